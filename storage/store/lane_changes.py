@@ -3,7 +3,8 @@
 A topic takes one lane of a bridge, by a hash over the number of lanes, so another number brings a topic to another lane, where it
 would overtake what waits in its former one. The number changes between two lives of the store, which notices when it opens; or
 while it runs, between two batches: each tells by which settings it was routed. One that is sent again after the change may have
-been routed before it, so the number may change back, and on again.
+been routed before it, so the number may change back, and on again. A store that has begun since does not know those settings. It
+goes on record that the number is not known, so that what follows waits, in this life of the node or the next.
 
 store.former-lanes-drain-first [P4]: what was accepted while the number of lanes was one number is handed out only when everything
     from before has left its queue, in whatever lane that is; if the number changes again meanwhile, so for each change in turn.
@@ -33,6 +34,7 @@ log = logging.getLogger("bascule")
 
 ROW_VERSION = 1
 ROUTINGS_MAX = 16
+NOT_KNOWN = 0  # lanes; no bridge has so many, so what takes its lane by the next number waits for what took its own by this one
 
 _Marks = dict[int, int]  # lane -> where its queue stood: what is below it goes first
 
@@ -63,7 +65,7 @@ class LaneChanges:
         """
         self._engine = engine
         self._lanes = lanes
-        self._counts: dict[str, int] = {}  # by which the last batch was routed, or the next one is
+        self._counts: dict[str, int] = {}  # by which the last batch was routed, or the next one is; or NOT_KNOWN
         self._changes: dict[str, list[_Marks]] = {}  # of bridges where something waits, the oldest change first
         self._unwritten: set[str] = set()
         self._routings: dict[int, dict[str, int]] = {}  # number of settings -> bridge -> lanes
@@ -90,25 +92,19 @@ class LaneChanges:
             del self._routings[min(self._routings)]
 
     def route(self, number: int) -> None:
-        """The next batch was routed by settings ``number``, another one than the batch before it.
-
-        Where it is not known how many lanes those have, every lane is first to send what it has.
-        """
-        before, counts = self._routings.get(self.routed_by), self._routings.get(number)
+        """The next batch was routed by settings ``number``, another one than the batch before it."""
         self.routed_by = number
-        for bridge in self._counts if before is None or counts is None else ():
-            if len(self._of(bridge)) > 1:
-                self._wait(bridge)
-        for bridge, lanes in (counts or {}).items():
+        for bridge, lanes in self._routings.get(number, dict.fromkeys(self._counts, NOT_KNOWN)).items():
             self._route(bridge, lanes)
 
     def _route(self, bridge: str, lanes: int) -> None:
         """Topics take their lanes by this number from here on."""
         before = self._counts[bridge]
-        if lanes != before:
+        if lanes != before or lanes == NOT_KNOWN:
             self._counts[bridge] = lanes
             self._unwritten.add(bridge)
-            log.info("lanes.changed", extra={"bridge": bridge, "lanes": lanes, "before": before, "first": self._wait(bridge)})
+            facts = {"bridge": bridge, "lanes": lanes or None, "before": before or None, "first": self._wait(bridge)}
+            log.info("lanes.changed", extra=facts)
 
     def _wait(self, bridge: str) -> list[int]:
         """What is in the queues of ``bridge`` goes first; the lanes that have something."""
@@ -163,7 +159,7 @@ class LaneChanges:
                 freed += [queue_name(bridge, lane.number) for lane in self._of(bridge)]
             if not changes:
                 del self._changes[bridge]
-                log.info("lanes.in_use", extra={"bridge": bridge, "lanes": self._counts[bridge]})
+                log.info("lanes.in_use", extra={"bridge": bridge, "lanes": self._counts[bridge] or None})
         return freed
 
     def write_rows(self, write: Write) -> None:

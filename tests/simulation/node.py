@@ -458,8 +458,7 @@ class Machine:
             if receiver != LISTENER:
                 self.oracle.handed_rows_max = max(self.oracle.handed_rows_max, frame.count)
         elif isinstance(frame, Passed):
-            handed = self.oracle.handed_to_connection
-            handed[receiver] = handed.get(receiver, 0) + len(frame.batch)
+            self.oracle.passed(receiver, frame)
         elif isinstance(frame, LaneClose):
             self.oracle.lane_closed(frame)
         elif isinstance(frame, LaneOpen | LaneOpened) and (sender == CLIENTS or receiver == LISTENER):
@@ -522,7 +521,7 @@ class Machine:
         place = f"{address[0]}:{address[1]}"
         connection, present = broker.accept(identifier, level, clean=clean, receive_maximum=maximum)
         connection.came_in_at(place)
-        self.oracle.places[connection.session.number] = place
+        self.oracle.remote_accepted(identifier, connection.session.number, place)
         self.remotes.accepted(identifier, place)
         if self.world.now_s < self.flaky_until_s and self._rng.random() < 0.5:
             connection.close()

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgpack
 
-from actors.process.local_messages import Published
+from actors.process.local_messages import Passed, Published
 from storage.queue.chunk import Chunk
 from storage.queue.dead_letters import DeadRow
 from storage.queue.history import Settlement, settlement_key, settlement_of
@@ -111,6 +111,8 @@ class Oracle:
         self._recorded: dict[int, tuple[str, int]] = {}  # session of the remote -> queue and generation
         self._recorded_at: dict[int, str] = {}  # and the address under which it was recorded
         self.places: dict[int, str] = {}  # session of the remote -> the address at which it was reached last
+        self._connections: Counter[int] = Counter()  # by session of the remote
+        self._connection_of: dict[str, tuple[int, int]] = {}  # queue -> session and how many connections that had
         self._closed_epochs: dict[str, int] = {}  # by queue, the last lane of a session that was closed
         self._entered: dict[bytes, set[tuple[str, int]]] = {}
         self._letters = LettersSeen()
@@ -123,6 +125,8 @@ class Oracle:
         self._remote_refused: set[bytes] = set()
         self._always_closed_on: set[bytes] = set()
         self._arrivals = Order()
+        self._passings = Order()  # to Connections, of whatever lanes
+        self._passed_in_order: dict[bytes, tuple[int, int]] = {}  # before any later one -> the lane's connection of then
         self._order = {message.payload: place for place, message in enumerate(plan.messages)}
         self._retained: set[bytes] = set()  # came from the remote with RETAIN
         self._sources: dict[bytes, object] = {}  # of what came from the remote, which broker sent it
@@ -468,6 +472,18 @@ class Oracle:
                 f"{frame.queue}: {last} is handed out, and the record says that nothing is from {handed} on",
             )
 
+    def passed(self, connection: str, frame: Passed) -> None:
+        """A Connection is handed messages, in the form that its remote is to see."""
+        self.handed_to_connection[connection] = self.handed_to_connection.get(connection, 0) + len(frame.batch)
+        lane = lane_of_actor(connection)
+        assert lane is not None
+        for payload in frame.batch.rows_payloads():
+            message = self.messages[payload]
+            place, key = self._order[payload], (message.topic, message.qos, self._sources.get(payload))
+            if not self._passings.is_late(place, *key):
+                self._passed_in_order[payload] = self._connection_of[queue_name(*lane)]
+            self._passings.came(place, *key)
+
     # --- publishers ---
 
     def offered(self, frame: Published | Publishes) -> None:
@@ -566,6 +582,12 @@ class Oracle:
 
     # --- the remote ---
 
+    def remote_accepted(self, client_id: str, session: int, place: str) -> None:
+        """A connection is accepted that resumes or begins ``session``, at ``place``."""
+        self.places[session] = place
+        self._connections[session] += 1
+        self._connection_of[_queue_of(client_id)] = (session, self._connections[session])
+
     def remote_delivered(self, client_id: str, packet: Publish, session: int) -> None:
         """A message is accepted by the remote."""
         payload = packet.payload
@@ -584,7 +606,7 @@ class Oracle:
             raise Violation("store.hand-out-after-commit", f"m{message.number} was handed out before it was committed")
         known = self._deliveries.get(payload)
         if known is None:
-            self._first_arrival(message, session)
+            self._first_arrival(message, client_id, session)
             self._deliveries[payload] = [session]
             return
         known.append(session)
@@ -595,11 +617,13 @@ class Oracle:
         if packet.qos == 2 and message.qos == 2 and (known.count(session) > 1 or not self.sessions_lost()):
             raise Violation("P2", f"m{message.number} on sessions {known}")
 
-    def _first_arrival(self, message: Message, session: int) -> None:
+    def _first_arrival(self, message: Message, client_id: str, session: int) -> None:
         """P4, whatever lane a topic takes.
 
         What is on its way to one broker and never sent again (QoS 0, and what was purged, or lost with a store's memory, in flight)
-        may be read there after another has read what is newer: it has an order at each.
+        may be read there after another has read what is newer: it has an order at each. As the number of lanes changes, it may be
+        read after what is newer has come by another lane: if it was passed on before that, and comes on the connection of then, it
+        has an order in each lane.
         """
         payload = message.payload
         key = (message.topic, message.qos, self._sources.get(payload))
@@ -619,11 +643,14 @@ class Oracle:
         if self.shape.max_age_s is not None and self.times_entered(payload) > 1:
             return  # expired, and published again because the acknowledgement was lost
         here = self.places[session] if self.shape.second == "other" else ""
+        by_lane = f"{here} {client_id}"
         once = not self.applied_qos(message) or payload in self._forgotten or payload in self._purged.values()
-        if self._arrivals.is_late(place, *key, here if once else ""):
+        on_its_way = self._passed_in_order.get(payload) == (session, self._connections[session])
+        reader = "" if not once else by_lane if on_its_way else here
+        if self._arrivals.is_late(place, *key, reader):
             raise Violation("P4", f"m{message.number} came after a later one of {key}")
-        for reader in {here, ""}:
-            self._arrivals.came(place, *key, reader)
+        for each in {by_lane, here, ""}:
+            self._arrivals.came(place, *key, each)
 
     def remote_refused(self, client_id: str, packet: Publish) -> None:
         self._remote_refused.add(packet.payload)

@@ -86,6 +86,19 @@ def test_a_batch_that_was_routed_before_and_comes_after_stays_in_front_of_what_f
     assert store.handed == [b"a", b"routed before", b"c"]
 
 
+@pytest.mark.parametrize(("before", "now"), [(1, 2), (2, 1)])
+def test_what_was_routed_by_settings_that_nobody_knows_goes_first_in_the_next_life(engine: Engine, before: int, now: int) -> None:
+    """store.lanes-on-record-first. The node dies after a batch that was sent again, and before any that goes by what holds now."""
+    LiveStore(engine, before)
+    store = LiveStore(engine, now, life=2, number=2)
+    store.publish(before - 1, b"routed before")
+    store = LiveStore(engine, now, life=3)
+    store.publish(now - 1, b"after")
+
+    assert store.open(0, 1) == [b"routed before"]
+    assert store.deliver(before - 1) == [b"after"]
+
+
 def test_other_settings_with_as_many_lanes_make_nobody_wait(engine: Engine) -> None:
     store = LiveStore(engine, 2)
     store.publish(1, b"a")
