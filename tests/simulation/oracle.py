@@ -116,7 +116,7 @@ class Oracle:
         self._purged: dict[tuple[str, int], bytes] = {}  # queue and sequence -> payload
         self._forgotten: set[bytes] = set()  # handed out by an in-memory store that died, and not there yet
         self._returned: set[bytes] = set()  # was settled or swallowed, with commits that are lost, and comes back
-        self._sent: set[tuple[str, bytes, int]] = set()  # queue, payload, packet identifier of each QoS 1 and 2 PUBLISH
+        self._sent: set[tuple[str, int]] = set()  # queue and sequence of each QoS 1 and 2 PUBLISH
         self._carried_out: Counter[str] = Counter()  # messages purged and replayed, as the operator was answered
         self._deliveries: dict[bytes, list[int]] = {}
         self._remote_refused: set[bytes] = set()
@@ -422,7 +422,7 @@ class Oracle:
         for seq in ended:
             payload = queue.rows[seq]
             self._purged[queue.name, seq] = payload
-            if row.generation == queue.row.generation and (queue.name, payload, self._packet_id(seq)) in self._sent:
+            if row.generation == queue.row.generation and (queue.name, seq) in self._sent:
                 raise Violation(
                     "store.purge-begins-a-session", f"{queue.name}: {payload!r} was sent, is purged, and the session goes on"
                 )
@@ -642,7 +642,8 @@ class Oracle:
     def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None:
         """A QoS 1 or 2 PUBLISH is written: the session that it goes to must be on record (commit point 7)."""
         name = _queue_of(client_id)
-        self._sent.add((name, packet.payload, packet.packet_id))
+        places = self._entered.get(packet.payload, ())  # not those of a dead letter that is replayed under this identifier later
+        self._sent |= {(queue, seq) for queue, seq in places if queue == name and self._packet_id(seq) == packet.packet_id}
         known = self._recorded.get(session)
         if self.relaxed:
             return
