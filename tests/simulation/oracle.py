@@ -662,11 +662,21 @@ class Oracle:
     def _still_recorded(self, session: int, known: tuple[str, int]) -> None:
         """Commit point 8: a session at another address, or one after which another was used, is not the session on record.
 
-        Save one that was left and is on record again, under its number.
+        Save one that was left and is on record again, under its number. Where one broker has two addresses, a crash after the clean
+        start that ended a session has the next one taken for it: a known weakness of P2.
         """
         row = self.lane_row(known[0])
-        if row is not None and row.generation == known[1] and row.session.endswith(f"@{self.places[session]}"):
-            return
+        here = self.places[session]
+        if row is not None and row.session.endswith(f"@{here}"):
+            lost = any(
+                self._recorded_at[other] == here and recorded == (known[0], row.generation)
+                for other, recorded in self._recorded.items()
+                if other != session
+            )
+            left = any(left.generation == known[1] for left in row.left)
+            taken_for_it = self.shape.second == "same" and self._indistinct and lost and left
+            if row.generation == known[1] or taken_for_it:
+                return
         if self._recorded_at[session] != self.places[session] or any(
             name == known[0] and generation > known[1] for name, generation in self._recorded.values()
         ):
