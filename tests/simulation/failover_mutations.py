@@ -27,9 +27,9 @@ def _nothing(original: Any) -> Any:
 
 def _only_the_one_in_use(original: Any) -> Any:
     def record(self: RemoteSessions, queue: Any) -> None:
-        left, queue.left = queue.left, ()
+        left, queue.sent.left = queue.sent.left, ()
         original(self, queue)
-        queue.left = left
+        queue.sent.left = left
 
     return record
 

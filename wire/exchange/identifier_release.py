@@ -33,8 +33,8 @@ class IdentifierRelease:
 
     @property
     def owed(self) -> int | None:
-        """The identifier of the oldest PUBCOMP that is owed."""
-        return next(iter(self._awaited), None)
+        """The identifier of the oldest PUBCOMP that is owed; None before its PUBREL has left."""
+        return None if self._due else next(iter(self._awaited), None)
 
     def pump(self) -> bytes:
         """What is to be written; it counts as sent."""

@@ -5,7 +5,8 @@ exchange.left-session-resumed [P2]: a session that was left is resumed, so that 
 exchange.left-identifiers-released [P2]: in a session that was left, what is unsettled still goes again as exchange.resumed-in-order
     says. Of what has been settled since, the remote first lets go of the packet identifiers
     (``wire/exchange/identifier_release.py``); before that nothing is PUBLISHed, and the session is not on record. So it does
-    of what was sent by a life that a restored store knows nothing of.
+    of what was sent by a life that a restored store knows nothing of. No PUBREL leaves before the session that came after is on
+    record: what was settled as it began would go again after a crash, as a new message to this remote.
 exchange.unknown-session-unsure [P2]: a session that is present and not known, at another address than that of a session on
     record, in use or left, may be one of ours, since both addresses may lead to one broker. No session is then taken for one that
     was left: one broker behind two addresses is met as if sessions could not be told apart, and they cannot.
@@ -151,7 +152,10 @@ class LaneSender:
 
     def pump(self, bytes_max: int, now_s: float, wall_ms: int = 0) -> bytes:
         """As ``SenderHalf.pump``."""
-        return self._release.pump() if self._release is not None else self.exchange.pump(bytes_max, now_s, wall_ms)
+        if self._release is None:
+            return self.exchange.pump(bytes_max, now_s, wall_ms)
+        record = self.exchange.record
+        return self._release.pump() if record.recorded else b""  # exchange.left-identifiers-released
 
     def received(self, buffer: bytes, position: int = 0) -> int:
         """As ``SenderHalf.received``."""

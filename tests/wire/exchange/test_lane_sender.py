@@ -33,7 +33,7 @@ def commit(flow: LaneSender, number: int) -> None:
     flow.exchange.record.committed(number)
 
 
-def lane_that_left(*, republish: bool = False) -> LaneSender:
+def lane_that_left(*, republish: bool = False, recorded: bool = True) -> LaneSender:
     """Of three QoS 2 messages and one of QoS 1 sent here, the first had its PUBREC. Then it was at the other address."""
     flow = lane_flow(HERE, THERE, republish=republish)
     flow.open(lane_opened(tail=4, session=HERE, generation=1))
@@ -46,7 +46,8 @@ def lane_that_left(*, republish: bool = False) -> LaneSender:
     connect(flow, THERE, present=False)
     assert flow.left == (LeftSession(HERE, 1, 4, ((0, 1),), ((1, 3),)),)
     assert flow.exchange.record.generation == 2
-    commit(flow, 2)
+    if recorded:
+        commit(flow, 2)
     return flow
 
 
@@ -108,6 +109,21 @@ def test_a_session_that_was_taken_up_and_left_again_before_it_was_on_record_is_s
     assert leaving(flow) == [], "what is on record now may be either"
     commit(flow, 3)
     assert leaving(flow) == [(PUBLISH, 2, True), (PUBLISH, 3, True), (PUBLISH, 4, True)]
+
+
+def test_what_the_next_session_counted_as_delivered_is_let_go_of_once_that_is_on_record() -> None:
+    """exchange.left-identifiers-released: after a crash it would go again, to a remote that has let go of its identifier."""
+    flow = lane_that_left(recorded=False)
+    flow.disconnected()
+    connect(flow, HERE, present=True)
+    assert leaving(flow) == []
+    assert not any(flow.owed), "the remote is not silent: it was asked nothing"
+
+    commit(flow, 2)
+    assert leaving(flow) == [(PUBREL, 1, False)]
+    assert any(flow.owed)
+    flow.received(ack(PUBCOMP, 1))
+    assert [left.session for left in flow.left] == [THERE]
 
 
 def test_a_released_message_that_was_to_be_sent_anew_is_completed_where_it_was_released() -> None:
