@@ -300,7 +300,8 @@ class Listener(MailboxActor):
         if self.batches.link.overdue(now_s):
             self.batches.resend()
         self._lingering.look(now_s)
-        self.silence.look(now_s)
+        if self.state != "stopping":  # then nobody is read, so nobody is silent
+            self.silence.look(now_s)
         self.openings.wait_no_longer(now_s)
         self._subscriptions.wait_no_longer(now_s)
         self._wills.publish_due(now_s)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from actors.broker.client_batches import Owed
-from actors.broker.listener import Listener
+from actors.broker.listener import LOOK_TIMER, Listener
 from actors.process.local_messages import Published
 from actors.process.mailbox import Mailbox
 from tests.supervisor.settings import node_settings
@@ -16,7 +17,7 @@ from wire.frames.base import Frame
 from wire.frames.batch import from_rows
 from wire.frames.intake import Committed, SenderResumes, SessionOpened
 from wire.frames.names import QUEUE_STORE
-from wire.frames.supervision import PeerUp
+from wire.frames.supervision import PeerUp, Stop
 
 
 class RecordingMailbox:
@@ -26,8 +27,10 @@ class RecordingMailbox:
         self.name = "listener"
         self.sent: list[Frame] = []
 
-    def group(self) -> None:
-        return None
+    def group(self) -> Any:
+        return SimpleNamespace(hear=lambda heard: None)
+
+    def set_timer(self, name: str, at_s: float) -> None: ...
 
     def traffic(self) -> dict[str, int]:
         return {}
@@ -82,3 +85,20 @@ def test_what_a_former_store_said_late_of_sessions_counts_no_more(tmp_path: Path
         listener.on_frame(frame)
 
     assert heard == frames[2:]
+
+
+def test_nobody_is_silent_while_the_listener_waits_for_the_store_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is read then: whoever pinged or acknowledged would be thrown out, and its Will published."""
+    listener = Listener(cast(Mailbox, RecordingMailbox()), node_settings(tmp_path), 5)
+    looks: list[float] = []
+    monkeypatch.setattr(listener.silence, "look", looks.append)
+    batch = from_rows([(b"t", 1, b"x")])
+    published = Published(sender="listener", epoch=5, number=1, batch=batch, sources=bytes(4))
+    listener.batches.link.sent(published, Owed([], {}, published.sources, batch), 1.0)
+    listener.on_timer(LOOK_TIMER, 2.0)
+
+    listener.on_receive(Stop())
+    assert not listener.ended
+    listener.on_timer(LOOK_TIMER, 200.0)
+
+    assert looks == [2.0]
