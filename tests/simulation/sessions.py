@@ -483,7 +483,7 @@ class OnConnection:
         return seq
 
     def _seq_of(self, packet: Publish, facts: str) -> int:
-        """Which message of the queue it is; the first that may be, if its publisher sent it twice."""
+        """Which message of the queue it is; if its publisher sent it twice, the first that may be and has not left it."""
         judge, session = self._judge, self.session
         kept = judge.rows(session.queue)
         places = kept.places.get(packet.payload, [])
@@ -495,7 +495,9 @@ class OnConnection:
         mine = [seq for seq in alike if judge.oracle.packet_id(seq) == packet.packet_id]
         if not mine:
             raise Violation("exchange.identifier-never-twice", f"the identifiers of {alike} are others: {facts}")
-        seq = next((seq for seq in mine if seq > self._last), None)
+        row = judge.oracle.lane_row(session.queue)
+        head = 0 if row is None else row.head
+        seq = next((seq for seq in sorted(mine, key=lambda seq: seq < head) if seq > self._last), None)
         if seq is None:
             raise Violation("exchange.publish-in-order", f"{mine} came after {self._last}: {facts}")
         return seq
