@@ -48,8 +48,8 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
     yield from examine_trust(settings, time.time())
     yield from examine_rules(settings)
     yield from examine_listeners(settings, pid)
-    if pid is not None:
-        yield from ask(config)
+    answers = [] if pid is None else list(ask(config))
+    yield from answers
     if remotes:
         yield from examine_cluster(settings)
-        yield from examine_remotes(settings)
+        yield from examine_remotes(settings, [answer.found for answer in answers])

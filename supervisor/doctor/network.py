@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -77,8 +77,11 @@ def _unix(listener: ListenerSettings, about: str) -> Finding:
     return ok(about, "free")
 
 
-def examine_remotes(settings: NodeSettings) -> Iterator[Finding]:
-    """Whether each remote lets its bridge in, at each of its addresses; several at a time, told in their order."""
+def examine_remotes(settings: NodeSettings, said: Sequence[str] = ()) -> Iterator[Finding]:
+    """Whether each remote lets its bridge in, at each of its addresses; several at a time, told in their order.
+
+    said: what the node itself has said, if it runs. What fails here as it fails there is not told twice.
+    """
     with ThreadPoolExecutor(AT_ONCE) as pool:
         asked = [
             (bridge, address, pool.submit(_log_in, bridge, address))
@@ -86,7 +89,9 @@ def examine_remotes(settings: NodeSettings) -> Iterator[Finding]:
             for address in bridge.remote.addresses
         ]
         for bridge, address, answer in asked:
-            yield _told(bridge, address, answer.result())
+            error = answer.result()
+            if error is None or not _is_among(said, address, error):
+                yield _told(bridge, address, error)
 
 
 def _log_in(bridge: BridgeSettings, address: tuple[str, int]) -> BasculeError | None:
@@ -102,6 +107,11 @@ def _log_in(bridge: BridgeSettings, address: tuple[str, int]) -> BasculeError | 
         pass  # it let us in, which was the question
     remote.close()
     return None
+
+
+def _is_among(said: Sequence[str], address: tuple[str, int], error: BasculeError) -> bool:
+    same = f" {address[0]}:{address[1]}: {error.message}"
+    return any(same in f" {text}" for text in said)
 
 
 def _told(bridge: BridgeSettings, address: tuple[str, int], error: BasculeError | None) -> Finding:

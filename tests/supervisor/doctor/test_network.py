@@ -83,6 +83,16 @@ def test_a_remote_that_is_not_there_is_told_by_step(tmp_path: Path, taken: int) 
     assert all(finding.cure for finding in found)
 
 
+def test_what_the_node_has_said_itself_is_not_told_twice(tmp_path: Path) -> None:
+    addresses = (("127.0.0.1", 1), ("127.0.0.1", 2))
+    remote = replace(bridge().remote, addresses=addresses, connect_timeout_s=5.0)
+    settings = replace(node_settings(tmp_path), bridges=(replace(bridge(), remote=remote),))
+
+    (finding,) = examine_remotes(settings, ["backoff: 127.0.0.1:1: tcp: Connection refused", "running"])
+
+    assert finding.about.endswith("127.0.0.1:2"), "of the other address it has said nothing"
+
+
 def test_files_of_credentials_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     (finding,) = remotes(tmp_path, ("127.0.0.1", 1), username="u", password_file=str(tmp_path / "nowhere"))
 
