@@ -51,7 +51,6 @@ class LaneSender:
         self.exchange.open(lane)
         self._release = self._resumed = self._entered = None
         self._begun.clear()
-        self._indistinct = False
         self._left.open(left_rows(lane.left))
 
     @property

@@ -179,6 +179,17 @@ def test_one_broker_behind_two_addresses_leaves_no_session_that_is_taken_for_ano
     assert not flow.knows(HERE, session_present=True)
 
 
+def test_one_broker_behind_two_addresses_is_remembered_when_the_lane_is_opened_anew() -> None:
+    """exchange.unknown-session-unsure: the store died before the session that the clean start has begun was on record."""
+    flow = lane_flow(HERE, THERE)
+    flow.open(lane_opened(session=HERE, generation=1))
+    flow.ends(THERE)
+    flow.open(lane_opened(session=HERE, generation=1))
+    connect(flow, THERE, present=False)
+
+    assert flow.left == ()
+
+
 def test_after_a_purge_one_broker_behind_two_addresses_leaves_no_session_that_is_taken_for_another() -> None:
     """exchange.unknown-session-unsure: a purge of what is in flight, or a restore, leaves the session, and none is in use."""
     flow = lane_flow(HERE, THERE)
