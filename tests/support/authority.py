@@ -23,7 +23,10 @@ class Authority:
         self.folder = folder
         self.ca_file = folder / f"{name}.pem"
         self._key = folder / f"{name}.key"
-        _openssl("req", "-x509", *_NEW_KEY, "-days", "30", "-subj", f"/CN={name}", "-keyout", self._key, "-out", self.ca_file)
+        usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")  # Python 3.13 takes no authority without it
+        _openssl(
+            *("req", "-x509", *_NEW_KEY, "-days", "30", "-subj", f"/CN={name}"), *usage, "-keyout", self._key, "-out", self.ca_file
+        )
 
     def issue(self, name: str, subject: str = "/CN=localhost", *, days: int = 30) -> Pair:
         """A certificate for ``subject``, good for 127.0.0.1 and localhost; with ``days`` below 0 it has expired."""
