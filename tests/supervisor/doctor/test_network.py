@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,9 +66,9 @@ def test_an_address_that_cannot_be_had_is_told(keys: dict[str, str], told: str, 
     assert finding.cure
 
 
-def remotes(tmp_path: Path, *addresses: tuple[str, int], **keys: object) -> list[Finding]:
+def remotes(tmp_path: Path, *addresses: tuple[str, int], said: Sequence[str] = (), **keys: object) -> list[Finding]:
     remote = replace(bridge().remote, addresses=addresses, connect_timeout_s=5.0, **keys)  # type: ignore[arg-type]
-    return list(examine_remotes(replace(node_settings(tmp_path), bridges=(replace(bridge(), remote=remote),))))
+    return list(examine_remotes(replace(node_settings(tmp_path), bridges=(replace(bridge(), remote=remote),)), said))
 
 
 def test_a_remote_that_is_not_there_is_told_by_step(tmp_path: Path, taken: int) -> None:
@@ -84,11 +84,9 @@ def test_a_remote_that_is_not_there_is_told_by_step(tmp_path: Path, taken: int) 
 
 
 def test_what_the_node_has_said_itself_is_not_told_twice(tmp_path: Path) -> None:
-    addresses = (("127.0.0.1", 1), ("127.0.0.1", 2))
-    remote = replace(bridge().remote, addresses=addresses, connect_timeout_s=5.0)
-    settings = replace(node_settings(tmp_path), bridges=(replace(bridge(), remote=remote),))
+    said = ["backoff: 127.0.0.1:1: tcp: Connection refused", "running"]
 
-    (finding,) = examine_remotes(settings, ["backoff: 127.0.0.1:1: tcp: Connection refused", "running"])
+    (finding,) = remotes(tmp_path, ("127.0.0.1", 1), ("127.0.0.1", 2), said=said)
 
     assert finding.about.endswith("127.0.0.1:2"), "of the other address it has said nothing"
 
