@@ -85,6 +85,7 @@ class Oracle:
         self.bridge_configured = True
         self.rules = RulesSeen()
         self._unrouted: set[bytes] = set()  # was offered last while the bridge was not configured
+        self._routed_later: set[bytes] = set()  # was among those, and was offered again when it was configured
         self.durable = self.shape.mode == "file-native"
         self.relaxed = False
         self.lost_power = False
@@ -500,6 +501,7 @@ class Oracle:
         if not self.bridge_configured:
             self._unrouted.update(payloads)
         elif not known:
+            self._routed_later |= self._unrouted.intersection(payloads)
             self._unrouted.difference_update(payloads)
 
     def routes_by(self, rules: Sequence[RuleSettings] | None) -> None:
@@ -632,6 +634,8 @@ class Oracle:
             return  # refused, told or not: its place was then
         if payload in self._returned:
             return  # what came after it did not wait
+        if payload in self._routed_later:
+            return  # there was no bridge that wanted it when it was first published, and it is there from its repeat on
         if self._limited and self.shape.overflow != "reject":
             return  # dropped, and published again because the acknowledgement was lost
         if self.times_entered(payload) > 1 and (self.relaxed or payload in self._purged.values()):
