@@ -169,8 +169,8 @@ class Distributor(MailboxActor):
     def _route_locally(self, frame: Published | Publishes, batch: Batch) -> Routed:
         if isinstance(frame, Published):
             return self._local.route(batch, _publishers(frame), frame.sender)
-        had_qos0 = 0 < frame.listener < self.epoch  # perhaps: what a former life's clients were sent nobody knows any more
-        return self._local.route(batch, None, frame.sender, had_qos0=had_qos0)
+        had = 0 < frame.listener < self.epoch  # perhaps: what a former life's clients were sent nobody knows any more
+        return self._local.route(batch, None, frame.sender, had_at_qos0=had)
 
     def _deliver(self, local: Routed, batch: Batch) -> None:
         if local.groups:

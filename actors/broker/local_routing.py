@@ -161,16 +161,16 @@ class LocalRouting:
         sources: Sequence[Publisher] | None,
         sender: str,
         *,
-        had_qos0: bool = False,
+        had_at_qos0: bool = False,
     ) -> Routed:
         """Who gets what of ``batch``.
 
         sources: per row who published it; None: no local client. sender: whose batch it is.
-        had_qos0: those who are connected may have had QoS 0 of it.
+        had_at_qos0: those who are connected may have had of it what they get at QoS 0, be it published or subscribed so.
         """
         found = _Found(batch, sources, sender, self._ended)
-        if had_qos0:
-            found.qos0_was_offered()
+        if had_at_qos0:
+            found.at_qos0_was_offered()
         by_match: dict[Match, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
         for index, topic in enumerate(batch.topics):
@@ -200,13 +200,17 @@ class _Found:
         self._qos = batch.flags.translate(QOS_ONLY)
         self._offered = batch.flags.translate(_OFFERED_ONLY) if any(batch.flags.translate(_OFFERED_ONLY)) else b""
         self._any_qos0 = b"\0" in self._qos
+        self._at_qos0_had = False
         self._publishers = sources
         self._payloads: Sequence[bytes] = ()
         self._live: dict[tuple[bytes, Grant], list[Sequence[int]]] = {}
         self._queued: dict[tuple[str, Delivery], list[Sequence[int]]] = {}
 
-    def qos0_was_offered(self) -> None:
-        """Take every row of QoS 0 for one that was offered before."""
+    def at_qos0_was_offered(self) -> None:
+        """Take what goes at QoS 0 for offered before: every row of QoS 0, and every row to who subscribes at QoS 0. A shared
+        subscription is dealt the others as ever: who had them is another, perhaps, and twice is better than not at all.
+        """
+        self._at_qos0_had = True
         self._offered = self._batch.flags.translate(_OFFERED_OR_QOS0)
 
     def rows_of(self, topics: Set[int]) -> Sequence[int]:
@@ -231,7 +235,8 @@ class _Found:
             rows = [row for row in rows if (sources[row] in way.only if way.only else sources[row] not in way.without)]
         unoffered = [row for row in rows if not self._offered[row]] if self._offered else rows  # the others they have had
         if not delivery.qos:
-            self._send_live(group.live, delivery, unoffered)
+            if not self._at_qos0_had:
+                self._send_live(group.live, delivery, unoffered)
             return
         self._send_live(group.transient, delivery, unoffered)
         if not group.queues:

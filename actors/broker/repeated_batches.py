@@ -2,11 +2,11 @@
 
 Who gets a message is decided once, when it is routed. Between that and a repeat (the store has died with the batch) clients may
 have subscribed, and been sent later messages of QoS 0 already; and a shared subscription would choose another member: the message
-would come out of order (P4) [MQTT-4.6.0-6], twice, or to nobody. A new life knows nothing of it, and routes what Connections
-send again; its clients are others.
+would come out of order (P4) [MQTT-4.6.0-6], twice, or to nobody. A new life knows nothing of it, and routes anew what Connections
+send again. Who is connected by then may have had of it already what goes at QoS 0, and is not sent that again.
 
-broker.live-copy-once [P2, P4]: a message that its publisher sends once is delivered live once to each subscriber, whatever is sent
-    again between the actors.
+broker.live-copy-once [P2, P4]: a message that its publisher sends once is delivered live at QoS 0 at most once to each
+    subscriber, whatever is sent again between the actors.
 """
 
 from __future__ import annotations
