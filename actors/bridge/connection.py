@@ -116,7 +116,7 @@ class Connection(MailboxActor):
     def on_timer(self, name: str, now_s: float) -> None:
         exchange, link = self.exchange, self.link
         if name == SETTLE_TIMER:
-            exchange.settlements.timer()
+            exchange.settlements.tell()
         elif name == REST_TIMER:
             if exchange.reader.rested():
                 link.guarded(exchange.reader.read)

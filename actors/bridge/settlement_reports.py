@@ -6,6 +6,8 @@ What is settled is ``LaneSender``'s to say, what it is worth ``actors/bridge/set
 
 from __future__ import annotations
 
+import math
+
 from actors.bridge.lane_names import Lane
 from actors.bridge.settlement_batching import Settling
 from actors.process.mailbox import Mailbox
@@ -16,6 +18,10 @@ from wire.settings import NodeSettings
 
 SETTLE_TIMER = "settle"
 SETTLE_DELAY_S = 0.05  # settlements wait for more of them, unless something waits for their commit
+
+# While the window is full each PUBREL makes room for one message, and each commit on the way there costs the store and the bridge a
+# turn. A near remote answers all that is in the window within this time; one that is far does not notice it.
+RELEASE_DELAY_S = 0.002
 
 BYTES_IN_HAND = 8 << 20
 MESSAGES_IN_HAND_MIN = 2_048
@@ -33,7 +39,7 @@ class Settlements:
         self._flow = flow
         self._record, self._handed_out = flow.exchange.record, flow.exchange.handed_out
         self._number = 0
-        self._timed = False
+        self._due_s = math.inf  # when to tell what waits for more
         self._delivered = 0  # when all but the newest were is among the times
         self._times: list[tuple[int, int]] = []
         self._bridge = lane.bridge.name
@@ -64,14 +70,18 @@ class Settlements:
             self._note_time()
         if self._record.urgent or self._settling.is_enough(settled, self._handed_out.passed_bytes):
             self.tell()
-        elif settled and not self._timed:
-            self._timed = True
-            self._mailbox.set_timer(SETTLE_TIMER, now_s + SETTLE_DELAY_S)
+        elif self._record.releases:
+            if self._flow.exchange.gathers:
+                self._tell_by(now_s + RELEASE_DELAY_S)
+            else:
+                self.tell()
+        elif settled:
+            self._tell_by(now_s + SETTLE_DELAY_S)
 
-    def timer(self) -> None:
-        """The moment is over."""
-        self._timed = False
-        self.tell()
+    def _tell_by(self, due_s: float) -> None:
+        if due_s < self._due_s:
+            self._due_s = due_s
+            self._mailbox.set_timer(SETTLE_TIMER, due_s)
 
     def _note_time(self) -> None:
         """When what was delivered since the last time was."""
@@ -82,6 +92,9 @@ class Settlements:
 
     def tell(self) -> None:
         """Send what was settled and released since the last time, if anything was."""
+        if self._due_s != math.inf:
+            self._due_s = math.inf
+            self._mailbox.cancel_timer(SETTLE_TIMER)
         if not self.lane_epoch:
             return
         facts = self._record.facts(self._number + 1)

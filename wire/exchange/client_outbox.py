@@ -242,12 +242,13 @@ class ClientOutbox:
     @property
     def urgent(self) -> bool:
         """Whether ``settle`` is to be sent at once: something waits for its commit, or it has much to say."""
-        return self._lane_open and (self._flow.record.urgent or self._flow.record.settled_messages >= SETTLE_MESSAGES)
+        record = self._flow.record
+        return self._lane_open and (record.urgent or record.releases or record.settled_messages >= SETTLE_MESSAGES)
 
     @property
     def has_facts(self) -> bool:
-        """Whether ``settle`` has something to say."""
-        return self._lane_open and bool(self._flow.record.urgent or self._flow.record.settled_messages or self._gone)
+        """Whether ``settle`` has something to say that no commit under way is to bring on."""
+        return self._lane_open and bool(self.urgent or self._flow.record.settled_messages or self._gone)
 
     def settle(self) -> Settle | None:
         """What became of messages since the last time; None if nothing did."""

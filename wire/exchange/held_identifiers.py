@@ -52,6 +52,11 @@ class HeldIdentifiers:
         return self.releasing, self.due, self.awaited
 
     @property
+    def releases(self) -> bool:
+        """Whether there is something to tell the store now: while what was told is not committed, more of it gathers."""
+        return bool(self.untold) and not self._told
+
+    @property
     def between_connections(self) -> int:
         """How many of them the next connection begins with."""
         return self.releasing.count() + self.due.count()

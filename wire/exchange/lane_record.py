@@ -110,8 +110,13 @@ class LaneRecord:
 
     @property
     def urgent(self) -> bool:
-        """Whether something waits for the commit of what ``facts`` has."""
-        return self._session_new or self._expiry_new or bool(self._held.untold) or self._span.wants_record()
+        """Whether something other than PUBRELs waits for the commit of what ``facts`` has."""
+        return self._session_new or self._expiry_new or self._span.wants_record()
+
+    @property
+    def releases(self) -> bool:
+        """Whether PUBRELs wait for the commit of what ``facts`` has, and for none before that."""
+        return self._held.releases
 
     @property
     def settled_messages(self) -> int:

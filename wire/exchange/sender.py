@@ -304,6 +304,12 @@ class SenderHalf:
         """Whether the session of the live connection is on record, so that it may be used (exchange.session-on-record-first)."""
         return self.live and self.record.recorded
 
+    @property
+    def gathers(self) -> bool:
+        """Whether QoS 2 waits for room in a full window, and the remote still owes answers for some of what fills it."""
+        sent, held = self.in_flight, self.held
+        return bool(self.handed_out.waiting) and not sent.room(2) and bool(sent.pubrec or sent.puback or held.awaited)
+
     def pump(self, bytes_max: int, now_s: float, wall_ms: int = 0) -> bytes:
         """The next burst to write, about ``bytes_max`` at most; empty when nothing may leave. It counts as sent.
 

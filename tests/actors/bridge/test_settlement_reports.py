@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from actors.bridge.settlement_reports import BYTES_IN_HAND, MESSAGES_IN_HAND_MIN, SETTLE_DELAY_S, SETTLE_TIMER
+from actors.bridge.settlement_reports import (
+    BYTES_IN_HAND,
+    MESSAGES_IN_HAND_MIN,
+    RELEASE_DELAY_S,
+    SETTLE_DELAY_S,
+    SETTLE_TIMER,
+)
 from tests.actors.lane_parts import SESSION, LaneParts
-from tests.wire.outbound_model import PUBACK, PUBREC, ack, lane_opened
+from tests.wire.outbound_model import PUBACK, PUBCOMP, PUBREC, ack, lane_opened
 from wire.frames.lanes import Credit, Settle
 
 
@@ -31,14 +37,15 @@ def test_a_settled_message_waits_a_moment_for_others_and_goes_with_them() -> Non
     assert not settles(parts)
     assert parts.mailbox.timers == {SETTLE_TIMER: now_s + SETTLE_DELAY_S}, "counted from the first"
 
-    settlements.timer()
+    settlements.tell()
+    assert not parts.mailbox.timers, "it is told"
     [told] = settles(parts)
     assert (told.number, told.epoch, told.settled) == (1, 1, (("delivered", ((0, 2),)),))
     (one, first_ms), (other, second_ms) = told.times
     assert (one, other, second_ms - first_ms) == (1, 1, 10), "when each was delivered, and not when that was told"
 
 
-def test_a_release_waits_for_nothing_because_its_pubrel_waits_for_the_commit() -> None:
+def test_a_release_that_nothing_gathers_with_is_told_at_once_because_its_pubrel_waits_for_the_commit() -> None:
     parts = LaneParts()
     parts.connect()
     parts.publish(b"a", qos=2)
@@ -48,6 +55,71 @@ def test_a_release_waits_for_nothing_because_its_pubrel_waits_for_the_commit() -
     parts.exchange.settlements.tell_soon(parts.mailbox.clock_s)
 
     assert [frame.released for frame in settles(parts)] == [((0, 1),)]
+
+
+def released(parts: LaneParts) -> list[tuple[tuple[int, int], ...]]:
+    return [frame.released for frame in settles(parts) if frame.released]
+
+
+def test_what_is_released_while_a_commit_is_under_way_is_told_together_when_that_is_done() -> None:
+    parts = LaneParts()
+    parts.connect()
+    parts.publish(b"a", b"b", b"c", qos=2)
+    parts.written()
+    settlements, now_s = parts.exchange.settlements, parts.mailbox.clock_s
+    for packet_id in (1, 2, 3):
+        parts.flow.received(ack(PUBREC, packet_id))
+        settlements.tell_soon(now_s)
+    assert released(parts) == [((0, 1),)]
+    assert not parts.mailbox.timers, "the answer of the store begins the turn in which they are told"
+
+    parts.flow.exchange.record.committed(settles(parts)[-1].number)
+    settlements.tell_soon(now_s)
+    assert released(parts) == [((0, 1),), ((1, 3),)]
+
+
+def full(parts: LaneParts) -> None:
+    """A window of two is full, and two more messages wait for room in it."""
+    parts.connect()
+    parts.publish(b"a", b"b", b"c", b"d", qos=2)
+    parts.written()
+
+
+def test_while_the_window_is_full_releases_are_told_together_when_all_of_it_is_answered() -> None:
+    parts = LaneParts(receive_maximum=2)
+    full(parts)
+    settlements, now_s = parts.exchange.settlements, parts.mailbox.clock_s
+    parts.flow.received(ack(PUBREC, 1))
+    settlements.tell_soon(now_s)
+    assert not released(parts)
+    assert parts.mailbox.timers == {SETTLE_TIMER: now_s + RELEASE_DELAY_S}
+    parts.flow.received(ack(PUBREC, 2))
+    settlements.tell_soon(now_s + 0.001)
+    assert released(parts) == [((0, 2),)]
+    assert not parts.mailbox.timers
+
+    parts.flow.exchange.record.committed(settles(parts)[-1].number)
+    parts.written()
+    parts.flow.received(ack(PUBCOMP, 1))
+    parts.written()
+    parts.flow.received(ack(PUBREC, 3))
+    settlements.tell_soon(now_s + 0.003)
+    assert released(parts) == [((0, 2),)], "a PUBCOMP is owed, and room for the last message with it"
+    parts.flow.received(ack(PUBCOMP, 2))
+    settlements.tell_soon(now_s + 0.003)
+    assert released(parts)[1:] == [((2, 3),)], "there is room"
+
+
+def test_a_remote_that_answers_for_some_of_a_full_window_is_not_waited_for() -> None:
+    parts = LaneParts(receive_maximum=2)
+    full(parts)
+    settlements, now_s = parts.exchange.settlements, parts.mailbox.clock_s
+    parts.flow.received(ack(PUBREC, 1))
+    settlements.tell_soon(now_s)
+    settlements.tell_soon(now_s + 0.001)
+    assert parts.mailbox.timers == {SETTLE_TIMER: now_s + RELEASE_DELAY_S}, "counted from the first"
+    settlements.tell()
+    assert released(parts) == [((0, 1),)]
 
 
 def test_there_is_nothing_to_tell_before_the_lane_is_open_and_each_opening_counts_anew() -> None:

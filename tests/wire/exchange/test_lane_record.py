@@ -158,12 +158,15 @@ def test_facts_tell_once_what_was_settled_and_released() -> None:
     record.settle("redelivered", 1, 2)
     assert (record.settled_messages, record.urgent) == (2, False)
     held.pubrec(2, 3)
-    assert record.urgent
+    assert (record.urgent, record.releases) == (False, True)
     told = Facts(settled=(("delivered", ((0, 2),)), ("redelivered", ((1, 2),))), released=((2, 3),), session=None, generation=3)
     assert record.facts(1) == told
     assert record.facts(2) is None
+    held.pubrec(3, 4)
+    assert not record.releases, "it waits for the commit that is under way"
     record.committed(1)
     assert held.due.ranges() == ((2, 3),)
+    assert record.releases
 
 
 def test_a_session_is_on_record_when_the_settle_that_told_it_is_committed() -> None:
