@@ -11,7 +11,6 @@ import signal
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -593,21 +592,12 @@ def few_identifiers(count: int) -> list[tuple[Any, str, Any]]:
 
     if count == wire.exchange.packet_identifiers.PACKET_IDS:
         return []
-    fields, acks = (
-        cache(wire.exchange.packet_identifiers.packet_id_fields.__wrapped__),
-        cache(wire.exchange.packet_identifiers.ack_table.__wrapped__),
-    )
     return [
-        *(
-            (module, "PACKET_IDS", count)
-            for module in (
-                storage.queue.sent_record,
-                *IDENTIFIER_MODULES,
-                wire.exchange.dup_and_identifiers,
-                wire.exchange.packet_identifiers,
-            )
-        ),
-        (wire.exchange.packet_identifiers, "packet_id_fields", fields),
-        (wire.exchange.dup_and_identifiers, "packet_id_fields", fields),
-        (wire.exchange.packet_identifiers, "ack_table", acks),
+        (module, "PACKET_IDS", count)
+        for module in (
+            storage.queue.sent_record,
+            *IDENTIFIER_MODULES,
+            wire.exchange.dup_and_identifiers,
+            wire.exchange.packet_identifiers,
+        )
     ]

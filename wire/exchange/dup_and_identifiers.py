@@ -13,7 +13,7 @@ from bisect import bisect_right
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
-from wire.exchange.packet_identifiers import PACKET_IDS, packet_id_fields
+from wire.exchange.packet_identifiers import PACKET_IDS, id_fields
 from wire.frames.batch import QOS_MASK, RETAIN, Batch, unpack_column
 from wire.frames.lanes import HandOut
 from wire.mqtt.aliases import Names, OutgoingAliases
@@ -322,8 +322,7 @@ class Segment:
             heads = [by_topic[topic][length] for topic, length in zip(topic_of, lengths, strict=True)]
         columns = [heads]
         if qos:
-            place = seq % PACKET_IDS
-            columns.append(packet_id_fields()[place : place + rows])
+            columns.append(id_fields(seq, rows))
         if with_fields:
             columns.append(self._fields * rows if len(self._fields) == 1 else [self._fields[topic] for topic in topic_of])
         columns.append([payloads[begin:end] for begin, end in zip(ends[start:stop], ends[start + 1 : stop + 1], strict=True)])
@@ -349,8 +348,8 @@ class Segment:
         qos = min(flags & QOS_MASK, style.maximum_qos)
         retain = flags & RETAIN and style.retain_available
         first = bytes([0x30 | qos << 1 | (1 if retain else 0) | (_DUP if dup and qos else 0)])
-        names, ends, place = Names(self._topics, indexes, plan), self.ends, seq % PACKET_IDS
-        packet_ids = packet_id_fields()[place : place + rows] if qos else [b""] * rows
+        names, ends = Names(self._topics, indexes, plan), self.ends
+        packet_ids = id_fields(seq, rows) if qos else [b""] * rows
         parts: list[bytes] = []
         for row, packet_id in zip(range(start, stop), packet_ids, strict=True):
             index = self._topic_of[row]

@@ -1,11 +1,13 @@
 """How sequences look on the wire: packet identifiers, and tables of packets in the order of the sequences.
 
 The packet identifier of a message follows from its sequence, so it needs no table, no memory and no write. The acknowledgements of
-sequences that follow each other are one slice of a table, so that a burst of them is made, or compared, in one step.
+sequences that follow each other are one slice of a table, so that a burst of them is made, or compared, in one step. Tables are
+bytes, not lists: what a process reads of them it shares with the one that it was forked from.
 """
 
 from __future__ import annotations
 
+import struct
 import sys
 from array import array
 from functools import cache
@@ -17,6 +19,20 @@ PUBACK = 0x40
 PUBREC = 0x50
 PUBREL = 0x62
 PUBCOMP = 0x70
+
+_BLOCK = 64
+_BLOCK_OF_FIELDS = struct.Struct("2s" * _BLOCK)
+
+
+def _all_fields() -> bytes:
+    """The fields of all identifiers, in the order of the sequences."""
+    ids = array("H", range(1, PACKET_IDS + 1))
+    if sys.byteorder == "little":
+        ids.byteswap()
+    return ids.tobytes()
+
+
+_FIELDS = _all_fields()
 
 
 def packet_id_of(seq: int) -> int:
@@ -31,38 +47,43 @@ def seq_of(packet_id: int, low: int) -> int | None:
     return low + (packet_id - 1 - low) % PACKET_IDS
 
 
-@cache
-def packet_id_fields() -> list[bytes]:
-    """The identifier field of each sequence; twice the round, so that slices need not wrap."""
-    fields = [packet_id.to_bytes(2, "big") for packet_id in range(1, PACKET_IDS + 1)]
-    return fields + fields
+def id_fields(seq: int, count: int) -> list[bytes]:
+    """The identifier fields of ``count`` sequences from ``seq`` on; at most ``PACKET_IDS`` of them."""
+    place = seq % PACKET_IDS
+    turn = PACKET_IDS - place
+    if count > turn:
+        return id_fields(seq, turn) + id_fields(seq + turn, count - turn)
+    fields: list[bytes] = []
+    while count > _BLOCK:
+        fields += _BLOCK_OF_FIELDS.unpack_from(_FIELDS, 2 * place)
+        place += _BLOCK
+        count -= _BLOCK
+    fields += struct.unpack_from("2s" * count, _FIELDS, 2 * place)
+    return fields
 
 
 @cache
 def ack_table(first_byte: int, tail: bytes = b"") -> bytes:
-    """The packets ``first_byte``, length, identifier, ``tail`` for each sequence, joined; twice the round.
-
-    The packets of ``count`` sequences from ``seq`` are the slice that ``ack_slice`` gives.
-    """
-    ids = array("H", range(1, PACKET_IDS + 1))
-    if sys.byteorder == "little":
-        ids.byteswap()
-    columns = ids.tobytes()
+    """The packets ``first_byte``, length, identifier, ``tail`` for each identifier, joined."""
     stride = 4 + len(tail)
-    table = bytearray(stride * PACKET_IDS)
-    table[0::stride] = bytes([first_byte]) * PACKET_IDS
-    table[1::stride] = bytes([2 + len(tail)]) * PACKET_IDS
-    table[2::stride] = columns[0::2]
-    table[3::stride] = columns[1::2]
+    count = len(_FIELDS) // 2
+    table = bytearray(stride * count)
+    table[0::stride] = bytes([first_byte]) * count
+    table[1::stride] = bytes([2 + len(tail)]) * count
+    table[2::stride] = _FIELDS[0::2]
+    table[3::stride] = _FIELDS[1::2]
     for index, value in enumerate(tail):
-        table[4 + index :: stride] = bytes([value]) * PACKET_IDS
-    return bytes(table) * 2
+        table[4 + index :: stride] = bytes([value]) * count
+    return bytes(table)
 
 
 def ack_slice(first_byte: int, seq: int, count: int) -> bytes:
     """The plain packets (no reason code) of ``count`` sequences from ``seq`` on; at most ``PACKET_IDS`` of them."""
-    start = seq % PACKET_IDS * 4
-    return ack_table(first_byte)[start : start + 4 * count]
+    table, start = ack_table(first_byte), seq % PACKET_IDS
+    stop = start + count
+    if stop <= PACKET_IDS:
+        return table[4 * start : 4 * stop]
+    return table[4 * start : 4 * PACKET_IDS] + table[: 4 * (stop - PACKET_IDS)]
 
 
 def matching(buffer: bytes, position: int, first_byte: int, tail: bytes, seq: int, count: int) -> int:
@@ -72,8 +93,15 @@ def matching(buffer: bytes, position: int, first_byte: int, tail: bytes, seq: in
     """
     table = ack_table(first_byte, tail)
     stride = 4 + len(tail)
-    start = seq % PACKET_IDS * stride
+    start = seq % PACKET_IDS
+    turn = PACKET_IDS - start
     count = min(count, (len(buffer) - position) // stride)
+    if count > turn:
+        matched = matching(buffer, position, first_byte, tail, seq, turn)
+        if matched < turn:
+            return matched
+        return turn + matching(buffer, position + stride * turn, first_byte, tail, seq + turn, count - turn)
+    start *= stride
     if buffer.startswith(table[start : start + stride * count], position):
         return count
     matched = 0  # so many do, and ``count`` do not
@@ -84,3 +112,6 @@ def matching(buffer: bytes, position: int, first_byte: int, tail: bytes, seq: in
         else:
             count = middle
     return matched
+
+
+ack_table(PUBACK)  # nearly every lane uses it: here it is made before a process is forked
