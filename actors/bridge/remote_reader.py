@@ -24,6 +24,7 @@ log = logging.getLogger("bascule")
 
 # A remote acknowledges messages one by one, and reading each acknowledgement by itself costs more than the message did. So they
 # gather for a moment while no more could be sent for them anyway: the window is wide open, or the remote has half of it to work on.
+# For a PUBREC more can always be sent: so at QoS 2 a window that is wide open is read at once.
 REST_TIMER = "rest"
 REST_WINDOW_MIN = 200
 REST_OPEN_S = 0.02
@@ -173,11 +174,12 @@ class RemoteReader:
 
     def rest(self, now_s: float) -> None:
         """Read the socket by the timer while that costs nothing, else whenever it has something."""
-        sent, rest_s = self._flow.exchange.in_flight, 0.0
-        if sent.messages and not sent.qos2:
-            if sent.messages * 4 < sent.window:
+        exchange, rest_s = self._flow.exchange, 0.0
+        sent = exchange.in_flight
+        if sent.messages:
+            if not sent.qos2 and sent.messages * 4 < sent.window:
                 rest_s = REST_OPEN_S
-            elif sent.window >= REST_WINDOW_MIN and sent.messages * 2 > sent.window:
+            elif sent.window >= REST_WINDOW_MIN and exchange.with_remote * 2 > sent.window:
                 rest_s = REST_BUSY_S
         if self._resting != bool(rest_s):
             self._resting = bool(rest_s)

@@ -7,7 +7,7 @@ import pytest
 from actors.bridge.remote_reader import REST_BUSY_S, REST_LEAST_S, REST_OPEN_S, REST_TIMER, REST_WINDOW_MIN
 from actors.process.mailbox import READ
 from tests.actors.lane_parts import LaneParts
-from tests.wire.outbound_model import PUBACK, ack
+from tests.wire.outbound_model import PUBACK, PUBREC, ack
 from wire.errors import PeerViolation, Unavailable
 
 PUBLISH_QOS_1, PUBLISH_QOS_2 = b"\x32\x05\x00\x01t\x00\x09", b"\x34\x05\x00\x01t\x00\x0a"
@@ -98,11 +98,12 @@ def test_acknowledgements_gather_while_the_window_is_open_and_are_read_along_aft
     assert mailbox.watched[fd] == READ, "a quarter of the window is taken: each acknowledgement counts"
 
 
-def test_a_large_window_that_is_more_than_half_taken_is_read_a_little_later() -> None:
-    parts = LaneParts(receive_maximum=REST_WINDOW_MIN)
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_large_window_that_is_more_than_half_taken_is_read_a_little_later(qos: int) -> None:
+    parts = LaneParts(receive_maximum=REST_WINDOW_MIN, protocol=5)
     parts.connect()
     reader, mailbox = parts.exchange.reader, parts.mailbox
-    parts.publish(*[b""] * (REST_WINDOW_MIN // 2 + 1))
+    parts.publish(*[b""] * (REST_WINDOW_MIN // 2 + 1), qos=qos)
     parts.written()
 
     reader.rest(mailbox.clock_s)
@@ -110,6 +111,20 @@ def test_a_large_window_that_is_more_than_half_taken_is_read_a_little_later() ->
     assert mailbox.timers[REST_TIMER] == mailbox.clock_s + REST_BUSY_S
     assert reader.rested()
     assert not reader.reads_along(), "the timer does not run"
+
+
+def test_what_waits_for_a_commit_gives_the_remote_nothing_to_work_on() -> None:
+    parts = LaneParts(receive_maximum=REST_WINDOW_MIN, protocol=5)
+    parts.connect()
+    reader, mailbox = parts.exchange.reader, parts.mailbox
+    parts.publish(*[b""] * (REST_WINDOW_MIN // 2 + 1), qos=2)
+    parts.written()
+    parts.flow.received(ack(PUBREC, 1))
+
+    reader.rest(mailbox.clock_s)
+
+    assert REST_TIMER not in mailbox.timers
+    assert mailbox.watched[parts.remote.fileno()] == READ
 
 
 def test_a_reader_that_waits_for_the_intake_leaves_the_socket_alone() -> None:
