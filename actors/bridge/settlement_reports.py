@@ -65,18 +65,20 @@ class Settlements:
 
     def tell_soon(self, now_s: float) -> None:
         """Send what was settled now, or within a moment."""
-        settled = self._record.settled_messages
+        record = self._record
+        settled, releases = record.settled_messages, record.releases
         if settled:
             self._note_time()
-        if self._record.urgent or self._settling.is_enough(settled, self._handed_out.passed_bytes):
+        at_once = record.urgent or (releases and not self._more_to_come())
+        if at_once or self._settling.is_enough(settled, self._handed_out.passed_bytes):
             self.tell()
-        elif self._record.releases:
-            if self._flow.exchange.gathers:
-                self._tell_by(now_s + RELEASE_DELAY_S)
-            else:
-                self.tell()
-        elif settled:
-            self._tell_by(now_s + SETTLE_DELAY_S)
+        elif releases or settled:
+            self._tell_by(now_s + (RELEASE_DELAY_S if releases else SETTLE_DELAY_S))
+
+    def _more_to_come(self) -> bool:
+        """Whether QoS 2 waits for room in a full window, and the remote has something to do for some of what fills it."""
+        exchange = self._flow.exchange
+        return bool(self._handed_out.waiting) and not exchange.in_flight.room(2) and exchange.with_remote > 0
 
     def _tell_by(self, due_s: float) -> None:
         if due_s < self._due_s:

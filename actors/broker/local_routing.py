@@ -168,9 +168,7 @@ class LocalRouting:
         sources: per row who published it; None: no local client. sender: whose batch it is.
         had_at_qos0: those who are connected may have had of it what they get at QoS 0, be it published or subscribed so.
         """
-        found = _Found(batch, sources, sender, self._ended)
-        if had_at_qos0:
-            found.at_qos0_was_offered()
+        found = _Found(batch, sources, sender, self._ended, had_at_qos0=had_at_qos0)
         by_match: dict[Match, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
         for index, topic in enumerate(batch.topics):
@@ -190,28 +188,28 @@ class LocalRouting:
 
 
 class _Found:
-    """What one batch comes to: rows by who gets them live, and rows by queue."""
+    """What one batch comes to: rows by who gets them live, and rows by queue.
 
-    def __init__(self, batch: Batch, sources: Sequence[Publisher] | None, sender: str, ended: EndedConnections) -> None:
+    had_at_qos0: what goes at QoS 0 counts as offered before: every row of QoS 0, and every row to who subscribes at QoS 0. A shared
+    subscription is dealt the others as ever: who had them is another, perhaps, and twice is better than not at all.
+    """
+
+    def __init__(
+        self, batch: Batch, sources: Sequence[Publisher] | None, sender: str, ended: EndedConnections, *, had_at_qos0: bool
+    ) -> None:
         self._batch = batch
         self._sender = sender
         self._sources = sources
         self._ended: EndedConnections | None = ended  # None: the sources are named by it
         self._qos = batch.flags.translate(QOS_ONLY)
-        self._offered = batch.flags.translate(_OFFERED_ONLY) if any(batch.flags.translate(_OFFERED_ONLY)) else b""
+        offered = batch.flags.translate(_OFFERED_OR_QOS0 if had_at_qos0 else _OFFERED_ONLY)
+        self._offered = offered if any(offered) else b""
         self._any_qos0 = b"\0" in self._qos
-        self._at_qos0_had = False
+        self._had_at_qos0 = had_at_qos0
         self._publishers = sources
         self._payloads: Sequence[bytes] = ()
         self._live: dict[tuple[bytes, Grant], list[Sequence[int]]] = {}
         self._queued: dict[tuple[str, Delivery], list[Sequence[int]]] = {}
-
-    def at_qos0_was_offered(self) -> None:
-        """Take what goes at QoS 0 for offered before: every row of QoS 0, and every row to who subscribes at QoS 0. A shared
-        subscription is dealt the others as ever: who had them is another, perhaps, and twice is better than not at all.
-        """
-        self._at_qos0_had = True
-        self._offered = self._batch.flags.translate(_OFFERED_OR_QOS0)
 
     def rows_of(self, topics: Set[int]) -> Sequence[int]:
         """The rows of these topics, in order."""
@@ -230,13 +228,14 @@ class _Found:
     def send(self, way: Way, rows: Sequence[int]) -> None:
         """Rows for a group of subscribers."""
         group, delivery = way.group, way.group.delivery
+        if self._had_at_qos0 and not delivery.qos:
+            return
         if (way.without or way.only) and self._sources is not None:
             sources = self._sources
             rows = [row for row in rows if (sources[row] in way.only if way.only else sources[row] not in way.without)]
         unoffered = [row for row in rows if not self._offered[row]] if self._offered else rows  # the others they have had
         if not delivery.qos:
-            if not self._at_qos0_had:
-                self._send_live(group.live, delivery, unoffered)
+            self._send_live(group.live, delivery, unoffered)
             return
         self._send_live(group.transient, delivery, unoffered)
         if not group.queues:

@@ -8,8 +8,6 @@ bytes, not lists: what a process reads of them it shares with the one that it wa
 from __future__ import annotations
 
 import struct
-import sys
-from array import array
 from functools import cache
 
 # Identifiers above are left to SUBSCRIBE and the like. What is unsettled never spans more sequences than this.
@@ -26,10 +24,10 @@ _BLOCK_OF_FIELDS = struct.Struct("2s" * _BLOCK)
 
 def _all_fields() -> bytes:
     """The fields of all identifiers, in the order of the sequences."""
-    ids = array("H", range(1, PACKET_IDS + 1))
-    if sys.byteorder == "little":
-        ids.byteswap()
-    return ids.tobytes()
+    fields = bytearray(2 * PACKET_IDS)
+    fields[0::2] = b"".join(bytes([high]) * 256 for high in range(256))[1 : PACKET_IDS + 1]
+    fields[1::2] = (bytes(range(256)) * 256)[1 : PACKET_IDS + 1]
+    return bytes(fields)
 
 
 _FIELDS = _all_fields()
@@ -93,15 +91,14 @@ def matching(buffer: bytes, position: int, first_byte: int, tail: bytes, seq: in
     """
     table = ack_table(first_byte, tail)
     stride = 4 + len(tail)
-    start = seq % PACKET_IDS
-    turn = PACKET_IDS - start
+    turn = PACKET_IDS - seq % PACKET_IDS
     count = min(count, (len(buffer) - position) // stride)
     if count > turn:
         matched = matching(buffer, position, first_byte, tail, seq, turn)
         if matched < turn:
             return matched
         return turn + matching(buffer, position + stride * turn, first_byte, tail, seq + turn, count - turn)
-    start *= stride
+    start = seq % PACKET_IDS * stride
     if buffer.startswith(table[start : start + stride * count], position):
         return count
     matched = 0  # so many do, and ``count`` do not

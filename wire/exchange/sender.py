@@ -309,11 +309,6 @@ class SenderHalf:
         """For how many messages of the window the remote has something to do; for the others a commit has to come first."""
         return self.in_flight.messages - self.held.releasing.count()
 
-    @property
-    def gathers(self) -> bool:
-        """Whether QoS 2 waits for room in a full window, and the remote still owes answers for some of what fills it."""
-        return bool(self.handed_out.waiting) and not self.in_flight.room(2) and self.with_remote > 0
-
     def pump(self, bytes_max: int, now_s: float, wall_ms: int = 0) -> bytes:
         """The next burst to write, about ``bytes_max`` at most; empty when nothing may leave. It counts as sent.
 

@@ -78,19 +78,20 @@ def test_what_is_released_while_a_commit_is_under_way_is_told_together_when_that
     assert released(parts) == [((0, 1),), ((1, 3),)]
 
 
-def full(parts: LaneParts) -> None:
-    """A window of two is full, and two more messages wait for room in it."""
+def full_window() -> LaneParts:
+    """A window of two is full, two more messages wait for room in it, and the PUBREC of the first has come."""
+    parts = LaneParts(receive_maximum=2)
     parts.connect()
     parts.publish(b"a", b"b", b"c", b"d", qos=2)
     parts.written()
+    parts.flow.received(ack(PUBREC, 1))
+    parts.exchange.settlements.tell_soon(parts.mailbox.clock_s)
+    return parts
 
 
 def test_while_the_window_is_full_releases_are_told_together_when_all_of_it_is_answered() -> None:
-    parts = LaneParts(receive_maximum=2)
-    full(parts)
+    parts = full_window()
     settlements, now_s = parts.exchange.settlements, parts.mailbox.clock_s
-    parts.flow.received(ack(PUBREC, 1))
-    settlements.tell_soon(now_s)
     assert not released(parts)
     assert parts.mailbox.timers == {SETTLE_TIMER: now_s + RELEASE_DELAY_S}
     parts.flow.received(ack(PUBREC, 2))
@@ -111,11 +112,8 @@ def test_while_the_window_is_full_releases_are_told_together_when_all_of_it_is_a
 
 
 def test_a_remote_that_answers_for_some_of_a_full_window_is_not_waited_for() -> None:
-    parts = LaneParts(receive_maximum=2)
-    full(parts)
+    parts = full_window()
     settlements, now_s = parts.exchange.settlements, parts.mailbox.clock_s
-    parts.flow.received(ack(PUBREC, 1))
-    settlements.tell_soon(now_s)
     settlements.tell_soon(now_s + 0.001)
     assert parts.mailbox.timers == {SETTLE_TIMER: now_s + RELEASE_DELAY_S}, "counted from the first"
     settlements.tell()
