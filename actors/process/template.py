@@ -61,6 +61,8 @@ def import_all() -> None:
         if name != STANDBY_STORE:  # it has the client of NATS, and most nodes are of no cluster
             importlib.import_module(module)
     settings.prepare()
+    if sys.version_info < (3, 12):  # from then on names are not counted
+        sys._clear_type_cache()  # it counts each name that imports have looked up, and a child would count it out again
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page that has an object
 
