@@ -34,29 +34,33 @@ class Redirecting:
         self._listeners = [listener for listener in listeners if not listener.unix_path and listener.protocol in ("tcp", "tls")]
         self._leader = leader
         self._loop = asyncio.new_event_loop()
+        self._closing = asyncio.Event()
         self._clients = 0
         self._thread = threading.Thread(target=self._run, name="redirecting", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Close all sockets: the node may listen there itself."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
     def _run(self) -> None:
         loop = self._loop
         try:
-            servers = [loop.run_until_complete(self._listen(listener)) for listener in self._listeners]
-            loop.run_forever()
-            for server in servers:
-                if server is not None:
-                    server.close()
+            loop.run_until_complete(self._serve())
             for task in (left := asyncio.all_tasks(loop)):
                 task.cancel()
             if left:
                 loop.run_until_complete(asyncio.wait(left))
         finally:
             loop.close()
+
+    async def _serve(self) -> None:
+        servers = [await self._listen(listener) for listener in self._listeners]
+        await self._closing.wait()
+        for server in servers:
+            if server is not None:
+                server.close()
 
     async def _listen(self, listener: ListenerSettings) -> asyncio.Server | None:
         try:

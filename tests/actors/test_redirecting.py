@@ -71,3 +71,11 @@ def test_the_ports_are_free_once_it_is_closed() -> None:
         waiting = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
     with socket.create_server(("127.0.0.1", port)):
         waiting.close()
+
+
+def test_it_can_be_closed_before_it_listens() -> None:
+    for _ in range(20):
+        port = free_port()
+        Redirecting([ListenerSettings(host="127.0.0.1", port=port, protocol="tcp")], lambda: "x:1").close()
+        with socket.create_server(("127.0.0.1", port)):
+            pass
