@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import msgpack
@@ -730,18 +731,24 @@ class Oracle:
             raise Violation("exchange.left-session-resumed", f"the session of {client_id} at {place} is ended, and what it keeps")
         self._indistinct = True
 
-    def remote_release_written(self, client_id: str, payload: bytes) -> None:
-        """PUBREL is written: the release must be committed (commit point 5)."""
+    def remote_release_written(self, client_id: str, payload: bytes, packet_id: int, place: str) -> None:
+        """PUBREL is written: the release must be committed (commit point 5), be it in the session of ``place`` that was left.
+
+        A dead letter that was replayed has another identifier than what the session knows.
+        """
         if self.relaxed:
             return
         for queue in self._queues.values():
             if session_of_queue(queue.name) is not None:
                 continue
             for seq in queue.entries.get(payload, ()):
+                if self._packet_id(seq) != packet_id:
+                    continue
                 value = self._meta(b"L" + self._number(queue.name).to_bytes(4, "big"))
                 assert value is not None
                 row = LaneRow.decode(value, queue=queue.name)
-                if seq >= row.head and not any(low <= seq < high for low, high in (*row.settled, *row.released)):
+                left = chain.from_iterable(left.released for left in row.left if left.session == f"{client_id}@{place}")
+                if seq >= row.head and not any(low <= seq < high for low, high in (*row.settled, *row.released, *left)):
                     raise Violation("exchange.release-after-record", f"PUBREL of {payload!r} before its release is committed")
 
     def times_entered(self, payload: bytes) -> int:
