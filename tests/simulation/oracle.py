@@ -747,8 +747,8 @@ class Oracle:
                 value = self._meta(b"L" + self._number(queue.name).to_bytes(4, "big"))
                 assert value is not None
                 row = LaneRow.decode(value, queue=queue.name)
-                left = chain.from_iterable(left.released for left in row.left if left.session == f"{client_id}@{place}")
-                if seq >= row.head and not any(low <= seq < high for low, high in (*row.settled, *row.released, *left)):
+                there = chain.from_iterable(left.released for left in row.left if left.session == f"{client_id}@{place}")
+                if seq >= row.head and not any(low <= seq < high for low, high in (*row.settled, *row.released, *there)):
                     raise Violation("exchange.release-after-record", f"PUBREL of {payload!r} before its release is committed")
 
     def times_entered(self, payload: bytes) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import socket
 import threading
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -29,10 +29,13 @@ def answer(data: bytes) -> tuple[str, int]:
             sock.settimeout(PATIENCE_S)
             sock.recv(65_536)
             sock.sendall(data)
-            with suppress(OSError):  # the other end closes without having read all
+            try:
                 sock.shutdown(socket.SHUT_WR)
                 while sock.recv(65_536):
                     pass
+            except OSError as error:  # the other end closes without having read all
+                if error.errno not in (errno.ECONNRESET, errno.ENOTCONN):
+                    raise
 
     threading.Thread(target=serve, name="remote", daemon=True).start()
     address: tuple[str, int] = server.getsockname()
