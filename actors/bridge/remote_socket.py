@@ -2,6 +2,7 @@
 
 paho's public API does the name look-up, TCP, TLS, WebSocket and CONNECT, in the caller's thread, which blocks for it. The
 CONNACK is read here, to its last byte and no further: paho refuses some that MQTT allows. Then the socket is the Connection's.
+What is TLS's own is ``remote_tls.py``'s, which only processes with such a remote import, as they do what paho needs for it.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from __future__ import annotations
 import encodings.idna  # noqa: F401 - each look-up of a name wants it; here it is in the template, once for all
 import select
 import socket
-import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from actors.bridge.socket_errors import PLAIN, SocketErrors
+from actors.system.certificates import FileFault
 from actors.system.plain_file import read_plain
 from actors.system.send_queue import unsent_bytes
 from actors.system.spared_imports import sparing
-from actors.system.tls import FileFault, show, trust
 from wire.errors import PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import Address
@@ -26,10 +27,11 @@ from wire.mqtt import packets
 from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.mqtt.reason_codes import reason_name
-from wire.settings import RemoteSettings, TlsSettings
+from wire.settings import RemoteSettings
 
-# For proxies, of which no bridge is told. Where socks is installed, paho would go through one that the environment names.
-with sparing(optional="socks", unused="urllib.request"):
+# urllib is for proxies, of which no bridge is told. Where socks is installed, paho would go through one that the environment names.
+# Without TLS and WebSocket, of which hashlib is for SHA-1, nothing of OpenSSL is wanted.
+with sparing(optional="socks", unused="urllib.request", seldom=("hashlib", "ssl")):
     from paho.mqtt.client import Client, WebsocketConnectionError, error_string
     from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
     from paho.mqtt.packettypes import PacketTypes
@@ -37,9 +39,6 @@ with sparing(optional="socks", unused="urllib.request"):
 
 LEVEL_5 = 5
 DISCONNECT = b"\xe0\x00"
-
-# How a connection ends that the far end has closed, and not the way there.
-_CLOSED_BY_REMOTE = (ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError, ssl.SSLEOFError)
 
 _READ_BYTES = 262_144
 _TEXT_BYTES_MAX = 65_535  # of a string of MQTT [MQTT-1.5.4]
@@ -93,10 +92,13 @@ class Remote:
 
     leads: Callable[[], bool] = staticmethod(_always)
 
-    def __init__(self, client: Client, sock: _Socket, connack: Connack, address: str, *, websocket: bool) -> None:
+    def __init__(
+        self, client: Client, sock: _Socket, connack: Connack, address: str, errors: SocketErrors, *, websocket: bool
+    ) -> None:
         self._client = client  # closes the socket when it is collected
         self._socket = sock
         self._pending: Callable[[], int] | None = getattr(sock, "pending", None)
+        self._errors = errors
         self._websocket = websocket
         self.connack = connack
         self.address = address
@@ -120,12 +122,12 @@ class Remote:
         while size < _READ_BYTES or (self._pending is not None and self._pending()):
             try:
                 data = self._socket.recv(_READ_BYTES)
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            except self._errors.waits:
                 if self._pending is None or not self._pending():
                     break
                 continue
             except OSError as error:
-                raise _closed(self.address, str(error), by_remote=isinstance(error, _CLOSED_BY_REMOTE)) from error
+                raise _closed(self.address, str(error), by_remote=isinstance(error, self._errors.closed_by_remote)) from error
             if not data:
                 if pieces:
                     break  # told again by the next read
@@ -148,10 +150,10 @@ class Remote:
             if self._websocket:
                 return self._socket.send(bytes(data[:_WEBSOCKET_SEND_BYTES]))
             return self._socket.send(data)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except self._errors.waits:
             return 0
         except OSError as error:
-            raise _closed(self.address, str(error), by_remote=isinstance(error, _CLOSED_BY_REMOTE)) from error
+            raise _closed(self.address, str(error), by_remote=isinstance(error, self._errors.closed_by_remote)) from error
 
     def unsent_bytes(self) -> int:
         """How many of the bytes that the socket took the remote's machine has not confirmed, with what TLS and WebSocket add."""
@@ -192,24 +194,26 @@ def probe_remote(settings: RemoteSettings, address: Address) -> None:
     Raises:
         Unavailable: nobody answers; ``step`` and ``error`` say where and why.
     """
-    place = f"{address[0]}:{address[1]}"
+    place, errors = f"{address[0]}:{address[1]}", _errors(settings)
     try:
         with socket.create_connection(address, timeout=settings.connect_timeout_s) as sock:
             if settings.transport in ("tls", "wss"):
-                with _tls_context(settings.tls).wrap_socket(sock, server_hostname=address[0]):
+                from actors.bridge.remote_tls import context
+
+                with context(settings.tls).wrap_socket(sock, server_hostname=address[0]):
                     pass
     except FileFault as error:
         raise _unavailable("credentials", place, _why(error)) from error
     except socket.gaierror as error:
         raise _unavailable("name", place, error.strerror or str(error)) from error
-    except (ssl.SSLError, ssl.CertificateError) as error:
+    except errors.handshake as error:
         raise _unavailable("tls", place, getattr(error, "verify_message", "") or str(error)) from error
     except (OSError, ValueError) as error:
         raise _unavailable("tcp", place, getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
 
 
 def _open(settings: RemoteSettings, identifier: str, address: Address, limits: InputLimits, *, clean: bool) -> Remote:
-    place = f"{address[0]}:{address[1]}"
+    place, errors = f"{address[0]}:{address[1]}", _errors(settings)
     client = _client(settings, identifier, clean, place)
     try:
         if settings.protocol == LEVEL_5:
@@ -219,7 +223,7 @@ def _open(settings: RemoteSettings, identifier: str, address: Address, limits: I
             client.connect(address[0], address[1], settings.keep_alive_s)
     except socket.gaierror as error:
         raise _unavailable("name", place, error.strerror or str(error)) from error
-    except (ssl.SSLError, ssl.CertificateError) as error:
+    except errors.handshake as error:
         raise _unavailable("tls", place, getattr(error, "verify_message", "") or str(error)) from error
     except WebsocketConnectionError as error:
         raise _unavailable("websocket", place, str(error)) from error
@@ -229,11 +233,19 @@ def _open(settings: RemoteSettings, identifier: str, address: Address, limits: I
     if sock is None:
         raise _unavailable("connack", place, "closed by the remote")
     try:
-        connack = _await_connack(client, sock, settings, limits, place)
+        connack = _await_connack(client, sock, settings, limits, place, errors)
     except Unavailable:
         sock.close()
         raise
-    return Remote(client, sock, connack, place, websocket=settings.transport in ("ws", "wss"))
+    return Remote(client, sock, connack, place, errors, websocket=settings.transport in ("ws", "wss"))
+
+
+def _errors(settings: RemoteSettings) -> SocketErrors:
+    if settings.transport not in ("tls", "wss"):
+        return PLAIN
+    from actors.bridge.remote_tls import ERRORS
+
+    return ERRORS
 
 
 def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) -> Client:
@@ -256,7 +268,9 @@ def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) 
                 password = _first_line(settings.password_file)
             client.username_pw_set(settings.username, password)
         if settings.transport in ("tls", "wss"):
-            client.tls_set_context(_tls_context(settings.tls))
+            from actors.bridge.remote_tls import context
+
+            client.tls_set_context(context(settings.tls))
     except (OSError, ValueError, FileFault) as error:  # ssl.SSLError is an OSError
         raise _unavailable("credentials", place, _why(error)) from error
     return client
@@ -268,7 +282,9 @@ def credentials_fault(settings: RemoteSettings) -> str | None:
         if settings.password_file is not None:
             _first_line(settings.password_file)
         if settings.transport in ("tls", "wss"):
-            _tls_context(settings.tls)
+            from actors.bridge.remote_tls import context
+
+            context(settings.tls)
     except (OSError, ValueError, FileFault) as error:
         return _why(error)
     return None
@@ -286,36 +302,6 @@ def _first_line(path: str) -> str:
     return line
 
 
-class _NamedContext(ssl.SSLContext):
-    """Asks for, and checks, another name than the address says."""
-
-    server_name = ""
-
-    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
-        if self.server_name:
-            options["server_hostname"] = self.server_name
-        return super().wrap_socket(*arguments, **options)
-
-
-def _tls_context(settings: TlsSettings) -> ssl.SSLContext:
-    """The context for a connection; files are read anew each time, so that renewed certificates count."""
-    context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.server_name = settings.server_name
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if not settings.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if settings.ca_file:
-        trust(context, settings.ca_file)
-    else:
-        context.load_default_certs()
-    if settings.cert_file:
-        show(context, settings.cert_file, settings.key_file)
-    if settings.alpn:
-        context.set_alpn_protocols(list(settings.alpn))
-    return context
-
-
 def _connect_properties(settings: RemoteSettings, limits: InputLimits) -> Properties:
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho leaves it untyped
     properties.SessionExpiryInterval = settings.session_expiry_s
@@ -325,7 +311,9 @@ def _connect_properties(settings: RemoteSettings, limits: InputLimits) -> Proper
     return properties
 
 
-def _await_connack(client: Client, sock: _Socket, settings: RemoteSettings, limits: InputLimits, place: str) -> Connack:
+def _await_connack(
+    client: Client, sock: _Socket, settings: RemoteSettings, limits: InputLimits, place: str, errors: SocketErrors
+) -> Connack:
     """Wait for the CONNACK; nothing behind it is touched."""
     deadline_s = time.monotonic() + settings.connect_timeout_s
     level = settings.protocol
@@ -335,7 +323,7 @@ def _await_connack(client: Client, sock: _Socket, settings: RemoteSettings, limi
             _wait_for_bytes(client, sock, deadline_s, place)
             try:
                 piece = sock.recv(missing_bytes(data, 0))
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            except errors.waits:
                 continue
             if not piece:
                 raise _no_connack(place, "closed")

@@ -16,18 +16,21 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from actors.door.address_holder import holder_of_path, holder_of_port
 from actors.door.client import UNIX, Client
 from actors.door.closing_connections import Lingering
 from actors.door.connection_limits import Admission
-from actors.door.transports import Layer, LayeredClient
+from actors.door.transports import HandshakeTurn, Layer, LayeredClient
 from actors.process.mailbox import READ, Mailbox, PollGroup
-from actors.system.tls import LOOK_PERIOD_S, Certificates, HandshakeTurn, TlsLayer
+from actors.system.certificates import LOOK_PERIOD_S
 from wire.backoff import Backoff
 from wire.errors import Unavailable
 from wire.settings import BackoffSettings, ClientLimitSettings, ListenerSettings, ListenerTlsSettings, NodeSettings
+
+if TYPE_CHECKING:
+    from actors.system.tls import Certificates
 
 log = logging.getLogger("bascule")
 
@@ -62,6 +65,8 @@ class Door:
         self.plain = not web and not self.secure
 
     def _show(self, tls: ListenerTlsSettings) -> Certificates:
+        from actors.system.tls import Certificates  # many nodes need neither it nor OpenSSL
+
         certificates = Certificates(tls, self.settings.bind, "http/1.1" if self._web else "mqtt")
         certificates.warn_of_dates(time.strftime("%Y%m%d%H%M%SZ", time.gmtime()))
         return certificates
@@ -81,6 +86,8 @@ class Door:
         """What lies between a new client's socket and MQTT, the lowest first."""
         layers: list[Layer] = []
         if self.certificates is not None and self.settings.tls is not None:
+            from actors.system.tls import TlsLayer
+
             layers.append(TlsLayer(self.certificates.context, self.settings.tls.identity))
         if self._web:
             from actors.door.websocket import WebSocketLayer  # most nodes need neither it nor its library

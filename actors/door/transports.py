@@ -12,7 +12,6 @@ from typing import Protocol
 
 from actors.door.client import RECEIVE_BYTES, Client
 from actors.process.mailbox import PollGroup
-from actors.system.tls import HandshakeTurn
 
 ANSWERS_MAX_BYTES = 256 * 1024  # unread output beyond which what asks for answers of a layer's own (PING, key update) is not borne
 
@@ -48,6 +47,19 @@ class Layer(Protocol):
     def goodbye(self) -> bytes:
         """How the layer ends, for the layer below."""
         ...
+
+
+class HandshakeTurn:
+    """How many steps of handshakes are left in this turn: each costs up to a millisecond, in which nobody else is served."""
+
+    STEPS = 16
+
+    def __init__(self) -> None:
+        self.left = self.STEPS
+
+    def begin(self) -> None:
+        """A new turn."""
+        self.left = self.STEPS
 
 
 class LayeredClient(Client):

@@ -2,9 +2,9 @@
 
 So children share its pages, and start in milliseconds. It is forked from the supervisor before that has a thread, or, after the
 end of another one, begins as ``python -m actors.process.template --requests FD --parent PID ROOM``. A request is a message on the
-socket ``FD``: the words of the child's command, and with them descriptors: the first is the child's way to the supervisor, the
-others stay open in it. The child becomes one of the supervisor's, not of this process, whose end no child notices. This process
-ends when the supervisor closes the socket, or ends.
+socket ``FD``: which modules this child needs that others do not, with commas between them, and the words of its command; and with
+it descriptors: the first is the child's way to the supervisor, the others stay open in it. The child becomes one of the
+supervisor's, not of this process, whose end no child notices. This process ends when the supervisor closes the socket, or ends.
 """
 
 from __future__ import annotations
@@ -61,6 +61,11 @@ def import_all() -> None:
         if name != STANDBY_STORE:  # it has the client of NATS, and most nodes are of no cluster
             importlib.import_module(module)
     settings.prepare()
+    _settle()
+
+
+def _settle() -> None:
+    """Leave what has been imported as children best share it."""
     if sys.version_info < (3, 12):  # from then on names are not counted
         sys._clear_type_cache()  # it counts each name that imports have looked up, and a child would count it out again
     gc.collect()
@@ -101,12 +106,23 @@ def serve(requests: socket.socket, parent: int) -> list[str] | None:
             if not request:
                 return None
             way, *_ = descriptors
+            needed, *words = request.decode().split("\0")
+            _import_more(needed)
             if _fork(way, parent):
                 break
             for descriptor in descriptors:
                 os.close(descriptor)
     _announce(way)
-    return request.decode().split("\0")
+    return words
+
+
+def _import_more(needed: str) -> None:
+    """Import what the next child needs and none needed before, so that it and those that follow share it."""
+    before = len(sys.modules)
+    for name in filter(None, needed.split(",")):
+        importlib.import_module(name)
+    if len(sys.modules) > before:
+        _settle()
 
 
 def _fork(way: int, parent: int) -> bool:

@@ -12,7 +12,8 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable
 
-from actors.system.tls import FileFault, server_context
+from actors.system.certificates import FileFault
+from actors.system.tls import server_context
 from wire.errors import BasculeError
 from wire.mqtt.codec import decode, encode, split
 from wire.mqtt.packets import MQTT_3_1_1, MQTT_5_0, Connack, Connect

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from wire.errors import Unavailable
+
+LOOK_PERIOD_S = 1.0  # how often the files of a certificate are looked at
 NONE, COMMON_NAME, SUBJECT = "none", "common-name", "subject"  # what of a client's certificate is its user name
 
 _SHORT = {  # RFC 4514, section 3
@@ -23,6 +26,14 @@ _SHORT = {  # RFC 4514, section 3
     "userId": "UID",
 }
 _SEQUENCE, _INTEGER, _UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x30, 0x02, 0x17, 0x18, 0xA0
+
+
+class FileFault(Unavailable):
+    """A certificate, key or list of authorities cannot be used; ``key`` names the setting at fault."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message, key=key)
+        self.key = key
 
 
 class NotACertificate(ValueError):

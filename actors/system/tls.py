@@ -1,7 +1,7 @@
 """TLS towards local clients: the context made of a listener's files, made again when they change, and the TLS of one connection.
 
 Bytes in, bytes out, through memory: sockets are ``actors/door/client.py``'s. TLS towards remotes is
-``actors/bridge/remote_socket.py``'s.
+``actors/bridge/remote_tls.py``'s. Who speaks no TLS does not import this: OpenSSL takes 5 MB.
 """
 
 from __future__ import annotations
@@ -10,29 +10,19 @@ import logging
 import os
 import ssl
 
-from actors.system.certificates import NotACertificate, identity, validity
+from actors.system.certificates import FileFault, NotACertificate, identity, validity
 from actors.system.plain_file import read_plain
 from actors.system.watched_file import State, state_of
-from wire.errors import Unavailable
 from wire.settings import ListenerTlsSettings
 
 log = logging.getLogger("bascule")
 
-LOOK_PERIOD_S = 1.0
 READ_BYTES = 256 * 1024
 FILE_BYTES_MAX = 16 * 1024 * 1024
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _PEM_BEGIN, _PEM_END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-
-
-class FileFault(Unavailable):
-    """A certificate, key or list of authorities cannot be used; ``key`` names the setting at fault."""
-
-    def __init__(self, key: str, message: str) -> None:
-        super().__init__(message, key=key)
-        self.key = key
 
 
 def certificate_dates(path: str) -> tuple[str, str]:
@@ -155,19 +145,6 @@ class Certificates:
 
     def _state(self) -> tuple[State, ...]:
         return tuple(state_of(path) for path in (self._settings.cert_file, self._settings.key_file, self._settings.ca_file) if path)
-
-
-class HandshakeTurn:
-    """How many steps of handshakes are left in this turn: each costs up to a millisecond, in which nobody else is served."""
-
-    STEPS = 16
-
-    def __init__(self) -> None:
-        self.left = self.STEPS
-
-    def begin(self) -> None:
-        """A new turn."""
-        self.left = self.STEPS
 
 
 class TlsLayer:

@@ -5,10 +5,10 @@ Of each there is a digest in the settings (``wire.settings.NodeSettings.files``)
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from actors.system.watched_file import State, state_of
+from wire.keyed_digest import blake2b
 from wire.settings import NodeSettings
 
 _READ_MAX_BYTES = 4 << 20  # nothing that a configuration names is larger
@@ -26,7 +26,7 @@ def digest(path: Path | str) -> str:
                 content = file.read(_READ_MAX_BYTES)
     except OSError:
         return ""
-    return hashlib.blake2b(content, digest_size=8).hexdigest()
+    return blake2b(content, digest_size=8).hexdigest()
 
 
 class FilesRead:

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from actors.system.tls import FileFault, server_context, show, trust
+from actors.system.certificates import FileFault
+from actors.system.tls import server_context, show, trust
 from supervisor.config import otlp_extra, replication_extra
 from supervisor.config.addresses import parse_remote_address
 from supervisor.config.value_kinds import (

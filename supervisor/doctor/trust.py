@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from actors.system.tls import FileFault, certificate_dates
+from actors.system.certificates import FileFault
+from actors.system.tls import certificate_dates
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from wire.settings import ListenerSettings, NodeSettings
 

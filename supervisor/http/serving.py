@@ -16,7 +16,8 @@ from pathlib import Path
 
 import uvicorn
 
-from actors.system.tls import LOOK_PERIOD_S, Certificates
+from actors.system.certificates import LOOK_PERIOD_S
+from actors.system.tls import Certificates
 from supervisor.http.app import make_app
 from supervisor.http.connection import HttpConnection
 from supervisor.http.figures import HttpFigures

@@ -85,7 +85,7 @@ class Spawner:
         """
         self._template.tend()
         words = (*(spec.command or process_command(spec)), *self._arguments(epoch), *(["--paused"] if paused else []))
-        return self._template.fork(words, self._inherit, partial(Life, epoch))
+        return self._template.fork(words, self._inherit, partial(Life, epoch), spec.imports)
 
     @property
     def template_pid(self) -> int | None:

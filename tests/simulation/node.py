@@ -17,6 +17,7 @@ from typing import Any
 from actors.bridge.connection import Connection
 from actors.bridge.forwarder import Forwarder
 from actors.bridge.remote_socket import NOTHING_SUBSCRIBED, Connack, InputLimits, Remote
+from actors.bridge.socket_errors import PLAIN
 from actors.broker.distributor import Distributor
 from actors.broker.listener import Listener
 from actors.door.listening_sockets import Door
@@ -245,6 +246,7 @@ class SimRemote(Remote):
     def __init__(self, sock: SimSocket, connack: Connack, address: str) -> None:
         self._socket = sock
         self._pending = None
+        self._errors = PLAIN
         self._websocket = False
         self._near = sock
         self.connack = connack

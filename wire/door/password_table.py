@@ -6,7 +6,8 @@ Empty lines and lines that begin with ``#`` are comments. Hashes are made and ve
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
+
+from wire.keyed_digest import blake2b
 
 NAME_BYTES_MAX = 65_535
 MEMORY_MAX_KIB = 1 << 20

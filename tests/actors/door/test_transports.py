@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import pytest
 
-from actors.door.transports import LayeredClient
+from actors.door.transports import HandshakeTurn, LayeredClient
 from actors.door.websocket import unmask
 from actors.process.mailbox import PollGroup
-from actors.system.tls import Certificates, FileFault, HandshakeTurn, TlsLayer, server_context
+from actors.system.certificates import FileFault
+from actors.system.tls import Certificates, TlsLayer, server_context
 from tests.support.authority import Authority, Pair
 from wire.settings import ListenerTlsSettings
 
