@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from wire.backoff import Backoff
-from wire.exchange import acknowledgements, held_identifiers, identifier_span, sender, what_may_be_sent
+from wire.exchange import held_identifiers, identifier_span, sender, what_may_be_sent
 from wire.exchange.lane_record import Facts
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.refusal_policy import RefusalPolicy
@@ -23,7 +23,7 @@ from wire.ranges import ranges_of
 from wire.settings import BackoffSettings, RefusalSettings
 
 # Where it is asked how many packet identifiers there are, but for the tables of packets.
-IDENTIFIER_MODULES = (acknowledgements, held_identifiers, identifier_span, sender, what_may_be_sent)
+IDENTIFIER_MODULES = (held_identifiers, identifier_span, sender, what_may_be_sent)
 
 PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 3, 4, 5, 6, 7
 

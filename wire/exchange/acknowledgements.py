@@ -16,7 +16,7 @@ from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.outcomes import DELIVERED, Counts
-from wire.exchange.packet_identifiers import PACKET_IDS, PUBACK, PUBCOMP, PUBREC, PUBREL, ack_slice, matching, seq_of
+from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL, acks, matching, seq_of
 from wire.exchange.refusal_policy import FAILURE, Refusals
 from wire.exchange.suspected_messages import Suspects
 from wire.exchange.what_may_be_sent import PublishDue
@@ -26,6 +26,7 @@ _LEVEL_5 = 5
 _NOT_FOUND = b"\x92"
 # Acknowledgements that come in bursts: plain, and with the reason codes Success and No matching subscribers.
 _BURST_TAILS = {b"\x02": b"", b"\x03\x00": b"\x00", b"\x03\x10": b"\x10"}
+_COMPARED_MAX = 1024  # so many are made to be compared with, and for nothing where the first is another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ class Answers:
             if first is not None and (length == 2 or (length == 3 and size - position >= 5 and self.level == _LEVEL_5)):
                 tail = _BURST_TAILS.get(bytes((2,)) if length == 2 else bytes((3, buffer[position + 4])))
                 if tail is not None:
-                    matched = matching(buffer, position, first_byte, tail, first[0], min(first[1] - first[0], PACKET_IDS))
+                    matched = matching(buffer, position, first_byte, tail, first[0], min(first[1] - first[0], _COMPARED_MAX))
                     if matched:
                         waiting.take_first(matched)
                         self.accepted(first_byte, first[0], first[0] + matched)
@@ -206,7 +207,7 @@ class Answers:
             if not takes or any(seq in holder for holder in unanswered):
                 _break_off("acknowledgement of the wrong kind", first_byte, packet_id)
             if seq in self._held.awaited:
-                self._held.reply(ack_slice(PUBREL, seq, 1))
+                self._held.reply(acks(PUBREL, seq, 1))
         elif first_byte == PUBREC and self.level == _LEVEL_5:
             if takes:
                 self._held.reply(bytes((PUBREL, 3)) + packet_id.to_bytes(2, "big") + _NOT_FOUND)

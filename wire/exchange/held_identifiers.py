@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from wire.exchange.outcomes import DELIVERED
-from wire.exchange.packet_identifiers import PACKET_IDS, PUBREL, ack_slice
+from wire.exchange.packet_identifiers import PACKET_IDS, PUBREL, acks
 from wire.ranges import ArrivalSet, Ranges, RangeSet
 
 
@@ -114,7 +114,7 @@ class HeldIdentifiers:
         """Add the PUBRELs that are due to ``parts`` (exchange.pubrels-in-pubrec-order)."""
         for start, stop in self._in_order(self.due):
             for begin in range(start, stop, PACKET_IDS):
-                parts.append(ack_slice(PUBREL, begin, min(stop, begin + PACKET_IDS) - begin))
+                parts.append(acks(PUBREL, begin, min(stop, begin + PACKET_IDS) - begin))
             self.awaited.add(start, stop)
             self.pubrels_sent += stop - start
         self.due.clear()
@@ -154,7 +154,7 @@ class HeldIdentifiers:
         One that it holds would make it take a later message for a repeat [MQTT-4.3.3-10].
         """
         for start, stop in ranges:
-            self.replies += [ack_slice(PUBREL, seq, 1) for seq in range(start, stop)]
+            self.replies += [acks(PUBREL, seq, 1) for seq in range(start, stop)]
 
     # --- PUBRELs of what no PUBREC came for ---
 
@@ -173,7 +173,7 @@ class HeldIdentifiers:
     def give_up_at_once(self, seq: int, outcome: str) -> None:
         """The same, whatever is known of ``seq``, with the PUBREL behind what leaves now."""
         self.awaited.add(seq, seq + 1)
-        self.reply(ack_slice(PUBREL, seq, 1))
+        self.reply(acks(PUBREL, seq, 1))
         self._will_be(seq, outcome)
 
     def _will_be(self, seq: int, outcome: str) -> None:

@@ -10,7 +10,7 @@ exchange.releases-in-given-order [MQTT]: they go in the order in which they were
 from __future__ import annotations
 
 from wire.errors import PeerViolation
-from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL, ack_slice, packet_id_of
+from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL, acks, packet_id_of
 from wire.mqtt.codec import decode, split
 from wire.mqtt.packets import Pubcomp, Pubrec
 from wire.ranges import Ranges
@@ -23,7 +23,7 @@ class IdentifierRelease:
 
     def __init__(self, held: Ranges, *, level: int) -> None:
         self._level = level
-        self._due = [ack_slice(PUBREL, seq, 1) for start, stop in held for seq in range(start, stop)]
+        self._due = [acks(PUBREL, seq, 1) for start, stop in held for seq in range(start, stop)]
         self._awaited = {packet_id_of(seq): None for start, stop in held for seq in range(start, stop)}  # in their order
 
     @property

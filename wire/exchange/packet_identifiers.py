@@ -1,14 +1,13 @@
 """How sequences look on the wire: packet identifiers, and tables of packets in the order of the sequences.
 
 The packet identifier of a message follows from its sequence, so it needs no table, no memory and no write. The acknowledgements of
-sequences that follow each other are one slice of a table, so that a burst of them is made, or compared, in one step. Tables are
-bytes, not lists: what a process reads of them it shares with the one that it was forked from.
+sequences that follow each other are made, or compared, in one step. The table of all identifiers is bytes and not a list: what a
+process reads of it it shares with the one that it was forked from.
 """
 
 from __future__ import annotations
 
 import struct
-from functools import cache
 
 # Identifiers above are left to SUBSCRIBE and the like. What is unsettled never spans more sequences than this.
 PACKET_IDS = 65_000
@@ -60,55 +59,33 @@ def id_fields(seq: int, count: int) -> list[bytes]:
     return fields
 
 
-@cache
-def ack_table(first_byte: int, tail: bytes = b"") -> bytes:
-    """The packets ``first_byte``, length, identifier, ``tail`` for each identifier, joined."""
+def acks(first_byte: int, seq: int, count: int, tail: bytes = b"") -> bytes:
+    """The packets ``first_byte``, length, identifier, ``tail`` of ``count`` sequences from ``seq`` on; at most ``PACKET_IDS``."""
+    place = seq % PACKET_IDS
+    again = max(0, place + count - PACKET_IDS)  # so many are of the next round
+    fields = _FIELDS[2 * place : 2 * (place + count - again)] + _FIELDS[: 2 * again]
+    packets = bytearray((first_byte, 2 + len(tail), 0, 0, *tail)) * count
     stride = 4 + len(tail)
-    count = len(_FIELDS) // 2
-    table = bytearray(stride * count)
-    table[0::stride] = bytes([first_byte]) * count
-    table[1::stride] = bytes([2 + len(tail)]) * count
-    table[2::stride] = _FIELDS[0::2]
-    table[3::stride] = _FIELDS[1::2]
-    for index, value in enumerate(tail):
-        table[4 + index :: stride] = bytes([value]) * count
-    return bytes(table)
-
-
-def ack_slice(first_byte: int, seq: int, count: int) -> bytes:
-    """The plain packets (no reason code) of ``count`` sequences from ``seq`` on; at most ``PACKET_IDS`` of them."""
-    table, start = ack_table(first_byte), seq % PACKET_IDS
-    stop = start + count
-    if stop <= PACKET_IDS:
-        return table[4 * start : 4 * stop]
-    return table[4 * start : 4 * PACKET_IDS] + table[: 4 * (stop - PACKET_IDS)]
+    packets[2::stride] = fields[0::2]
+    packets[3::stride] = fields[1::2]
+    return bytes(packets)
 
 
 def matching(buffer: bytes, position: int, first_byte: int, tail: bytes, seq: int, count: int) -> int:
-    """How many packets of ``buffer`` from ``position`` are those of ``seq``, ``seq + 1``, ...; at most ``count``.
+    """How many packets of ``buffer`` from ``position`` are those of ``seq``, ``seq + 1``, ...; at most ``count`` (``PACKET_IDS``).
 
     One comparison when all are, a binary search when not.
     """
-    table = ack_table(first_byte, tail)
     stride = 4 + len(tail)
-    turn = PACKET_IDS - seq % PACKET_IDS
-    count = min(count, (len(buffer) - position) // stride)
-    if count > turn:
-        matched = matching(buffer, position, first_byte, tail, seq, turn)
-        if matched < turn:
-            return matched
-        return turn + matching(buffer, position + stride * turn, first_byte, tail, seq + turn, count - turn)
-    start = seq % PACKET_IDS * stride
-    if buffer.startswith(table[start : start + stride * count], position):
+    count = min(count, PACKET_IDS, (len(buffer) - position) // stride)
+    wanted = acks(first_byte, seq, count, tail)
+    if buffer.startswith(wanted, position):
         return count
     matched = 0  # so many do, and ``count`` do not
     while count - matched > 1:
         middle = (matched + count) // 2
-        if buffer.startswith(table[start + stride * matched : start + stride * middle], position + stride * matched):
+        if buffer.startswith(wanted[stride * matched : stride * middle], position + stride * matched):
             matched = middle
         else:
             count = middle
     return matched
-
-
-ack_table(PUBACK)  # nearly every lane uses it: here it is made before a process is forked

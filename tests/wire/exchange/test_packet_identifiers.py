@@ -1,4 +1,4 @@
-"""The tables of packets that follow the sequences, where the identifiers come round as anywhere else."""
+"""The packets that follow the sequences, where the identifiers come round as anywhere else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.exchange.packet_identifiers import PACKET_IDS, PUBACK, PUBREC, ack_slice, id_fields, matching, packet_id_of, seq_of
+from wire.exchange.packet_identifiers import PACKET_IDS, PUBACK, PUBREC, acks, id_fields, matching, packet_id_of, seq_of
 
 FIRST = st.one_of(st.integers(0, 3 * PACKET_IDS), st.integers(PACKET_IDS - 70, PACKET_IDS + 5))
 COUNT = st.integers(0, 200)
@@ -20,7 +20,7 @@ def packets(first_byte: int, tail: bytes, seqs: range) -> list[bytes]:
 def test_fields_and_packets_are_those_of_the_sequences(first: int, count: int) -> None:
     seqs = range(first, first + count)
     assert id_fields(first, count) == [packet_id_of(seq).to_bytes(2, "big") for seq in seqs]
-    assert ack_slice(PUBREC, first, count) == b"".join(packets(PUBREC, b"", seqs))
+    assert acks(PUBREC, first, count) == b"".join(packets(PUBREC, b"", seqs))
 
 
 @given(first=FIRST, count=COUNT, wrong=COUNT, tail=st.sampled_from([b"", b"\x10", b"\x00\x00"]), before=st.binary(max_size=3))
@@ -34,8 +34,8 @@ def test_as_many_packets_match_as_are_as_expected(first: int, count: int, wrong:
 
 
 @pytest.mark.parametrize("start", [0, 1, PACKET_IDS - 1])
-def test_a_whole_round_is_one_slice(start: int) -> None:
-    whole = ack_slice(PUBACK, start, PACKET_IDS)
+def test_a_whole_round_is_one_piece(start: int) -> None:
+    whole = acks(PUBACK, start, PACKET_IDS)
     assert len(whole) == 4 * PACKET_IDS
     assert matching(whole, 0, PUBACK, b"", start, PACKET_IDS) == PACKET_IDS
     fields = id_fields(start, PACKET_IDS)
