@@ -13,11 +13,13 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, cast
 
 from actors.bridge.socket_errors import PLAIN, SocketErrors
 from actors.system.certificates import FileFault
 from actors.system.plain_file import read_plain
+from actors.system.receive_buffer import RECEIVE_BYTES, Readable, receive
 from actors.system.send_queue import unsent_bytes
 from actors.system.spared_imports import sparing
 from wire.errors import PeerViolation, Unavailable
@@ -40,7 +42,6 @@ with sparing(optional="socks", unused="urllib.request", seldom=("hashlib", "ssl"
 LEVEL_5 = 5
 DISCONNECT = b"\xe0\x00"
 
-_READ_BYTES = 262_144
 _TEXT_BYTES_MAX = 65_535  # of a string of MQTT [MQTT-1.5.4]
 _WEBSOCKET_SEND_BYTES = 32_768  # one frame; paho masks it byte by byte, and wants a frame back until it is out whole
 
@@ -97,6 +98,7 @@ class Remote:
     ) -> None:
         self._client = client  # closes the socket when it is collected
         self._socket = sock
+        self._read = partial(sock.recv, RECEIVE_BYTES) if websocket else partial(receive, cast("Readable", sock))
         self._pending: Callable[[], int] | None = getattr(sock, "pending", None)
         self._errors = errors
         self._websocket = websocket
@@ -119,9 +121,9 @@ class Remote:
         """
         pieces: list[bytes] = []
         size = 0
-        while size < _READ_BYTES or (self._pending is not None and self._pending()):
+        while size < RECEIVE_BYTES or (self._pending is not None and self._pending()):
             try:
-                data = self._socket.recv(_READ_BYTES)
+                data = self._read()
             except self._errors.waits:
                 if self._pending is None or not self._pending():
                     break
@@ -134,7 +136,7 @@ class Remote:
                 raise _closed(self.address, "closed by the remote", by_remote=True)
             pieces.append(data)
             size += len(data)
-            if self._pending is None and len(data) < _READ_BYTES:
+            if self._pending is None and len(data) < RECEIVE_BYTES:
                 break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 

@@ -13,9 +13,10 @@ from actors.broker.client_batches import ClientBatches
 from actors.broker.client_packets import ClientPackets
 from actors.broker.listener_interface import ClientHost
 from actors.broker.waiting_clients import TURN_TIMER, WaitingClients
-from actors.door.client import BEHIND, NO_ROOM, RECEIVE_BYTES, REQUESTS_MAX, Client
+from actors.door.client import BEHIND, NO_ROOM, REQUESTS_MAX, Client
 from actors.door.input_budget import InputBudget
 from actors.door.publish_rate import PublishRate
+from actors.system.receive_buffer import RECEIVE_BYTES
 from wire.errors import PeerViolation
 from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC
 from wire.exchange.receiver import ReceiverHalf

@@ -7,6 +7,7 @@ from collections import deque
 
 from actors.door.publish_rate import PublishRate
 from actors.process.mailbox import READ, WRITE, PollGroup
+from actors.system.receive_buffer import RECEIVE_BYTES, receive
 from wire.door.access_rules import ClientAccess
 from wire.exchange.client_keep_alive import KeepAlive
 from wire.exchange.client_outbox import ClientOutbox
@@ -16,7 +17,6 @@ from wire.exchange.wills import Message
 from wire.mqtt.aliases import OutgoingAliases
 
 REQUESTS_MAX = 16  # SUBSCRIBEs and UNSUBSCRIBEs of one client that are not answered; then it is not read
-RECEIVE_BYTES = 256 * 1024
 UNIX = "unix:"  # what the address of a client on a Unix socket begins with
 LABEL_MAX = 100
 HELD_BACK, TOO_FAST, CROWDING, ASKING, NO_ROOM, BEHIND = 1, 2, 4, 8, 16, 32  # why a client is not read
@@ -140,7 +140,7 @@ class Client:
     def receive(self, bytes_max: int = RECEIVE_BYTES) -> bytes | None:
         """What the socket has: empty for nothing just now, None when the client is gone."""
         try:
-            data = self._sock.recv(bytes_max)
+            data = receive(self._sock, bytes_max)
         except BlockingIOError:
             return b""
         except OSError:

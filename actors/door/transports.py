@@ -10,8 +10,9 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol
 
-from actors.door.client import RECEIVE_BYTES, Client
+from actors.door.client import Client
 from actors.process.mailbox import PollGroup
+from actors.system.receive_buffer import RECEIVE_BYTES
 
 ANSWERS_MAX_BYTES = 256 * 1024  # unread output beyond which what asks for answers of a layer's own (PING, key update) is not borne
 

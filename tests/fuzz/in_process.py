@@ -82,6 +82,11 @@ class Pipe:
             self.sent.appendleft(data[count:])
         return data[:count]
 
+    def recv_into(self, buffer: memoryview, count: int) -> int:
+        data = self.recv(count)
+        buffer[: len(data)] = data
+        return len(data)
+
     def send(self, data: bytes) -> int:
         self.taken += data
         return len(data)

@@ -11,6 +11,7 @@ import signal
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from actors.process.host import ChildHost, Host
 from actors.process.local_messages import Passed, Published
 from actors.process.mailbox import READ, Mailbox
 from actors.store.queue_store import QueueStore
+from actors.system.receive_buffer import receive
 from storage.engine.engine import Engine
 from supervisor.reload.source import Source
 from supervisor.tree.child_processes import Ending, Life, Spawner
@@ -245,6 +247,7 @@ class SimRemote(Remote):
 
     def __init__(self, sock: SimSocket, connack: Connack, address: str) -> None:
         self._socket = sock
+        self._read = partial(receive, sock)
         self._pending = None
         self._errors = PLAIN
         self._websocket = False

@@ -202,6 +202,11 @@ class SimSocket(Pollable):
             return b""
         raise BlockingIOError
 
+    def recv_into(self, buffer: memoryview, size: int) -> int:
+        data = self.recv(size)
+        buffer[: len(data)] = data
+        return len(data)
+
     def send(self, data: Any) -> int:
         self._effect("write")
         if self.reset or self.closed:
