@@ -24,7 +24,7 @@ java_is_here() {
     "$java" -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'
 }
 
-# Prints the newest Python that is known to do and passes the test in $1. A node takes least memory with 3.12.
+# Prints the newest Python that is known to do and passes the test in $1.
 find_python() {
     for python in python3.13 python3.12 python3.11 python3; do
         if "$python" -c "import sys; assert sys.version_info >= (3, 11); $1" >/dev/null 2>&1; then
