@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import importlib.util
+import os
 import socket
+import subprocess
+import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +21,8 @@ from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.errors import Unavailable
 from wire.mqtt.primitives import encode_variable_byte_integer
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def answer(data: bytes) -> tuple[str, int]:
@@ -132,12 +138,14 @@ def test_a_connack_that_says_nothing_more_is_taken() -> None:
     remote.close()
 
 
-def test_a_proxy_that_the_environment_names_is_not_for_bridges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though PySocks is installed, as it is for these tests: then paho would go there."""
+@pytest.mark.process
+def test_a_proxy_that_the_environment_names_is_not_for_bridges() -> None:
+    """Though PySocks is installed, as it is for these tests: then paho would go there, if it were imported as it is."""
     assert importlib.util.find_spec("socks")
-    monkeypatch.setenv("mqtt_proxy", f"http://127.0.0.1:{free_port()}")
-    monkeypatch.delenv("no_proxy", raising=False)
-    let_in(b"").close()
+    environment = {**os.environ, "mqtt_proxy": f"http://127.0.0.1:{free_port()}"}
+    environment.pop("no_proxy", None)
+    program = f"from {__name__} import let_in; let_in(b'').close()"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, check=True, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(
