@@ -17,7 +17,7 @@ from wire.settings import ListenerTlsSettings
 
 log = logging.getLogger("bascule")
 
-READ_BYTES = 256 * 1024
+READ_BYTES = 16_384  # no record holds more, and room for more would be made for each read
 FILE_BYTES_MAX = 16 * 1024 * 1024
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
