@@ -211,6 +211,16 @@ class RemoteSettings:
     packet_max_bytes: int | None = None
     primary_retry_s: float | None = 300.0
 
+    @property
+    def secure(self) -> bool:
+        """Whether it is reached over TLS."""
+        return self.transport in ("tls", "wss")
+
+    @property
+    def web(self) -> bool:
+        """Whether it is reached over WebSocket."""
+        return self.transport in ("ws", "wss")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSettings:

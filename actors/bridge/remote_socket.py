@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from actors.bridge.socket_errors import PLAIN, SocketErrors
 from actors.system.certificates import FileFault
@@ -38,6 +38,9 @@ with sparing(optional="socks", unused="urllib.request", seldom=("hashlib", "ssl"
     from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
     from paho.mqtt.packettypes import PacketTypes
     from paho.mqtt.properties import Properties
+
+if TYPE_CHECKING:
+    import ssl
 
 LEVEL_5 = 5
 DISCONNECT = b"\xe0\x00"
@@ -199,10 +202,9 @@ def probe_remote(settings: RemoteSettings, address: Address) -> None:
     place, errors = f"{address[0]}:{address[1]}", _errors(settings)
     try:
         with socket.create_connection(address, timeout=settings.connect_timeout_s) as sock:
-            if settings.transport in ("tls", "wss"):
-                from actors.bridge.remote_tls import context
-
-                with context(settings.tls).wrap_socket(sock, server_hostname=address[0]):
+            context = _tls_context(settings)
+            if context is not None:
+                with context.wrap_socket(sock, server_hostname=address[0]):
                     pass
     except FileFault as error:
         raise _unavailable("credentials", place, _why(error)) from error
@@ -235,19 +237,28 @@ def _open(settings: RemoteSettings, identifier: str, address: Address, limits: I
     if sock is None:
         raise _unavailable("connack", place, "closed by the remote")
     try:
-        connack = _await_connack(client, sock, settings, limits, place, errors)
+        connack = _await_connack(client, sock, settings, limits, place)
     except Unavailable:
         sock.close()
         raise
-    return Remote(client, sock, connack, place, errors, websocket=settings.transport in ("ws", "wss"))
+    return Remote(client, sock, connack, place, errors, websocket=settings.web)
 
 
 def _errors(settings: RemoteSettings) -> SocketErrors:
-    if settings.transport not in ("tls", "wss"):
+    if not settings.secure:
         return PLAIN
     from actors.bridge.remote_tls import ERRORS
 
     return ERRORS
+
+
+def _tls_context(settings: RemoteSettings) -> ssl.SSLContext | None:
+    """Made of what is in the files now, and raises what ``remote_tls.context`` does; None without TLS."""
+    if not settings.secure:
+        return None
+    from actors.bridge.remote_tls import context
+
+    return context(settings.tls)
 
 
 def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) -> Client:
@@ -257,11 +268,11 @@ def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) 
         client_id=identifier,
         clean_session=None if level_5 else clean,
         protocol=MQTTProtocolVersion.MQTTv5 if level_5 else MQTTProtocolVersion.MQTTv311,
-        transport="websockets" if settings.transport in ("ws", "wss") else "tcp",
+        transport="websockets" if settings.web else "tcp",
         reconnect_on_failure=False,  # otherwise paho itself tries MQTT 3.1 when 3.1.1 is refused
     )
     client.connect_timeout = settings.connect_timeout_s
-    if settings.transport in ("ws", "wss"):
+    if settings.web:
         client.ws_set_options(path=settings.websocket_path)
     try:
         if settings.username is not None:
@@ -269,10 +280,9 @@ def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) 
             if settings.password_file is not None:
                 password = _first_line(settings.password_file)
             client.username_pw_set(settings.username, password)
-        if settings.transport in ("tls", "wss"):
-            from actors.bridge.remote_tls import context
-
-            client.tls_set_context(context(settings.tls))
+        context = _tls_context(settings)
+        if context is not None:
+            client.tls_set_context(context)
     except (OSError, ValueError, FileFault) as error:  # ssl.SSLError is an OSError
         raise _unavailable("credentials", place, _why(error)) from error
     return client
@@ -283,10 +293,7 @@ def credentials_fault(settings: RemoteSettings) -> str | None:
     try:
         if settings.password_file is not None:
             _first_line(settings.password_file)
-        if settings.transport in ("tls", "wss"):
-            from actors.bridge.remote_tls import context
-
-            context(settings.tls)
+        _tls_context(settings)
     except (OSError, ValueError, FileFault) as error:
         return _why(error)
     return None
@@ -313,12 +320,10 @@ def _connect_properties(settings: RemoteSettings, limits: InputLimits) -> Proper
     return properties
 
 
-def _await_connack(
-    client: Client, sock: _Socket, settings: RemoteSettings, limits: InputLimits, place: str, errors: SocketErrors
-) -> Connack:
+def _await_connack(client: Client, sock: _Socket, settings: RemoteSettings, limits: InputLimits, place: str) -> Connack:
     """Wait for the CONNACK; nothing behind it is touched."""
     deadline_s = time.monotonic() + settings.connect_timeout_s
-    level = settings.protocol
+    level, errors = settings.protocol, _errors(settings)
     data = b""
     try:
         while (found := split(data, 0, limits.packet_max_bytes)) is None:

@@ -27,7 +27,7 @@ def examine_trust(settings: NodeSettings, now_s: float) -> Iterator[Finding]:
     if secrets(settings) and not readable:
         yield ok("secrets", "nobody else can read them")
     for bridge in settings.bridges:
-        if bridge.remote.transport in ("tls", "wss") and not bridge.remote.tls.verify:
+        if bridge.remote.secure and not bridge.remote.tls.verify:
             cure = "give tls.ca_file, and remove verify: false"
             yield warn(f"bridge {bridge.name}", "verify: false: whoever is on the way can take the remote's place", cure)
     for listener in settings.listeners:
@@ -59,7 +59,7 @@ def certificates(settings: NodeSettings) -> list[str]:
     if settings.replication is not None and settings.replication.tls is not None:
         files += [settings.replication.tls.cert_file, settings.replication.tls.ca_file]
     for bridge in settings.bridges:
-        if bridge.remote.transport in ("tls", "wss"):
+        if bridge.remote.secure:
             files += [bridge.remote.tls.cert_file, bridge.remote.tls.ca_file]
     return list(dict.fromkeys(file for file in files if file))
 

@@ -20,7 +20,6 @@ _MODULES = {HTTP: "supervisor.http.process", TELEMETRY: "supervisor.telemetry.pr
 
 # Each takes megabytes, which processes share where the template has imported it. WebSocket towards a remote wants hashlib's SHA-1.
 _TLS_OF_CLIENTS, _TLS_OF_REMOTES, _HASHES = "actors.system.tls", "actors.bridge.remote_tls", "hashlib"
-_IMPORTS_OF_TRANSPORTS = {"tls": (_TLS_OF_REMOTES,), "ws": (_HASHES,), "wss": (_TLS_OF_REMOTES, _HASHES)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,5 +108,7 @@ def _spec(settings: NodeSettings, kind: str, bridge: str | None, lane: int | Non
 def _imports(settings: NodeSettings, kind: str, bridge: str | None) -> tuple[str, ...]:
     if kind == CLIENTS:
         return (_TLS_OF_CLIENTS,) if any(listener.tls is not None for listener in settings.listeners) else ()
-    transport = next((one.remote.transport for one in settings.bridges if one.name == bridge), "")
-    return _IMPORTS_OF_TRANSPORTS.get(transport, ())
+    if bridge is None:
+        return ()
+    remote = settings.bridge(bridge).remote
+    return (*([_TLS_OF_REMOTES] if remote.secure else []), *([_HASHES] if remote.web else []))
