@@ -9,7 +9,7 @@ What is remembered goes with the password file that it was verified against.
 
 from __future__ import annotations
 
-from wire.keyed_digest import blake2b
+from wire.blake2 import blake2b
 
 LOGINS_MAX = 10_000
 AGE_S = 3600.0

@@ -106,8 +106,8 @@ def serve(requests: socket.socket, parent: int) -> list[str] | None:
             if not request:
                 return None
             way, *_ = descriptors
-            needed, *words = request.decode().split("\0")
-            _import_more(needed)
+            imports, *words = request.decode().split("\0")
+            _import_more(imports)
             if _fork(way, parent):
                 break
             for descriptor in descriptors:
@@ -116,10 +116,10 @@ def serve(requests: socket.socket, parent: int) -> list[str] | None:
     return words
 
 
-def _import_more(needed: str) -> None:
+def _import_more(imports: str) -> None:
     """Import what the next child needs and none needed before, so that it and those that follow share it."""
     before = len(sys.modules)
-    for name in filter(None, needed.split(",")):
+    for name in filter(None, imports.split(",")):
         importlib.import_module(name)
     if len(sys.modules) > before:
         _settle()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from actors.system.watched_file import State, state_of
-from wire.keyed_digest import blake2b
+from wire.blake2 import blake2b
 from wire.settings import NodeSettings
 
 _READ_MAX_BYTES = 4 << 20  # nothing that a configuration names is larger

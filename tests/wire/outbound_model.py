@@ -22,7 +22,7 @@ from wire.mqtt.publish_properties import with_message_expiry
 from wire.ranges import ranges_of
 from wire.settings import BackoffSettings, RefusalSettings
 
-# Where it is asked how many packet identifiers there are, but for the tables of packets.
+# Where it is asked how many packet identifiers there are, but for where packets are made.
 IDENTIFIER_MODULES = (held_identifiers, identifier_span, sender, what_may_be_sent)
 
 PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 3, 4, 5, 6, 7

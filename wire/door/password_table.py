@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from wire.keyed_digest import blake2b
+from wire.blake2 import blake2b
 
 NAME_BYTES_MAX = 65_535
 MEMORY_MAX_KIB = 1 << 20

@@ -1,4 +1,4 @@
-"""How sequences look on the wire: packet identifiers, and tables of packets in the order of the sequences.
+"""How sequences look on the wire: packet identifiers, and acknowledgements in the order of the sequences.
 
 The packet identifier of a message follows from its sequence, so it needs no table, no memory and no write. The acknowledgements of
 sequences that follow each other are made, or compared, in one step. The table of all identifiers is bytes and not a list: what a

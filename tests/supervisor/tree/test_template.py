@@ -40,8 +40,8 @@ def template() -> Iterator[Template]:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0)
 
 
-def run(template: Template, note: Path, status: int = 0, inherit: tuple[int, ...] = (), needed: tuple[str, ...] = ()) -> Life:
-    return template.fork((PROGRAM, str(note), str(status)), inherit, partial(Life, 7), needed)
+def run(template: Template, note: Path, status: int = 0, inherit: tuple[int, ...] = (), imports: tuple[str, ...] = ()) -> Life:
+    return template.fork((PROGRAM, str(note), str(status)), inherit, partial(Life, 7), imports)
 
 
 def end_of(life: Life) -> Ending:
@@ -119,18 +119,18 @@ def test_children_draw_different_random_numbers(template: Template, tmp_path: Pa
     assert note_of(template, tmp_path / "a")["random"] != note_of(template, tmp_path / "b")["random"]
 
 
-@pytest.mark.parametrize("needed", ["actors.bridge.remote_tls", "actors.system.tls", "hashlib"])
+@pytest.mark.parametrize("module", ["actors.bridge.remote_tls", "actors.system.tls", "hashlib"])
 def test_what_only_some_children_need_is_in_the_template_from_the_first_of_them_on(
-    template: Template, tmp_path: Path, needed: str
+    template: Template, tmp_path: Path, module: str
 ) -> None:
     def has_openssl() -> bool:
         return "libcrypto" in Path(f"/proc/{template.pid}/maps").read_text()
 
     end_of(run(template, tmp_path / "plain"))
     assert not has_openssl()
-    end_of(run(template, tmp_path / "first", needed=(needed,)))
+    end_of(run(template, tmp_path / "first", imports=(module,)))
     assert has_openssl()
-    assert end_of(run(template, tmp_path / "second", needed=(needed,))) == Ending(0, None)
+    assert end_of(run(template, tmp_path / "second", imports=(module,))) == Ending(0, None)
 
 
 # --- what goes wrong ---
