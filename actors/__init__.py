@@ -1,1 +1,1 @@
-"""Who does it: one pykka actor a process, each a short mailbox loop around pure classes."""
+"""Who does it: pykka actors, by the kinds of processes that they live in, each a short mailbox loop around pure classes."""
