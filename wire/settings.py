@@ -132,11 +132,6 @@ class PersistenceSettings:
     events_max: int = 100_000
     events_max_age_s: float = 30 * 86400.0
 
-    @property
-    def answers_may_be_lost(self) -> bool:
-        """Whether the disk may not have what a client was answered, once the store or the machine has died."""
-        return self.acknowledge == "fast" or self.sync != "full"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:

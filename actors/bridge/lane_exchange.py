@@ -92,10 +92,10 @@ class Exchange:
         """The connection is about to be closed. by_remote: the remote ended it, maybe because of a message."""
         self._poll.closed()
         self.writer.closed()
-        untaken = self.reader.closed()
+        self.reader.closed()
         self.flow.disconnected(by_remote=by_remote)
         if self.intake is not None:
-            self.intake.disconnected(untaken)
+            self.intake.disconnected()
 
     @property
     def wanted_place(self) -> str:

@@ -124,9 +124,9 @@ class RemoteIntake:
         self._request += 1
         self._open_session()
 
-    def disconnected(self, untaken: bytes) -> None:
-        """The connection is gone, and ``untaken`` with it, which had been received and not been taken."""
-        self._inbox.disconnected(untaken)
+    def disconnected(self) -> None:
+        """The connection is gone."""
+        self._inbox.disconnected()
         self._subscriptions.forget()
         self._opening = False
         self._mailbox.cancel_timer(_SUBACK)

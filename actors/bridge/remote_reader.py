@@ -79,14 +79,13 @@ class RemoteReader:
         """A connection is up."""
         self._remote = remote
 
-    def closed(self) -> bytes:
-        """The connection is gone: what had been read and not been taken."""
+    def closed(self) -> None:
+        """The connection is gone, and what had been read and not been taken with it."""
         self._remote = None
-        untaken, self._input = self._input, b""
+        self._input = b""
         self._resting = self._deaf = False
         self._rest_since_s = None
         self._mailbox.cancel_timer(REST_TIMER)
-        return untaken
 
     # --- packets ---
 

@@ -89,7 +89,6 @@ class SessionOpenings:
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on."""
         self._limits = settings.clients
-        self._answers_may_be_lost = settings.persistence.answers_may_be_lost
         self._unanswered_s = UNANSWERED_S + settings.persistence.flush_period_s
 
     # --- before the answer ---
@@ -238,7 +237,6 @@ class SessionOpenings:
             level=client.level,
             receive_maximum=self._limits.receive_maximum,
             topic_alias_maximum=welcome.gives_aliases,
-            dup_tells=self._answers_may_be_lost,
         )
         client.flow.carry(received)
         self._access.set_out(client)

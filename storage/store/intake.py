@@ -9,7 +9,7 @@ store.answer-after-commit: ``Committed`` is returned after the commit it tells o
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -258,7 +258,6 @@ class Intake:
             if refused:
                 of_rows = unpack_column("H", rows)
                 accepted = [packet_id for packet_id, row in zip(packet_ids, of_rows, strict=True) if row not in refused]
-                self._forget_ids(session, set(packet_ids).difference(accepted))
             else:
                 accepted = list(packet_ids)
             if accepted and self._remote_sessions.knows(session):
@@ -266,13 +265,6 @@ class Intake:
                 self._next.needs_sync = True
         for session, ids in frame.released.items():
             self._sessions.release(session, unpack_column("H", ids))
-            self._next.needs_sync = True
-
-    def _forget_ids(self, session: str, refused: Iterable[int]) -> None:
-        """Forget identifiers whose new messages were ``refused``: on record they are of others, which came in a lost session."""
-        known = self._sessions.get(session)
-        if known is not None and not known.received.isdisjoint(refused):
-            self._sessions.release(session, refused)
             self._next.needs_sync = True
 
     def _count_refused(self, refused: Mapping[str, int]) -> None:

@@ -39,7 +39,7 @@ from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.in_flight import InFlight as Window
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.left_sessions import LeftSessions
-from wire.exchange.receiver import AnswerBurst, ReceiverHalf
+from wire.exchange.receiver import AnswerBurst
 from wire.exchange.refused_by_store import Held, RefusedByStore, Resumed
 from wire.exchange.remote_batches import Owed, RemoteBatches
 from wire.exchange.remote_inbox import RemoteInbox
@@ -423,17 +423,22 @@ _mutation(
 )
 
 
-def _carries_like_any(original: Any) -> Any:
-    def carry(self: ReceiverHalf, packet_ids: Any) -> None:
-        self.received.update(packet_ids)
+def _new_without_dup(original: Any) -> Any:
+    def take(self: RemoteInbox, buffer: bytes, position: int) -> Any:
+        flow = self._flow
+        if flow is not None and position < len(buffer) and buffer[position] & 0xFE == 0x34:  # QoS 2, no DUP
+            at = position + 4 + int.from_bytes(buffer[position + 2 : position + 4], "big")  # packets are short
+            if (number := int.from_bytes(buffer[at : at + 2], "big")) in flow.carried:
+                flow.received.discard(number)
+        return original(self, buffer, position)
 
-    return carry
+    return take
 
 
 _mutation(
-    "exchange.stale-identifier-is-new/believed",
-    "identifiers of a lost session hold back new messages",
-    (ReceiverHalf, "carry", _carries_like_any),
+    "exchange.repeat-not-taken-again/told-by-dup",
+    "a PUBLISH that was taken on an earlier connection, and comes again without DUP before PUBREL, is taken once more",
+    (RemoteInbox, "take", _new_without_dup),
 )
 
 

@@ -6,11 +6,7 @@ exchange.answers-in-order [P1, MQTT]: answers of a kind leave in the order in wh
     a message is held, to be offered to the store again, the answers to PUBLISHes behind it wait for its own. So a repeat of it is
     not answered either while it is not committed.
 exchange.repeat-not-taken-again [P2, MQTT]: a PUBLISH at QoS 2 whose identifier is received and not released is answered again and
-    not taken again [MQTT-4.3.3-10].
-exchange.stale-identifier-is-new [P2]: a PUBLISH without DUP under an identifier that was loaded from a record is new, where the
-    record may be of an exchange that is over and the PUBLISH is the first of that identifier on this connection [MQTT-3.3.1-1]. A
-    remote may have lost its session; and to a local client PUBCOMP may have been sent, and the removal lost, where what is answered
-    is not synced before.
+    not taken again, whatever its DUP says [MQTT-4.3.3-10].
 exchange.receive-maximum-anew [MQTT]: the receive maximum is counted for each connection: what was received on an earlier one counts
     only if it is sent again (MQTT 5, section 4.9).
 """
@@ -115,14 +111,13 @@ def _answer(first_byte: int, packet_id: bytes, reason_code: int) -> bytes:
 class ReceiverHalf:
     """One client's exchange as the parser of PUBLISH runs fills it; ``number`` is the source number of its rows.
 
-    dup_tells: whether exchange.stale-identifier-is-new is to be heeded. may_publish: asked about each topic, where not everything
-    is allowed. refused_before: as ``actors/broker/refused_qos2_repeats.py`` has them.
+    may_publish: asked about each topic, where not everything is allowed. refused_before: as
+    ``actors/broker/refused_qos2_repeats.py`` has them.
     """
 
     __slots__ = (
         "aliases",
         "carried",
-        "dup_tells",
         "forbidden",
         "forbidden_publishes",
         "level",
@@ -141,15 +136,12 @@ class ReceiverHalf:
         "unknown_pubrel_ids",
     )
 
-    def __init__(
-        self, *, number: int, session: str, level: int, receive_maximum: int, topic_alias_maximum: int, dup_tells: bool = False
-    ) -> None:
+    def __init__(self, *, number: int, session: str, level: int, receive_maximum: int, topic_alias_maximum: int) -> None:
         self.number = number
         self.session = session
         self.level = level
         self.receive_maximum = receive_maximum
         self.topic_alias_maximum = topic_alias_maximum
-        self.dup_tells = dup_tells
         self.aliases: dict[int, bytes] = {}
         self.received: set[int] = set()
         self.carried: set[int] = set()
@@ -165,10 +157,7 @@ class ReceiverHalf:
         self.forbidden_publishes = 0  # in all; none of them has a row
 
     def carry(self, packet_ids: Iterable[int]) -> None:
-        """Go on with the identifiers on record for the session.
-
-        exchange.stale-identifier-is-new, exchange.receive-maximum-anew
-        """
+        """Go on with the identifiers on record for the session (exchange.receive-maximum-anew)."""
         self.received.update(packet_ids)
         self.carried.update(self.received)
 

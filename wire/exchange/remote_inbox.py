@@ -2,8 +2,7 @@
 
 It gathers PUBLISHes into numbered batches (``wire/exchange/remote_batches.py``, exchange.remote-answer-after-commit), as the
 Listener does for local clients, and gives the answers that a commit releases. What the store refuses is kept by
-``wire/exchange/refused_by_store.py`` (exchange.refused-rows-held), what it never had is told by
-``wire/exchange/identifiers_not_recorded.py`` (exchange.dropped-row-is-no-repeat). Sockets, timers and the frames around it are the
+``wire/exchange/refused_by_store.py`` (exchange.refused-rows-held). Sockets, timers and the frames around it are the
 business of ``actors/bridge/remote_intake.py``, topics and flags of ``wire/routing/form_from_remote.py``.
 
 exchange.session-asked-when-idle [P2, P3]: the store is asked for the session only when no batch of an earlier connection is on its
@@ -18,12 +17,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wire.exchange.identifiers_not_recorded import NotRecorded
 from wire.exchange.receiver import AnswerBurst, ReceiverHalf
 from wire.exchange.refused_by_store import RefusedByStore, Resumed
 from wire.exchange.refused_messages import OFFER_ROWS_MAX
 from wire.exchange.remote_batches import Owed, RemoteBatches
-from wire.frames.batch import QOS_MASK
+from wire.frames.batch import QOS_MASK, unpack_column
 from wire.frames.intake import Committed
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from wire.mqtt.codec import split
@@ -72,7 +70,6 @@ class RemoteInbox:
         self._source = 0
         self._flow: ReceiverHalf | None = None
         self._refused = RefusedByStore()
-        self._not_recorded = NotRecorded()
         self._skipping = False
         self.blocked = False  # the next packet cannot be taken now
         self.counts = InboxCounts()
@@ -82,9 +79,7 @@ class RemoteInbox:
     def connected(self, session: str, *, forgotten: bool = False) -> None:
         """A connection is up, in ``session``; its packets wait for ``opened``. forgotten: that ends with the connection."""
         assert self._flow is None, "connected twice"
-        if session != self._session:
-            self._session = session
-            self._not_recorded.clear()
+        self._session = session
         self._remote_keeps = self._asks_to_keep and not forgotten
         self._source += 1
 
@@ -96,16 +91,11 @@ class RemoteInbox:
             level=self._level,
             receive_maximum=RECEIVE_MAXIMUM,
             topic_alias_maximum=0,
-            dup_tells=True,
         )
-        self._flow.carry(self._not_recorded.on_record(received))
+        self._flow.carry(unpack_column("H", received))
 
-    def disconnected(self, untaken: bytes = b"") -> None:
-        """The connection is gone. What was not answered comes again; what is behind refused rows must not overtake them.
-
-        untaken: what had been received by then and not been taken.
-        """
-        self._not_recorded.untaken(untaken, self._packet_max_bytes, self._flow)
+    def disconnected(self) -> None:
+        """The connection is gone. What was not answered comes again; what is behind refused rows must not overtake them."""
         self._flow = None
         self.blocked = self._skipping = False
         if self._refused.stalled:
@@ -114,7 +104,6 @@ class RemoteInbox:
 
     def _drop_gathered(self) -> None:
         self.counts.dropped += sum(1 for flags in self._builder.flags if not flags & QOS_MASK)
-        self._not_recorded.dropped(self._builder.received_rows.get(self._session, ((), ()))[0])
         self._builder.clear()
 
     @property
@@ -190,7 +179,6 @@ class RemoteInbox:
             if packet[0] >> 1 & 3:
                 self._skipping = True
                 self.counts.skipped += 1
-                self._not_recorded.left_out(buffer, packet[0], packet[1], self._flow)
             else:
                 self.counts.dropped += 1
             position = packet[2]
@@ -268,7 +256,6 @@ class RemoteInbox:
         answers = []
         for batch in self.batches.link.acknowledge(frame.number, now_s):
             owed = batch.kept
-            self._not_recorded.committed(owed.received.get(self._session, (b"", b""))[0])
             rows = frame.refused.get(batch.number)
             burst = owed.burst
             if rows is not None:

@@ -34,11 +34,10 @@ class PublishSource(Protocol):
     """One client as the parser fills it. ``number`` goes into the batch's source column, ``session`` names its QoS 2 identifiers.
 
     puback_ids, pubrec_ids: answers owed, two bytes each, in order of arrival. received: QoS 2 identifiers received and not
-    released. carried: those of them that are of an earlier connection and have not been sent again on this one. dup_tells: they
-    may be of an exchange that is over, which DUP tells. refused_before: identifiers whose messages no queue had room for on an
-    earlier connection (``actors/broker/refused_qos2_repeats.py``). aliases: topic alias -> topic, at most ``topic_alias_maximum``.
-    may_publish: None where every topic is allowed; else asked once for each run of packets with the same head, and for each packet
-    that names its topic by alias alone.
+    released. carried: those of them that are of an earlier connection and have not been sent again on this one. refused_before:
+    identifiers whose messages no queue had room for on an earlier connection (``actors/broker/refused_qos2_repeats.py``). aliases:
+    topic alias -> topic, at most ``topic_alias_maximum``. may_publish: None where every topic is allowed; else asked once for each
+    run of packets with the same head, and for each packet that names its topic by alias alone.
     """
 
     number: int
@@ -47,7 +46,6 @@ class PublishSource(Protocol):
     pubrec_ids: list[bytes]
     received: set[int]
     carried: set[int]
-    dup_tells: bool
     refused_before: set[int]
     aliases: dict[int, bytes]
     topic_alias_maximum: int
@@ -309,20 +307,12 @@ class BatchBuilder:
         return view
 
 
-def qos2_packet_id(buffer: bytes, first_byte: int, start: int) -> int | None:
-    """The packet identifier of the packet whose body begins at ``start``; None for any but a PUBLISH of QoS 2."""
-    if first_byte & 0xF6 != 0x34:
-        return None
-    at = start + 2 + int.from_bytes(buffer[start : start + 2], "big")  # behind the topic
-    return int.from_bytes(buffer[at : at + 2], "big")
-
-
 def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSource, builder: BatchBuilder) -> int:
     """Move the PUBLISH packets that stand at ``position`` into ``builder``; the position of the first byte not taken.
 
     It stops at a packet that is not all there or not a PUBLISH, and when ``builder`` is full. A QoS 2 message whose identifier is
-    received already is answered again and not taken again (MQTT-4.3.3-10). What is sent again has DUP (MQTT-3.3.1-1): so where DUP
-    tells, one that is carried and comes without it is new; and one that was refused before and comes with it is ``OFFERED``.
+    received already is answered again and not taken again, whatever its DUP says (MQTT-4.3.3-10). One that was refused before and
+    comes again with DUP is ``OFFERED``.
 
     Raises:
         PeerViolation: a packet is malformed, too large, or says what it must not. The packets in front of it are in ``builder``,
@@ -418,11 +408,9 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                 pubrec_ids.append(packet_id)
                 number = packet_id[0] << 8 | packet_id[1]
                 if number in received:
-                    stale = client.dup_tells and number in client.carried and not buffer[position] & DUP
                     client.carried.discard(number)
-                    if not stale:
-                        position = end
-                        continue
+                    position = end
+                    continue
                 received.add(number)
                 if received_ids is None:
                     received_ids, received_rows = builder.received_rows.setdefault(client.session, ([], []))

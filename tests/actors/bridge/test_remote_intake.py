@@ -102,7 +102,7 @@ def test_a_session_is_opened_under_its_own_name_once_the_store_knows_it(tmp_path
     intake = ends.intake
     intake.connected("c@one#1", Connack(session_present=True))
     intake.frame(opened(ends.asked.pop()))
-    intake.disconnected(b"")
+    intake.disconnected()
     ends.session_known = False
     intake.connected("c@two#2", Connack(session_present=False))
     ends.turn_ends()
@@ -110,7 +110,7 @@ def test_a_session_is_opened_under_its_own_name_once_the_store_knows_it(tmp_path
 
     ends.session_known = True
     ends.turn_ends()
-    intake.disconnected(b"")
+    intake.disconnected()
     intake.connected("c@one#1", Connack(session_present=True))
 
     assert [(asked.session, asked.clean) for asked in ends.asked] == [("c@two#2", False), ("c@one#1", False)]

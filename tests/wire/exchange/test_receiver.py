@@ -72,7 +72,7 @@ def test_an_mqtt_5_client_is_held_to_its_receive_maximum() -> None:
 
 
 def test_identifiers_on_record_of_a_remote_are_carried_until_they_are_released() -> None:
-    """exchange.stale-identifier-is-new"""
+    """exchange.receive-maximum-anew"""
     remote = flow(level=5)
     remote.carry([1, 2, 3])
     assert (remote.received, remote.carried) == ({1, 2, 3}, {1, 2, 3})
@@ -100,12 +100,19 @@ def test_what_was_received_on_an_earlier_connection_does_not_count_until_it_is_s
     assert caught.value.reason_code == 0x93
 
 
-def test_a_local_client_has_no_session_to_lose_so_a_carried_identifier_is_a_repeat_whatever_its_dup() -> None:
-    client = flow(level=5)
-    client.carry([1])
+@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.parametrize("dup", [False, True])
+def test_an_identifier_on_record_is_a_repeat_whatever_dup_says_until_its_pubrel(level: int, dup: bool) -> None:
+    """exchange.repeat-not-taken-again: Mosquitto 2.1 with a database sends again without DUP after it was killed."""
+    sender = flow(level=level)
+    sender.carry([1])
     builder = BatchBuilder(rows_max=10, bytes_max=1000)
-    parse_publishes(encode(Publish(topic="a", payload=b"", qos=2, packet_id=1), 5), 0, 5, client, builder)
-    assert (len(builder), client.pubrec_ids) == (0, [b"\0\1"])
+    packet = encode(Publish(topic="a", payload=b"", qos=2, packet_id=1, dup=dup), level)
+    parse_publishes(packet * 2, 0, level, sender, builder)
+    assert (len(builder), sender.pubrec_ids) == (0, [b"\0\1"] * 2)
+    sender.pubrel(1)
+    parse_publishes(packet, 0, level, sender, builder)
+    assert (len(builder), sender.pubrec_ids) == (1, [b"\0\1"] * 3), "whatever DUP says, it is another message now"
 
 
 def test_what_is_forbidden_is_answered_in_its_place() -> None:

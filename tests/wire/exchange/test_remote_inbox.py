@@ -13,7 +13,7 @@ from wire.frames.batch import Batch
 from wire.frames.codec import decode as decode_frame
 from wire.frames.intake import Committed, Publishes
 from wire.mqtt.codec import encode
-from wire.mqtt.packets import Puback, Publish, Pubrec, Pubrel
+from wire.mqtt.packets import Puback, Publish, Pubrec
 from wire.mqtt.properties import Properties
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.routing.form_from_remote import LocalForm
@@ -176,11 +176,9 @@ def test_a_message_that_is_held_and_comes_once_more_is_not_answered_before_it_is
     assert inbox.committed(committed(3), 0.0) == pubrecs(1, 1, 2)
 
 
-def test_what_was_dropped_before_it_was_sent_is_no_repeat_when_it_comes_again_with_dup() -> None:
-    """Its identifier is on record of a session that the remote has lost, which it told by coming without DUP at first
-    (exchange.stale-identifier-is-new, exchange.dropped-row-is-no-repeat).
-    """
-    record = u16([7, 8, 9])
+def test_what_was_dropped_before_the_store_had_it_is_taken_when_it_comes_again_and_what_is_on_record_is_not() -> None:
+    """exchange.repeat-not-taken-again: whatever DUP says, on the same connection or a later one."""
+    record = u16([7, 8])
     inbox = inbox_of(rows_max=2)
 
     def take(*packets: tuple[int, bool]) -> None:
@@ -192,70 +190,19 @@ def test_what_was_dropped_before_it_was_sent_is_no_repeat_when_it_comes_again_wi
 
     inbox.connected("s")
     inbox.opened(record)
-    buffer = publishes(1, 2)
-    assert inbox.take(buffer, 0) == len(buffer)
+    take((9, False), (3, False))
     assert inbox.next_batch(0.0, 0) is not None
     inbox.committed(Committed(sender="c", epoch=1, store=1, number=1, refused={1: u16([0, 1])}), 0.0)
-    take((9, False), (3, False), (8, False), (7, True))
-    assert (inbox.waiting, inbox.counts.skipped) == (4, 2), "two are gathered behind those that are held, two are left out"
+    take((7, False), (8, True), (4, False), (5, False), (6, False))
+    assert (inbox.waiting, inbox.counts.skipped, inbox.counts.duplicates) == (4, 1, 2)
     inbox.disconnected()
 
     inbox.connected("s")
     inbox.opened(record)
-    take((9, True), (8, True))
-    assert offered(inbox.next_batch(0.0, 0)) == [(b"9", None), (b"8", None)]
-    take((7, True))
-    assert inbox.counts.duplicates == 1, "that one is a repeat"
-    inbox.committed(Committed(sender="c", epoch=1, store=1, number=2, refused={}), 0.0)
-    assert inbox.next_batch(0.0, 0) is not None
-    inbox.committed(Committed(sender="c", epoch=1, store=1, number=3, refused={}), 0.0)
-    inbox.disconnected()
-
-    inbox.connected("s")
-    inbox.opened(record)
-    take((9, True), (8, True))
-    assert inbox.counts.duplicates == 3, "they are on record now"
-
-
-@pytest.mark.parametrize("is_open", [False, True])
-def test_what_was_received_and_not_taken_is_no_repeat_either(is_open: bool) -> None:
-    """The store has not told the session yet, or the batch is full, when the connection ends.
-
-    exchange.dropped-row-is-no-repeat
-    """
-    record = u16([7, 8, 9])
-    inbox = inbox_of(rows_max=1)
-    inbox.connected("s")
-    position = 0
-    if is_open:
-        inbox.opened(record)
-        position = inbox.take(publishes(1, 1), 0)
-    untaken = b"".join(
-        encode(packet, 4)
-        for packet in (
-            Pubrel(packet_id=9),
-            Publish(topic="t", payload=b"7", qos=2, packet_id=7),
-            Publish(topic="t", payload=b"8", qos=2, packet_id=8, dup=True),
-            Publish(topic="t", payload=b"9", qos=1, packet_id=9),
-        )
-    )
-    assert inbox.take(untaken, 4) == 4
-    assert inbox.blocked
-    assert position or not is_open
-    inbox.disconnected(untaken + b"\x32\x09\x00")
-    if is_open:
-        assert inbox.next_batch(0.0, 0) is not None
-        inbox.committed(Committed(sender="c", epoch=1, store=1, number=1, refused={}), 0.0)
-
-    inbox.connected("s")
-    inbox.opened(record)
-    again = b"".join(
-        encode(Publish(topic="t", payload=b"%d" % packet_id, qos=2, packet_id=packet_id, dup=True), 4) for packet_id in (9, 8, 7)
-    )
-    assert inbox.take(again, 0) == len(again)
-    assert offered(inbox.next_batch(0.0, 0)) == [(b"7", None)]
-    assert inbox.counts.duplicates == 2
-    inbox.disconnected(b"\x30\xff\xff\xff\xff")
+    take((9, True), (3, False))
+    assert offered(inbox.next_batch(0.0, 0)) == [(b"9", None), (b"3", None)]
+    take((7, False), (8, True))
+    assert inbox.counts.duplicates == 4
 
 
 def test_what_is_held_is_told_each_time_something_is_offered_and_qos_0_that_is_given_up_when_the_connection_ends() -> None:

@@ -30,7 +30,6 @@ class Source:
     pubrec_ids: list[bytes] = field(default_factory=list)
     received: set[int] = field(default_factory=set)
     carried: set[int] = field(default_factory=set)
-    dup_tells: bool = False
     refused_before: set[int] = field(default_factory=set)
     aliases: dict[int, bytes] = field(default_factory=dict)
     may_publish: Callable[[bytes], bool] | None = None
@@ -335,16 +334,12 @@ def test_the_packet_that_reaches_the_limit_in_bytes_is_the_last_one(over: int, r
     assert parse_publishes(one * 5, 0, 4, Source(), builder) == 0
 
 
-def test_a_carried_identifier_without_dup_is_a_new_message_once() -> None:
-    builder, source = new_builder(), Source(received={5, 6}, carried={5, 6}, dup_tells=True)
-    first = encode(Publish(topic="a", payload=b"new", qos=2, packet_id=5), 4)
-    again = encode(Publish(topic="a", payload=b"new", qos=2, packet_id=5, dup=True), 4)
-    same = encode(Publish(topic="a", payload=b"same", qos=2, packet_id=6, dup=True), 4)
-    bare = encode(Publish(topic="a", payload=b"same", qos=2, packet_id=6), 4)
-    parse_publishes(first + again + first + same + bare, 0, 4, source, builder)
-    assert [row[1] for row in rows_of(builder)] == [b"new"]
-    assert source.pubrec_ids == [b"\0\5"] * 3 + [b"\0\6"] * 2
-    assert (source.received, source.carried) == ({5, 6}, set())
+def test_a_carried_identifier_is_a_repeat_whatever_dup_says() -> None:
+    builder, source = new_builder(), Source(received={5, 6}, carried={5, 6})
+    bare, again = (encode(Publish(topic="a", payload=b"", qos=2, packet_id=5, dup=dup), 4) for dup in (False, True))
+    parse_publishes(bare + again + bare, 0, 4, source, builder)
+    assert (len(builder), source.pubrec_ids) == (0, [b"\0\5"] * 3)
+    assert (source.received, source.carried) == ({5, 6}, {6})
 
 
 def test_what_was_refused_before_and_comes_again_with_dup_is_marked_alone() -> None:
