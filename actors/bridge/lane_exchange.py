@@ -22,6 +22,7 @@ from wire.exchange import remote_packets
 from wire.exchange.failback import place_of
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.remote_keep_alive import LinkWatch, Verdict
+from wire.exchange.remote_limits import RemoteLimits
 from wire.frames.names import remote_session_name
 from wire.settings import NodeSettings
 
@@ -79,9 +80,7 @@ class Exchange:
             session_present=connack.session_present,
             level=settings.protocol,
             receive_maximum=connack.receive_maximum,
-            maximum_qos=connack.maximum_qos,
-            retain_available=connack.retain_available,
-            maximum_packet_size=_smaller(connack.maximum_packet_size, settings.packet_max_bytes),
+            limits=connack.limits.joined(RemoteLimits(packet_max_bytes=settings.packet_max_bytes)),
         )
         if self.intake is not None:
             self.intake.connected(remote_session_name(self._lane.actor, session, self.flow.session_number), connack)
@@ -139,8 +138,3 @@ class Exchange:
     def counts(self) -> dict[str, Any]:
         """What ``status`` counts of it."""
         return asdict(self.flow.counts) | {"unexpected_publishes": self.reader.unexpected_publishes}
-
-
-def _smaller(one: int | None, other: int | None) -> int | None:
-    """The smaller of two limits, None being no limit."""
-    return min((limit for limit in (one, other) if limit is not None), default=None)

@@ -119,7 +119,7 @@ class RemoteIntake:
         """
         self._session = session
         self._inbox.connected(session, forgotten=connack.session_expiry_s == 0)
-        self._packet_max_bytes = connack.maximum_packet_size
+        self._packet_max_bytes = connack.limits.packet_max_bytes
         self._opening, self._asked = True, False
         self._request += 1
         self._open_session()

@@ -25,6 +25,7 @@ from actors.system.spared_imports import sparing
 from wire.errors import PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import Address
+from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.mqtt import packets
 from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
@@ -80,9 +81,7 @@ class Connack:
 
     session_present: bool
     receive_maximum: int = 65_535
-    maximum_qos: int = 2
-    retain_available: bool = True
-    maximum_packet_size: int | None = None
+    limits: RemoteLimits = NO_LIMITS
     keep_alive_s: int | None = None
     session_expiry_s: int | None = None
 
@@ -379,9 +378,12 @@ def _connack(connack: packets.Connack) -> Connack:
     return Connack(
         session_present=connack.session_present,
         receive_maximum=65_535 if said.receive_maximum is None else said.receive_maximum,
-        maximum_qos=2 if said.maximum_qos is None else said.maximum_qos,
-        retain_available=said.retain_available != 0,
-        maximum_packet_size=said.maximum_packet_size,
+        limits=RemoteLimits(
+            maximum_qos=2 if said.maximum_qos is None else said.maximum_qos,
+            retain_available=said.retain_available != 0,
+            packet_max_bytes=said.maximum_packet_size,
+            wildcard_available=said.wildcard_subscription_available != 0,
+        ),
         keep_alive_s=said.server_keep_alive,
         session_expiry_s=said.session_expiry_interval,
     )

@@ -12,6 +12,7 @@ from tests.wire.outbound_model import (
     outbound_flow,
     parse,
 )
+from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.sender import SenderHalf
 from wire.frames.batch import from_rows
 from wire.frames.lanes import HandOut
@@ -41,9 +42,7 @@ def flow_at(
         session_present=True,
         level=level,
         receive_maximum=remote_maximum,
-        maximum_qos=maximum_qos,
-        retain_available=retain_available,
-        maximum_packet_size=maximum_packet_size,
+        limits=RemoteLimits(maximum_qos, retain_available, maximum_packet_size),
     )
     return flow
 

@@ -27,6 +27,7 @@ from wire.exchange.handed_out_again import HandedOutAgain
 from wire.exchange.identifier_release import IdentifierRelease
 from wire.exchange.left_sessions import LeftSession, left_rows
 from wire.exchange.refusal_policy import DROP, RefusalPolicy
+from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.sender import SenderHalf
 from wire.exchange.subscriber_copies import Parcel
 from wire.exchange.waiting_parcels import WaitingParcels
@@ -320,7 +321,7 @@ class ClientOutbox:
             session_present=session_present,
             level=self._level,
             receive_maximum=self.window,
-            maximum_packet_size=self._packet_max_bytes,
+            limits=RemoteLimits(packet_max_bytes=self._packet_max_bytes),
             aliases=self._aliases,
             left=None if self._left is None else self._left.on_record,
         )

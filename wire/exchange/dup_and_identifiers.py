@@ -64,11 +64,11 @@ class _Heads(dict[int, bytes]):
 class HeadCache:
     """The heads of PUBLISH packets of one connection; emptied when there are more than some tens of thousands."""
 
-    def __init__(self, level: int, aliases: OutgoingAliases | None = None, packet_max_bytes: int | None = None) -> None:
+    def __init__(self, level: int, aliases: OutgoingAliases | None = None) -> None:
         """aliases: those of the connection, if the peer takes any; what may be larger than ``packet_max_bytes`` gets none."""
         self.level = level
         self.aliases = aliases
-        self.packet_max_bytes = packet_max_bytes
+        self.packet_max_bytes: int | None = None
         self.heads = 0
         self._of: dict[tuple[int, bytes, int], _Heads] = {}
 

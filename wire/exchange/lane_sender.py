@@ -23,6 +23,7 @@ from typing import Any
 from wire.exchange.identifier_release import IdentifierRelease
 from wire.exchange.left_sessions import LeftRows, LeftSession, LeftSessions, left_rows
 from wire.exchange.outcomes import Counts
+from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.exchange.sender import SenderHalf
 from wire.frames.lanes import LaneOpened
 from wire.ranges import Ranges, RangeSet
@@ -78,7 +79,16 @@ class LaneSender:
         """That one is present, not known, and to be ended by a clean start."""
         self._indistinct = session not in self._begun
 
-    def connected(self, *, session: str, session_present: bool, level: int, maximum_qos: int = 2, **limits: Any) -> None:
+    def connected(
+        self,
+        *,
+        session: str,
+        session_present: bool,
+        level: int,
+        limits: RemoteLimits = NO_LIMITS,
+        learnt: RemoteLimits = NO_LIMITS,
+        **figures: Any,
+    ) -> None:
         """A connection is up, as for any flow; nothing is PUBLISHed before exchange.left-identifiers-released is done.
 
         A remote whose Maximum QoS is below 2 is sent no PUBREL for what may have been sent: it may know none
@@ -86,8 +96,8 @@ class LaneSender:
         """
         left = self._left.get(session) if session_present and session != self.exchange.record.session else None
         self._resumed = left
-        enter = partial(self._enter, left, session, session_present, level=level, maximum_qos=maximum_qos, **limits)
-        held = self.settled_since(left) if left is not None and maximum_qos == 2 else ()
+        enter = partial(self._enter, left, session, session_present, level=level, limits=limits, learnt=learnt, **figures)
+        held = self.settled_since(left) if left is not None and limits.joined(learnt).maximum_qos == 2 else ()
         if held:
             self._release, self._enter_then = IdentifierRelease(held, level=level), enter
         else:

@@ -19,6 +19,7 @@ from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.outcomes import DELIVERED, REDELIVERED, Counts
 from wire.exchange.refusal_policy import TOO_LARGE, Refusals
+from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.exchange.suspected_messages import Suspects
 from wire.exchange.what_may_be_sent import PublishDue
 from wire.frames.batch import QOS_MASK, RETAIN
@@ -26,8 +27,10 @@ from wire.mqtt.aliases import OutgoingAliases
 
 
 class Publishing:
-    """One lane's. style: how the remote wants its PUBLISHes. finishing: nothing new is to leave
-    (exchange.finishing-begins-nothing).
+    """One lane's.
+
+    style: how the remote wants its PUBLISHes. learnt: what of that was seen of it, and not said by it. finishing: nothing new is to
+    leave (exchange.finishing-begins-nothing).
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Publishing:
     ) -> None:
         self.style = Style(4, 2, True)
         self.finishing = False
+        self.learnt = self._stated = NO_LIMITS
         self._heads = HeadCache(4)
         self._packet_max: int | None = None
         self._wall_ms = 0  # when what leaves leaves
@@ -58,11 +62,18 @@ class Publishing:
         self._refusals = refusals
         self._counts = counts
 
-    def connected(self, style: Style, maximum_packet_size: int | None, aliases: OutgoingAliases | None) -> None:
-        """A connection is up that wants its PUBLISHes so."""
-        self.style = style
-        self._heads = HeadCache(style.level, aliases, maximum_packet_size)
-        self._packet_max = maximum_packet_size
+    def connected(self, level: int, stated: RemoteLimits, learnt: RemoteLimits, aliases: OutgoingAliases | None) -> None:
+        """A connection is up, at that protocol level: the remote has ``stated`` what it takes, the rest was ``learnt`` before."""
+        self._heads = HeadCache(level, aliases)
+        self._stated, self.learnt = stated, learnt
+        self.learn(learnt)
+
+    def learn(self, found: RemoteLimits) -> None:
+        """The remote has shown that it takes no more than ``found``: that holds for what leaves from now on."""
+        self.learnt = self.learnt.joined(found)
+        limits = self._stated.joined(self.learnt)
+        self.style = Style(self._heads.level, limits.maximum_qos, limits.retain_available)
+        self._packet_max = self._heads.packet_max_bytes = limits.packet_max_bytes
 
     def publish(self, bytes_max: int, wall_ms: int, parts: list[bytes]) -> None:
         """Add the PUBLISHes that may leave now to ``parts``, about ``bytes_max`` bytes at most; they count as sent.

@@ -31,7 +31,7 @@ from array import array
 
 from wire.backoff import Backoff
 from wire.exchange.acknowledgements import REMOTE_RULES, AnswerRules, Answers
-from wire.exchange.dup_and_identifiers import Columns, Segment, Style
+from wire.exchange.dup_and_identifiers import Columns, Segment
 from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
@@ -43,6 +43,7 @@ from wire.exchange.outcomes import DELIVERED, Counts
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.exchange.publishing import Publishing
 from wire.exchange.refusal_policy import RefusalPolicy, Refusals
+from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.exchange.suspected_messages import Suspects
 from wire.exchange.what_may_be_sent import PublishDue
 from wire.frames.base import Ranges
@@ -92,7 +93,7 @@ class SenderHalf:
             record=self.record,
             counts=self.counts,
         )
-        self._publishing = Publishing(
+        self.publishing = Publishing(
             handed_out=self.handed_out,
             due=self.due,
             in_flight=self.in_flight,
@@ -120,7 +121,7 @@ class SenderHalf:
 
     def open(self, lane: LaneOpened) -> None:
         """Forget everything and begin where the store says the lane stands."""
-        self.live = self._publishing.finishing = False
+        self.live = self.publishing.finishing = False
         self.handed_out.open(lane.head)
         self.due.open(lane)
         self.held.open(lane.released)
@@ -182,7 +183,7 @@ class SenderHalf:
     @property
     def suspects(self) -> list[Blamed]:
         """The messages for which the remote seems to close its connections."""
-        return self.closed_on.messages(self._publishing.style)
+        return self.closed_on.messages(self.publishing.style)
 
     # --- sessions ---
 
@@ -207,7 +208,7 @@ class SenderHalf:
         """PUBLISH nothing that the remote cannot have (exchange.finishing-begins-nothing), until it is told otherwise or the
         connection is gone.
         """
-        self._publishing.finishing = finishing
+        self.publishing.finishing = finishing
 
     def knows(self, session: str, session_present: bool) -> bool:
         """Whether a CONNACK with ``session_present`` fits the session on record; if not, close and connect with a clean start."""
@@ -222,21 +223,21 @@ class SenderHalf:
         session_present: bool,
         level: int,
         receive_maximum: int = 65_535,
-        maximum_qos: int = 2,
-        retain_available: bool = True,
-        maximum_packet_size: int | None = None,
+        limits: RemoteLimits = NO_LIMITS,
+        learnt: RemoteLimits = NO_LIMITS,
         aliases: OutgoingAliases | None = None,
         left: LeftSession | None = None,
     ) -> None:
         """A connection is up; the figures are those of its CONNACK. Call ``knows`` first. aliases: its own, if the peer takes any.
 
-        left: the session is as good as new, save that what is unsettled of this may have been sent in it.
+        learnt: what is known of this address besides. left: the session is as good as new, save that what is unsettled of this may
+        have been sent in it.
 
         Source: MQTT-3.2.2-2, MQTT 5.0 sections 3.2.2.3 and 4.4.
         """
         assert not self.live, "connected twice"
         assert self.knows(session, session_present), "a session without a record must not be resumed"
-        self._publishing.connected(Style(level, maximum_qos, retain_available), maximum_packet_size, aliases)
+        self.publishing.connected(level, limits, learnt, aliases)
         self._answers.connected(level)
         if not session_present:
             self._begin_session(session)
@@ -244,7 +245,7 @@ class SenderHalf:
             released, sent = self.stays_due(left.released), self.stays_due(left.sent)
             self.held.resumed(released, sent, self.due.sent_stop)
             self.due.resumed(left.sent_below, released)
-        if maximum_qos < 2:
+        if self.publishing.style.maximum_qos < 2:
             self.held.free()
         self.in_flight.connected(level, receive_maximum, self.held.between_connections)
         if self._suspects.connected():
@@ -282,7 +283,7 @@ class SenderHalf:
 
     def disconnected(self, *, by_remote: bool = False) -> None:
         """The connection is gone: what it left unsettled is due again on the next one. by_remote: the remote has closed it."""
-        self.live = self._publishing.finishing = False
+        self.live = self.publishing.finishing = False
         convicted = self._suspects.closed(
             by_remote=by_remote,
             unanswered=bool(self.in_flight.puback or self.in_flight.pubrec or self.held.awaited),
@@ -292,7 +293,7 @@ class SenderHalf:
         self.due.disconnected(*self.in_flight.unsettled)
         self.held.disconnected(self.in_flight.pubrec)
         if convicted is not None:
-            self.closed_on.give_up(convicted, self._publishing.style)
+            self.closed_on.give_up(convicted, self.publishing.style)
         self.in_flight.begin(self.held.between_connections)
         self.handed_out.drop_settled()
         self.handed_out.rewind()
@@ -323,7 +324,7 @@ class SenderHalf:
         # exchange.lowered-after-release, exchange.publish-in-order
         may_publish = not held.freeing and (not hold.reason_code or self._hold_over(now_s))
         if may_publish and (self.handed_out.waiting or self._suspects.active):
-            self._publishing.publish(bytes_max, wall_ms, parts)
+            self.publishing.publish(bytes_max, wall_ms, parts)
         if held.replies:
             held.take_replies(parts)
         if not self.in_flight.messages:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from actors.bridge.lane_exchange import HELD_TIMER
 from tests.actors.lane_parts import SESSION, LaneParts
 from tests.wire.outbound_model import PUBACK, ack
+from wire.exchange.remote_limits import RemoteLimits
 
 PINGREQ = b"\xc0\x00"
 
@@ -41,7 +42,7 @@ def test_an_exchange_is_unfinished_until_all_is_written_and_answered() -> None:
 def test_the_smaller_maximum_packet_size_holds() -> None:
     for ours, theirs in ((20, 1000), (1000, 20), (None, 20), (20, None)):
         parts = LaneParts(protocol=5, packet_max_bytes=ours)
-        parts.connect(maximum_packet_size=theirs)
+        parts.connect(limits=RemoteLimits(packet_max_bytes=theirs))
         parts.publish(b"x" * 30)
         assert parts.written() == b""
         assert parts.flow.counts.too_large == 1

@@ -20,6 +20,7 @@ from tests.support.ports import free_port
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.errors import Unavailable
+from wire.exchange.remote_limits import RemoteLimits
 from wire.mqtt.primitives import encode_variable_byte_integer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -91,7 +92,7 @@ def let_in(data: bytes, *, then: bytes = b"") -> Remote:
 def test_any_maximum_packet_size_but_0_is_taken(size: int) -> None:
     """It is a four byte integer, though no packet can be larger than 268,435,460 bytes (MQTT 5.0 section 3.2.2.3.6)."""
     remote = let_in(b"\x27" + size.to_bytes(4, "big"))
-    assert remote.connack == Connack(session_present=True, maximum_packet_size=size)
+    assert remote.connack == Connack(session_present=True, limits=RemoteLimits(packet_max_bytes=size))
     remote.close()
 
 
@@ -122,9 +123,7 @@ def test_a_connack_with_everything_that_it_may_say_is_taken() -> None:
     assert remote.connack == Connack(
         session_present=True,
         receive_maximum=65_535,
-        maximum_qos=1,
-        retain_available=False,
-        maximum_packet_size=0xFFFF_FFFF,
+        limits=RemoteLimits(1, retain_available=False, packet_max_bytes=0xFFFF_FFFF, wildcard_available=False),
         keep_alive_s=65_535,
         session_expiry_s=0xFFFF_FFFF,
     )

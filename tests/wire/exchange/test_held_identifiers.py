@@ -19,6 +19,7 @@ from tests.wire.outbound_model import (
 )
 from tests.wire.outbound_steps import EDGE, burst, flow_at, kinds, offer, settled
 from wire.exchange.held_identifiers import HeldIdentifiers
+from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.sender import SenderHalf
 from wire.frames.batch import from_rows
 from wire.ranges import RangeSet
@@ -113,7 +114,7 @@ def test_a_message_that_grew_too_large_for_a_resumed_session_gives_its_identifie
     flow.offer(hand_out(0, from_rows([(b"t", 2, bytes(50)), (b"t", 2, b"a")])))
     burst(flow, 5)
     flow.disconnected()
-    flow.connected(session=EDGE, session_present=True, level=5, maximum_packet_size=30)
+    flow.connected(session=EDGE, session_present=True, level=5, limits=RemoteLimits(packet_max_bytes=30))
     again = burst(flow, 5)
     assert kinds(again) == [(PUBLISH, 2), (PUBREL, 1)]
     flow.received(ack(PUBCOMP, 1, 0x92) + ack(PUBREC, 2))
@@ -126,7 +127,7 @@ def grown_too_large() -> SenderHalf:
     flow.offer(hand_out(0, from_rows([(b"t", 2, bytes(50))])))
     burst(flow, 5)
     flow.disconnected()
-    flow.connected(session=EDGE, session_present=True, level=5, maximum_packet_size=30)
+    flow.connected(session=EDGE, session_present=True, level=5, limits=RemoteLimits(packet_max_bytes=30))
     assert kinds(burst(flow, 5)) == [(PUBREL, 1)]
     return flow
 
@@ -157,7 +158,7 @@ def test_a_crash_before_the_pubcomp_has_the_message_given_up_again() -> None:
     """exchange.held-identifier-released"""
     flow = grown_too_large()
     flow.open(lane_opened(tail=3, dup_below=2, session=EDGE))
-    flow.connected(session=EDGE, session_present=True, level=5, maximum_packet_size=30)
+    flow.connected(session=EDGE, session_present=True, level=5, limits=RemoteLimits(packet_max_bytes=30))
     flow.offer(hand_out(0, from_rows([(b"t", 2, bytes(50))] * 3)))
     assert kinds(burst(flow, 5)) == [(PUBREL, 1), (PUBREL, 2)]  # what was never handed out before was never sent
     assert settled(flow) == {"dead:packet_too_large": ((2, 3),)}
@@ -182,7 +183,7 @@ def test_a_remote_that_takes_no_qos_2_is_sent_no_pubrel_for_what_it_perhaps_neve
     flow = outbound_flow()
     flow.open(lane_opened(tail=2, dup_below=1, session=EDGE))
     for _ in range(2):
-        flow.connected(session=EDGE, session_present=True, level=5, maximum_qos=maximum_qos, maximum_packet_size=30)
+        flow.connected(session=EDGE, session_present=True, level=5, limits=RemoteLimits(maximum_qos, packet_max_bytes=30))
         flow.offer(hand_out(flow.due.sent_stop, from_rows([(b"t", 2, bytes(50))])))
         assert burst(flow, 5) == []
         flow.disconnected()
@@ -197,7 +198,7 @@ def shown(packets: list[Sent]) -> list[tuple[int, int, int, bool]]:
 def taken_to(flow: SenderHalf, maximum_qos: int) -> list[tuple[int, int, int, bool]]:
     """The link is cut and the session resumed with that Maximum QoS; what leaves then."""
     flow.disconnected()
-    flow.connected(session=EDGE, session_present=True, level=5, maximum_qos=maximum_qos)
+    flow.connected(session=EDGE, session_present=True, level=5, limits=RemoteLimits(maximum_qos))
     return shown(burst(flow, 5))
 
 
@@ -243,7 +244,7 @@ def test_the_pubrel_goes_on_each_connection_until_its_pubcomp_or_until_qos_2_is_
     assert taken_to(flow, 1) == [(PUBREL, 1, 1, False)]
     assert settled(flow) == {"redelivered": ((0, 1),)}
     flow.disconnected()
-    flow.connected(session=EDGE, session_present=False, level=5, maximum_qos=1)
+    flow.connected(session=EDGE, session_present=False, level=5, limits=RemoteLimits(1))
     flow.record.facts(2)
     flow.record.committed(2)
     assert shown(burst(flow, 5)) == [(PUBLISH, 1, 1, False)]  # a new session holds nothing

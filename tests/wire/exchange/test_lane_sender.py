@@ -10,13 +10,14 @@ from tests.wire.outbound_model import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, 
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.left_sessions import LeftSession
 from wire.exchange.packet_identifiers import PACKET_IDS
+from wire.exchange.remote_limits import RemoteLimits
 from wire.frames.batch import from_rows
 
 HERE, THERE = "c@here", "c@there"
 
 
 def connect(flow: LaneSender, session: str, *, present: bool, maximum_qos: int = 2) -> None:
-    flow.connected(session=session, session_present=present, level=5, maximum_qos=maximum_qos)
+    flow.connected(session=session, session_present=present, level=5, limits=RemoteLimits(maximum_qos))
 
 
 def offer(flow: LaneSender, *flags: int) -> None:

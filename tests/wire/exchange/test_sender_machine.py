@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.wire.outbound_model import PUBLISH, PUBREC, PUBREL, RemoteModel, Sent, StoreModel, outbound_flow, parse
 from wire.exchange.lane_record import Facts
+from wire.exchange.remote_limits import RemoteLimits
 
 
 class Exchange(RuleBasedStateMachine):
@@ -82,8 +83,7 @@ class Exchange(RuleBasedStateMachine):
             session_present=present,
             level=self.level,
             receive_maximum=self.remote.receive_maximum,
-            maximum_qos=self.remote.maximum_qos,
-            maximum_packet_size=self.remote.packet_max if self.level == 5 else None,
+            limits=RemoteLimits(self.remote.maximum_qos, packet_max_bytes=self.remote.packet_max if self.level == 5 else None),
         )
         self.connected = True
 

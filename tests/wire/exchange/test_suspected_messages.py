@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,6 +24,7 @@ from tests.wire.outbound_model import (
 )
 from wire.exchange.outcomes import REDELIVERED
 from wire.exchange.refusal_policy import CLOSED
+from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.sender import SenderHalf
 from wire.exchange.suspected_messages import BARREN, FIRST, PROOFS, SUSPECTS_MAX, Suspect, Suspects
 from wire.frames.batch import from_rows
@@ -241,14 +241,14 @@ def test_a_search_ends_when_what_was_in_flight_has_arrived() -> None:
     assert len(parse(flow.pump(1 << 20, 0.0), 4)) == 10
 
 
-@pytest.mark.parametrize("limit", [{"maximum_qos": 0}, {"maximum_packet_size": 3}], ids=str)
-def test_a_suspect_that_is_settled_otherwise_is_none_any_more(limit: dict[str, Any]) -> None:
+@pytest.mark.parametrize("limits", [RemoteLimits(0), RemoteLimits(packet_max_bytes=3)])
+def test_a_suspect_that_is_settled_otherwise_is_none_any_more(limits: RemoteLimits) -> None:
     """exchange.alone-at-closing-suspected: as at another address, where the remote says more."""
     bridge = scene(on(0))
     bridge.offer(1, 1)
     bridge.run(4)
     assert [blamed.seq for blamed in bridge.flow.suspects] == [0]
-    bridge.flow.connected(session=EDGE, session_present=True, level=5, **limit)
+    bridge.flow.connected(session=EDGE, session_present=True, level=5, limits=limits)
     bridge.flow.pump(1 << 20, 0.0)
     assert bridge.flow.suspects == []
     bridge.flow.disconnected(by_remote=True)
