@@ -1,7 +1,8 @@
 """Keys: their byte order is the order of delivery.
 
 ``msg``: ``queue u32 | first_seq u64``, big endian. ``meta``: one letter for the kind, then what it is about:
-``F`` the store's format, ``N<name>`` the number of a queue, ``L<number>`` a queue's row, ``P<name>`` a sender's row,
+``F`` the store's format, ``I`` its identity, ``N<name>`` the number of a queue, ``L<number>`` a queue's row,
+``P<name>`` a sender's row,
 ``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>``
 the row of a dead-letter queue (its letters: ``dead_letters``), ``B<bridge>`` the lanes of a bridge (``lane_changes``),
 ``T<number>`` what events have told of a queue's losses.
@@ -9,12 +10,15 @@ the row of a dead-letter queue (its letters: ``dead_letters``), ``B<bridge>`` th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from storage.engine.engine import Engine, Write
 from wire.errors import ConfigError, StorageDamaged
 
 STORE_FORMAT = 1
+IDENTITY_BYTES = 16
+IDENTITY_KEY = b"I"
 _FORMAT_KEY = b"F"
 _NAME = b"N"
 _HIGHEST = b"H"
@@ -65,22 +69,26 @@ def retained_key(topic: bytes) -> bytes:
     return b"R" + topic
 
 
-def check_format(engine: Engine) -> None:
-    """Mark a new store with this build's format, and refuse one of another.
+def open_format(engine: Engine) -> str:
+    """The identity of the store, in hexadecimal digits; a new one is given it, and this build's format, by its first write.
 
     Raises:
         ConfigError: a newer build wrote the store.
-        StorageDamaged: the mark is not one.
+        StorageDamaged: the mark is not one, or the store has lost its identity.
     """
-    mark = engine.get("meta", _FORMAT_KEY)
+    mark, identity = engine.get("meta", _FORMAT_KEY), engine.get("meta", IDENTITY_KEY)
     if mark is None:
-        write = Write()
+        write, identity = Write(), os.urandom(IDENTITY_BYTES)
         write.put("meta", _FORMAT_KEY, bytes([STORE_FORMAT]))
+        write.put("meta", IDENTITY_KEY, identity)
         engine.commit(write, sync=True)
     elif len(mark) != 1:
         raise StorageDamaged("the store's format mark is damaged")
     elif mark[0] > STORE_FORMAT:
         raise ConfigError("the store was written by a newer version", format=mark[0], known=STORE_FORMAT)
+    if identity is None or len(identity) != IDENTITY_BYTES:
+        raise StorageDamaged("the store's identity is damaged")
+    return identity.hex()
 
 
 class QueueNumbers:

@@ -6,7 +6,8 @@ manifest is half made, and so is one whose name begins with ``.part-`` or ends w
 
 Format 1, one JSON object; unknown keys are kept out of it and change nothing:
 
-``format, id, node, boot_id, at_ms (UTC epoch), epoch (the store's life)``; ``versions``: of bascule and of what is in the store;
+``format, id, node, store_id (the store's identity, 32 hexadecimal digits), boot_id, at_ms (UTC epoch), epoch (the store's life)``;
+``versions``: of bascule and of what is in the store;
 ``queues``: where each queue stood (``QueueFacts``): accepted = delivered + expired + dropped + dead + depth + volatile messages;
 ``dead_letters``; ``sessions`` and ``retained``, how many; ``limits`` of the node, null is unlimited; ``disk_free_bytes``, null
 where it is not known; ``events``: the numbers [first, next) of the node's events that are kept; ``files`` with sizes and SHA-256;
@@ -40,6 +41,7 @@ Ranges = tuple[tuple[int, int], ...]
 _ID = re.compile(r"(?P<node>.+)-(?P<day>\d{8}T\d{6})(?P<ms>\d{3})Z-(?P<epoch>\d+)")
 _INDEX = (f"{STORE_NAME}/CURRENT", f"{STORE_NAME}/MANIFEST-")
 _HEX = re.compile(r"[0-9a-f]{64}")
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
 
 
 class NoManifest(Unavailable):
@@ -135,6 +137,7 @@ class Manifest:
 
     id: str
     node: str
+    store_id: str
     boot_id: str
     at_ms: int
     epoch: int
@@ -159,6 +162,7 @@ class Manifest:
             "format": FORMAT,
             "id": self.id,
             "node": self.node,
+            "store_id": self.store_id,
             "boot_id": self.boot_id,
             "at_ms": self.at_ms,
             "epoch": self.epoch,
@@ -211,6 +215,7 @@ class Manifest:
         return cls(
             id=fields["id"],
             node=fields["node"],
+            store_id=_identity(fields["store_id"]),
             boot_id=fields["boot_id"],
             at_ms=fields["at_ms"],
             epoch=fields["epoch"],
@@ -486,6 +491,12 @@ def _file_from(fields: Mapping[str, Any]) -> FileFacts:
     if path.is_absolute() or ".." in path.parts or not path.parts or not _HEX.fullmatch(entry.sha256) or entry.size_bytes < 0:
         raise ValueError(f"not a file of a snapshot: {entry.name!r}")
     return entry
+
+
+def _identity(text: str) -> str:
+    if not _IDENTITY.fullmatch(text):
+        raise ValueError(f"not the identity of a store: {text!r}")
+    return text
 
 
 def _numbers(fields: Mapping[str, Any], name: str) -> tuple[int, int]:

@@ -54,10 +54,14 @@ class QueueStands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What a checkpoint holds, as noted when it was made; at_ms: UTC epoch, epoch: of the store's life."""
+    """What a checkpoint holds, as noted when it was made; at_ms: UTC epoch, epoch: of the store's life.
+
+    identity: of the store, 32 hexadecimal digits.
+    """
 
     at_ms: int
     epoch: int
+    identity: str
     queues: tuple[QueueStands, ...]
     dead_letters: tuple[DeadFacts, ...]
     sessions: int
@@ -70,6 +74,7 @@ class Standing:
         return {
             "at_ms": self.at_ms,
             "epoch": self.epoch,
+            "store_id": self.identity,
             "versions": dict(VERSIONS),
             "queues": [queue_fields(_with_volatile(queue)) for queue in self.queues],
             "dead_letters": [
@@ -89,6 +94,7 @@ def take(
     *,
     at_ms: int,
     epoch: int,
+    identity: str,
     queues: Iterable[QueueStands],
     dead_letters: DeadLetterQueues,
     sessions: int,
@@ -106,6 +112,7 @@ def take(
     return Standing(
         at_ms=at_ms,
         epoch=epoch,
+        identity=identity,
         queues=tuple(queues),
         dead_letters=tuple(
             DeadFacts(bridge=bridge, number=each.number, held=each.held, size_bytes=each.size_bytes) for bridge, each in letters

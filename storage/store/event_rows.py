@@ -17,7 +17,8 @@ not synced by themselves: those on their way may be lost when a process is kille
                         the settings), live, reconnect, restart, destructive (how many of each)
     node.reload_refused actor as before; reason: what is wrong with the file, with its line, or what was not to be changed; details:
                         valid, problems (how many)
-    node.restored       actor: operator; reason: the snapshot of the backup; count: messages in it
+    node.restored       actor: operator; reason: the snapshot of the backup; count: messages in it; details: of_store
+                        (the identity of the store that it was made of)
     process.started     actor: the process; count: its restarts so far; details: pid
     process.ended       actor: the process; reason: why, in a word; details: status (as of waitpid; negative for a signal), pid
     link.up             bridge, lane, actor; details: address, session_expiry_s (where the remote keeps the session less long

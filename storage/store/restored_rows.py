@@ -11,13 +11,14 @@ store.restored-begins-anew [P2]: after a restore no exchange goes on where the r
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from storage.engine.engine import Engine, Write
-from storage.engine.keys import QueueNumbers, check_format, lane_key
+from storage.engine.keys import IDENTITY_BYTES, IDENTITY_KEY, QueueNumbers, lane_key, open_format
 from storage.queue.ledger import LaneRow
 from storage.replication.position import POSITION_KEY
-from storage.store.event_rows import Event, event_key, event_number
+from storage.store.event_rows import Detail, Event, event_key, event_number
 from storage.store.session_rows import Session, Sessions
 from wire.errors import StorageDamaged
 from wire.exchange.left_sessions import LeftSession
@@ -45,8 +46,9 @@ def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) ->
     Raises:
         StorageDamaged, ConfigError, Unavailable: the store cannot be read or written; nothing has changed.
     """
-    check_format(engine)
+    former = open_format(engine)
     numbers, write, sessions = QueueNumbers(engine), Write(), Sessions(engine)
+    write.put("meta", IDENTITY_KEY, os.urandom(IDENTITY_BYTES))
     write.delete("meta", POSITION_KEY)  # replication.left-when-written-alone
     of_qos2 = {session.queue for session in sessions if _takes_qos2(session)}
     queues, damaged = 0, []
@@ -71,7 +73,12 @@ def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) ->
         session.received.clear()
         sessions.keep(session)
     sessions.write_rows(write)
-    _note(engine, write, Event(at_ms=wall_ms, kind="node.restored", actor="operator", reason=snapshot, count=messages))
+    details: dict[str, Detail] = {"of_store": former}
+    _note(
+        engine,
+        write,
+        Event(at_ms=wall_ms, kind="node.restored", actor="operator", reason=snapshot, count=messages, details=details),
+    )
     engine.commit(write, sync=True)
     return Restored(queues=queues, sessions=len(known), damaged=tuple(damaged))
 

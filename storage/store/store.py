@@ -21,7 +21,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from storage.engine.engine import Engine
-from storage.engine.keys import QueueNumbers, check_format
+from storage.engine.keys import QueueNumbers, open_format
 from storage.store.checkpoint import QueueStands, Standing, note, take
 from storage.store.commits import Commits
 from storage.store.dead_letter_queues import DeadLetterQueues
@@ -78,7 +78,7 @@ class Store:
         Raises:
             StorageDamaged, ConfigError, Unavailable: the store cannot be opened.
         """
-        check_format(engine)
+        self.identity = open_format(engine)
         self._engine = engine
         self._epoch = epoch
         self.acknowledges_fast = settings.persistence.acknowledge == "fast"
@@ -335,6 +335,7 @@ class Store:
             path,
             at_ms=wall_ms,
             epoch=self._epoch,
+            identity=self.identity,
             queues=_stands(self.lanes, self._retention),
             dead_letters=self.dead_letters,
             sessions=self._local_sessions.kept,

@@ -42,6 +42,7 @@ def fields(node: str, at_ms: int) -> dict[str, Any]:
     """What the store and the supervisor say of a snapshot."""
     return {
         "node": node,
+        "store_id": "0123456789abcdef" * 2,
         "boot_id": "boot",
         "at_ms": at_ms,
         "epoch": 5,

@@ -15,11 +15,13 @@ def manifest(
     numbers: Mapping[str, tuple[int, int]] | None = None,
     events: tuple[int, int] = (0, 0),
     damaged: tuple[str, ...] = (),
+    store_id: str = "0123456789abcdef" * 2,
 ) -> Manifest:
     """A snapshot of ``node``. numbers: by queue, the settlements ``[first, next)`` that are kept; damaged: queues whose row is."""
     return Manifest(
         id=snapshot_id(node, at_ms, epoch),
         node=node,
+        store_id=store_id,
         boot_id="boot",
         at_ms=at_ms,
         epoch=epoch,

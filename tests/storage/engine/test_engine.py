@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from storage.engine.engine import FAMILY_PROPERTIES, PROPERTIES, Engine, RocksEngine, Write
-from storage.engine.keys import QueueNumbers, check_format, chunk_key
+from storage.engine.keys import QueueNumbers, chunk_key, open_format
+from storage.engine.memory_engine import MemoryEngine
 from tests.storage.building import wait_idle
 from tests.support.waiting import wait_until
 from wire.errors import ConfigError, StorageDamaged, Unavailable
@@ -73,14 +74,32 @@ def test_numbers_of_queues_last_and_differ(engine: Engine) -> None:
 
 
 def test_a_store_of_a_newer_version_is_refused(engine: Engine) -> None:
-    check_format(engine)
-    check_format(engine)
+    open_format(engine)
+    open_format(engine)
     write = Write()
     write.put("meta", b"F", b"\x02")
     engine.commit(write, sync=True)
 
     with pytest.raises(ConfigError, match="newer"):
-        check_format(engine)
+        open_format(engine)
+
+
+def test_a_store_keeps_the_identity_that_its_first_write_gave_it(engine: Engine) -> None:
+    first = open_format(engine)
+
+    assert len(bytes.fromhex(first)) == 16
+    assert open_format(engine) == first
+    assert open_format(MemoryEngine()) != first
+
+
+def test_a_store_that_has_lost_its_identity_is_damaged(engine: Engine) -> None:
+    open_format(engine)
+    write = Write()
+    write.delete("meta", b"I")
+    engine.commit(write, sync=True)
+
+    with pytest.raises(StorageDamaged, match="identity"):
+        open_format(engine)
 
 
 def test_two_stores_in_one_folder_are_refused_and_a_closed_one_frees_it(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def restored(path: Path) -> Restored:
 def test_no_exchange_of_before_the_checkpoint_holds_after_a_restore(tmp_path: Path) -> None:
     """store.restored-begins-anew"""
     store = store_with_an_exchange(tmp_path / "store")
-    store.checkpoint(str(tmp_path / "copy"), 100.0, 5000)
+    former = store.checkpoint(str(tmp_path / "copy"), 100.0, 5000).identity
     store.close()
 
     assert restored(tmp_path / "copy") == Restored(queues=1, sessions=2, damaged=())
@@ -67,7 +67,9 @@ def test_no_exchange_of_before_the_checkpoint_holds_after_a_restore(tmp_path: Pa
     assert (row["depth"], row["delivered"], row["ledger_closes"]) == (3, 1, True)
     assert command(store, "purge", bridge="cloud")["purged"] == 0, "so nothing of it was certainly never sent"
     events = command(store, "events")["events"]
-    assert [(event["reason"], event["count"]) for event in events if event["kind"] == "node.restored"] == [("edge-1", 3)]
+    (event,) = [event for event in events if event["kind"] == "node.restored"]
+    assert (event["reason"], event["count"], event["details"]) == ("edge-1", 3, {"of_store": former})
+    assert store.identity != former, "it is another store from here on"
     store.close()
 
 
