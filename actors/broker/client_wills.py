@@ -15,6 +15,7 @@ from actors.broker.client_batches import ClientBatches
 from actors.broker.listener_interface import ClientHost
 from actors.broker.session_records import SessionRecords
 from actors.door.client import Client
+from wire.clock_steps import elapsed_ms
 from wire.exchange.wills import PendingWill, PendingWills, RefusedWill, RefusedWills
 from wire.frames.batch import OFFERED
 from wire.frames.intake import SessionsKnown
@@ -59,7 +60,7 @@ class ClientWills:
         now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
         for session, _, _, will, due_ms, user, _ in frame.sessions:
             if will is not None:
-                wait_s = min(max(0, due_ms - wall_ms) / 1000, will[4])  # no longer than its delay, if the clock was set back
+                wait_s = max(0.0, will[4] - elapsed_ms(due_ms - will[4] * 1000, wall_ms) / 1000)
                 self._pending.add(session, PendingWill(will, now_s + wait_s, 0, user))
         for session, epoch, number, will in frame.refused:
             topic, flags, payload, properties, _ = will

@@ -211,6 +211,7 @@ class ChildHost(Host):
         return True
 
     def _beat(self, request: int = 0) -> None:
+        self._post.wall_ms()  # sees a step of the clock in time
         now_s, states = self._post.now_s(), self._states()
         status: dict[str, dict[str, Any]] = {}
         if request or states != self._told or self.state == "starting" or now_s >= self._figures_due_s:

@@ -21,6 +21,9 @@ from actors.process.host import ChildHost
 from actors.process.logs import configure_logging
 from actors.process.mailbox import Mailbox
 from actors.process.post import Post
+from actors.system.clock_file import ClockFile
+from actors.system.clocks import both_ms
+from wire.clock_steps import CLOCK
 from wire.errors import BasculeError, Unavailable
 from wire.frames.names import CONNECTION, DISTRIBUTOR, FORWARDER, LISTENER, QUEUE_STORE, actors_of, bridge_of_process
 from wire.frames.supervision import Command
@@ -74,6 +77,7 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
 
     settings = load(Path(options["--settings"]).read_bytes(), bridge=bridge_of_process(name))
     configure_logging(settings.log_level, node=settings.name, process=name)
+    ClockFile(Path(settings.data_dir), CLOCK).read(*both_ms())
     try:
         post = Post(Path(settings.run_dir), name)
         host = ChildHost(post, settings, epoch)

@@ -28,6 +28,7 @@ import zmq
 
 from actors.process.mailbox import READ, BadFrame, PollGroup, SocketsReady, TimerDue, TurnEnded
 from actors.process.request_sockets import Router, ipc_endpoint, readable
+from actors.system.clocks import wall_ms
 from wire.errors import Unavailable, UnknownFrame
 from wire.frames.base import Frame
 from wire.frames.codec import decode, encode
@@ -109,8 +110,8 @@ class Post:
         return time.monotonic()
 
     def wall_ms(self) -> int:
-        """UTC in milliseconds; it may jump."""
-        return time.time_ns() // 1_000_000
+        """UTC in milliseconds; it may step."""
+        return wall_ms()
 
     def random(self) -> float:
         """A uniform value in [0, 1)."""

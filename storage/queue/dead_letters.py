@@ -37,6 +37,7 @@ from storage.engine.engine import Engine, Write
 from storage.engine.keys import chunk_key, dead_key, first_seq_of
 from storage.queue.ledger import unpack_row
 from storage.queue.single_messages import Message
+from wire.clock_steps import elapsed_ms
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.settings import DeadLetterSettings
 
@@ -332,10 +333,9 @@ class DeadLetters:
             return 0  # they go another time
         row = self._row
         before = row.evicted
-        expired_ms = -1 if self.limits.max_age_s is None else now_ms - int(self.limits.max_age_s * 1000)
-        if row.held and (expired_ms >= 0 or self._over()):
+        if row.held and (self.limits.max_age_s is not None or self._over()):
             try:
-                self._evict_oldest(expired_ms)
+                self._evict_oldest(now_ms)
             except Unavailable:
                 return row.evicted - before  # they go another time
             except (StorageDamaged, ConfigError) as error:
@@ -350,14 +350,15 @@ class DeadLetters:
             self._settle_down()
         return row.evicted - before
 
-    def _evict_oldest(self, expired_ms: int) -> None:
-        row = self._row
+    def _evict_oldest(self, now_ms: int) -> None:
+        row, max_age_s = self._row, self.limits.max_age_s
         low, high = chunk_key(self.number, row.head), chunk_key(self.number, self._pending_from)
         for key, value in self._engine.scan("msg", low, high):
             letter = None
             with suppress(StorageDamaged):  # it gives way like any other; of what it died is not known
                 letter = DeadLetter.decode(key, value)
-            if not self._over() and (expired_ms < 0 or (letter is not None and letter.at_ms >= expired_ms)):
+            expires = max_age_s is not None and (letter is None or elapsed_ms(letter.at_ms, now_ms) > max_age_s * 1000)
+            if not self._over() and not expires:
                 return
             row.head = first_seq_of(key) + 1
             self._leave(len(value), letter.reason if letter is not None else None)

@@ -11,7 +11,7 @@ from storage.queue.in_flight import InFlight
 from storage.queue.ledger_balance import Balance
 from storage.queue.sent_record import SentRecord
 from storage.queue.settled_ranges import Settled
-from storage.queue.waiting_messages import Waiting
+from storage.queue.waiting_messages import TooOld, Waiting
 from wire.errors import StorageDamaged, Unavailable
 from wire.frames.batch import pack_column
 from wire.ranges import ranges_of
@@ -48,7 +48,7 @@ class Dispatch:
         self._sent = sent
         self._durable = durable
 
-    def hand_out(self, messages: int, size_bytes: int, accepted_before_ms: int, below: int | None) -> list[HandOutPiece]:
+    def hand_out(self, messages: int, size_bytes: int, too_old: TooOld | None, below: int | None) -> list[HandOutPiece]:
         """Hand out until ``messages`` or ``size_bytes`` are reached (by a chunk more), and mark it in flight; see ``Queue``.
 
         Raises:
@@ -70,7 +70,7 @@ class Dispatch:
                 raise
             if cursor.seq >= end:  # there was nothing left before it
                 break
-            if accepted_before_ms and waiting.too_old(batch, accepted_before_ms):
+            if too_old is not None and waiting.has_expired(batch, too_old):
                 waiting.discard(batch, None, "expired")
                 continue
             if self._durable:

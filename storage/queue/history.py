@@ -211,10 +211,10 @@ class QueueHistory:
 
     # --- what is too old ---
 
-    def look(self, oldest_ms: int, newest_ms: int, rows_max: int) -> bool:
+    def look(self, stays: Callable[[int], bool], rows_max: int) -> bool:
         """Look at ``rows_max`` settlements more, the oldest first, and take them for old; whether there may be more of them.
 
-        A settlement is old until one was made in ``[oldest_ms, newest_ms]``.
+        A settlement is old until one was made at a time that ``stays``.
 
         Raises:
             StorageDamaged, ConfigError: a settlement cannot be read, or is missing.
@@ -227,7 +227,7 @@ class QueueHistory:
             if settlement_of(key)[1] != self._look_at:
                 raise StorageDamaged("a settlement is missing", queue=self._queue, number=self._look_at)
             settlement = Settlement.decode(value)
-            if oldest_ms <= settlement.settled_ms <= newest_ms or len(self._looked) >= LOOKED_MAX:
+            if stays(settlement.settled_ms) or len(self._looked) >= LOOKED_MAX:
                 return False
             self._take_for_old(settlement)
             rows_max -= 1

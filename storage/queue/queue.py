@@ -25,7 +25,7 @@ from storage.queue.sent_record import SentRecord
 from storage.queue.settled_ranges import Settled
 from storage.queue.tail import Tail
 from storage.queue.trimming import Trimming
-from storage.queue.waiting_messages import Waiting
+from storage.queue.waiting_messages import TooOld, Waiting
 from wire.frames.base import Ranges
 from wire.ranges import ranges_of
 
@@ -175,11 +175,11 @@ class Queue:
     # --- hand out ---
 
     def hand_out(
-        self, messages: int, size_bytes: int, *, accepted_before_ms: int = 0, below: int | None = None
+        self, messages: int, size_bytes: int, *, too_old: TooOld | None = None, below: int | None = None
     ) -> list[HandOutPiece]:
         """Hand out, in order, until ``messages`` or ``size_bytes`` are reached (by a chunk more), and mark it in flight.
 
-        What was accepted before ``accepted_before_ms`` is expired instead; if that takes something off the disk, ``depth_on_disk``
+        What is ``too_old`` is expired instead; if that takes something off the disk, ``depth_on_disk``
         falls and nothing behind it is handed out in this call: let that be committed first, synced (P4). below: nothing from there
         on, where a chunk begins.
 
@@ -187,7 +187,7 @@ class Queue:
             StorageDamaged: the next chunk cannot be read.
             Unavailable: the disk refuses for now.
         """
-        return self._dispatch.hand_out(messages, size_bytes, accepted_before_ms, below)
+        return self._dispatch.hand_out(messages, size_bytes, too_old, below)
 
     @property
     def cut_short(self) -> bool:
@@ -284,13 +284,13 @@ class Queue:
         """
         return self._waiting.drop_oldest(messages, size_bytes)
 
-    def expire(self, accepted_before_ms: int, *, chunks_max: int = 1000) -> int:
-        """Expire what waits at the cursor and was accepted before ``accepted_before_ms``; how many messages that were.
+    def expire(self, too_old: TooOld, *, chunks_max: int = 1000) -> int:
+        """Expire what waits at the cursor and is ``too_old``; how many messages that were.
 
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
         """
-        return self._waiting.expire(accepted_before_ms, chunks_max=chunks_max)
+        return self._waiting.expire(too_old, chunks_max=chunks_max)
 
     # --- disk ---
 

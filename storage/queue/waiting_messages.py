@@ -17,6 +17,8 @@ from wire.errors import StorageDamaged, Unavailable
 from wire.frames.base import Ranges
 from wire.ranges import RangeSet, ranges_of
 
+TooOld = Callable[[int], bool]  # whether what was accepted then (UTC, ms) has expired
+
 
 class Waiting:
     """The messages of one queue at or above its cursor."""
@@ -117,10 +119,10 @@ class Waiting:
 
     # --- limits ---
 
-    def too_old(self, batch: NextBatch, accepted_before_ms: int) -> bool:
-        """Whether ``batch`` has expired; what may have been sent already is the exchange's to finish."""
+    def has_expired(self, batch: NextBatch, too_old: TooOld) -> bool:
+        """Whether ``batch`` is ``too_old``; what may have been sent already is the exchange's to finish."""
         chunk = batch.stored if batch.stored is not None else batch.qos0
-        return chunk is not None and chunk.accepted_ms < accepted_before_ms and self._cursor.seq >= self._sent.below
+        return chunk is not None and too_old(chunk.accepted_ms) and self._cursor.seq >= self._sent.below
 
     def discard(self, batch: NextBatch, stop: int | None, outcome: str) -> None:
         """Take ``batch``, which is next, or what of it is below ``stop``, out of the queue under ``outcome``."""
@@ -164,8 +166,8 @@ class Waiting:
         self._settled.advance()
         return dropped
 
-    def expire(self, accepted_before_ms: int, *, chunks_max: int) -> int:
-        """Expire what is next and was accepted before ``accepted_before_ms``; how many messages that were.
+    def expire(self, too_old: TooOld, *, chunks_max: int) -> int:
+        """Expire what is next and ``too_old``; how many messages that were.
 
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
@@ -175,7 +177,7 @@ class Waiting:
             if self._cursor.seq >= self._cursor.tail:
                 break
             batch = self.next(chunks_max=1)
-            if not self.too_old(batch, accepted_before_ms):
+            if not self.has_expired(batch, too_old):
                 break
             self.discard(batch, None, "expired")
         self._settled.advance()

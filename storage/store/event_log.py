@@ -17,6 +17,7 @@ from storage.engine.engine import Engine, Write
 from storage.engine.keys import told_key
 from storage.queue.ledger import Ledger
 from storage.store.event_rows import Detail, Event, event_key, event_number
+from wire.clock_steps import elapsed_ms
 from wire.errors import ConfigError, StorageDamaged
 from wire.settings import NodeSettings, PersistenceSettings
 
@@ -209,7 +210,8 @@ class EventLog:
         first = max(self._first, self._next - self._max)
         try:
             for key, value in self._engine.scan("history", event_key(first), event_key(max(first, self._next - 1))):
-                if Event.decode(value).at_ms >= wall_ms - self._max_age_ms or event_number(key) - first >= TRIMMED_MAX:
+                young = elapsed_ms(Event.decode(value).at_ms, wall_ms) <= self._max_age_ms
+                if young or event_number(key) - first >= TRIMMED_MAX:
                     break
                 first = event_number(key) + 1
         except (StorageDamaged, ConfigError) as error:

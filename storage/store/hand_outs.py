@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from storage.queue.waiting_messages import TooOld
 from storage.store.lane import Effects, Lane
 from storage.store.lane_changes import LaneChanges
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
+from wire.clock_steps import elapsed_ms
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 
 ISOLATED_MAX = 1000  # damaged places of a queue in one turn
@@ -58,7 +60,7 @@ class HandOuts:
 
     def _hand_out(self, name: str, lane: Lane, wall_ms: int, effects: Effects) -> None:
         queue = lane.queue
-        before_ms = wall_ms - int(lane.max_age_s * 1000) if lane.max_age_s is not None else 0
+        too_old = _older_than(lane.max_age_s, wall_ms) if lane.max_age_s is not None else None
         below = self.lane_changes.below(lane)
         more = True
         while more and not lane.discarding:
@@ -68,7 +70,7 @@ class HandOuts:
             size_bytes = lane.credit_bytes - lane.given_bytes
             on_disk_before = queue.depth_on_disk
             try:
-                pieces = queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms, below=below)
+                pieces = queue.hand_out(messages, size_bytes, too_old=too_old, below=below)
             finally:
                 self._next.at_once |= self._hold_behind(name, lane, on_disk_before)
             if queue.wants_mark:
@@ -84,12 +86,12 @@ class HandOuts:
         """Take what has grown too old out of the queues that nobody takes from."""
         for name, lane in self._lanes.all.items():
             if lane.max_age_s is not None and not lane.damaged and now_s >= lane.retry_s and lane.queue.waiting():
-                self.read(lane, now_s, partial(self._expire, name, lane, wall_ms - int(lane.max_age_s * 1000)))
+                self.read(lane, now_s, partial(self._expire, name, lane, _older_than(lane.max_age_s, wall_ms)))
 
-    def _expire(self, name: str, lane: Lane, before_ms: int) -> None:
+    def _expire(self, name: str, lane: Lane, too_old: TooOld) -> None:
         on_disk_before = lane.queue.depth_on_disk
         try:
-            lane.queue.expire(before_ms)
+            lane.queue.expire(too_old)
         finally:
             self._next.at_once |= self._hold_behind(name, lane, on_disk_before)
 
@@ -143,3 +145,7 @@ class HandOuts:
         except Unavailable as error:
             self.queues.add(lane.queue.name)
             lane.cannot_read(error, now_s)
+
+
+def _older_than(max_age_s: float, wall_ms: int) -> TooOld:
+    return lambda accepted_ms: elapsed_ms(accepted_ms, wall_ms) > max_age_s * 1000

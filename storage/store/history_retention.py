@@ -14,6 +14,7 @@ from typing import Protocol
 from storage.engine.engine import Engine, Write
 from storage.queue.queue import Queue
 from storage.store.event_log import EventLog
+from wire.clock_steps import elapsed_ms
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.settings import BridgeSettings, NodeSettings
 
@@ -131,7 +132,11 @@ class Retention:
         """What is older than the retention goes; and what is from a future further away than that, by a clock that was wrong."""
         history, retention_ms = lane.queue.trimming.history, int(retention_s * 1000)
         assert history is not None
-        if history.look(wall_ms - retention_ms, wall_ms + retention_ms, SETTLEMENTS_A_PASS):
+
+        def stays(settled_ms: int) -> bool:
+            return settled_ms <= wall_ms + retention_ms and elapsed_ms(settled_ms, wall_ms) <= retention_ms
+
+        if history.look(stays, SETTLEMENTS_A_PASS):
             self._begun.add(lane.bridge)
         self._cut(lane, write)
 

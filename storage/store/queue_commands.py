@@ -41,6 +41,7 @@ from storage.store.lane_openings import LaneOpenings
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from storage.store.room_left import Rooms
+from wire.clock_steps import elapsed_ms
 from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
 from wire.frames.base import Frame
 from wire.frames.batch import QOS_MASK, RETAIN
@@ -214,7 +215,7 @@ class Commands:
             "state": state,
             "depth": queue.depth,
             "bytes": queue.size_bytes,
-            "oldest_age_s": None if oldest_ms is None else max(0.0, (wall_ms - oldest_ms) / 1000),
+            "oldest_age_s": None if oldest_ms is None else elapsed_ms(oldest_ms, wall_ms) / 1000,
             "in_flight": queue.in_flight,
             "head": queue.head,
             "tail": queue.tail,
@@ -232,7 +233,7 @@ class Commands:
             "queue": letters.name,
             "bridge": bridge,
             "configured": bridge in self._bridges,
-            "oldest_age_s": None if oldest_ms is None else max(0.0, (wall_ms - oldest_ms) / 1000),
+            "oldest_age_s": None if oldest_ms is None else elapsed_ms(oldest_ms, wall_ms) / 1000,
             **letters.figures(),
         }
 

@@ -15,6 +15,7 @@ import msgpack
 
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import retained_key
+from wire.clock_steps import elapsed_ms
 from wire.errors import StorageDamaged, Unavailable, UnknownFrame
 from wire.frames.batch import QOS_MASK, RETAIN, Batch, concat
 from wire.mqtt.message_expiry import aged_properties, expired_rows
@@ -43,7 +44,7 @@ class RetainedMessages:
         self._settings = settings
         self._topics = RetainedTopics()
         self._sizes: dict[bytes, int] = {}
-        self._expires_ms: dict[bytes, int] = {}
+        self._lasts_ms: dict[bytes, tuple[int, int]] = {}  # of those that expire: from when, and how long
         self._pending: dict[bytes, bytes] = {}  # in the open write
         self._bytes = 0
         self._swept_s = 0.0
@@ -141,7 +142,7 @@ class RetainedMessages:
             self._sweep(write, wall_ms)
 
     def _sweep(self, write: Write, wall_ms: int) -> None:
-        for topic in [topic for topic, expires_ms in self._expires_ms.items() if expires_ms <= wall_ms]:
+        for topic in [topic for topic, (since_ms, for_ms) in self._lasts_ms.items() if elapsed_ms(since_ms, wall_ms) >= for_ms]:
             self._remove(topic, write)
 
     def _read(self, topic: bytes) -> Batch | None:
@@ -179,16 +180,16 @@ class RetainedMessages:
         self._sizes[topic] = size_bytes
         expiry_s = message_expiry_s(batch.properties[0]) if 0 in batch.properties else None
         if expiry_s is None:
-            self._expires_ms.pop(topic, None)
+            self._lasts_ms.pop(topic, None)
         else:
-            self._expires_ms[topic] = batch.accepted_ms + expiry_s * 1000
+            self._lasts_ms[topic] = batch.accepted_ms, expiry_s * 1000
 
     def _remove(self, topic: bytes, write: Write) -> None:
         size_bytes = self._sizes.pop(topic, None)
         if size_bytes is None:
             return
         self._bytes -= size_bytes
-        self._expires_ms.pop(topic, None)
+        self._lasts_ms.pop(topic, None)
         self._pending.pop(topic, None)
         self._topics.discard(topic)
         write.delete("meta", retained_key(topic))

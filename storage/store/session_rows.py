@@ -20,6 +20,7 @@ import msgpack
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import session_key
 from storage.queue.ledger import unpack_row
+from wire.clock_steps import elapsed_ms
 from wire.errors import StorageDamaged
 from wire.frames.batch import pack_column, unpack_column
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
@@ -73,7 +74,7 @@ class Session:
         """Whether nobody is connected and its time is up; one with a Will waits until that is out [MQTT-3.1.2-8]."""
         if self.connected is not None or self.will is not None:
             return False
-        return self.expiry_s != SESSION_NEVER_EXPIRES_S and wall_ms >= self.since_ms + self.expiry_s * 1000
+        return self.expiry_s != SESSION_NEVER_EXPIRES_S and elapsed_ms(self.since_ms, wall_ms) >= self.expiry_s * 1000
 
     def encode(self) -> bytes:
         """The row's value."""

@@ -17,6 +17,7 @@ from storage.store.lanes import Lanes
 from storage.store.local_sessions import LocalSessions
 from storage.store.receiving_link import Senders
 from storage.store.session_queues import SessionQueues
+from wire.clock_steps import elapsed_ms
 from wire.settings import NodeSettings
 
 
@@ -86,7 +87,7 @@ class Figures:
         return {
             "depth": queue.depth,
             "bytes": queue.size_bytes,
-            "oldest_age_s": max(0.0, (wall_ms - oldest_ms) / 1000) if oldest_ms is not None else None,
+            "oldest_age_s": elapsed_ms(oldest_ms, wall_ms) / 1000 if oldest_ms is not None else None,
             "in_flight": queue.in_flight,
             "accepted": ledger.accepted,
             "delivered": ledger.delivered,

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from actors.system.clock_file import ClockFile
+from actors.system.clocks import both_ms
 from supervisor.tree.child_table import ChildSpec
 from supervisor.tree.template import Template
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
@@ -70,11 +72,15 @@ class Life:
 
 
 class Spawner:
-    """Starts children of one node. ``inherit`` are descriptors that each child keeps open (the node's lock)."""
+    """Starts children of one node, and keeps what they read as they start.
 
-    def __init__(self, template: Template, settings_file: Path, inherit: tuple[int, ...] = ()) -> None:
+    clock: what is on record of the wall clock. inherit: descriptors that each child keeps open (the node's lock).
+    """
+
+    def __init__(self, template: Template, settings_file: Path, clock: ClockFile, inherit: tuple[int, ...] = ()) -> None:
         self._template = template
         self._settings_file = settings_file
+        self._clock = clock
         self._inherit = inherit
 
     def spawn(self, spec: ChildSpec, epoch: int, *, paused: bool = False) -> Life:
@@ -84,6 +90,7 @@ class Spawner:
             OSError: it could not be started.
         """
         self._template.tend()
+        self._keep_clock()
         words = (*(spec.command or process_command(spec)), *self._arguments(epoch), *(["--paused"] if paused else []))
         return self._template.fork(words, self._inherit, partial(Life, epoch), spec.imports)
 
@@ -93,11 +100,18 @@ class Spawner:
         return self._template.pid or None
 
     def tend(self) -> None:
-        """See to it that there is somebody to fork the next child. Call it each heartbeat period."""
+        """See to the template and to the record of the clock. Call it each heartbeat period."""
+        self._keep_clock()
         try:
             self._template.tend()
         except OSError as error:
             log.error("template.not_started", extra={"error": str(error)})
+
+    def _keep_clock(self) -> None:
+        try:
+            self._clock.write(*both_ms())
+        except OSError as error:
+            log.warning("clock.not_written", extra={"error": str(error)})
 
     def _arguments(self, epoch: int) -> list[str]:
         return ["--epoch", str(epoch), "--settings", str(self._settings_file), "--parent", str(os.getpid())]

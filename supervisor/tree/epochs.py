@@ -19,7 +19,7 @@ from wire.errors import StorageDamaged
 BLOCK = 32  # what a crash skips at most; small, so that even a node that crashes each minute stays behind the clock
 FILE_NAME = "epoch"
 _CLOCK_MIN_S = 1_735_689_600  # 2025-01-01: a clock before this has not been set
-_NOT_DATA = {FILE_NAME, f"{FILE_NAME}.new", "lock", "run"}
+_NOT_DATA = {FILE_NAME, f"{FILE_NAME}.new", "clock", "lock", "run"}
 
 
 class Epochs:

@@ -15,6 +15,8 @@ from actors.process.host import Host
 from actors.process.logs import configure_logging
 from actors.process.mailbox import Mailbox
 from actors.process.post import Post
+from actors.system.clock_file import ClockFile
+from actors.system.clocks import both_ms
 from storage import files
 from supervisor.lock import lock_data_dir
 from supervisor.reload.source import Source
@@ -27,6 +29,7 @@ from supervisor.tree.pauses import Pauses
 from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.supervisor import Supervisor
 from supervisor.tree.template import Template
+from wire.clock_steps import CLOCK
 from wire.errors import BasculeError, ConfigError, Unavailable
 from wire.frames.names import SUPERVISOR
 from wire.settings import NodeSettings
@@ -107,11 +110,13 @@ def _one_life(
         epochs = Epochs(data_dir, time.time(), floor)
         pauses = Pauses(data_dir)
         current = prepare_run_dir(run_dir, settings)
+        clock = ClockFile(data_dir, CLOCK)
+        clock.read(*both_ms())
     except OSError as error:
         raise _unusable(data_dir, error) from error
     post = Post(run_dir, SUPERVISOR)
     mailbox = Mailbox(post, SUPERVISOR)
-    spawner = Spawner(template, current.file, inherit=(lock,))
+    spawner = Spawner(template, current.file, clock, inherit=(lock,))
     children = RunningChildren(mailbox, settings.supervision, table(settings), spawner, epochs)
     supervisor = Supervisor(mailbox, current, children, pauses, source, table)
     host = Host(post)

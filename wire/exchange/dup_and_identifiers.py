@@ -13,6 +13,7 @@ from bisect import bisect_right
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
+from wire.clock_steps import elapsed_ms
 from wire.exchange.packet_identifiers import PACKET_IDS, id_fields
 from wire.frames.batch import QOS_MASK, RETAIN, Batch, unpack_column
 from wire.frames.lanes import HandOut
@@ -206,7 +207,7 @@ class Segment:
         """What leaves from now on leaves at ``wall_ms`` (UTC epoch)."""
         if self._shortest_s is not None:
             self._waited_s = waited_s(self._accepted_ms, wall_ms)
-        self._too_old = self._max_age_ms is not None and wall_ms - self._accepted_ms > self._max_age_ms
+        self._too_old = self._max_age_ms is not None and elapsed_ms(self._accepted_ms, wall_ms) > self._max_age_ms
 
     def alike_in_time(self, rows: int) -> tuple[int, bool]:
         """How many of the next ``rows`` rows have time left, as of ``age``, or else have none; and which of the two it is."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from wire.clock_steps import elapsed_ms
 from wire.frames.batch import Batch
 from wire.mqtt.publish_properties import message_expiry_s, with_message_expiry
 
 
 def waited_s(accepted_ms: int, now_ms: int) -> int:
-    """How long messages that were accepted at ``accepted_ms`` have waited, in whole seconds; 0 if the clock went back."""
-    return max(0, now_ms - accepted_ms) // 1000
+    """How long messages that were accepted at ``accepted_ms`` have waited, in whole seconds."""
+    return elapsed_ms(accepted_ms, now_ms) // 1000
 
 
 def expired_rows(batch: Batch, now_ms: int) -> list[int]:

@@ -8,6 +8,7 @@ leaves and what is on record: for it message expiry intervals stay as they came.
 
 from __future__ import annotations
 
+from wire.clock_steps import elapsed_ms
 from wire.frames.batch import QOS_MASK, RETAIN, Batch
 from wire.mqtt.message_expiry import expired_rows, expiry_only, without_rows
 from wire.routing.hop_count import hops_of, hops_property, without_hops
@@ -89,7 +90,7 @@ class RemoteForm:
         )
 
     def _expired_rows(self, batch: Batch, now_ms: int) -> list[int]:
-        if self._max_age_s is not None and now_ms - batch.accepted_ms > self._max_age_s * 1000:
+        if self._max_age_s is not None and elapsed_ms(batch.accepted_ms, now_ms) > self._max_age_s * 1000:
             return list(range(len(batch)))  # it waited in Tier 2, where the store cannot see it age
         return expired_rows(batch, now_ms)
 

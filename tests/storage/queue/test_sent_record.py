@@ -73,8 +73,8 @@ def test_what_was_handed_out_is_neither_dropped_nor_expired_after_a_crash_right_
     reopened = open_queue(engine)
 
     assert reopened.drop_oldest(3, 0) == 0
-    assert reopened.expire(1 << 40) == 0
-    assert handed(reopened.hand_out(10, 1 << 30, accepted_before_ms=1 << 40)) == [b"0", b"1", b"2"]
+    assert reopened.expire(lambda at_ms: at_ms < 1 << 40) == 0
+    assert handed(reopened.hand_out(10, 1 << 30, too_old=lambda at_ms: at_ms < 1 << 40)) == [b"0", b"1", b"2"]
 
 
 def test_a_row_that_is_written_again_before_the_commit_takes_no_mark_back() -> None:

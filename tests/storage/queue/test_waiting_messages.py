@@ -26,9 +26,9 @@ def test_what_is_too_old_expires_up_to_the_first_that_is_not() -> None:
     _, queue = filled(100, 200, 300, 100)
 
     assert queue.oldest_ms() == 100
-    assert queue.expire(250) == 6
+    assert queue.expire(lambda at_ms: at_ms < 250) == 6
     assert (queue.ledger.expired, queue.depth, queue.head, queue.oldest_ms()) == (6, 6, 6, 300)
-    assert handed(queue.hand_out(100, 1 << 30, accepted_before_ms=250)) == payloads(6, 7, 8)
+    assert handed(queue.hand_out(100, 1 << 30, too_old=lambda at_ms: at_ms < 250)) == payloads(6, 7, 8)
     assert queue.ledger.expired == 9, "what is behind it expires when it is next"
     assert queue.ledger.closes(queue.depth)
 
@@ -36,8 +36,8 @@ def test_what_is_too_old_expires_up_to_the_first_that_is_not() -> None:
 def test_a_hand_out_stops_behind_what_expired_on_disk() -> None:
     _, queue = filled(100, 300)
 
-    assert queue.hand_out(100, 1 << 30, accepted_before_ms=250) == []
-    assert handed(queue.hand_out(100, 1 << 30, accepted_before_ms=250)) == payloads(3, 4, 5)
+    assert queue.hand_out(100, 1 << 30, too_old=lambda at_ms: at_ms < 250) == []
+    assert handed(queue.hand_out(100, 1 << 30, too_old=lambda at_ms: at_ms < 250)) == payloads(3, 4, 5)
 
 
 def test_the_oldest_are_dropped_by_messages_or_by_bytes_and_in_the_middle_of_a_batch() -> None:
@@ -56,8 +56,8 @@ def test_what_was_handed_out_before_a_reset_neither_expires_nor_is_dropped() -> 
     queue.hand_out(100, 1 << 30)
     queue.reset(forwarder_lives=True)
 
-    assert (queue.expire(1 << 40), queue.drop_oldest(3, 0)) == (0, 0)
-    assert handed(queue.hand_out(100, 1 << 30, accepted_before_ms=1 << 40)) == payloads(0, 1, 2)
+    assert (queue.expire(lambda at_ms: at_ms < 1 << 40), queue.drop_oldest(3, 0)) == (0, 0)
+    assert handed(queue.hand_out(100, 1 << 30, too_old=lambda at_ms: at_ms < 1 << 40)) == payloads(0, 1, 2)
 
 
 @pytest.mark.parametrize(("qos", "settled"), [((1, 0, 0), ((4, 6),)), ((0, 0, 0), ((3, 6),)), ((0, 0, 2), ())])

@@ -1,0 +1,66 @@
+"""The steps of the wall clock on record, for the node's next life and for processes that start after a step.
+
+``<data_dir>/clock`` is written by the supervisor and read by each process as it starts. It has the last reading, and CLOCK_BOOTTIME
+beside it. In the same run of the machine the two tell of each step, also of those while nothing ran. The steady clock begins anew
+with the machine. Then only a wall clock that shows less than it did is known to have stepped, and the time without power counts as
+none. Without the file, or with one that cannot be read, no steps are known.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from storage import files
+from wire.clock_steps import STEPS_MAX, ClockSteps
+
+log = logging.getLogger("bascule")
+
+FILE_NAME = "clock"
+WRITE_PERIOD_MS = 600_000
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class ClockFile:
+    """What is on record of one node's clock. ``machine_run``: a name that each start of the machine has for itself."""
+
+    def __init__(self, data_dir: Path, clock: ClockSteps, machine_run: str | None = None) -> None:
+        self._path = data_dir / FILE_NAME
+        self._clock = clock
+        self._machine_run = _BOOT_ID.read_text().strip() if machine_run is None else machine_run
+        self._written: list[tuple[int, int]] | None = None
+        self._due_ms = 0
+
+    def read(self, wall_ms: int, steady_ms: int) -> None:
+        """Take over what is on record, now that the clocks show this."""
+        try:
+            known = json.loads(self._path.read_bytes())
+            steps = [(int(before_ms), int(after_ms)) for before_ms, after_ms in known["steps"]]
+            machine_run, shown_ms, beside_ms = str(known["machine_run"]), int(known["wall_ms"]), int(known["steady_ms"])
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
+            log.warning("clock.unreadable", extra={"path": str(self._path), "error": str(error)})
+        else:
+            self._clock.steps = steps[-STEPS_MAX:]
+            if machine_run == self._machine_run:
+                self._clock.distance_ms = shown_ms - beside_ms
+            elif wall_ms < shown_ms:
+                self._clock.stepped(shown_ms, wall_ms)
+                self._clock.distance_ms = None
+        self._clock.read(wall_ms, steady_ms)
+
+    def write(self, wall_ms: int, steady_ms: int) -> None:
+        """Put on record what is known, if there was a step since, or the last time was long ago; call it each second or so.
+
+        Raises:
+            OSError: the disk refuses; the next call tries again.
+        """
+        self._clock.read(wall_ms, steady_ms)
+        if self._clock.steps is self._written and steady_ms < self._due_ms:
+            return
+        steps = self._clock.steps
+        row = {"machine_run": self._machine_run, "wall_ms": wall_ms, "steady_ms": steady_ms, "steps": steps}
+        files.write(self._path, json.dumps(row).encode())
+        self._written, self._due_ms = steps, steady_ms + WRITE_PERIOD_MS
