@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,8 +24,10 @@ from typing import Any, Literal, Protocol
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
+    BottommostLevelCompaction,
     Cache,
     Checkpoint,
+    CompactOptions,
     DBCompressionType,
     DBRecoveryMode,
     Options,
@@ -35,6 +38,7 @@ from rocksdict import (
 )
 
 from storage.engine.commit_mark import Evidence
+from storage.engine.dead_bytes import STEP_BYTES, DeadBytes, are_small
 from storage.engine.disk_reserve import Reserve
 from storage.engine.readable_around_damage import readable
 from storage.engine.rocksdb_errors import TRANSLATED, WriteStalled
@@ -58,7 +62,10 @@ COPY_BYTES = 1 << 20
 TABLES_WAITING_MAX = 36  # to be merged; RocksDB takes no write with more
 STALL_LOOK_S = 0.002
 PROBE_BYTES = 16 << 10  # opening the store takes more, but for a moment it cannot be read then
-COMPACTIONS_MAX = 100  # that wait; RocksDB comes to the rest by itself
+TABLES_OPEN_PART = 2  # of the files that the process may have open, half
+TABLES_OPEN_MAX = 2048
+LEVELS = 7
+BLOB_MERGES = 8  # each writes what is alive in the oldest quarter of the blob files into new ones
 # Figures of ``status``, and what RocksDB calls them: those that each family has of its own, and those of the whole.
 FAMILY_PROPERTIES = {
     "blob_bytes": "rocksdb.live-blob-file-size",
@@ -154,8 +161,11 @@ class Engine(Protocol):
     def seek_before(self, family: Family, key: bytes, low: bytes) -> tuple[bytes, bytes] | None:
         """The last key in ``[low, key]`` and its value; None if there is none."""
 
-    def compact(self, family: Family, start: bytes, stop: bytes) -> None:
-        """Give back, in the background, the space that deleted keys of ``[start, stop)`` take."""
+    def tidy(self, kept_bytes: int, *, pressed: bool) -> None:
+        """Give back, in the background, the space of what was deleted if it is much beside ``kept_bytes``, and merge small tables.
+
+        pressed: there is little room on the disk.
+        """
 
     def keep_evidence(self) -> str:
         """Keep, once, the files as they are because damage was met in them; where, or nothing."""
@@ -174,7 +184,7 @@ class Engine(Protocol):
         """What RocksDB says of itself, for ``bascule status``; nothing where there is none, or it is closed for now."""
 
     def free_bytes(self) -> int | None:
-        """Free space where the engine keeps its data; None where that means nothing."""
+        """Free space where the engine keeps its data, less what is in memory and will need some; None where that means nothing."""
 
     def reserve(self, size_bytes: int) -> None:
         """Hold so much room on the disk ready, if it can be had; ``reopen`` gives it up where the disk is full. 0: give it up."""
@@ -194,8 +204,8 @@ class RocksDatabase:
         self._path = path
         self._db: Rdict | None = None
         self._handles: dict[Family, Any] = {}
-        self._compaction: threading.Thread | None = None
-        self._compactions = _Compactions()
+        self._merging: threading.Thread | None = None
+        self._dead_bytes = DeadBytes()
         self._flushing = threading.Lock()
 
     @property
@@ -223,12 +233,11 @@ class RocksDatabase:
     def close(self) -> None:
         """Release it, if it is open."""
         db, self._db = self._db, None
-        self._compactions.forget()
-        if self._compaction is not None:
+        if self._merging is not None:
             if db is not None:
                 db.cancel_all_background(False)
-            self._compaction.join()
-            self._compaction = None
+            self._merging.join()
+            self._merging = None
         self._handles.clear()  # the lock is free only when every handle is gone
         with self._flushing:
             columns, self.columns = self.columns, {}
@@ -293,11 +302,22 @@ class RocksDatabase:
 
     # --- files ---
 
-    def compact(self, family: Family, start: bytes, stop: bytes) -> None:
-        """Give back, in the background, the space that deleted keys of ``[start, stop)`` take."""
-        if self._db is not None and self._compactions.add(self.columns[family], start, stop):
-            self._compaction = threading.Thread(target=self._compactions.work, name="compaction", daemon=True)
-            self._compaction.start()
+    @property
+    def is_merging(self) -> bool:
+        """Whether a thread merges tables."""
+        return self._merging is not None and self._merging.is_alive()
+
+    def tidy(self, kept_bytes: int, *, pressed: bool) -> None:
+        """Merge tables, in a thread of its own, if much in them is dead beside ``kept_bytes``, or they are many and small."""
+        if self._db is None or self.is_merging:
+            return
+        with TRANSLATED:
+            taken = {family: _taken_bytes(column) for family, column in self.columns.items()}
+            small = {family for family, column in self.columns.items() if are_small(_tables(column), taken[family])}
+        if self._dead_bytes.are_many(sum(taken.values()), kept_bytes, pressed=pressed) or small:
+            merges = [(column, family in small) for family, column in self.columns.items()]
+            self._merging = threading.Thread(target=_merge, args=(merges, self._path), name="merge", daemon=True)
+            self._merging.start()
 
     def flush(self) -> None:
         """Write to tables what is in memory; for another thread."""
@@ -322,6 +342,10 @@ class RocksDatabase:
             }
             found |= {name: int(db.property_int_value(of) or 0) for name, of in PROPERTIES.items()}
         return found | self._folder_figures()
+
+    def memory_bytes(self) -> int:
+        """What is to become tables."""
+        return sum(_figure(column, "cur-size-all-mem-tables") for column in self.columns.values())
 
     def _folder_figures(self) -> dict[str, int]:
         """The size of its logs; nothing if the disk does not tell. RocksDB removes some at any time."""
@@ -427,8 +451,8 @@ class RocksEngine:
     def seek_before(self, family: Family, key: bytes, low: bytes) -> tuple[bytes, bytes] | None:
         return self.database.seek_before(family, key, low)
 
-    def compact(self, family: Family, start: bytes, stop: bytes) -> None:
-        self.database.compact(family, start, stop)
+    def tidy(self, kept_bytes: int, *, pressed: bool) -> None:
+        self.database.tidy(kept_bytes, pressed=pressed)
 
     def flush(self) -> None:
         self.database.flush()
@@ -447,7 +471,7 @@ class RocksEngine:
             self._folder.spare_manifest()
         with TRANSLATED:
             disk = os.statvfs(self.path)
-            return disk.f_bavail * disk.f_frsize
+            return max(0, disk.f_bavail * disk.f_frsize - self.database.memory_bytes())
 
     def reserve(self, size_bytes: int) -> None:
         if size_bytes:
@@ -553,6 +577,7 @@ def _options(cache: Cache, *, tolerant: bool) -> Options:
     options.set_recycle_log_file_num(RECYCLED_LOGS)
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(3)
+    options.set_max_open_files(min(TABLES_OPEN_MAX, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // TABLES_OPEN_PART))
     options.set_compression_type(DBCompressionType.lz4())
     options.set_enable_blob_files(False)  # until it is open: an opening says that a table is missing, and not that a blob is
     options.set_min_blob_size(BLOB_MIN_BYTES)
@@ -577,43 +602,41 @@ def _release(handle: Rdict) -> None:
         log.warning("store.close_failed", extra={"error": str(error)})
 
 
-class _Compactions:
-    """What is to be compacted, one after the other, in a thread that is there while there is something."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: list[tuple[Rdict, bytes, bytes]] = []
-        self._works = False
-
-    def add(self, column: Rdict, start: bytes, stop: bytes) -> bool:
-        """Have ``[start, stop)`` compacted; whether a thread is to be started that does the ``work``."""
-        with self._lock:
-            if len(self._waiting) < COMPACTIONS_MAX:
-                self._waiting.append((column, start, stop))
-            works, self._works = self._works, True
-            return not works
-
-    def forget(self) -> None:
-        """Begin with no other."""
-        with self._lock:
-            self._waiting.clear()
-
-    def work(self) -> None:
-        """Do all that waits."""
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._works = False
-                    return
-                column, start, stop = self._waiting.pop(0)
-            _compact(column, start, stop)
-            del column  # a handle would hold the store
+def _taken_bytes(column: Rdict) -> int:
+    return _figure(column, "live-sst-files-size") + _figure(column, "live-blob-file-size")
 
 
-def _compact(column: Rdict, start: bytes, stop: bytes) -> None:
-    """Compact, in a thread of its own. A failure costs disk space, not data; what is wrong with the disk the next commit tells."""
+def _tables(column: Rdict) -> int:
+    levels = (int(column.property_value(f"rocksdb.num-files-at-level{level}") or 0) for level in range(LEVELS))
+    return max(sum(levels), _figure(column, "num-blob-files"))
+
+
+def _figure(column: Rdict, name: str) -> int:
+    return int(column.property_int_value(f"rocksdb.{name}") or 0)
+
+
+def _merge(merges: list[tuple[Rdict, bool]], path: Path) -> None:
+    """Merge the tables of each family, all of them or those that hold deletions; then, where much is dead in blob files, those.
+
+    A failure costs disk space, not data; what is wrong with the disk the next commit tells.
+    """
     try:
         with TRANSLATED:
-            column.compact_range(start, stop)
+            for column, whole in merges:
+                column.compact_range(None, None, _merging(whole=whole))
+                for _ in range(BLOB_MERGES):
+                    dead, taken = _figure(column, "live-blob-file-garbage-size"), _taken_bytes(column)
+                    disk = os.statvfs(path)
+                    if dead < STEP_BYTES + taken // 8 or disk.f_bavail * disk.f_frsize < STEP_BYTES + (taken - dead) // 4:
+                        break
+                    column.compact_range(None, None, _merging(whole=True))
     except BasculeError as error:
         log.warning("store.compaction_failed", extra={"error": str(error)})
+
+
+def _merging(*, whole: bool) -> CompactOptions:
+    options = CompactOptions()
+    options.set_exclusive_manual_compaction(False)  # new tables are merged meanwhile, and writes do not wait for it
+    if whole:
+        options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+    return options

@@ -89,7 +89,7 @@ class MemoryEngine:
                 return (found, group.values[found]) if found >= low else None
         return None
 
-    def compact(self, family: Family, start: bytes, stop: bytes) -> None:
+    def tidy(self, kept_bytes: int, *, pressed: bool) -> None:
         """Nothing to do: what is deleted is gone."""
 
     def keep_evidence(self) -> str:

@@ -268,8 +268,8 @@ class QueueHistory:
                 high = chunk.first_seq
         return min(low, live_from)
 
-    def cut(self, live_from: int, live_bytes: int, write: Write, *, below: int = 0) -> tuple[bytes, bytes] | None:
-        """Delete with ``write`` what was found to be old and is below ``live_from``; the keys of the chunks deleted, if any.
+    def cut(self, live_from: int, live_bytes: int, write: Write, *, below: int = 0) -> None:
+        """Delete with ``write`` what was found to be old and is below ``live_from``.
 
         live_from: there is nothing live below it, and ``live_bytes`` durable bytes of the queue. below: what is below it goes
         however young it is. Write the queue's row, too.
@@ -294,7 +294,7 @@ class QueueHistory:
         if first > self._first:
             write.delete_range("history", settlement_key(self._queue, self._first), settlement_key(self._queue, first))
             self._first = first
-        return self._delete_chunks(seq, size_bytes, write)
+        self._delete_chunks(seq, size_bytes, write)
 
     def _row_from(self, low: int, _high: int) -> tuple[int, Settlement]:
         value = self._engine.get("history", settlement_key(self._queue, low))
@@ -308,14 +308,12 @@ class QueueHistory:
         self.write(write, 0, live_from, live_from)
         self._delete_chunks(live_from, 0, write)
 
-    def _delete_chunks(self, seq: int, size_bytes: int, write: Write) -> tuple[bytes, bytes] | None:
+    def _delete_chunks(self, seq: int, size_bytes: int, write: Write) -> None:
         if seq <= self.chunks_from:
-            return None
-        start, stop = chunk_key(self._queue, self.chunks_from), chunk_key(self._queue, seq)
-        write.delete_range("msg", start, stop)
+            return
+        write.delete_range("msg", chunk_key(self._queue, self.chunks_from), chunk_key(self._queue, seq))
         self._reader.low, self.chunks_bytes = seq, max(size_bytes, self.chunks_bytes)
         self.begins = max(self.begins, seq)
-        return start, stop
 
 
 def _sorted(ranges: list[tuple[int, int]]) -> Ranges:

@@ -76,7 +76,7 @@ class Queue:
         self.qos0 = cursor.qos0
         self._in_flight = in_flight = InFlight()
         self._balance = balance = Balance(row.ledger, row.depth, changed)
-        self._purged = purged = Purged(row.purged)
+        self.purged = purged = Purged(row.purged)
         self.sent = sent = SentRecord(row, changed, mark_holds=mark_holds)
         self.trimming = Trimming(engine, reader, row, lambda: in_flight.needed_from(cursor.floor), changed, retained=retained)
         below = (sent.forget_below, cursor.jump_to_head, in_flight.forget_below)
@@ -135,7 +135,7 @@ class Queue:
         """Bytes of the messages in the queue, to within a chunk."""
         cursor = self._cursor
         waiting = self.appended.size_bytes - cursor.bytes_before + cursor.qos0.size_bytes
-        return waiting + self._in_flight.size_bytes - self._purged.bytes_above(cursor.seq)
+        return waiting + self._in_flight.size_bytes - self.purged.bytes_above(cursor.seq)
 
     @property
     def in_flight(self) -> int:
@@ -294,10 +294,10 @@ class Queue:
 
     # --- disk ---
 
-    def trim(self, write: Write, *, idle: bool = False) -> tuple[bytes, bytes] | None:
-        """Delete the chunks below the head with ``write`` if they are many or the queue is ``idle``; the keys deleted."""
+    def trim(self, write: Write, *, idle: bool = False) -> None:
+        """Delete the chunks below the head with ``write`` if they are many or the queue is ``idle``."""
         self._settled.advance()
-        return self.trimming.trim(write, idle=idle)
+        self.trimming.trim(write, idle=idle)
 
     def write_row(self, write: Write, *, strong: bool = True, ahead: bool = True, wall_ms: int = 0) -> None:
         """Put the queue's row into ``write``, as it is once everything appended is committed, and what goes into the history.
@@ -323,7 +323,7 @@ class Queue:
             generation=sent.generation,
             session=sent.session,
             ledger=balance.ledger,
-            purged=self._purged.row(head),
+            purged=self.purged.row(head),
             history=self.trimming.row(),
             ways=self.appended.ways.row(head),
             left=sent.left,

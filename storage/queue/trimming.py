@@ -73,21 +73,18 @@ class Trimming:
 
     # --- deleting ---
 
-    def trim(self, write: Write, *, idle: bool) -> tuple[bytes, bytes] | None:
-        """Delete what is not live with ``write`` if it is much or the queue is ``idle``; the keys deleted."""
+    def trim(self, write: Write, *, idle: bool) -> None:
+        """Delete what is not live with ``write`` if it is much or the queue is ``idle``."""
         floor, floor_bytes = self._live_from()
         trimmed = self._reader.low
         messages, size_bytes = floor - trimmed, floor_bytes - self._trimmed_bytes
         if messages < TRIM_MESSAGES and size_bytes < TRIM_BYTES and not (idle and messages > 0):
-            return None
+            return
         if size_bytes <= 0 and self.history is None:
-            return None  # only QoS 0 was there, as far as is known; if more was, it goes with what follows
-        start, stop = chunk_key(self._reader.number, trimmed), chunk_key(self._reader.number, floor)
+            return  # only QoS 0 was there, as far as is known; if more was, it goes with what follows
         self._move(floor, floor_bytes)
-        if self.history is not None:
-            return None  # it keeps them
-        write.delete_range("msg", start, stop)
-        return start, stop
+        if self.history is None:  # else it keeps them
+            write.delete_range("msg", chunk_key(self._reader.number, trimmed), chunk_key(self._reader.number, floor))
 
     def settled_below(self, head: int) -> int:
         """Below it no chunk has anything that is not settled; without a history they are deleted, or will be with what follows."""
@@ -108,6 +105,10 @@ class Trimming:
     def _move(self, floor: int, floor_bytes: int) -> None:
         self._reader.low, self._trimmed_bytes = floor, floor_bytes
         self._changed()
+
+    def kept_bytes(self, tail_bytes: int) -> int:
+        """About what the disk keeps of the queue, which ever had ``tail_bytes``."""
+        return tail_bytes - self._trimmed_bytes if self.history is None else self.history.size_bytes(tail_bytes)
 
     # --- the history ---
 
@@ -135,8 +136,8 @@ class Trimming:
         assert self.history is not None
         return self.history.seq_for(part, *self._live_from())
 
-    def cut(self, write: Write, *, below: int = 0) -> tuple[bytes, bytes] | None:
-        """Delete with ``write`` what the history has found to be old; the keys of the chunks that are deleted, if any.
+    def cut(self, write: Write, *, below: int = 0) -> None:
+        """Delete with ``write`` what the history has found to be old.
 
         below: what is below it goes however young it is, where the settlements tell how far they reach.
 
@@ -145,9 +146,8 @@ class Trimming:
         """
         assert self.history is not None
         live = self._live_from()
-        deleted = self.history.cut(*live, write, below=below)
+        self.history.cut(*live, write, below=below)
         self._move(*live)  # what is deleted is below what the row says is live
-        return deleted
 
     # --- the row ---
 

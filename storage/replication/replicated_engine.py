@@ -251,8 +251,8 @@ class ReplicatedEngine:
     def seek_before(self, family: Family, key: bytes, low: bytes) -> tuple[bytes, bytes] | None:
         return self._engine.seek_before(family, key, low)
 
-    def compact(self, family: Family, start: bytes, stop: bytes) -> None:
-        self._engine.compact(family, start, stop)
+    def tidy(self, kept_bytes: int, *, pressed: bool) -> None:
+        self._engine.tidy(kept_bytes, pressed=pressed)
 
     def keep_evidence(self) -> str:
         """Keep it, and lead no more: what is damaged here others have, and nobody is to be told that it is lost.

@@ -86,7 +86,7 @@ class Commits:
         for name in changed:
             lane = lanes.all.get(name)
             if lane is not None and (lane.queue.changed or lane.queue.wants_mark) and not lane.row_damaged:
-                lanes.trim(lane, write, idle=False)
+                lane.queue.trim(write, idle=False)
                 ahead = lane.open and lane.has_credit and self._lane_changes.below(lane) is None
                 lane.queue.write_row(write, strong=strong, ahead=ahead, wall_ms=wall_ms)
                 if not lane.bridge:  # no evidence is kept of queues that come and go
@@ -108,6 +108,7 @@ class Commits:
             self._seconds.add(self.last_s)
             self._messages.add(commit.messages)
             self._written_bytes += write.size_bytes
+            self._disk.wrote(write.size_bytes)
             self.count += 1
         commit.done(now_s, written=written)
         if self._openings.owing:

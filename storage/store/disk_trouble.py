@@ -18,6 +18,8 @@ log = logging.getLogger("bascule")
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
 LOOK_PERIOD_S = 1.0
+LOOK_BYTES = 1 << 20  # written between two looks is too little to look again
+TIGHT_BYTES = 256 << 20
 
 
 class Disk:
@@ -37,6 +39,7 @@ class Disk:
         self.needed_bytes = min_free_disk_bytes
         self._retry_delay_s = RETRY_FIRST_S
         self._looked_s = float("-inf")
+        self._look_bytes = 0  # that may be written until the next look
 
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on."""
@@ -47,11 +50,21 @@ class Disk:
         """Whether less room is left than the node is to leave free."""
         return self.free_bytes is not None and self.free_bytes < self.needed_bytes
 
+    @property
+    def is_tight(self) -> bool:
+        """Whether it may soon be."""
+        return self.free_bytes is not None and self.free_bytes < max(2 * self.needed_bytes, TIGHT_BYTES)
+
     def look(self, now_s: float) -> None:
-        """See how much room there is, if the last look is some time ago."""
-        if now_s - self._looked_s >= LOOK_PERIOD_S:
+        """See how much room there is, if the last look is some time ago, or much was written since."""
+        if now_s - self._looked_s >= LOOK_PERIOD_S or self._look_bytes <= 0:
             self._looked_s = now_s
             self.free_bytes = self._engine.free_bytes()
+            self._look_bytes = max(LOOK_BYTES, ((self.free_bytes or 0) - self.needed_bytes) // 4)
+
+    def wrote(self, size_bytes: int) -> None:
+        """So much was committed."""
+        self._look_bytes -= size_bytes
 
     def refuses(self, error: Unavailable, now_s: float, wall_ms: int) -> None:
         """The disk refused: wait, and open the engine again."""

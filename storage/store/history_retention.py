@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Protocol
 
 from storage.engine.engine import Engine, Write
@@ -22,8 +21,6 @@ log = logging.getLogger("bascule")
 
 CUT_PERIOD_S = 10.0
 SETTLEMENTS_A_PASS = 2000  # about 10 ms
-COMPACT_BYTES = 64 << 20  # deleted, and not yet given back by RocksDB's own compactions
-COMPACT_PART = 4  # or a quarter of what is kept
 SLACK = 0.05  # so much more than is needed goes, where it is for want of room
 LITTLE_BYTES = 1 << 20  # where room is wanted, the rest of so little goes whole
 LOW_BYTES = 256 << 20  # with less free space than this the histories do not take more than is free, whatever min_free_disk is
@@ -51,7 +48,6 @@ class Retention:
         if not self._bridges:
             engine.reserve(0)
         self._begun: set[str] = set()  # bridges of which there was more to look at than one pass did
-        self._deleted: dict[int, tuple[bytes, int]] = {}  # by queue: the first key, and the bytes deleted since the last compaction
 
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on. Whether a queue has a history is decided when it is opened."""
@@ -85,9 +81,9 @@ class Retention:
             self._cut_bridge(self._bridges[bridge], its_lanes, write, wall_ms, near=near)
 
     def make_room(self, lanes: Iterable[Lane], write: Write, wall_ms: int) -> None:
-        """The disk is full: half of every history goes with ``write``, and its space is given back once that is committed."""
+        """The disk is full: half of every history goes with ``write``."""
         for bridge, its_lanes in self._by_bridge(lanes).items():
-            self._cut_bridge(self._bridges[bridge], its_lanes, write, wall_ms, near=True, at_once=True)
+            self._cut_bridge(self._bridges[bridge], its_lanes, write, wall_ms, near=True)
 
     def _by_bridge(self, lanes: Iterable[Lane]) -> dict[str, list[Lane]]:
         """The lanes of which a history is kept."""
@@ -110,9 +106,7 @@ class Retention:
         if lane.queue.trimming.history is not None:
             self._forget(lane, "commits are missing")
 
-    def _cut_bridge(
-        self, bridge: BridgeSettings, lanes: list[Lane], write: Write, wall_ms: int, *, near: bool, at_once: bool = False
-    ) -> None:
+    def _cut_bridge(self, bridge: BridgeSettings, lanes: list[Lane], write: Write, wall_ms: int, *, near: bool) -> None:
         total = sum(lane.queue.trimming.size_bytes for lane in lanes)
         allowed = bridge.retention_max_bytes
         if near:
@@ -122,7 +116,7 @@ class Retention:
             try:
                 self._cut_lane(lane, bridge.retention_s, wall_ms, write)
                 if part < 1.0:
-                    self._cut_down(lane, part, write, "disk" if near else "size", at_once=at_once)
+                    self._cut_down(lane, part, write, "disk" if near else "size")
             except (StorageDamaged, ConfigError) as error:
                 self._forget(lane, error)
             except Unavailable as error:
@@ -138,28 +132,15 @@ class Retention:
 
         if history.look(stays, SETTLEMENTS_A_PASS):
             self._begun.add(lane.bridge)
-        self._cut(lane, write)
+        lane.queue.trimming.cut(write)
 
-    def _cut_down(self, lane: Lane, part: float, write: Write, reason: str, *, at_once: bool) -> None:
+    def _cut_down(self, lane: Lane, part: float, write: Write, reason: str) -> None:
         """The oldest goes, however young it is, until about ``part`` of the bytes are left; that is told."""
         queue, history = lane.queue, lane.queue.trimming.history
         assert history is not None
         before, below = history.begins, queue.trimming.seq_for(part)
-        self._cut(lane, write, below=below, at_once=at_once)
+        queue.trimming.cut(write, below=below)
         self._events.count("history.cut", lane.bridge, lane.number, reason, history.begins - before)
-
-    def _cut(self, lane: Lane, write: Write, *, below: int = 0, at_once: bool = False) -> None:
-        queue = lane.queue
-        before_bytes = queue.trimming.size_bytes
-        keys = queue.trimming.cut(write, below=below)
-        if keys is None:
-            return
-        start, size_bytes = self._deleted.get(queue.number, (keys[0], 0))
-        size_bytes += before_bytes - queue.trimming.size_bytes
-        if at_once or size_bytes >= max(COMPACT_BYTES, queue.trimming.size_bytes // COMPACT_PART):  # give the disk back
-            write.on_commit(partial(self._engine.compact, "msg", start, keys[1]))
-            start, size_bytes = keys[1], 0
-        self._deleted[queue.number] = start, size_bytes
 
     def _forget(self, lane: Lane, error: object) -> None:
         queue = lane.queue

@@ -58,8 +58,6 @@ class Lane:
     row_damaged: bool = False  # where it stands is not known: it takes nothing and gives nothing, and its row stays as it is
     linked_ms: int | None = None  # when a link of it came up the last time, in this life
     losses: int = 0  # places where messages could not be read, in this life
-    peak_bytes: int = 0  # since the last compaction
-    trimmed_from: bytes = b""
     end_to_end: Histogram | None = None  # of a bridge: how long what was delivered in this life took
     settles: deque[Settle] = field(default_factory=deque)  # not applied: the first needs what cannot be read for now
 

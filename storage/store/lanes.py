@@ -24,7 +24,6 @@ from wire.settings import LimitSettings, NodeSettings
 log = logging.getLogger("bascule")
 
 TRIM_IDLE_S = 10.0
-COMPACT_BYTES = 64 << 20  # a backlog that has left the memtable
 
 _UNLIMITED = LimitSettings(
     max_messages=None, max_bytes=None, max_age_s=None, min_free_disk_bytes=0, volatile_max_bytes=64 << 20, overflow="reject"
@@ -174,28 +173,12 @@ class Lanes:
 
     # --- what time brings ---
 
-    def note_sizes(self) -> None:
-        """Remember how long the queues have grown, so that the space of a long one is given back."""
-        for lane in self.all.values():
-            lane.peak_bytes = max(lane.peak_bytes, lane.queue.size_bytes)
-
     def trim_idle(self, write: Write, now_s: float) -> None:
         """From time to time, delete with ``write`` what is settled of queues in which little happens."""
         if now_s - self._trimmed_s >= TRIM_IDLE_S:
             self._trimmed_s = now_s
             for lane in self.all.values():
-                self.trim(lane, write, idle=not lane.queue.depth)
-
-    def trim(self, lane: Lane, write: Write, *, idle: bool) -> None:
-        """Delete with ``write`` what is settled, if it is worth it."""
-        deleted = lane.queue.trim(write, idle=idle)
-        if deleted is None:
-            return
-        start, stop = lane.trimmed_from or deleted[0], deleted[1]
-        if idle and lane.peak_bytes >= COMPACT_BYTES:  # a long backlog is gone: give the disk back
-            write.on_commit(lambda: self._engine.compact("msg", start, stop))
-            lane.peak_bytes, start = 0, b""
-        lane.trimmed_from = start
+                lane.queue.trim(write, idle=not lane.queue.depth)
 
     def tell_losses(self, names: Iterable[str], reopen: Callable[[Lane], None]) -> None:
         """Tell of what was found to be lost, once it is on record. reopen: has a lane opened anew."""

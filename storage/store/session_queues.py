@@ -8,7 +8,7 @@ from functools import partial
 from storage.engine.engine import Engine
 from storage.engine.keys import QueueNumbers, chunk_key, lane_key
 from storage.queue.full_queue_refusal import Room
-from storage.store.lanes import COMPACT_BYTES, Lanes
+from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from wire.frames.batch import Batch
 from wire.frames.names import session_queue_name
@@ -32,7 +32,6 @@ class SessionQueues:
     ) -> None:
         """ready: is told which queue can be handed out. epoch: of the store."""
         self.messages = self.size_bytes = 0
-        self._engine = engine
         self._lanes = lanes
         self._numbers = numbers
         self._next = next_commit
@@ -53,10 +52,7 @@ class SessionQueues:
         write = self._next.write
         number = self._numbers.forget(name, write)
         write.delete("meta", lane_key(number))
-        start, stop = chunk_key(number, 0), chunk_key(number + 1, 0)
-        write.delete_range("msg", start, stop)
-        if max(lane.peak_bytes, lane.queue.size_bytes) >= COMPACT_BYTES:  # give the disk back
-            write.on_commit(lambda: self._engine.compact("msg", start, stop))
+        write.delete_range("msg", chunk_key(number, 0), chunk_key(number + 1, 0))
         return lane.queue.depth
 
     def put(self, name: str, batch: Batch) -> None:

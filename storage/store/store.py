@@ -47,6 +47,7 @@ from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Sessions
 from storage.store.session_wills import SessionWills
 from storage.store.settlements import Settlements
+from storage.store.space import Space
 from storage.store.status_figures import Figures
 from wire.errors import DiskFull, Unavailable
 from wire.frames.base import Frame
@@ -98,6 +99,7 @@ class Store:
         hand_outs = self._hand_outs = HandOuts(lanes, changes, commit, durable=engine.durable)
         queues = self._session_queues = SessionQueues(engine, lanes, numbers, commit, hand_outs.ready, epoch=epoch)
         retained = self._retained = RetainedMessages(engine, settings.sessions)
+        self._space = Space(engine, lanes, dead_letters, retained, events, disk)
         wills = SessionWills(sessions)
         users = settings.tells_users_apart
         local = self._local_sessions = LocalSessions(
@@ -285,7 +287,6 @@ class Store:
         if self._disk.retry_s is not None:
             return
         write = self.next_commit.write
-        self.lanes.note_sizes()
         self._hand_outs.expire(now_s, wall_ms)
         self.lanes.trim_idle(write, now_s)
         self.dead_letters.tick(write, now_s, wall_ms)
@@ -294,6 +295,7 @@ class Store:
         self._session_queues.count()
         self._disk.look(now_s)
         self._keep_events(now_s, wall_ms)
+        self._space.tick(now_s)
         self._retention.tick(self.lanes.of_bridges.values(), write, now_s, wall_ms, self._disk.free_bytes)
 
     def _keep_events(self, now_s: float, wall_ms: int) -> None:

@@ -170,7 +170,7 @@ class SimEngine:
         self.rows_read += 1
         return self._disk.view.seek_before(family, key, low)
 
-    def compact(self, family: Family, start: bytes, stop: bytes) -> None:
+    def tidy(self, kept_bytes: int, *, pressed: bool) -> None:
         pass
 
     def flush(self) -> None:

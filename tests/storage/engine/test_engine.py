@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
 
+from storage.engine import dead_bytes
 from storage.engine.engine import FAMILY_PROPERTIES, PROPERTIES, Engine, RocksEngine, Write
 from storage.engine.keys import QueueNumbers, chunk_key, open_format
 from storage.engine.memory_engine import MemoryEngine
@@ -200,37 +199,77 @@ def test_rocksdb_tells_what_it_has_in_memory_on_disk_and_to_do(tmp_path: Path) -
     assert engine.figures() == {}, "it is closed"
 
 
-def test_every_range_that_is_to_be_compacted_gives_its_space_back(tmp_path: Path) -> None:
-    """All of them are asked for at once, as when the histories of several lanes are cut."""
-    engine = RocksEngine(tmp_path / "store")
-    for queue in range(1, 9):
+def taken_bytes(engine: RocksEngine) -> int:
+    figures = engine.figures()
+    return figures["table_bytes"] + figures["blob_bytes"]
+
+
+def fill(engine: RocksEngine, queues: range, size_bytes: int, total_bytes: int) -> None:
+    """Chunks of ``size_bytes`` for all ``queues`` in turn, as when several bridges take the same."""
+    for seq in range(total_bytes // size_bytes // len(queues)):
         write = Write()
-        for seq in range(200):
-            write.put("msg", chunk_key(queue, seq), os.urandom(3000))
+        for queue in queues:
+            write.put("msg", chunk_key(queue, seq), os.urandom(size_bytes))
         engine.commit(write, sync=False)
-        engine.flush()  # a table of its own
+    engine.flush()
 
-    def size_bytes() -> int:
-        size = 0
-        for path in (tmp_path / "store").glob("*.sst"):
-            with suppress(FileNotFoundError):  # RocksDB removes tables while they are looked at
-                size += path.stat().st_size
-        return size
 
-    before = size_bytes()
+@pytest.mark.parametrize("size_bytes", [3000, 20_000])
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_was_deleted_between_what_is_kept_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int, *, dies: bool
+) -> None:
+    """In tables and in blob files, whoever died since; nothing says what was deleted but the tables themselves."""
+    monkeypatch.setattr(dead_bytes, "DEAD_BYTES", 4 << 20)
+    engine = RocksEngine(tmp_path / "store")
+    total = 48 << 20
+    fill(engine, range(1, 5), size_bytes, total)
     write = Write()
-    for queue in range(1, 9):
-        start, stop = chunk_key(queue, 0), chunk_key(queue + 1, 0)
-        write.delete_range("msg", start, stop)
-        write.on_commit(partial(engine.compact, "msg", start, stop))
-    engine.commit(write, sync=False)
+    write.delete_range("msg", chunk_key(2, 0), chunk_key(4, 0))
+    engine.commit(write, sync=True)
+    if dies:
+        wait_idle(engine)
+        shutil.copytree(tmp_path / "store", tmp_path / "copy", ignore=shutil.ignore_patterns("LOCK"))
+        engine.close()
+        engine = RocksEngine(tmp_path / "copy")
+    assert taken_bytes(engine) > total * 3 // 4
+    kept = total // 2
 
-    assert before > 8 * 200 * 3000
-    wait_until(lambda: size_bytes() < before // 10, 60.0, lambda: f"{size_bytes()} of {before} bytes are left")
+    def given_back() -> bool:
+        engine.tidy(kept, pressed=False)
+        return taken_bytes(engine) <= kept + kept // 4 + dead_bytes.DEAD_BYTES
+
+    wait_until(given_back, 60.0, lambda: f"{taken_bytes(engine)} bytes for {kept}", period_s=0.05)
+    assert len(keys_of(engine, chunk_key(1, 0), chunk_key(9, 0))) == 2 * (total // size_bytes // 4)
     for _ in range(3):  # and a store that is closed meanwhile is closed
-        engine.compact("msg", chunk_key(1, 0), chunk_key(9, 0))
+        engine.tidy(0, pressed=True)
         engine.reopen()
     put(engine, chunk_key(1, 0))
+    engine.close()
+
+
+def test_small_tables_are_merged_whatever_they_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each snapshot leaves one in each family, and RocksDB does not merge those whose keys follow one another."""
+    monkeypatch.setattr(dead_bytes, "TABLES", 8)
+    engine = RocksEngine(tmp_path / "store")
+
+    def tables() -> int:
+        return len([*(tmp_path / "store").glob("*.sst"), *(tmp_path / "store").glob("*.blob")])
+
+    most = 0
+    for number in range(100):
+        write = Write()
+        write.put("history", b"T" + chunk_key(1, number), b"row")
+        write.put("msg", chunk_key(1, number), os.urandom(5000))
+        write.put("meta", b"L", b"row")
+        engine.commit(write, sync=False)
+        engine.flush()
+        engine.tidy(1 << 30, pressed=False)
+        wait_until(lambda: not engine.database.is_merging, 60.0, "merged")
+        most = max(most, tables())
+
+    assert most <= 3 * (dead_bytes.TABLES + 8)
+    assert len(keys_of(engine, chunk_key(1, 0), chunk_key(2, 0))) == 100
     engine.close()
 
 

@@ -25,14 +25,15 @@ def test_settled_chunks_are_deleted_many_at_a_time() -> None:
     for stop in range(1000, 6001, 1000):
         queue.settle("delivered", ((0, stop),))
         write = Write()
-        deletes.append(queue.trim(write) is not None)
+        queue.trim(write)
+        deletes.append(bool(write))
         queue.write_row(write)
         engine.commit(write, sync=False)
 
     assert deletes == [False, False, False, False, True, False]
     assert len(list(engine.scan("msg", b"\0", b"\xff"))) == 10
     write = Write()
-    assert queue.trim(write, idle=True) is not None
+    queue.trim(write, idle=True)
     engine.commit(write, sync=False)
     assert list(engine.scan("msg", b"\0", b"\xff")) == []
 
@@ -76,21 +77,25 @@ def test_only_what_is_below_the_earliest_chunk_that_is_needed_goes_and_once() ->
     of_queue = trimming(RecordingEngine(), live, retained=False)
     write = Write()
 
-    assert of_queue.trim(write, idle=False) is None, "it is little"
-    assert of_queue.trim(write, idle=True) == (chunk_key(1, 0), chunk_key(1, 30))
-    assert of_queue.trim(write, idle=True) is None
+    of_queue.trim(write, idle=False)
+    assert write.ops == [], "it is little"
+    for _ in range(2):
+        of_queue.trim(write, idle=True)
+        assert write.ops == [("delete_range", "msg", chunk_key(1, 0), chunk_key(1, 30))]
     live.append((30 + TRIM_MESSAGES, 400))
-    assert of_queue.trim(write, idle=False) == (chunk_key(1, 30), chunk_key(1, 30 + TRIM_MESSAGES))
+    of_queue.trim(write, idle=False)
+    assert write.ops[1:] == [("delete_range", "msg", chunk_key(1, 30), chunk_key(1, 30 + TRIM_MESSAGES))]
+    assert of_queue.kept_bytes(1000) == 600
     live.append((31 + TRIM_MESSAGES, 400 + TRIM_BYTES))
-    assert of_queue.trim(write, idle=False) is not None, "few, and large"
-    assert len(write.ops) == 3
+    of_queue.trim(write, idle=False)
+    assert len(write.ops) == 3, "few, and large"
 
 
 def test_where_there_was_only_qos_0_nothing_is_deleted() -> None:
     of_queue = trimming(RecordingEngine(), [(30, 0)], retained=False)
     write = Write()
 
-    assert of_queue.trim(write, idle=True) is None
+    of_queue.trim(write, idle=True)
     assert (write.ops, of_queue.trimmed) == ([], 0)
 
 
@@ -101,9 +106,11 @@ def test_a_history_keeps_the_chunks_until_it_is_cut() -> None:
     assert of_queue.history is not None
     write = Write()
 
-    assert of_queue.trim(write, idle=True) is None
+    of_queue.trim(write, idle=True)
     assert (write.ops, of_queue.trimmed, of_queue.retained(35), of_queue.size_bytes) == ([], 30, 35, 300)
-    assert of_queue.cut(write, below=20) == (chunk_key(1, 0), chunk_key(1, 20)), "where no chunk begins later"
+    assert of_queue.kept_bytes(1000) == 1000
+    of_queue.cut(write, below=20)
+    assert write.ops == [("delete_range", "msg", chunk_key(1, 0), chunk_key(1, 20))], "where no chunk begins later"
     assert (of_queue.history.begins, of_queue.row().chunks_from) == (20, 20)
 
 

@@ -325,7 +325,7 @@ def test_it_does_for_the_store_what_the_engine_below_does(tmp_path: Path) -> Non
     assert engine.free_bytes() is not None
     engine.flush()
     engine.sync()
-    engine.compact("msg", b"rows", b"rowt")
+    engine.tidy(0, pressed=True)
     engine.reserve(0)
     engine.checkpoint(str(tmp_path / "copy"))
     engine.reopen()

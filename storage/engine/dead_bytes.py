@@ -1,0 +1,39 @@
+"""When tables are to be merged because much in them is dead: deleted, and not yet given back to the disk.
+
+RocksDB says what its tables and blob files take, the rows say what is kept. Nothing else is remembered, so a store that died goes
+on where it was. A merge writes about as much as is alive: so a quarter of that may be dead, and some more, unless the disk has
+little room left.
+"""
+
+from __future__ import annotations
+
+DEAD_BYTES = 32 << 20  # may be dead in any store
+STEP_BYTES = 4 << 20  # less is not worth a merge, however little room is left
+TABLES = 64  # may there be in any family, however small,
+TABLE_BYTES = 1 << 20  # and one more for so much in them
+
+
+class DeadBytes:
+    """Judges one store. What a merge could not give back it does not try again before there is more."""
+
+    def __init__(self) -> None:
+        self._before: int | None = None  # when the last merge was begun
+        self._stay = 0
+
+    def are_many(self, taken_bytes: int, kept_bytes: int, *, pressed: bool) -> bool:
+        """Whether a merge is due, which is then taken for begun; not to be asked while one runs.
+
+        pressed: there is little room on the disk.
+        """
+        dead = max(0, taken_bytes - kept_bytes)
+        if self._before is not None:
+            self._stay = dead if self._before - dead < STEP_BYTES else 0
+        self._stay = min(self._stay, dead)
+        due = dead - self._stay >= (STEP_BYTES if pressed else DEAD_BYTES + kept_bytes // 4)
+        self._before = dead if due else None
+        return due
+
+
+def are_small(tables: int, taken_bytes: int) -> bool:
+    """Whether so many tables, which take so much, are to be made fewer: each is a file, and may be held open."""
+    return tables > TABLES + taken_bytes // TABLE_BYTES

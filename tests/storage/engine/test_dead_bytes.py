@@ -1,0 +1,36 @@
+"""When a merge of tables is due: by what is dead in them, by the room on the disk, by how many there are; and not in vain."""
+
+from __future__ import annotations
+
+from storage.engine.dead_bytes import TABLES, DeadBytes, are_small
+
+MB = 1 << 20
+
+
+def test_a_merge_is_due_by_what_is_dead_and_not_again_in_vain() -> None:
+    of = DeadBytes()
+    assert not of.are_many(103 * MB, 100 * MB, pressed=True), "too little"
+    assert not of.are_many(156 * MB, 100 * MB, pressed=False), "a quarter may be dead, and some more"
+    assert of.are_many(157 * MB, 100 * MB, pressed=False)
+    assert not of.are_many(157 * MB, 100 * MB, pressed=False), "it gave nothing back"
+    assert not of.are_many(157 * MB, 100 * MB, pressed=True), "and will not, however little room there is"
+    assert of.are_many(157 * MB, 95 * MB, pressed=True), "more has died"
+    assert of.are_many(120 * MB, 80 * MB, pressed=True), "it gave something back, so it goes on"
+    assert not of.are_many(81 * MB, 80 * MB, pressed=True)
+    assert of.are_many(84 * MB, 80 * MB, pressed=True), "what could not be given back once is forgotten when it is gone"
+
+
+def test_more_may_be_kept_than_the_tables_take() -> None:
+    """They are compressed, and what is new is in memory and the log."""
+    of = DeadBytes()
+
+    assert not of.are_many(10 * MB, 100 * MB, pressed=True)
+    assert not of.are_many(10 * MB, 7 * MB, pressed=True)
+    assert of.are_many(10 * MB, 0, pressed=True)
+
+
+def test_tables_are_too_many_beside_what_they_hold() -> None:
+    assert not are_small(TABLES, 0)
+    assert are_small(TABLES + 1, 0)
+    assert not are_small(TABLES + 100, 100 * MB)
+    assert are_small(TABLES + 101, 100 * MB)

@@ -1,0 +1,113 @@
+"""What the store deletes is given back, and what it keeps is counted: whatever was deleted, by whom, and whoever died since."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storage.engine import dead_bytes
+from storage.engine.dead_bytes import DeadBytes
+from storage.engine.engine import RocksEngine
+from storage.store import space
+from tests.storage.building import QUEUE, wait_idle
+from tests.storage.commanding import command
+from tests.storage.queue.test_history import DAY_S, Box, kept_for
+from tests.support.settings import limits
+from tests.support.waiting import wait_until
+from wire.frames.lanes import Credit
+
+ROWS, SIZE_BYTES, BATCHES = 50, 2000, 300
+TOTAL_BYTES = ROWS * SIZE_BYTES * BATCHES
+STAYS_BYTES = 4 << 20
+
+
+@pytest.fixture(autouse=True)
+def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.engine.engine.MEMTABLE_BYTES", 1 << 20)
+    monkeypatch.setattr("storage.engine.engine.WAL_MAX_BYTES", 3 << 20)
+    monkeypatch.setattr(dead_bytes, "DEAD_BYTES", 2 << 20)
+    monkeypatch.setattr(dead_bytes, "STEP_BYTES", 1 << 20)
+
+
+def taken_bytes(engine: RocksEngine) -> int:
+    figures = engine.figures()
+    return figures["table_bytes"] + figures["blob_bytes"]
+
+
+def drain(box: Box) -> None:
+    """Everything is delivered, in commits that each leave nothing to trim."""
+    for stop in range(5000, ROWS * BATCHES + 1, 5000):
+        box.settle((stop - 5000, stop))
+
+
+def purge(box: Box) -> None:
+    box.turn(Credit(queue=QUEUE, epoch=box.lane_epoch, messages=0, size_bytes=0))
+    command(box.store, "purge", bridge="cloud", in_flight=True, now_s=box.now_s)
+
+
+def purge_dead_letters(box: Box) -> None:
+    """After so many deaths that only the newest are kept as letters."""
+    for stop in range(ROWS, ROWS * BATCHES + 1, ROWS):
+        box.settle((stop - ROWS, stop), outcome="dead:0x87")
+    command(box.store, "purge", bridge="cloud", dead=True, now_s=box.now_s)
+
+
+def grow_old(box: Box) -> None:
+    """It is delivered, kept as history for a day, and then too old."""
+    drain(box)
+    box.pass_time(2 * DAY_S)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("empty", [drain, purge, purge_dead_letters, grow_old])
+def test_a_store_that_keeps_nothing_takes_no_room(tmp_path: Path, empty: Callable[[Box], None], *, dies: bool) -> None:
+    retention_s = DAY_S if empty is grow_old else 0.0
+    settings = kept_for(retention_s, limit=limits(max_bytes=None, max_messages=None))
+    engine = RocksEngine(tmp_path / "store")
+    box = Box(engine, settings)
+    for _ in range(BATCHES):
+        box.publish(ROWS, size=SIZE_BYTES)
+    engine.flush()
+    assert taken_bytes(engine) > TOTAL_BYTES // 2
+    empty(box)
+    if dies:
+        wait_idle(engine)
+        shutil.copytree(tmp_path / "store", tmp_path / "copy", ignore=shutil.ignore_patterns("LOCK"))
+        engine.close()
+        engine = RocksEngine(tmp_path / "copy")
+        box = Box(engine, settings, epoch=2, wall_ms=box.wall_ms)
+
+    def given_back() -> bool:
+        box.pass_time(space.TIDY_PERIOD_S)
+        return taken_bytes(engine) <= STAYS_BYTES
+
+    wait_until(given_back, 60.0, lambda: f"{taken_bytes(engine)} bytes are left", period_s=0.02)
+    engine.close()
+
+
+@pytest.mark.parametrize("size_bytes", [10, 300, 20_000])
+def test_what_is_kept_is_not_merged_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
+    """However little of what a message takes its payload is: a merge that gave nothing back is not repeated."""
+    engine = RocksEngine(tmp_path / "store")
+    box = Box(engine, kept_for(0.0, limit=limits(max_bytes=None, max_messages=None)))
+    box.turn(Credit(queue=QUEUE, epoch=box.lane_epoch, messages=0, size_bytes=0))
+    for _ in range((24 << 20) // ROWS // (size_bytes + 60)):
+        box.publish(ROWS, size=size_bytes)
+    engine.flush()
+    merges: list[bool] = []
+    are_many = DeadBytes.are_many
+
+    def noted(of: DeadBytes, taken_bytes: int, kept_bytes: int, *, pressed: bool) -> bool:
+        merges.append(are_many(of, taken_bytes, kept_bytes, pressed=pressed))
+        return merges[-1]
+
+    monkeypatch.setattr(DeadBytes, "are_many", noted)
+    while len(merges) < 20:
+        box.pass_time(space.TIDY_PERIOD_S)
+        wait_until(lambda: not engine.database.is_merging, 60.0, "merged")
+
+    assert sum(merges) <= 1
+    engine.close()
