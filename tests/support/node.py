@@ -86,8 +86,11 @@ class Node:
         data_dir: Path | None = None,
         environment: Mapping[str, str] | None = None,
         preloaded: bool = True,
+        descriptors_max: int | None = None,
     ) -> None:
         """environment: is added to this process's for the node and all its children.
+
+        descriptors_max: how many files each of its processes may have open; by itself as many as this one.
 
         preloaded: it may be forked with its modules imported, and share their memory with others (``preloaded.py``).
         """
@@ -97,7 +100,8 @@ class Node:
         self.data_dir = data_dir or folder / "data"
         self.config_path = folder / "bascule.yaml"
         self.output_path = folder / "output.log"
-        self._preloaded = preloaded
+        self._preloaded = preloaded and descriptors_max is None
+        self._prefix = [] if descriptors_max is None else ["prlimit", f"--nofile={descriptors_max}:{descriptors_max}"]
         self._process: Process | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self.configure(config)
@@ -138,7 +142,7 @@ class Node:
                 self._process = preloaded.start(preloaded.NODE, words, cwd=ROOT, environment=self.environment, out=said, err=said)
                 return
             self._process = subprocess.Popen(
-                launch.command(preloaded.NODE, str(self.config_path)),
+                [*self._prefix, *launch.command(preloaded.NODE, str(self.config_path))],
                 cwd=ROOT,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
