@@ -6,12 +6,12 @@ no child pays for the validation library. Defaults stand only in ``supervisor/co
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, is_dataclass
-from functools import cache
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, get_args
 
 import msgpack
+
+from wire.typed_values import build, field_types
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,14 +471,14 @@ def load(data: bytes, *, bridge: str | None = None) -> NodeSettings:
     told = msgpack.unpackb(data, use_list=False)
     wanted = told["bridges"] if bridge is None else told["bridges"].keys() & {bridge}
     told["bridges"] = [msgpack.unpackb(told["bridges"][name], use_list=False) for name in wanted]
-    settings = _build(NodeSettings, told)
+    settings = build(NodeSettings, told)
     assert isinstance(settings, NodeSettings)
     return settings
 
 
 def prepare(kind: Any = None) -> None:
     """Find out what settings hold, once: that costs more than all else that ``load`` does."""
-    for _, hint in _hints(kind or NodeSettings):
+    for _, hint in field_types(kind or NodeSettings):
         for held in _held(hint):
             prepare(held)
 
@@ -487,25 +487,3 @@ def _held(hint: Any) -> list[Any]:
     if is_dataclass(hint):
         return [hint]
     return [held for option in get_args(hint) for held in _held(option)]
-
-
-def _build(kind: Any, value: Any) -> Any:
-    if value is None:
-        return None
-    if isinstance(kind, type) and is_dataclass(kind):
-        return kind(**{name: _build(hint, value[name]) for name, hint in _hints(kind)})
-    if get_origin(kind) in (Union, UnionType):
-        return _build(next(option for option in get_args(kind) if option is not type(None)), value)
-    if get_origin(kind) is tuple:
-        arguments = get_args(kind)
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return tuple(_build(arguments[0], item) for item in value)
-        return tuple(_build(option, item) for option, item in zip(arguments, value, strict=True))
-    return value
-
-
-@cache
-def _hints(kind: Any) -> tuple[tuple[str, Any], ...]:
-    """The fields of ``kind`` and what they hold; to find that out costs more than all else here."""
-    hints = get_type_hints(kind)
-    return tuple((field.name, hints[field.name]) for field in fields(kind))

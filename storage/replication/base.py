@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Protocol
 
 from storage import files
+from storage.plain_names import is_plain_name
 from wire.errors import Unavailable
+from wire.typed_values import build
 
 log = logging.getLogger("bascule")
 
@@ -65,10 +67,15 @@ def fetch(objects: Objects, name: str, store: Path) -> int:
     files.make_folder(part, files.PRIVATE_FOLDER)
     index = part / _INDEX
     objects.get(f"{name}/{WHOLE}", index)
-    sizes: dict[str, int] = json.loads(index.read_text())
+    try:
+        sizes: dict[str, int] = build(dict[str, int], json.loads(index.read_bytes()))
+    except (ValueError, RecursionError) as error:
+        raise Unavailable("what is offered has no index that can be read", error=str(error)) from error
+    if not all(map(is_plain_name, sizes)):
+        raise Unavailable("what is offered has files that are not of a store")
     files.remove(index)
     for file, size in sizes.items():
-        path = part / Path(file).name
+        path = part / file
         files.touch(path)
         if size:
             objects.get(f"{name}/{file}", path)

@@ -20,13 +20,16 @@ import glob
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from storage.plain_names import is_plain_name, is_plain_path, lies_below
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
+from wire.typed_values import build
 
 FORMAT = 1
 MANIFEST_NAME = "manifest.json"
@@ -201,8 +204,10 @@ class Manifest:
         if check != _check(fields):
             raise ManifestDamaged("the snapshot's manifest does not have the check sum that it states", path=where)
         try:
-            return cls.of_fields(fields)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            manifest: Manifest = build(cls, asdict(cls.of_fields(fields)))  # each value is of its type
+            time.gmtime(manifest.at_ms // 1000)
+            return manifest
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
             raise ManifestDamaged("the snapshot's manifest lacks something", path=where, error=repr(error)) from error
 
     @classmethod
@@ -213,7 +218,7 @@ class Manifest:
             KeyError, TypeError, ValueError, AttributeError: something is missing or is not what it should be.
         """
         return cls(
-            id=fields["id"],
+            id=_snapshot_id(fields["id"]),
             node=fields["node"],
             store_id=_identity(fields["store_id"]),
             boot_id=fields["boot_id"],
@@ -330,14 +335,17 @@ def index_faults(folder: Path, manifest: Manifest) -> list[Fault]:
 def file_problem(path: Path, entry: FileFacts, *, content: bool) -> str:
     """What is wrong with the file ``path`` if it should be ``entry``; nothing if it is. content: it is read, too."""
     try:
-        size_bytes = path.stat().st_size
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode) or not lies_below(path, path.parents[entry.name.count("/")]):
+            return "is no file, or reached by a link"
+        size_bytes = found.st_size
         if size_bytes != entry.size_bytes:
             return f"has {size_bytes} bytes instead of {entry.size_bytes}"
         if content and sha256_of(path) != entry.sha256:
             return "is damaged: its SHA-256 is another one"
     except FileNotFoundError:
         return "is missing"
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         return f"cannot be read: {error}"
     return ""
 
@@ -487,10 +495,15 @@ def queue_of(fields: Mapping[str, Any]) -> QueueFacts:
 
 def _file_from(fields: Mapping[str, Any]) -> FileFacts:
     entry = FileFacts(name=fields["name"], size_bytes=fields["bytes"], sha256=fields["sha256"])
-    path = Path(entry.name)
-    if path.is_absolute() or ".." in path.parts or not path.parts or not _HEX.fullmatch(entry.sha256) or entry.size_bytes < 0:
+    if not is_plain_path(entry.name) or not _HEX.fullmatch(entry.sha256) or entry.size_bytes < 0:
         raise ValueError(f"not a file of a snapshot: {entry.name!r}")
     return entry
+
+
+def _snapshot_id(text: str) -> str:
+    if not _ID.fullmatch(text) or not is_plain_name(f"{PART_PREFIX}{text}{PART_SUFFIX}"):
+        raise ValueError(f"not the name of a snapshot: {text!r:.60}")
+    return text
 
 
 def _identity(text: str) -> str:

@@ -17,10 +17,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from storage.snapshots.manifest import Fault, sha256_of, verify
+from actors.system.plain_file import read_plain
+from storage.plain_names import is_plain_name, is_plain_path
+from storage.snapshots.manifest import Fault, FileFacts, file_problem, verify
 from wire.errors import ConfigError, StorageDamaged, Unavailable
+from wire.typed_values import build
 
 FORMAT = 1
+MANIFEST_MAX_BYTES = 16 << 20
 MANIFEST_NAME = "backup.json"
 SNAPSHOT_NAME = "snapshot"
 CONFIGURATION_NAME = "configuration"
@@ -70,10 +74,10 @@ def read_backup(folder: Path) -> Backup:
         ConfigError: a newer version made it.
     """
     try:
-        fields = json.loads((folder / MANIFEST_NAME).read_bytes())
+        fields = json.loads(read_plain(folder / MANIFEST_NAME, MANIFEST_MAX_BYTES))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise Unavailable(f"{folder} is no backup, or a half-made one: it has no {MANIFEST_NAME}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StorageDamaged(f"{folder / MANIFEST_NAME} cannot be read", error=str(error)) from error
     if isinstance(fields, dict) and isinstance(fields.get("format"), int) and fields["format"] > FORMAT:
         raise ConfigError("a newer version of Bascule made the backup", format=fields["format"], known=FORMAT)
@@ -81,10 +85,28 @@ def read_backup(folder: Path) -> Backup:
         check = fields.pop("check")
         if check != _check(fields) or fields.pop("format") != FORMAT:
             raise ValueError("its checksum is another")
-        files = tuple(ConfigurationFile(**each) for each in fields.pop("configuration"))
-        return Backup(**{**fields, "paused": tuple(fields["paused"])}, configuration=files)
+        backup: Backup = build(Backup, fields)
+        _refuse_names(backup)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageDamaged(f"{folder / MANIFEST_NAME} is damaged", error=str(error)) from error
+    return backup
+
+
+def _refuse_names(backup: Backup) -> None:
+    """A manifest has no key: whoever holds the backup may have written it. So no name leads out of the folder that it is meant for.
+
+    Raises:
+        ValueError: one does, or there is no main file.
+    """
+    stored = [file.stored for file in backup.configuration if file.stored is not None]
+    for name in (backup.snapshot, *backup.paused, *stored):
+        if not is_plain_name(name):
+            raise ValueError(f"{name!r:.60} is no name of a file")
+    for name in [file.below for file in backup.configuration if file.below is not None]:
+        if not is_plain_path(name):
+            raise ValueError(f"{name!r:.60} does not lie below a folder")
+    if not backup.configuration:
+        raise ValueError("it has no configuration")
 
 
 def faults(folder: Path, backup: Backup) -> list[Fault]:
@@ -96,9 +118,11 @@ def faults(folder: Path, backup: Backup) -> list[Fault]:
     """
     found = verify(folder / SNAPSHOT_NAME / backup.snapshot)
     for file in backup.configuration:
-        path = folder / CONFIGURATION_NAME / (file.stored or "")
-        if file.stored is not None and (not path.is_file() or sha256_of(path) != file.sha256):
-            found.append(Fault(name=f"{CONFIGURATION_NAME}/{file.stored}", problem="is not what was written"))
+        if file.stored is None:
+            continue
+        entry = FileFacts(name=f"{CONFIGURATION_NAME}/{file.stored}", size_bytes=file.bytes, sha256=file.sha256)
+        if file_problem(folder / entry.name, entry, content=True):
+            found.append(Fault(name=entry.name, problem="is not what was written"))
     return found
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from storage import files
 from storage.engine.engine import RocksEngine
+from storage.plain_names import lies_below
 from storage.snapshots.manifest import STORE_NAME, Manifest, read_manifest, sha256_of
 from storage.snapshots.snapshot_copy import copy_snapshot
 from storage.store.restored_rows import Restored, begin_anew
@@ -66,21 +67,25 @@ def write_configuration(checked: Checked, config: Path) -> list[ConfigurationFil
     Raises:
         Unavailable: another file is there already, or the disk refuses. Nothing that is there is changed.
     """
-    placed, others = [], []
-    for number, file in enumerate(checked.backup.configuration):
-        target = config if number == 0 else None if file.below is None else config.parent / file.below
-        if file.stored is None or target is None:
-            others.append(file)
-        else:
-            placed.append((file, checked.folder / CONFIGURATION_NAME / file.stored, target))
-    for file, _, target in placed:
+    placed = places(checked.backup, config)
+    for file, target in placed:
+        if not lies_below(target.parent, config.parent):
+            raise Unavailable(f"{target} is reached by a link out of {config.parent}, and is not written")
         if target.exists() and (not target.is_file() or sha256_of(target) != file.sha256):
             raise Unavailable(f"{target} is there already, and differs from the backup's; move it away first")
-    for _, source, target in placed:
+    for file, target in placed:
         if not target.exists():
             files.make_folder(target.parent)
-            files.write(target, source.read_bytes())
-    return others
+            files.write(target, (checked.folder / CONFIGURATION_NAME / str(file.stored)).read_bytes())
+    written = [file for file, _ in placed]
+    return [file for file in checked.backup.configuration if file not in written]
+
+
+def places(backup: Backup, config: Path) -> list[tuple[ConfigurationFile, Path]]:
+    """The files of the configuration that a restore writes where they are not, each with where, if the main one is ``config``."""
+    main, *others = backup.configuration
+    found = [(main, config), *((file, config.parent / file.below) for file in others if file.below is not None)]
+    return [(file, target) for file, target in found if file.stored is not None]
 
 
 # --- the data ---

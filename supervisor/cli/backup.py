@@ -12,6 +12,7 @@ import click
 
 from supervisor.cli.node_calls import JSON, GivenNode, about_node, node_of
 from supervisor.cli.snapshot import make_snapshot, newest_snapshot
+from supervisor.terminal.message_text import printable
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError
 
@@ -78,7 +79,8 @@ def restore(node: GivenNode, backup: str, check: bool, replace: bool, yes: bool,
     checked = restoring.check_backup(Path(backup).absolute())
     facts = _facts(checked)
     if not as_json or not yes:
-        print("\n".join(_contents(checked, facts)), file=sys.stderr if as_json else sys.stdout)
+        contents = map(printable, _contents(checked, facts, node.config.absolute()))
+        print("\n".join(contents), file=sys.stderr if as_json else sys.stdout)
     if check:
         if as_json:
             print(json.dumps(facts))
@@ -98,7 +100,7 @@ def restore(node: GivenNode, backup: str, check: bool, replace: bool, yes: bool,
         done = {"data_dir": str(data_dir), "kept": kept and str(kept), "damaged": restored.damaged, "to_be_put_back": files}
         print(json.dumps(facts | done))
         return 0
-    print("\n".join(_done(checked, data_dir, restored, kept, others)))
+    print("\n".join(map(printable, _done(checked, data_dir, restored, kept, others))))
     print("\n".join(_what_follows(facts)))
     return 0
 
@@ -141,7 +143,9 @@ def _facts(checked: Checked) -> dict[str, Any]:
     }
 
 
-def _contents(checked: Checked, facts: dict[str, Any]) -> list[str]:
+def _contents(checked: Checked, facts: dict[str, Any], config: Path) -> list[str]:
+    from supervisor.backup import restoring
+
     lines = [f"{checked.folder}: whole; node {facts['node']} at {write_time(facts['at_ms'])}, version {facts['version']}"]
     for name, row in facts["bridges"].items():
         paused = ", paused" if name in facts["paused"] else ""
@@ -150,6 +154,8 @@ def _contents(checked: Checked, facts: dict[str, Any]) -> list[str]:
         )
         if row["in_memory_only"]:
             lines.append(f"    {row['in_memory_only']} of QoS 0 were in memory only, and are not in it")
+    if not config.exists():
+        lines += [f"  writes {target}" for _, target in restoring.places(checked.backup, config)]
     own = facts["sessions"]
     lines.append(
         f"  {counted(own['count'], 'session')} of clients with {counted(own['messages'], 'message')}, "

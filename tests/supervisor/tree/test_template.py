@@ -26,7 +26,7 @@ from tests.supervisor.conftest import ROOT, StartSupervisor, TestNode, alive
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
-from wire import settings
+from wire import settings, typed_values
 
 pytestmark = pytest.mark.process
 
@@ -247,9 +247,9 @@ def test_the_process_of_a_node_holds_nothing_of_the_command_line() -> None:
 def test_settings_are_loaded_without_another_look_at_their_types(tmp_path: Path) -> None:
     data = settings.dump(node_settings(tmp_path, bridge("cloud")))
     settings.prepare()
-    known = settings._hints.cache_info().misses
+    known = typed_values.field_types.cache_info().misses
     settings.load(data)
-    assert settings._hints.cache_info().misses == known > 0
+    assert typed_values.field_types.cache_info().misses == known > 0
 
 
 def test_the_death_of_the_template_is_nothing_to_the_children_and_a_new_one_goes_on(start: StartSupervisor) -> None:
