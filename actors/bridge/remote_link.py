@@ -292,7 +292,8 @@ class RemoteLink:
 
     def figures(self, now_s: float) -> dict[str, Any]:
         """In what state it is, and to which address."""
-        return {**self.status.figures(now_s), "address": self.remote.address if self.remote is not None else ""}
+        address = self.remote.address if self.remote is not None else ""
+        return {**self.status.figures(now_s), "address": address, "protocol": self._level}
 
     def note(self) -> str:
         """What an operator should know of the link beside its state; empty if there is nothing."""

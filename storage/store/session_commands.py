@@ -206,12 +206,14 @@ class SessionCommands:
         takes = name in {connection_of_session(session.name) for session in self._sessions}
         if name and (is_remote(name) or takes or self._lanes.belongs_to_a_bridge(name)):
             shown = connection_of_session(name) or name
-            text = f"{shown!r} is a bridge's lane, whose session is one at its remote and no local client's; see bascule queue ls"
+            text = (
+                f"{shown!r} is a bridge's lane, whose session is at its remote and no local client's; see bascule queue ls CONFIG"
+            )
             raise CommandError("not_a_client", text)
         session = self._sessions.get(name)
         if live is None and (session is None or not session.queue):
             over = "; one has ended, and its Will waits to be published" if session is not None and session.lasting else ""
-            raise CommandError("no_such_session", f"there is no session of a client {name!r}{over}; see bascule session ls")
+            raise CommandError("no_such_session", f"there is no session of a client {name!r}{over}; see bascule session ls CONFIG")
         return session
 
 

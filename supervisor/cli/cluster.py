@@ -59,7 +59,7 @@ def promote(node: GivenNode, force: bool, as_json: bool) -> int:
     by = f"{answer['asked']} is asked to step down for it" if answer["asked"] else "nobody is asked, and it leads as soon as it can"
     if answer["asked"] and answer["silent_s"] > SILENT_S:
         by += f", and has said nothing for {lasting(answer['silent_s'])}; --force does not wait for it"
-    return told(answer, as_json, f"{by}; bascule cluster status shows when it leads")
+    return told(answer, as_json, f"{by}; bascule cluster status CONFIG shows when it leads")
 
 
 @cluster.command("step-down")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -23,13 +23,14 @@ def doctor(config: Path, offline: bool, as_json: bool) -> int:
     replicated node's log. It changes nothing.
     """
     from supervisor.doctor.examination import examine
+    from supervisor.terminal.typed_commands import typed
     from supervisor.terminal.view import say_finding
 
     verdicts = []
     for finding in examine(config, remotes=not offline):
         verdicts.append(finding.verdict)
         if as_json:
-            click.echo(json.dumps(asdict(finding)))
+            click.echo(json.dumps(asdict(replace(finding, cure=typed(finding.cure)))))
         else:
             say_finding(finding.verdict, finding.about, finding.found, finding.cure)
     failed, warned = verdicts.count("fail"), verdicts.count("warn")

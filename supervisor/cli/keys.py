@@ -24,7 +24,7 @@ def keys() -> None:
 @keys.command()
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--node", "address", metavar="ADDRESS", default="", help="The node it is for, such as tcp://edge-1:7000.")
-@click.option("--server-key", metavar="KEY", default="", help="Its public key, or a file with that: bascule keys server.")
+@click.option("--server-key", metavar="KEY", default="", help="Its public key, or a file with that: bascule keys server CONFIG.")
 @JSON
 def new(file: Path, address: str, server_key: str, as_json: bool) -> int:
     """Make a pair of keys for asking nodes elsewhere.
@@ -48,7 +48,7 @@ def new(file: Path, address: str, server_key: str, as_json: bool) -> int:
     except OSError as error:
         raise Unavailable("the keys cannot be written", path=str(file), error=str(error)) from error
     words = [f"{file}: the secret key", f"{public_file}: the public key, {public}"]
-    words.append(f"  next, where the node is: bascule keys add NAME {public_file.name}")
+    words.append(f"  next, where the node is: bascule keys add CONFIG NAME {public_file.name}")
     return told({"file": str(file), "public_file": str(public_file), "public_key": public}, as_json, "\n".join(words))
 
 
@@ -71,7 +71,7 @@ def add(node: GivenNode, name: str, key: str, role: Role, as_json: bool) -> int:
     path = folder / f"{name}{SUFFIX}"
     try:
         files.make_folder(folder)
-        write_key(path, KeyFile(public=public, role=role), f"Let in by bascule keys as {name}.")
+        write_key(path, KeyFile(public=public, role=role), f"Let in as {name} by bascule keys.")
     except OSError as error:
         raise Unavailable("the key cannot be added", path=str(path), error=str(error)) from error
     return told({"name": name, "role": role, "public_key": public}, as_json, f"{name}: let in as {role}")

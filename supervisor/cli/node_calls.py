@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from supervisor.terminal.typed_commands import about, typed
 from wire.errors import BasculeError
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ def remote_options(command: Command) -> Command:
     """``--node``, ``--key`` and ``--server-key``: a node on another machine, and by which keys it is asked."""
     for name, metavar, text in (
         ("--server-key", "KEY", f"That node's public key, or a file with it, if FILE has none [{SERVER_KEY_VARIABLE}]."),
-        ("--key", "FILE", f"By which key to ask it; bascule keys new makes one [{KEY_VARIABLE}]."),
+        ("--key", "FILE", f"By which key to ask it; bascule keys new FILE makes one [{KEY_VARIABLE}]."),
         ("--node", "ADDRESS", f"Ask a node elsewhere, such as tcp://edge-1:7000 [{NODE_VARIABLE}]."),
     ):
         command = click.option(name, metavar=metavar, is_eager=True, expose_value=False, callback=_keep_remote, help=text)(command)
@@ -162,6 +164,8 @@ class GivenNode:
         variables = {"node": NODE_VARIABLE, "key": KEY_VARIABLE, "server_key": SERVER_KEY_VARIABLE}
         found = {name: text for name, variable in variables.items() if (text := os.environ.get(variable))}
         self._remote: dict[str, str] = {} if self._typed is not None else {**found, **typed_remote}
+        shown = {f"--{name.replace('_', '-')}": text for name, text in typed_remote.items()}
+        about(shlex.join([str(self._typed)] if self._typed is not None else [word for pair in shown.items() for word in pair]))
 
     @property
     def is_elsewhere(self) -> bool:
@@ -220,19 +224,19 @@ class GivenNode:
         key = read_key(path)
         address, server = self._remote.get("node") or key.node, self._remote.get("server_key") or key.server
         if not key.secret:
-            raise click.UsageError(f"{path} has no secret key; bascule keys new makes a pair", self._context)
+            raise click.UsageError(f"{path} has no secret key; bascule keys new FILE makes a pair", self._context)
         if path.stat().st_mode & 0o077:
             raise click.UsageError(f"others can read {path}, which is secret; chmod 600 it", self._context)
         if not address.startswith("tcp://"):
             raise click.UsageError(f"--node is an address such as tcp://edge-1:7000, not {address!r}", self._context)
         if not server:
-            raise click.UsageError("--server-key is missing; bascule keys server shows it, where the node is", self._context)
+            raise click.UsageError("--server-key is missing; bascule keys server CONFIG shows it, where the node is", self._context)
         return ControlClient.remote(address, public=key.public, secret=key.secret, server=public_key(server))
 
 
 def told(answer: object, as_json: bool, words: str) -> int:
     """Say what the node has answered, to a program or in ``words``; the exit status."""
-    print(json.dumps(answer) if as_json else words)
+    print(json.dumps(answer) if as_json else typed(words))
     return 0
 
 
@@ -280,7 +284,7 @@ def client_of(node: NodePlace) -> ControlClient:
     from supervisor.lock import running_pid
 
     if running_pid(Path(node.data_dir)) is None:
-        raise NotRunning(f"node {node.name} does not run; bascule run starts it", data_dir=node.data_dir)
+        raise NotRunning(f"node {node.name} does not run; bascule run CONFIG starts it", data_dir=node.data_dir)
     return ControlClient.of_run_dir(node.run_dir)
 
 

@@ -816,7 +816,7 @@ class Http(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Http:
         if self.tokens_file is None and not self.on_loopback:
-            message = f"must be given where bind is not loopback ({self.bind}): make a token with bascule token add"
+            message = f"must be given where bind is not loopback ({self.bind}): make a token with bascule token add FILE NAME"
             raise Inconsistent([(("tokens_file",), message)])
         return self
 

@@ -310,7 +310,7 @@ class ControlClient:
         where = {"path": str(self._path)} if self._path is not None else {"node": self._endpoint}
         match why:
             case Why.REFUSED:
-                return ControlError("forbidden", f"{why.value}; its operator adds it with bascule keys add")
+                return ControlError("forbidden", f"{why.value}; its operator adds it with bascule keys add CONFIG NAME KEY")
             case Why.AWAY:
                 return NotRunning("the node does not run, or cannot be reached", **where)
             case Why.NO_HANDSHAKE:

@@ -67,7 +67,7 @@ def read_key(path: Path | str) -> KeyFile:
         raise ConfigError(f"{path}: secret-key: {error}") from error
     for name, key in (("public-key", public), ("server-key", found.get("server-key", ""))):
         if not is_key(key) and (key or name == "public-key"):
-            raise ConfigError(f"{path}: {name}: a key has 40 characters of Z85; bascule keys new makes a pair")
+            raise ConfigError(f"{path}: {name}: a key has 40 characters of Z85; bascule keys new FILE makes a pair")
     return KeyFile(
         public=public, secret=secret, role=found.get("role", ""), node=found.get("node", ""), server=found.get("server-key", "")
     )

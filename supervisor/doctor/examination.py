@@ -37,7 +37,7 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
         settings = load(config)
     except ConfigError as error:
         for problem in error.problems or (str(error),):
-            yield fail("configuration", problem, "mend that line; bascule check says the same")
+            yield fail("configuration", problem, "mend that line; bascule check CONFIG says the same")
         return
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     yield ok("configuration", f"{config}: node {settings.name}, bridges: {bridges}")

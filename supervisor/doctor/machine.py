@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import shutil
@@ -26,10 +27,14 @@ _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterf
 
 def examine_machine(settings: NodeSettings) -> Iterator[Finding]:
     """All findings on the machine that ``settings`` are to run on."""
-    folder = nearest_folder(Path(settings.data_dir))
-    yield from disk_room(settings, folder)
-    yield from disk_kind(settings, folder)
-    yield from sync_time(settings, folder)
+    data_dir = Path(settings.data_dir)
+    folder = nearest_folder(data_dir)
+    if fault := folder_fault(data_dir):
+        yield fail("data folder", *fault)
+    else:
+        yield from disk_room(settings, folder)
+        yield from disk_kind(settings, folder)
+        yield from sync_time(settings, folder)
     yield clock(Path(settings.data_dir), time.time())
     yield descriptors(settings)
     yield memory(settings, available_bytes())
@@ -38,6 +43,33 @@ def examine_machine(settings: NodeSettings) -> Iterator[Finding]:
 def nearest_folder(path: Path) -> Path:
     """``path``, or the nearest folder above it that exists."""
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+def folder_fault(path: Path) -> tuple[str, str] | None:
+    """Why this user could not keep files in ``path``, or make it, and the cure; None if that can be done; a full disk is none."""
+    if path.is_symlink() and not path.exists():
+        return f"{path} leads to {os.readlink(path)}, which is not there", "mount or make that, or take another folder"
+    folder = nearest_folder(path)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".bascule-", dir=folder):
+            return None
+    except OSError as error:
+        match error.errno:
+            case errno.ENOSPC | errno.EDQUOT:
+                return None
+            case errno.EROFS:
+                found, cure = (
+                    "is on a file system that is mounted read-only",
+                    "mount it for writing; dmesg says why, if nobody asked for it",
+                )
+            case errno.EACCES | errno.EPERM:
+                found, cure = (
+                    "cannot be written to by this user",
+                    f"give the node's user the right to write there: chown or chmod {folder}",
+                )
+            case _:
+                found, cure = f"takes no folder: {error.strerror}", "take another folder for node.data_dir"
+        return f"{folder} {found}", cure
 
 
 def disk_room(settings: NodeSettings, folder: Path) -> Iterator[Finding]:
@@ -89,10 +121,6 @@ def sync_time(settings: NodeSettings, folder: Path) -> Iterator[Finding]:
     if settings.persistence.mode == "in-memory":
         return
     about = "disk"
-    if not os.access(folder, os.W_OK | os.X_OK):
-        cure = f"give the node's user the right to write there: chown or chmod {folder}"
-        yield fail(about, f"{folder} cannot be written to by this user", cure)
-        return
     try:
         took_s = _sync_s(folder)
     except OSError as error:

@@ -9,14 +9,17 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from actors.bridge.remote_socket import DISCONNECT, open_remote
+from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, open_remote
 from actors.door.address_holder import belongs_to, holder_of_path, holder_of_port
 from supervisor.doctor.findings import Finding, fail, ok
-from supervisor.doctor.link_cures import cure_of
-from wire.errors import BasculeError
-from wire.settings import BridgeSettings, ListenerSettings, NodeSettings
+from supervisor.link_cures import cure_of
+from wire.errors import BasculeError, Unavailable
+from wire.mqtt.reason_codes import ReasonCode
+from wire.settings import BridgeSettings, ListenerSettings, NodeSettings, RemoteSettings
 
 AT_ONCE = 8
+# What a broker says to MQTT 5 that does not know it: nothing, or one of these.
+_NO_MQTT_5 = (ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR)
 SUFFIX = "-doctor"  # of the client identifier: the bridge's own would end its connection
 
 
@@ -84,28 +87,39 @@ def examine_remotes(settings: NodeSettings, said: Sequence[str] = ()) -> Iterato
     """
     with ThreadPoolExecutor(AT_ONCE) as pool:
         asked = [
-            (bridge, address, pool.submit(_log_in, bridge, address))
+            (bridge, address, pool.submit(_try, bridge, address))
             for bridge in settings.bridges
             for address in bridge.remote.addresses
         ]
         for bridge, address, answer in asked:
             error = answer.result()
-            if error is None or not _is_among(said, address, error):
+            if error is None or error.fields.get("older") or not _is_among(said, address, error):
                 yield _told(bridge, address, error)
 
 
-def _log_in(bridge: BridgeSettings, address: tuple[str, int]) -> BasculeError | None:
+def _try(bridge: BridgeSettings, address: tuple[str, int]) -> BasculeError | None:
+    """Why the remote does not let the bridge in; ``older``: it does by MQTT 3.1.1, and is asked for 5.0."""
+    error = _log_in(bridge.remote, address)
+    unanswered = (
+        error is not None and error.fields.get("step") == "connack" and error.fields.get("reason_code") in (None, *_NO_MQTT_5)
+    )
+    if error is None or not unanswered or bridge.remote.protocol != LEVEL_5 or _log_in(replace(bridge.remote, protocol=4), address):
+        return error
+    return Unavailable(f"{error.message}; with MQTT 3.1.1 it lets the bridge in", older=True)
+
+
+def _log_in(remote: RemoteSettings, address: tuple[str, int]) -> BasculeError | None:
     """Connect with the bridge's own credentials, and leave nothing behind; why it did not work."""
-    settings = replace(bridge.remote, clean_start=True, session_expiry_s=0)
+    settings = replace(remote, clean_start=True, session_expiry_s=0)
     try:
-        remote = open_remote(settings, settings.client_id + SUFFIX if settings.client_id else "", address, clean=True)
+        opened = open_remote(settings, settings.client_id + SUFFIX if settings.client_id else "", address, clean=True)
     except BasculeError as error:
         return error
     try:
-        remote.send(memoryview(DISCONNECT))
+        opened.send(memoryview(DISCONNECT))
     except BasculeError:
         pass  # it let us in, which was the question
-    remote.close()
+    opened.close()
     return None
 
 
@@ -118,4 +132,5 @@ def _told(bridge: BridgeSettings, address: tuple[str, int], error: BasculeError 
     about = f"bridge {bridge.name} to {address[0]}:{address[1]}"
     if error is None:
         return ok(about, f"let in ({bridge.remote.transport}, MQTT {'5.0' if bridge.remote.protocol == 5 else '3.1.1'})")
-    return fail(about, error.message, cure_of(error.message))
+    cure = "write remote.protocol: mqtt311" if error.fields.get("older") else cure_of(error.message, bridge.remote.protocol)
+    return fail(about, error.message, cure)

@@ -8,7 +8,7 @@ from typing import Any
 
 from supervisor.control.client import ControlClient
 from supervisor.doctor.findings import Finding, fail, ok, warn
-from supervisor.doctor.link_cures import cure_of
+from supervisor.link_cures import cure_of
 from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, log_state, own_part
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError
@@ -17,7 +17,7 @@ EVENTS_LOOKED_AT = 500
 _CLOCK_S = 5.0  # a jump that is worth a word
 _FULL = 0.99
 _FLAPS = 3  # so many ends of a link are worth a word
-_ORDERLY = ("paused", "stopped", "lane opened anew", "reconnect ordered")
+_ORDERLY = ("paused", "stopped", "lane opened anew", "reconnect was asked for")
 
 Status = dict[str, Any]
 
@@ -77,13 +77,15 @@ def _cluster(status: Status) -> Iterator[Finding]:
     if figures["log"] == "ready" and not figures.get("shared", True):
         yield warn(about, f"the log is {log_state(figures)}", "see that another member runs and reaches the log: it gets the store")
     if figures["log"] != "ready":
-        cure = "see what bascule doctor says of the servers, and their logs; it goes on by itself"
+        cure = "see what bascule doctor CONFIG says of the servers, and their logs; it goes on by itself"
         yield fail(about, f"the log is {log_state(figures)}", cure)
     if why := base(figures):
-        yield warn(about, why, "nothing, if the leader runs: it gives its store; bascule cluster status shows how far this is")
+        yield warn(
+            about, why, "nothing, if the leader runs: it gives its store; bascule cluster status CONFIG shows how far this is"
+        )
     for member, row in figures.get("members", {}).items():
         if row["silent_s"] > SILENT_S and member != figures["member"]:
-            cure = f"start it, or bascule cluster forget {member} if it does not come back"
+            cure = f"start it, or bascule cluster forget CONFIG {member} if it does not come back"
             yield warn(about, f"the member {member} has said nothing for {lasting(row['silent_s'])}", cure)
 
 
@@ -93,7 +95,7 @@ def _processes(status: Status) -> Iterator[Finding]:
         if state == "damaged":
             yield fail(name, f"its files are damaged: {cause}", "restore a backup, or purge the queue; the log names the files")
         elif state == "misconfigured":
-            yield fail(name, cause or "its configuration does not hold", "mend the file; bascule check names the line")
+            yield fail(name, cause or "its configuration does not hold", "mend the file; bascule check CONFIG names the line")
         elif cause:
             cure = "stop that process, or take another port" if "taken" in cause or "in use" in cause else _LIVES[_kind(name)]
             say = warn if state == "ready" else fail
@@ -137,7 +139,7 @@ _ACCESS = (
     (
         "logins_failed",
         "logins with a wrong user or password",
-        "the log says who (login.refused); bascule passwd adds or changes a user",
+        "the log says who (login.refused); bascule passwd FILE USER adds or changes one",
     ),
     ("addresses_blocked", "addresses blocked for wrong logins", "wait for access.login_limits.block, when the client is mended"),
     (
@@ -174,16 +176,23 @@ def _link(row: Status, about: str) -> Iterator[Finding]:
     if row["paused_since_ms"] is not None:
         waits = f"; {counted(row['depth'], 'message')} waiting" if row["depth"] else ""
         found = f"paused since {write_time(row['paused_since_ms'])}{waits}"
-        yield warn(about, found, f"bascule bridge resume {row['name']}, when it may go on")
+        yield warn(about, found, f"bascule bridge resume CONFIG {row['name']}, when it may go on")
     elif row["state"] in ("damaged", "misconfigured"):
-        yield fail(about, row["reason"] or row["state"], "the log of the node says what is wrong; bascule queue purge gives it up")
+        yield fail(
+            about,
+            row["reason"] or row["state"],
+            f"the log of the node says what is wrong; bascule queue purge CONFIG {row['name']} gives it up",
+        )
     elif row["state"] != "connected" and row["reason"]:
         reason = row["last_error"] or row["reason"]  # while it tries again, what the last attempt failed on
-        yield fail(about, f"{row['state']}: {reason}", cure_of(reason))
+        yield fail(about, f"{row['state']}: {reason}", row["cure"])
     elif row["last_error"]:
-        yield warn(about, f"the last connection ended: {row['last_error']}", cure_of(row["last_error"]))
+        yield warn(about, f"the last connection ended: {row['last_error']}", row["cure"])
     if note := row["link"].get("note"):
-        yield fail(about, note, cure_of(note))
+        link = row["link"]
+        works = link.get("session_expiry_s") is not None or link.get("first_address", {}).get("address")
+        say = warn if works and not link.get("suspects") else fail
+        yield say(about, note, cure_of(note))
 
 
 def _queue(row: Status, about: str) -> Iterator[Finding]:
@@ -199,18 +208,22 @@ def _queue(row: Status, about: str) -> Iterator[Finding]:
         yield warn(about, found, "raise limits of the bridge, or take drop-oldest for limits.overflow")
     for reason, count in row["dropped"].items():
         if reason != "purged":
-            yield warn(about, f"{counted(count, 'message')} dropped: {reason}", _DROPPED.get(reason, "bascule events says when"))
+            yield warn(
+                about, f"{counted(count, 'message')} dropped: {reason}", _DROPPED.get(reason, "bascule events CONFIG says when")
+            )
     if row["ledger_closes"] is False:
         yield fail(about, "its ledger does not add up", "keep the log and a snapshot, and tell us")
     for rule in row["former_rules"]:
         found = f"messages wait of rule {rule['rule']}, which is not in the file any more or says something else now"
-        yield warn(about, found, f"nothing, if they are to go to {rule['destination']}; else bascule queue purge")
+        yield warn(
+            about, found, f"nothing, if they are to go to {rule['destination']}; else bascule queue purge CONFIG {row['name']}"
+        )
 
 
 _DROPPED = {
     "overflow": "raise limits of the bridge, or let the link come up sooner",
     "too_large": "the remote takes no larger packets: raise its limit, or publish smaller ones",
-    "damaged": "look for the cause (dmesg, smartctl); bascule events says when",
+    "damaged": "look for the cause (dmesg, smartctl); bascule events CONFIG says when",
     "restart": "publish at QoS 1: messages of QoS 0 are in memory only",
     "qos0_memory": "publish at QoS 1, or let the link come up sooner",
 }
@@ -220,7 +233,8 @@ def _remote(row: Status, about: str) -> Iterator[Finding]:
     held = row["dead_letters"].get("held", 0)
     if held:
         reasons = ", ".join(f"{reason} {count}" for reason, count in row["dead_letters"]["reasons"].items())
-        cure = f"mend what the remote refuses, then bascule queue replay {row['name']}; bascule queue peek --dead shows them"
+        name = row["name"]
+        cure = f"bascule queue peek CONFIG {name} --dead shows them; mend what is refused, then bascule queue replay CONFIG {name}"
         yield warn(about, f"{held} dead letters: {reasons}", cure)
     remote = row["remote_subscriptions"]
     for topic_filter, code in remote.get("refused", {}).items():
@@ -239,7 +253,7 @@ def _loops(status: Status) -> Iterator[Finding]:
 def _orphans(status: Status) -> Iterator[Finding]:
     for row in status["unserved"]:
         found = f"{row['queue']} has {counted(row['depth'], 'message')} and is not configured any more"
-        yield warn("queues", found, f"put its bridge back, or bascule queue purge {row['queue'].split(':')[1]} --in-flight")
+        yield warn("queues", found, f"put its bridge back, or bascule queue purge CONFIG {row['queue'].split(':')[1]} --in-flight")
 
 
 # --- who asks ---
@@ -247,7 +261,7 @@ def _orphans(status: Status) -> Iterator[Finding]:
 
 def _http(status: Status) -> Iterator[Finding]:
     for why, count in status["http"].get("refused", {}).items():
-        cure = "bascule token new makes a token; the old one may have been removed" if "token" in why else "see who asks"
+        cure = "bascule token add FILE NAME makes a token; the old one may have been removed" if "token" in why else "see who asks"
         yield warn("http", f"requests refused, {why}: {count}", cure)
 
 
@@ -277,7 +291,7 @@ def _control(status: Status) -> Iterator[Finding]:
         yield fail("control", control["error"], "take another address for control.bind, or stop who has it")
     for why, count in control["refused"].items():
         if count:
-            yield warn("control", f"refused, {why.replace('_', ' ')}: {count}", "bascule keys add lets a key in")
+            yield warn("control", f"refused, {why.replace('_', ' ')}: {count}", "bascule keys add CONFIG NAME KEY lets a key in")
 
 
 def _snapshots(status: Status) -> Iterator[Finding]:

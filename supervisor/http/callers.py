@@ -34,7 +34,7 @@ ON_LOOPBACK = "loopback"
 
 BEARER = HTTPBearer(
     auto_error=False,
-    description="A token of the tokens file, made with `bascule token add`. On loopback without one, none is needed.",
+    description="A token of the tokens file, made with `bascule token add FILE NAME`. On loopback without one, none is needed.",
 )
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
 
@@ -94,7 +94,7 @@ class Callers:
             self._file.reload()
         if credentials is None:
             self._figures.refuse("no_token")
-            message = "send the header Authorization: Bearer TOKEN; bascule token add makes one"
+            message = "send the header Authorization: Bearer TOKEN; bascule token add FILE NAME makes one"
             raise NotLetIn(401, "no_token", message, {"WWW-Authenticate": "Bearer"})
         network = network_of(request.client.host if request.client is not None else "")
         token = self._file.table.find(credentials.credentials)

@@ -28,7 +28,7 @@ def own_part(figures: dict[str, Any]) -> str:
     count = figures["behind"]
     if figures["silent_s"] > SILENT_S and not figures["takes_over"] and not figures["needs_base"]:
         silent = f"{figures['leader'] or 'whoever led'} has said nothing for {lasting(figures['silent_s'])}"
-        return f"{silent} and may go on without the log: if it is gone for sure, bascule cluster promote --force"
+        return f"{silent} and may go on without the log: if it is gone for sure, bascule cluster promote CONFIG --force"
     behind = f"{count} {'message' if count == 1 else 'messages'} behind" if count else "level with the log"
     return f"{behind}, last heard of a leader {ago(figures['silent_s'])}"
 

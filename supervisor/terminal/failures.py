@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
+from supervisor.terminal.typed_commands import typed
 from wire.errors import BasculeError, ConfigError
 
 EXIT_FAILED = 74  # EX_IOERR
@@ -36,7 +37,7 @@ def printing(command: Callable[[], int]) -> int:
 def complain(line: str) -> None:
     """Print ``line`` on standard error, if that takes it: the exit status says it, too."""
     try:
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{typed(line)}\n")
         sys.stderr.flush()
     except OSError:
         _give_up(sys.stderr)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from supervisor.terminal import cluster_text
 from supervisor.terminal.message_text import printable
+from supervisor.terminal.typed_commands import typed
 from supervisor.units import counted, write_time
 
 _GOOD, _BAD, _BUSY = "green", "bold red", "yellow"
@@ -90,7 +91,7 @@ def _cluster(figures: dict[str, Any]) -> list[RenderableType]:
         said = f"leads {figures['stream']}, term {figures.get('term', 0)}; members: {cluster_text.members(figures)}"
     else:
         said = f"{figures['stream']}: {cluster_text.leader(figures)}; this node is {cluster_text.own_part(figures)}"
-    lines: list[RenderableType] = [Text.assemble(("cluster ", "bold"), said)]
+    lines: list[RenderableType] = [Text.assemble(("cluster ", "bold"), typed(said))]
     if why := cluster_text.base(figures):
         lines.append(Text(why, _BUSY))
     if figures["log"] != "ready" or not figures.get("shared", True):
@@ -103,7 +104,7 @@ def _configuration(figures: dict[str, Any]) -> list[RenderableType]:
     lines: list[RenderableType] = []
     if figures.get("changed_on_disk"):
         files = printable(", ".join(figures["changed_files"]))
-        lines.append(Text.assemble(("changed and not reloaded: ", _BUSY), f"{files}; bascule reload applies it"))
+        lines.append(Text.assemble(("changed and not reloaded: ", _BUSY), typed(f"{files}; bascule reload CONFIG applies it")))
     if figures.get("pending"):
         lines.append(Text.assemble(("do not go by the new configuration yet: ", _BUSY), ", ".join(figures["pending"])))
     return lines
@@ -246,7 +247,7 @@ def _paused(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     """Which bridges wait for an operator."""
     since = {row["name"]: write_time(row["paused_since_ms"]) for row in rows if row["paused_since_ms"] is not None}
     told = "; ".join(f"{bridge} since {at}" for bridge, at in since.items())
-    return [Text.assemble(("paused until bascule bridge resume: ", _BUSY), told)] if since else []
+    return [Text.assemble((typed("paused until bascule bridge resume CONFIG BRIDGE: "), _BUSY), told)] if since else []
 
 
 def _behind_others(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
@@ -408,7 +409,7 @@ def say_finding(verdict: str, about: str, found: str, cure: str) -> None:
     style = {"ok": _GOOD, "warn": _BUSY, "fail": _BAD}[verdict]
     line = Text.assemble((f"{verdict:<4}  ", style), (about, "bold"), f": {printable(found)}")
     if cure:
-        line.append(f"\n      -> {cure}")
+        line.append(f"\n      -> {typed(cure)}")
     _console().print(line, soft_wrap=True)
 
 

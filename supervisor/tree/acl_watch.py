@@ -40,7 +40,7 @@ class AclWatch:
         try:
             rules = load_acl(path)
         except (ConfigError, Unavailable) as error:
-            remedy = "the rules read before stay; correct the file, see bascule check"
+            remedy = "the rules read before stay; correct the file; bascule check CONFIG says whether it holds"
             problems = error.problems[:5] if isinstance(error, ConfigError) else (str(error),)
             log.error("acl.refused", extra={"path": path, "problems": problems, "remedy": remedy})
             return None

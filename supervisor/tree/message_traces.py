@@ -100,7 +100,7 @@ class _Trace:
             live = ", only to clients that are connected" if routed.get("live") else ""
             return f"the message went to no queue{live}" + (", and is retained" if routed.get("retained") else "")
         if not self.complete:
-            return f"the message was followed for {FOLLOW_S:g} s, and still waits: bascule status says why its bridge does"
+            return f"the message was followed for {FOLLOW_S:g} s, and still waits: bascule status CONFIG says why its bridge does"
         return "the message has left every queue"
 
     def result(self) -> dict[str, Any]:

@@ -80,7 +80,9 @@ def _supervise(
 ) -> int:
     data_dir = Path(settings.data_dir)
     if (data_dir / RESTORING_NAME).exists():
-        raise ConfigError("a restore to this data folder was cut short: give bascule restore again", data_dir=str(data_dir))
+        raise ConfigError(
+            "a restore to this data folder was cut short: give bascule restore CONFIG BACKUP again", data_dir=str(data_dir)
+        )
     if settings.replication is None:
         return _one_life(settings, source, table, template, lock)[0].exit_status
     role: Callable[[NodeSettings], tuple[ChildSpec, ...]] = standby_specs

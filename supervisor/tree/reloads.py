@@ -140,7 +140,7 @@ class Reloads:
         self._rollout.remind()
         changed = self._files.changed()
         if changed and changed != self._changed:
-            log.info("configuration.changed", extra={"files": changed, "remedy": "bascule reload applies it"})
+            log.info("configuration.changed", extra={"files": changed, "remedy": f"bascule reload {self._source.path} applies it"})
         self._changed = changed
 
     def figures(self) -> dict[str, Any]:

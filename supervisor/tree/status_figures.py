@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from supervisor.link_cures import cure_of
 from supervisor.tree.process_usage import Usage
 from supervisor.tree.queue_rates import Rates
 from supervisor.version import VERSION
@@ -26,6 +27,7 @@ from wire.frames.names import (
 from wire.settings import LimitSettings
 
 _UNKNOWN = Rates()
+_ATTEMPTS = ("connecting", "backoff")
 _COUNTS = ("depth", "bytes", "accepted", "delivered", "expired", "dead_lettered", "redelivered", "refused", "held_back")
 
 
@@ -95,6 +97,8 @@ def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView], rates: R
         "last_error": link.get("error", ""),
         "next_attempt_s": link.get("next_attempt_s"),
     }
+    said = row["last_error"] or (row["reason"] if row["state"] in _ATTEMPTS else "")
+    row["cure"] = cure_of(said, link.get("protocol", 5)) if said else ""
     for count in _COUNTS:
         row[count] = None if queue is None else queue.get(count, 0)
     row |= {"rate_in": rates.rate_in, "rate_out": rates.rate_out, "drain_s": rates.drain_s(row["depth"])}

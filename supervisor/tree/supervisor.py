@@ -69,6 +69,7 @@ class Supervisor(PolledActor):
         self.exit_status = 0
         self.next_role: RoleChanged | None = None  # the node is not to end, but to go on as that
         self._settings = settings
+        self._source = source
         self._children = children
         self._pauses = pauses
         self._announced = False
@@ -99,7 +100,8 @@ class Supervisor(PolledActor):
             if (since_ms := self._pauses.since_ms(bridge.name)) is not None:
                 since = write_time(since_ms)
                 self._notes.note("bridge.paused", bridge=bridge.name, actor=SUPERVISOR, reason=f"since {since}")
-                log.warning("bridge.paused", extra={"bridge": bridge.name, "since": since, "remedy": "bascule bridge resume"})
+                remedy = f"bascule bridge resume {self._source.path} {bridge.name}"
+                log.warning("bridge.paused", extra={"bridge": bridge.name, "since": since, "remedy": remedy})
         for child in self._children:
             self._lives.spawn(child)
         self._snapshots.start()

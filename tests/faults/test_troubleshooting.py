@@ -37,7 +37,7 @@ from tests.support.authority import Authority, Pair, tls_keys
 from tests.support.fake_remote import FakeRemote
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import Closed, MqttClient
-from tests.support.mqtt_packets import MAXIMUM_PACKET_SIZE, USER_PROPERTY
+from tests.support.mqtt_packets import MAXIMUM_PACKET_SIZE, SESSION_EXPIRY, USER_PROPERTY
 from tests.support.node import Config, Node, bascule, bridge_config, node_config
 from tests.support.ports import free_port
 from tests.support.shim import NO_SPACE
@@ -85,6 +85,15 @@ def speaks_http(sock: socket.socket) -> None:
     sock.settimeout(PATIENCE_S)
     sock.recv(1000)
     sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    sock.close()
+
+
+def knows_3_1_1_only(sock: socket.socket) -> None:
+    sock.settimeout(PATIENCE_S)
+    level = sock.recv(1000)[8]
+    if level == 4:
+        sock.sendall(bytes.fromhex("20020000"))
+        sock.recv(1000)
     sock.close()
 
 
@@ -156,7 +165,7 @@ class Links:
         self.add("dns-fails", 1883, remote={"addresses": ["nowhere.invalid:1883"]})
         self.add("connection-refused", free_port())
         self.add("not-mqtt", self.stack.enter_context(port_that(speaks_http)))
-        self.add("hangs", self.silent.getsockname()[1], remote={"connect_timeout": "1s"})
+        self.add("hangs", self.silent.getsockname()[1], protocol="mqtt5", remote={"connect_timeout": "1s"})
         self.add("not-tls", self.open.port, remote={"transport": "tls", "tls": {"ca_file": str(ours.ca_file)}})
         self.add("no-password-file", free_port(), remote={"username": "u", "password_file": str(self.missing)})
         self.add("twin", self.open.port, protocol="mqtt5")
@@ -168,7 +177,7 @@ class Links:
         self.add("circle", self.open.port, protocol="mqtt5", remote_subscriptions=[{"filters": ["circle/#"]}])
 
     def _add_fakes(self) -> None:
-        for name in ("refuses", "quota", "small", "poison", "hole"):
+        for name in ("refuses", "quota", "small", "poison", "hole", "shorter"):
             remote = self.remotes[name] = self.stack.enter_context(FakeRemote())
             keys = {"remote": {"keep_alive": "1s", "connect_timeout": "1s"}} if name == "hole" else {}
             self.add(name, remote.port, protocol="mqtt5", **keys)
@@ -177,6 +186,7 @@ class Links:
         self.remotes["small"].properties = [(MAXIMUM_PACKET_SIZE, 200)]
         self.remotes["poison"].closes_on = lambda packet: True
         self.remotes["hole"].stalled = True
+        self.remotes["shorter"].properties = [(SESSION_EXPIRY, 60)]
 
     def __call__(self) -> list[Finding]:
         return list(ask(self.node.config_path))
@@ -226,6 +236,11 @@ def links(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Links]:
 )
 def test_a_link_that_does_not_come_up_says_why(fault: str, links: Links) -> None:
     told(fault, links, about=f"bridge {fault}:0")
+
+
+@plants("shorter-session")
+def test_a_remote_that_keeps_the_session_for_a_shorter_time_is_no_failure(links: Links) -> None:
+    assert told("shorter-session", links, about="bridge shorter:0").verdict == "warn"
 
 
 @plants("client-id-twice")
@@ -494,6 +509,19 @@ def test_a_password_that_everybody_can_read(tmp_path: Path) -> None:
 def test_a_data_folder_that_is_in_memory(tmp_path: Path) -> None:
     config = node_config(node={"name": "edge", "data_dir": f"/dev/shm/bascule-{os.getpid()}"})
     told("disk-forgets", offline(written(tmp_path, {}, **config)), about="file system")
+
+
+@plants("older-mqtt")
+def test_a_remote_that_knows_mqtt_3_1_1_only(tmp_path: Path) -> None:
+    with port_that(knows_3_1_1_only) as port:
+        path = written(tmp_path, node_config(bridge_config("cloud", port, protocol="mqtt5")))
+        told("older-mqtt", lambda: list(examine(path)), about="bridge cloud to")
+
+
+@plants("no-data-folder")
+def test_a_data_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    config = node_config(node={"name": "edge", "data_dir": "/proc/bascule"})
+    told("no-data-folder", offline(written(tmp_path, {}, **config)), about="data folder")
 
 
 @plants("few-descriptors")

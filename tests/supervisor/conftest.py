@@ -14,11 +14,19 @@ import pytest
 
 from supervisor.control.client import call
 from supervisor.launch import environment
+from supervisor.terminal import typed_commands
 from tests.supervisor.settings import node_settings
 from tests.support import preloaded
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.settings import NodeSettings, dump
+
+
+@pytest.fixture(autouse=True)
+def no_node_was_given() -> None:
+    """Sentences name their commands with CONFIG: what a test before gave is not known here."""
+    typed_commands.about("CONFIG")
+
 
 ROOT = Path(__file__).resolve().parents[2]
 

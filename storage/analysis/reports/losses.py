@@ -98,7 +98,7 @@ def make(context: Context) -> Made:
         columns=_LETTER_COLUMNS,
         rows=table(_LETTER_COLUMNS, letter_rows),
         rows_total=letters_total,
-        notes=("`bascule queue replay` sends them again, `bascule queue purge` lets them go.",),
+        notes=("`bascule queue replay CONFIG BRIDGE` sends them again, `bascule queue purge CONFIG BRIDGE --dead` lets them go.",),
     )
     return Made(sections=(section, second), frames={NAME: causes, "dead_letters": letters}, marks=marks)
 

@@ -82,7 +82,7 @@ function connectedTroubles(row, lane, waits) {
 
 function queueTroubles(row, lane) {
   const found = [];
-  if (row.ledger_closes === false) found.push(trouble("problem", `${lane}its ledger does not add up`, [], "Make a snapshot and a report (bascule snapshot, bascule report), and tell us."));
+  if (row.ledger_closes === false) found.push(trouble("problem", `${lane}its ledger does not add up`, [], "Make a snapshot and a report (bascule snapshot CONFIG, bascule report SNAPSHOT), and tell us."));
   if ((row.waits_for_lanes ?? []).length) {
     found.push(trouble("attention", `${lane}waits for ${listed(row.waits_for_lanes.map((one) => `lane ${one}`))} to send what came before the change of lanes`, [], ""));
   }

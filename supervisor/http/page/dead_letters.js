@@ -88,7 +88,7 @@ class DeadQueue {
     }));
     this.scroll.hidden = !messages.length;
     this.more.hidden = this.dead.held <= messages.length || this.most === MORE;
-    say(this.beyond, this.dead.held > messages.length ? `The first ${messages.length} of ${count(this.dead.held)}; bascule queue export has all.` : "");
+    say(this.beyond, this.dead.held > messages.length ? `The first ${messages.length} of ${count(this.dead.held)}; bascule queue export CONFIG ${this.name} --dead --to FILE has all.` : "");
   }
 
   async _replay(reason) {
@@ -108,7 +108,7 @@ class DeadQueue {
   }
 
   async _purge() {
-    const sure = await this.app.confirm(`Purge the dead letters of ${this.name}?`, `${counted(this.dead.held, "message")} (${bytes(this.dead.bytes)}) will be removed for good. bascule queue export saves them first.`, "Purge them");
+    const sure = await this.app.confirm(`Purge the dead letters of ${this.name}?`, `${counted(this.dead.held, "message")} (${bytes(this.dead.bytes)}) will be removed for good. bascule queue export CONFIG ${this.name} --dead --to FILE saves them first.`, "Purge them");
     if (!sure) return;
     await this.app.act(`${this.name}: purge`, async () => {
       const { purged } = await this.app.api.post(`queues/${part(this.name)}/purge`, { dead: true });

@@ -16,7 +16,7 @@ export function nodeTroubles(status) {
     const cures = { disk_error: "See the kernel's log; copy the data before anything else.", log_away: "See that a majority of the NATS servers runs and is reached; intake goes on by itself." };
     add("problem", store.state === "log_away" ? "Cluster" : "Disk", "node", `${words[store.state] ?? store.state}${error}: nothing is taken from clients`, [`${bytes(store.disk_free_bytes)} free`], cures[store.state] ?? DISK_CURE);
   }
-  if (store.damaged_files) add("attention", "Store", "node", `damaged files were put aside in ${store.damaged_files}`, [], "Copy them before anything else; bascule report says what they held.");
+  if (store.damaged_files) add("attention", "Store", "node", `damaged files were put aside in ${store.damaged_files}`, [], "Copy them before anything else; bascule report SNAPSHOT says what they held.");
   const listener = status.listener ?? {};
   if (listener.accepting === false) {
     add("problem", "Clients", "clients", `the listener accepts nobody${listener.error ? `: ${listener.error}` : ""}`, [], "Free the address that is named, or change listeners in the configuration.");

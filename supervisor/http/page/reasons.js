@@ -27,7 +27,7 @@ const CURES_OF_REFUSALS = {
   "0x9f": BUSY,
 };
 const NO_ANSWER = "See that an MQTT broker listens there, with TLS or without as the bridge has it, and the broker's log.";
-const UNKNOWN = "See the broker's log; bascule doctor tries each remote with the bridge's own credentials.";
+const UNKNOWN = "See the broker's log; bascule doctor CONFIG tries each remote with the bridge's own credentials.";
 
 /**
  * Why an attempt to connect failed: ``{words, detail, address, cure}``, the detail as the other end or the system has it.

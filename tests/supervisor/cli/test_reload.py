@@ -128,7 +128,7 @@ def test_waiting_ends_at_some_time(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     box = Box(LIVE)
     box.pending = [["bridge:cloud:0"]] * 9
     assert typed(monkeypatch, box, "--wait") == 1
-    assert "bascule status says which" in capsys.readouterr().err
+    assert "bascule status node.yaml says which" in capsys.readouterr().err
 
 
 def test_a_plan_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import tempfile
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -84,16 +87,6 @@ def test_a_slow_disk_is_told_where_acknowledgements_wait_for_it(
     assert f"{took_s * 1000:.1f} ms" in finding.found
 
 
-def test_a_folder_that_cannot_be_written_to_is_told(
-    settings: NodeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-
-    (finding,) = machine.sync_time(settings, tmp_path)
-
-    assert (finding.verdict, "chown" in finding.cure) == (FAIL, True)
-
-
 def test_a_synced_write_is_measured_and_leaves_nothing(settings: NodeSettings, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
 
@@ -147,3 +140,52 @@ def test_all_of_it_on_this_machine(settings: NodeSettings) -> None:
     assert all(isinstance(finding, Finding) for finding in findings)
     assert {finding.about for finding in findings} >= {"disk room", "file system", "disk", "clock", "open files", "memory"}
     assert all(finding.cure for finding in findings if finding.verdict != OK)
+
+
+def test_a_data_folder_that_cannot_be_made_is_told_before_the_disk_is_blamed(tmp_path: Path) -> None:
+    settings = replace(node_settings(tmp_path), data_dir="/proc/bascule/data")
+
+    findings = [finding for finding in machine.examine_machine(settings) if finding.verdict == FAIL]
+
+    assert [finding.about for finding in findings] == ["data folder"]
+    assert findings[0].found.startswith("/proc ")
+    assert "node.data_dir" in findings[0].cure
+    assert not any(word in findings[0].cure for word in ("smartctl", "min_free_disk", "chown"))
+
+
+def test_a_link_to_what_is_not_mounted_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "data").symlink_to("/mnt/nowhere")
+
+    fault = machine.folder_fault(tmp_path / "data")
+
+    assert fault is not None
+    assert "leads to /mnt/nowhere, which is not there" in fault[0]
+
+
+@pytest.mark.parametrize(
+    ("number", "found", "cure"),
+    [
+        (errno.EROFS, "mounted read-only", "mount it for writing"),
+        (errno.EACCES, "cannot be written to by this user", "chown"),
+        (errno.EPERM, "cannot be written to by this user", "chown"),
+        (errno.EIO, "Input/output error", "another folder"),
+    ],
+)
+def test_why_a_folder_takes_nothing_decides_the_cure(
+    number: int, found: str, cure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object, **keys: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", refuse)
+    fault = machine.folder_fault(tmp_path / "data")
+
+    assert fault is not None
+    assert found in fault[0]
+    assert cure in fault[1]
+    assert "chown" not in fault[1] or number in (errno.EACCES, errno.EPERM)
+
+
+def test_a_folder_that_can_be_made_is_left_as_it_was(tmp_path: Path) -> None:
+    assert machine.folder_fault(tmp_path / "a" / "b") is None
+    assert list(tmp_path.iterdir()) == []

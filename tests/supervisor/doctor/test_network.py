@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from supervisor.doctor.network import examine_listeners, examine_remotes
 from tests.supervisor.settings import node_settings
 from tests.support.mosquitto import Mosquitto
 from tests.support.settings import bridge
+from tests.support.waiting import PATIENCE_S
 from wire.settings import ListenerSettings, NodeSettings
 
 
@@ -67,7 +70,7 @@ def test_an_address_that_cannot_be_had_is_told(keys: dict[str, str], told: str, 
 
 
 def remotes(tmp_path: Path, *addresses: tuple[str, int], said: Sequence[str] = (), **keys: object) -> list[Finding]:
-    remote = replace(bridge().remote, addresses=addresses, connect_timeout_s=5.0, **keys)  # type: ignore[arg-type]
+    remote = replace(bridge().remote, **{"addresses": addresses, "connect_timeout_s": 5.0, **keys})  # type: ignore[arg-type]
     return list(examine_remotes(replace(node_settings(tmp_path), bridges=(replace(bridge(), remote=remote),)), said))
 
 
@@ -106,3 +109,48 @@ def test_a_remote_lets_the_bridge_in_and_keeps_nothing_of_the_visit(protocol: in
     log = remote.log
     assert "edge-1-doctor" in log
     assert "as edge-1 " not in log
+
+
+@contextmanager
+def older_broker(answer: bytes | None) -> Iterator[int]:
+    """A broker that knows MQTT 3.1.1 only: to a CONNECT of 5.0 it says ``answer`` and closes; without one it says nothing."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+        def serve() -> None:
+            while True:
+                try:
+                    sock, _ = server.accept()
+                except OSError:
+                    return
+                stack.callback(sock.close)
+                sock.settimeout(PATIENCE_S)
+                is_level_4 = sock.recv(1000)[8] == 4
+                if is_level_4:
+                    sock.sendall(bytes.fromhex("20020000"))
+                elif answer is not None:
+                    sock.sendall(answer)
+                    sock.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(PATIENCE_S)
+
+
+@pytest.mark.parametrize("answer", [b"", None, bytes.fromhex("20020001")], ids=["closes", "says nothing", "refuses by code 1"])
+def test_a_remote_that_knows_mqtt_3_1_1_only_is_found_out(answer: bytes | None, tmp_path: Path) -> None:
+    with older_broker(answer) as port:
+        (finding,) = remotes(tmp_path, ("127.0.0.1", port), protocol=5, connect_timeout_s=1.0)
+
+    assert finding.verdict == FAIL
+    assert "with MQTT 3.1.1 it lets the bridge in" in finding.found
+    assert finding.cure == "write remote.protocol: mqtt311"
+
+
+def test_what_lets_no_mqtt_in_is_not_taken_for_an_older_broker(tmp_path: Path, taken: int) -> None:
+    (finding,) = remotes(tmp_path, ("127.0.0.1", taken), protocol=5, connect_timeout_s=0.5)
+
+    assert "3.1.1 it lets" not in finding.found
+    assert "remote.protocol: mqtt311" in finding.cure

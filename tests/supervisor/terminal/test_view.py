@@ -229,7 +229,7 @@ def test_a_leader_that_may_go_on_without_the_log_is_asked_about_when_it_is_silen
     said = lines(status({"queue_store": {"replication": figures}}, lanes=0))[1]
 
     assert (
-        "a has said nothing for 5 min and may go on without the log: if it is gone for sure, bascule cluster promote --force"
+        "a has said nothing for 5 min and may go on without the log: if it is gone for sure, bascule cluster promote CONFIG --force"
         in said
     )
 
