@@ -90,6 +90,7 @@ PURE = (
     "supervisor/tree/child_table.py",
     "supervisor/tree/event_queue.py",
     "supervisor/tree/late_heartbeats.py",
+    "supervisor/tree/link_downs.py",
     "supervisor/tree/queue_rates.py",
     "supervisor/tree/restart_limit.py",
     "supervisor/tree/status_collection.py",

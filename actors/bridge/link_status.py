@@ -20,7 +20,8 @@ class LinkStatus:
     """state: connecting, connected, backoff (it waits for ``next_attempt_at_s``) or paused; ``reason``: why, in words, or empty.
 
     since_s, since_ms: when it came into that state, by the monotonic clock and in UTC. error: why the last connection or attempt
-    failed, in words; empty once one has succeeded. connections, connections_lost, attempts_failed: how often it came up, ended, and
+    failed, in words; empty once one has succeeded. down_since_s: when it was up or paused the last time; None while it is.
+    attempts: those that failed since then. connections, connections_lost, attempts_failed: how often it came up, ended, and
     could not be had, since the process began.
     """
 
@@ -32,7 +33,8 @@ class LinkStatus:
         self.since_s, self.since_ms = now_s, wall_ms
         self.error = ""
         self.next_attempt_at_s: float | None = None
-        self.connections = self.connections_lost = self.attempts_failed = 0
+        self.down_since_s: float | None = now_s
+        self.attempts = self.connections = self.connections_lost = self.attempts_failed = 0
 
     def connecting(self, reason: str, now_s: float, wall_ms: int) -> None:
         """An attempt begins, because of ``reason``."""
@@ -41,6 +43,7 @@ class LinkStatus:
     def connected(self, now_s: float, wall_ms: int) -> None:
         """The remote has let us in."""
         self.error = ""
+        self.attempts = 0
         self.connections += 1
         self._backoff.connected(now_s)
         self._is(CONNECTED, "", now_s, wall_ms)
@@ -56,6 +59,7 @@ class LinkStatus:
         if soon:
             delay_s = min(delay_s, self._settings.initial_s)
         self.error = error
+        self.attempts += self.state == CONNECTING
         self.attempts_failed += self.state == CONNECTING
         self._is(BACKOFF, error, now_s, wall_ms)
         self.next_attempt_at_s = now_s + delay_s
@@ -72,6 +76,8 @@ class LinkStatus:
     def _is(self, state: str, reason: str, now_s: float, wall_ms: int) -> None:
         self.reason = reason
         self.next_attempt_at_s = None
+        is_down = state not in (CONNECTED, PAUSED)
+        self.down_since_s = (now_s if self.down_since_s is None else self.down_since_s) if is_down else None
         if state != self.state:
             self.state = state
             self.since_s, self.since_ms = now_s, wall_ms
@@ -84,6 +90,8 @@ class LinkStatus:
             "reason": self.reason,
             "since": datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(timespec="milliseconds"),
             "since_s": round(now_s - self.since_s, 3),
+            "down_s": None if self.down_since_s is None else round(now_s - self.down_since_s, 3),
+            "attempts": self.attempts,
             "attempt": self._backoff.attempt,
             "retry_in_s": 0.0 if waits_s is None else waits_s,
             "next_attempt_s": waits_s,

@@ -20,7 +20,7 @@ not synced by themselves: those on their way may be lost when a process is kille
     node.restored       actor: operator; reason: the snapshot of the backup; count: messages in it; details: of_store
                         (the identity of the store that it was made of)
     process.started     actor: the process; count: its restarts so far; details: pid
-    process.ended       actor: the process; reason: why, in a word; details: status (as of waitpid; negative for a signal), pid
+    process.ended       actor: the process; reason: why, or ordered; details: status (as of waitpid; negative for a signal), pid
     link.up             bridge, lane, actor; details: address, session_expiry_s (where the remote keeps the session less long
                         than it was asked to), attempts_failed (since it was up, where any has)
     link.down           bridge, lane, actor; reason; details: address

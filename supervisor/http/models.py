@@ -76,6 +76,9 @@ class BridgeLane(_Answer):
     since: str | None
     since_s: float | None
     last_error: str
+    cure: str
+    down_s: float | None
+    attempts: int | None
     next_attempt_s: float | None
     depth: int | None
     bytes: int | None
@@ -89,6 +92,8 @@ class BridgeLane(_Answer):
     rate_in: float | None
     rate_out: float | None
     drain_s: float | None
+    drain_at_best_s: float | None
+    full_s: float | None
     in_flight: int | None
     paused_since_ms: int | None
 

@@ -155,7 +155,14 @@ def _bridges(rows: Sequence[dict[str, Any]], *, wide: bool) -> RenderableType:
             *((_ledger(row),) if wide else ()),
         )
     return Group(
-        table, *_reasons(rows), *_ledgers(rows), *_without_room(rows), *_notes(rows), *_remote_subscriptions(rows, wide=wide)
+        table,
+        *_reasons(rows),
+        *_prospects(rows),
+        *_losses(rows),
+        *_ledgers(rows),
+        *_without_room(rows),
+        *_notes(rows),
+        *_remote_subscriptions(rows, wide=wide),
     )
 
 
@@ -191,18 +198,71 @@ def _rate(rate: float | None) -> str:
 
 
 def _reasons(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
-    """Of each link that does not stand: why, for how long, and what comes next; of one that stands, why the last one ended."""
+    """Of each link that does not stand: for how long, after how many attempts, what comes next, why, and what cures that."""
     lines: list[RenderableType] = []
     for row in rows:
         if not row["reason"]:
             continue
-        line = Text.assemble((f"{_lane(row)} ", "bold"), (row["state"], _STATE_STYLES.get(row["state"], _BUSY)))
-        if row["since_s"] is not None:
-            line.append(f" for {duration(row['since_s'])}")
-        line.append(f": {row['reason']}")
+        is_down = row["down_s"] is not None
+        line = Text.assemble((f"{_lane(row)} ", "bold"), ("down", _BAD) if is_down else _state(row["state"]))
+        if (lasted_s := row["down_s"] if is_down else row["since_s"]) is not None:
+            line.append(f" for {duration(lasted_s)}")
+        if row["attempts"] and is_down:
+            line.append(f", {counted(row['attempts'], 'attempt')} failed")
         if row["next_attempt_s"] is not None:
-            line.append(f"; next attempt in {duration(row['next_attempt_s'])}")
+            line.append(f", next in {duration(row['next_attempt_s'])}")
+        line.append(f": {printable(row['last_error'] or row['reason'])}")
+        if row["cure"]:
+            line.append(f"\n  -> {typed(row['cure'])}")
         lines.append(line)
+    return lines
+
+
+def _prospects(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """When queues that grow are full, and how long those that do not move take once they do."""
+    full = {row["name"]: duration(row["full_s"]) for row in rows if row["full_s"]}
+    best = {_lane(row): duration(row["drain_at_best_s"]) for row in rows if row["drain_s"] is None and row["drain_at_best_s"]}
+    return [
+        Text.assemble((what, _BUSY), "; ".join(f"{name} {after}" for name, after in found.items()))
+        for what, found in (("full, as fast as it grows, in: ", full), ("drained, at the best rate so far, in: ", best))
+        if found
+    ]
+
+
+def _losses(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """What will not arrive by itself: dead letters, drops by reason; and, as no trouble, what operators did away with."""
+    dead = {row["name"]: row["dead_letters"] for row in rows if row["dead_letters"]}
+    held = [
+        f"{name} {letters['held']} ({', '.join(f'{reason} {count}' for reason, count in letters['reasons'].items())})"
+        for name, letters in dead.items()
+        if letters["held"]
+    ]
+    lost = [
+        f"{_lane(row)} {', '.join(f'{reason} {count}' for reason, count in found.items())}"
+        for row in rows
+        if (
+            found := {
+                reason: count
+                for reason, count in (*row["dropped"].items(), ("expired", row["expired"]))
+                if count and reason != "purged"
+            }
+        )
+    ]
+    done = [f"{_lane(row)} {row['dropped']['purged']} purged" for row in rows if row["dropped"].get("purged")]
+    done += [
+        f"{name} {letters[key]} dead letters {key}"
+        for name, letters in dead.items()
+        for key in ("replayed", "purged")
+        if letters[key]
+    ]
+    lines: list[RenderableType] = []
+    if held:
+        see = typed("; bascule queue peek CONFIG BRIDGE --dead shows them")
+        lines.append(Text.assemble(("dead letters: ", _BAD), "; ".join(held), see))
+    if lost:
+        lines.append(Text.assemble(("dropped so far: ", _BUSY), "; ".join(lost)))
+    if done:
+        lines.append(Text("by operators: " + "; ".join(done), "dim"))
     return lines
 
 

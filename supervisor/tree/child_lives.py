@@ -65,8 +65,8 @@ class Lives:
             self._judge(child, Unavailable.exit_status, self._mailbox.now_s())
 
     def restart(self, child: Child) -> None:
-        """Start the next life of ``child``."""
-        child.restart_count += 1
+        """Start the next life of ``child``; an ordered one is not counted."""
+        child.restart_count += not child.ordered
         self.spawn(child)
         if child.life is not None:
             log.info("child.restarted", extra={"child": child.name, "pid": child.life.pid, "restarts": child.restart_count})
@@ -74,11 +74,11 @@ class Lives:
     def restart_on_order(self, children: Iterable[Child]) -> None:
         """Have ``children`` begin anew: at once who does not run, else when they have stopped."""
         for child in children:
+            child.ordered = True
             if child.life is None:
                 self._mailbox.cancel_timer(f"restart {child.name}")
                 self.restart(child)
             else:
-                child.ordered = True
                 self._children.order_stop(child)
 
     def run_former_lanes(self, queues: Mapping[str, Mapping[str, Any]]) -> None:
@@ -116,7 +116,7 @@ class Lives:
         ending = self._children.reap(child, expected=expected)
         if ending is None:
             return None
-        reason = "hung" if hung else ending.signal or ("stopped" if not ending.status else "failed")
+        reason = "ordered" if expected else "hung" if hung else ending.signal or "failed"
         self._notes.note("process.ended", child=child, reason=reason, details={"status": ending.status, "pid": pid})
         if child.spec.queue is not None:
             self._mailbox.send(QUEUE_STORE, ResetMarkers(queue=child.spec.queue, epoch=epoch))

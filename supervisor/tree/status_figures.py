@@ -96,12 +96,14 @@ def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView], rates: R
         "since_s": link.get("since_s"),
         "last_error": link.get("error", ""),
         "next_attempt_s": link.get("next_attempt_s"),
+        "attempts": link.get("attempts"),
     }
     said = row["last_error"] or (row["reason"] if row["state"] in _ATTEMPTS else "")
     row["cure"] = cure_of(said, link.get("protocol", 5)) if said else ""
     for count in _COUNTS:
         row[count] = None if queue is None else queue.get(count, 0)
     row |= {"rate_in": rates.rate_in, "rate_out": rates.rate_out, "drain_s": rates.drain_s(row["depth"])}
+    row["drain_at_best_s"] = rates.drain_at_best_s(row["depth"])
     row["in_flight"] = link.get("in_flight")  # sent and not settled; what the store has handed out may not have left
     row["end_to_end_seconds"] = None if queue is None else queue.get("end_to_end_seconds")
     row["oldest_age_s"] = None if queue is None else queue.get("oldest_age_s")
@@ -136,8 +138,16 @@ def fullness(rows: Iterable[Mapping[str, Any]], limits: LimitSettings) -> float 
     if any(row["depth"] is None for row in rows):
         return None
     pairs = ((sum(row["depth"] for row in rows), limits.max_messages), (sum(row["bytes"] for row in rows), limits.max_bytes))
-    shares = [used / most for used, most in pairs if most]
-    return round(max(shares), 4) if shares else None
+    return max((used / most for used, most in pairs if most), default=None)
+
+
+def full_s(rows: Iterable[Mapping[str, Any]], full: float | None) -> float | None:
+    """How long until the queue of the lanes ``rows`` is full, as fast as it grows; None: it does not grow, or nobody knows."""
+    rows = list(rows)
+    if not full or any(row["rate_in"] is None for row in rows):
+        return None
+    growth = sum(row["rate_in"] - row["rate_out"] for row in rows)
+    return round(sum(row["depth"] for row in rows) * max(0.0, 1 / full - 1) / growth, 1) if growth > 0 else None
 
 
 def _own(view: ActorView) -> dict[str, Any]:
@@ -171,10 +181,12 @@ def status_map(
     snapshots: Mapping[str, Any] | None = None,
     paused_since_ms: Mapping[str, int | None] | None = None,
     rates: Mapping[str, Rates] | None = None,
+    down_s: Mapping[str, float | None] | None = None,
     limits: Mapping[str, LimitSettings] | None = None,
     stop_left_s: float | None = None,
 ) -> dict[str, Any]:
-    """The answer to ``status`` but for its ``processes``; only values that msgpack and JSON know. rates: of queues, by name.
+    """The answer to ``status`` but for its ``processes``; only values that msgpack and JSON know. rates: of queues, by name;
+    down_s: of Connections.
 
     stop_left_s: how long it takes at most until the node has stopped; None while it goes on.
     """
@@ -182,12 +194,14 @@ def status_map(
     lanes = list(lanes)
     bridges = [
         bridge_row(bridge, lane, views, (rates or {}).get(queue_name(bridge, lane), _UNKNOWN))
-        | {"paused_since_ms": (paused_since_ms or {}).get(bridge)}
+        | {"paused_since_ms": (paused_since_ms or {}).get(bridge), "down_s": (down_s or {}).get(connection_name(bridge, lane))}
         for bridge, lane in lanes
     ]
     for row in bridges:
         own = (limits or {}).get(row["name"])
-        row["full"] = None if own is None else fullness((each for each in bridges if each["name"] == row["name"]), own)
+        lanes_of = [each for each in bridges if each["name"] == row["name"]]
+        full = None if own is None else fullness(lanes_of, own)
+        row |= {"full": None if full is None else round(full, 4), "full_s": full_s(lanes_of, full)}
     store = _own(views[QUEUE_STORE])
     queues = store.pop("queues", {})
     store.pop("dead_letters", None)

@@ -11,6 +11,7 @@ from supervisor.control.control_socket import ControlError, Request, encode_resu
 from supervisor.snapshots.node_snapshots import Snapshots
 from supervisor.tree.child_lives import Lives
 from supervisor.tree.current_settings import CurrentSettings
+from supervisor.tree.link_downs import LinkDowns
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.process_usage import usage_of
 from supervisor.tree.queue_rates import RateMeter
@@ -18,7 +19,7 @@ from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.status_collection import Collection
 from supervisor.tree.status_figures import ProcessView, process_rows, status_map
 from supervisor.tree.store_requests import Answers, Asker
-from wire.frames.names import CLIENTS, QUEUE_STORE, SUPERVISOR, queue_name
+from wire.frames.names import CLIENTS, QUEUE_STORE, SUPERVISOR, connection_name, queue_name
 from wire.frames.supervision import Heartbeat, ReportNow
 
 TIMER = "collect"
@@ -55,6 +56,7 @@ class StatusRequests:
         self._started_at_ms = mailbox.wall_ms()
         self._collection: Collection[tuple[Asker, Any]] = Collection()
         self._rates = RateMeter()
+        self._downs = LinkDowns()
 
     def ask(self, whom: Asker, request: Request) -> None:
         """Have ``whom`` answered when all have reported, or the time is up.
@@ -79,6 +81,9 @@ class StatusRequests:
         store = heartbeat.status.get(QUEUE_STORE)
         if store is not None:
             self._rates.note(self._mailbox.now_s(), store.get("queues", {}))
+        for actor, figures in heartbeat.status.items():
+            if link := figures.get("link"):
+                self._downs.note(actor, link, self._mailbox.now_s())
         self._collection.reported(heartbeat.name, heartbeat.request)
         return self._collection.complete
 
@@ -113,6 +118,7 @@ class StatusRequests:
             paused_since_ms={bridge.name: self._pauses.since_ms(bridge.name) for bridge in self._settings.now.bridges},
             stop_left_s=self._lives.stop_left_s(now_s),
             limits={bridge.name: bridge.limits for bridge in self._settings.now.bridges},
+            down_s={name: self._downs.down_s(name, now_s) for name in (connection_name(*lane) for lane in lanes)},
             rates={queue: self._rates.rates(queue) for queue in (queue_name(*lane) for lane in lanes)},
         )
 

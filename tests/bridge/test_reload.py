@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.doctor.running_node import ask
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
@@ -241,6 +242,32 @@ def test_a_hangup_applies_what_gives_nothing_up_and_is_an_event(start_node: Star
 
     (event,) = wait_until(told, PATIENCE_S, "the event")
     assert (event["actor"], event["reason"], event["count"]) == ("supervisor", "log.level", 1)
+
+
+def test_what_an_operator_had_begin_anew_is_no_trouble_anywhere(remote: Mosquitto, start_node: StartNode) -> None:
+    node = start_node(node_config(bridge_config("cloud", remote.port)))
+    node.wait_lane("cloud", state="connected")
+    for number in range(1, 4):
+        config = node_config(
+            bridge_config("cloud", remote.port, tier2={"max_messages": 1000 + number}), sessions={"in_flight_max": number}
+        )
+        reload(node, config)
+        node.wait_lane("cloud", state="connected")
+    assert node.cli("bridge", "restart", str(node.config_path), "cloud").returncode == 0
+    wait_until(
+        lambda: len([one for one in _ended(node) if one["actor"] == "bridge:cloud:0"]) >= 1, PATIENCE_S, lambda: str(_ended(node))
+    )
+    node.wait_lane("cloud", state="connected")
+
+    assert {one["reason"] for one in _ended(node)} == {"ordered"}
+    assert {row["name"]: (row["restarts"], row["last_cause"]) for row in node.status()["processes"] if row["restarts"]} == {}
+    assert [one for one in ask(node.config_path) if one.verdict != "ok"] == []
+    assert " down" not in node.cli("status", str(node.config_path)).stdout
+
+
+def _ended(node: Node) -> list[dict[str, Any]]:
+    lines = node.cli("events", str(node.config_path), "--json", "--kind", "process").stdout.splitlines()
+    return [event for event in map(json.loads, lines) if event["kind"] == "process.ended"]
 
 
 def test_another_password_in_the_same_file_is_used_once_it_is_reloaded(

@@ -253,7 +253,7 @@ def _restarts(context: Context) -> tuple[Section, DataFrame]:
             f"SELECT if(kind IN ({bad}), 'attention', 'ok') verdict, to_date(max(at)) date, node, kind what, coalesce(actor,"
             f" bridge, '') actor,"
             f" max_by(reason, number) reason, count(*) count, min(at) first_at, max(at) last_at FROM {{events}} WHERE kind"
-            f" IN ({kinds})"
+            f" IN ({kinds}) AND NOT (kind = 'process.ended' AND reason = 'ordered')"
             f" AND {context.period.sql('at')} GROUP BY node, kind, coalesce(actor, bridge, '')"
         )
     )

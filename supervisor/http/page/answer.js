@@ -2,7 +2,7 @@
 
 import { badge, icon, keyed, make, say, setAll, turnIcon } from "./dom.js";
 import { count, duration, moment } from "./format.js";
-import { ledgerOf, worst } from "./rows.js";
+import { bridgesOf, ledgerOf, worst } from "./rows.js";
 
 const TERMS = [
   ["accepted", "Accepted"],
@@ -10,6 +10,7 @@ const TERMS = [
   ["queued", "Queued"],
   ["expired", "Expired"],
   ["dropped", "Dropped"],
+  ["purged", "Purged"],
   ["dead", "Dead-lettered"],
 ];
 
@@ -87,7 +88,7 @@ function showTrouble(item, one) {
   cure.hidden = !one.cure;
 }
 
-/** accepted = delivered + queued + expired + dropped + dead-lettered, of all bridges together. */
+/** accepted = delivered + queued + expired + dropped + purged + dead-lettered, of all bridges together. */
 class Balance {
   constructor(host) {
     this.host = host;
@@ -108,9 +109,10 @@ class Balance {
     const ledger = ledgerOf(rows);
     for (const [name] of TERMS) say(this.values.get(name), count(ledger[name]));
     const gone = ledger.accepted - ledger.delivered;
-    say(this.rest, gone > 0 ? `The ${count(gone)} not delivered` : "Everything that was accepted is delivered");
+    const replayed = bridgesOf({ bridges: rows }).reduce((sum, [, lanes]) => sum + (lanes[0].dead_letters?.replayed ?? 0), 0);
+    say(this.rest, gone > 0 ? `The ${count(gone)} not delivered${replayed ? `; ${count(replayed)} of them died, were replayed, and count as accepted anew` : ""}` : "Everything that was accepted is delivered");
     this.parts.toggleAttribute("hidden", gone <= 0);
-    const shares = ["queued", "expired", "dropped", "dead"].filter((name) => ledger[name] > 0);
+    const shares = ["queued", "expired", "dropped", "purged", "dead"].filter((name) => ledger[name] > 0);
     let at = 0;
     keyed(this.parts, shares, (name) => name, () => make("rect", { y: 0, height: 10 }), (rect, name) => {
       const wide = (1000 * ledger[name]) / Math.max(gone, 1);
@@ -127,9 +129,9 @@ class Balance {
 /** The ledger of each lane as a table, with what is beside it. */
 export class Ledger {
   constructor(host) {
-    this.columns = ["Bridge", "Accepted", "Delivered", "Queued", "Expired", "Dropped", "Dead-lettered", "Adds up", "Refused", "Held back"];
+    this.columns = ["Bridge", "Accepted", "Delivered", "Queued", "Expired", "Dropped", "Purged", "Dead-lettered", "Adds up", "Refused", "Held back"];
     this.body = make("tbody", {});
-    const heads = this.columns.map((title, at) => make("th", { scope: "col", class: at && at !== 7 ? "number" : null }, title));
+    const heads = this.columns.map((title, at) => make("th", { scope: "col", class: at && at !== 8 ? "number" : null }, title));
     const note = make("p", { class: "notes" }, "Refused and held back are beside the sum: the publishers still have those.");
     host.append(make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), this.body)), note);
   }
@@ -141,20 +143,20 @@ export class Ledger {
       const ledger = ledgerOf([row]);
       const values = TERMS.map(([name]) => count(ledger[name]));
       for (const [at, value] of values.entries()) say(tr.children[at + 1], value);
-      const closes = tr.children[7];
+      const closes = tr.children[8];
       const verdict = row.ledger_closes === null ? "none" : row.ledger_closes ? "ok" : "problem";
       if (closes.dataset.verdict !== verdict) {
         closes.dataset.verdict = verdict;
         closes.replaceChildren(badge(verdict, { none: "Unknown", ok: "Yes", problem: "No" }[verdict]));
       }
-      say(tr.children[8], count(row.refused));
-      say(tr.children[9], count(row.held_back));
+      say(tr.children[9], count(row.refused));
+      say(tr.children[10], count(row.held_back));
     });
   }
 
   _create(row, several) {
     const name = several.has(row.name) ? `${row.name}:${row.lane}` : row.name;
-    const cells = this.columns.slice(1).map((title, at) => make("td", { class: at === 6 ? "state" : "number", "data-label": title }));
+    const cells = this.columns.slice(1).map((title, at) => make("td", { class: at === 7 ? "state" : "number", "data-label": title }));
     return make("tr", {}, make("td", { "data-label": "Bridge" }, make("bdi", {}, name)), ...cells);
   }
 }

@@ -2,7 +2,7 @@
 
 import { bytes, count, counted, duration, lasting, listed, share } from "./format.js";
 import { deathOf, failureOf } from "./reasons.js";
-import { since, trouble, waitsOf } from "./rows.js";
+import { sentence, since, trouble, waitsOf } from "./rows.js";
 
 const GRACE_S = 5; // a link that is being made is no trouble yet
 const LOST_PERIOD_S = 300;
@@ -10,43 +10,31 @@ const OLD_S = 60;
 const NEARLY_FULL = 0.8; // of 1
 const RESTART_PERIOD_MS = 300000;
 
-/** When the link of a lane went down (UTC milliseconds), as far as events tell; null while none of them does. */
-export function downSince(row, events) {
-  let since = null;
-  for (const event of events) {
-    if (event.kind === "node.started") since = event.at_ms;
-    if (event.bridge !== row.name || event.lane !== row.lane) continue;
-    if (event.kind === "link.down") since = event.at_ms;
-    else if (event.kind === "link.up") since = null;
-    else if (event.kind === "process.ended" && since === null) since = event.at_ms;
-  }
-  return since;
-}
-
 /** All of one bridge; ``rows`` are its lanes. */
 export function bridgeTroubles(name, rows, events, series, nowMs) {
   const found = [];
   const lane = (row) => (rows.length > 1 ? `lane ${row.lane}: ` : "");
-  for (const row of rows) found.push(...linkTroubles(row, lane(row), events, nowMs), ...queueTroubles(row, lane(row)));
+  for (const row of rows) found.push(...linkTroubles(row, lane(row), nowMs), ...queueTroubles(row, lane(row)));
   found.push(...fullTroubles(name, rows, events, series));
   found.push(...deadTroubles(rows[0]), ...restartTroubles(name, rows, events, nowMs));
   return found;
 }
 
-function linkTroubles(row, lane, events, nowMs) {
+function linkTroubles(row, lane, nowMs) {
   const waits = waitsOf(row);
   if (row.paused_since_ms !== null && row.paused_since_ms !== undefined) {
     if (row.lane > 0) return [];
     return [trouble("attention", "paused by an operator", [since((nowMs - row.paused_since_ms) / 1000), ...waits], "Resume it when the remote may have its messages again.")];
   }
   if (row.state === "connected") return connectedTroubles(row, lane, waits);
-  const at = downSince(row, events);
-  const downS = at === null ? row.since_s : (nowMs - at) / 1000;
+  const downS = row.down_s ?? row.since_s;
   const facts = [since(downS), ...waits];
+  if (row.attempts) facts.push(`${counted(row.attempts, "attempt")} failed`);
   if (row.next_attempt_s !== null && row.next_attempt_s !== undefined) facts.push(`next attempt in ${lasting(row.next_attempt_s)}`);
   if (["connecting", "backoff"].includes(row.state)) {
     const why = row.reason || row.last_error;
-    const { words, detail, address, cure } = failureOf(why);
+    const { words, detail, address } = failureOf(why);
+    const cure = row.cure ? `${sentence(row.cure)}.` : "";
     if (!words && row.state === "connecting" && (downS ?? 0) < GRACE_S) return [trouble("attention", `${lane}connecting`, facts, "")];
     const short = `${lane}${words || "it has no connection to its remote"}`;
     return [{ ...trouble("problem", `${short}${detail ? `: ${detail}` : ""}`, [...(address ? [`at ${address}`] : []), ...facts], cure), short }];
@@ -107,16 +95,9 @@ function fullTroubles(name, rows, events, series) {
 function nearlyFullTroubles(rows) {
   const full = rows[0].full ?? 0; // of the whole bridge
   if (full < NEARLY_FULL) return [];
-  const leftS = fullInS(rows);
+  const leftS = rows[0].full_s ?? null;
   const facts = leftS === null ? ["it does not grow just now"] : [`full in about ${lasting(leftS)} if it goes on like this`];
   return [trouble("attention", `its queue is ${share(full)} full`, facts, "Mend what holds it up, or raise limits.max_messages and limits.max_bytes. limits.overflow says what gives way once it is full.")];
-}
-
-/** In how many seconds a bridge's queue is full as fast as it grows now; null where it does not grow, or has no limit. */
-export function fullInS(rows) {
-  const sum = (name) => rows.reduce((all, row) => all + (row[name] ?? 0), 0);
-  const growth = sum("rate_in") - sum("rate_out"), full = rows[0].full ?? null;
-  return full && growth > 0 ? (sum("depth") * (1 / full - 1)) / growth : null;
 }
 
 /** The beginning of an overflow that has not ended. */
@@ -140,7 +121,7 @@ function deadTroubles(row) {
 }
 
 function restartTroubles(name, rows, events, nowMs) {
-  const ended = events.filter((one) => one.kind === "process.ended" && one.bridge === name && nowMs - one.at_ms < RESTART_PERIOD_MS);
+  const ended = events.filter((one) => one.kind === "process.ended" && one.reason !== "ordered" && one.bridge === name && nowMs - one.at_ms < RESTART_PERIOD_MS);
   if (!ended.length || rows.some((row) => ["restarting", "starting", "stopping"].includes(row.state))) return [];
   const last = ended.at(-1);
   const times = ended.length > 1 ? `${count(ended.length)} times, ` : "";

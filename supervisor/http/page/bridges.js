@@ -141,12 +141,13 @@ class Card {
     const sum = (name) => (rows.every((row) => row[name] === null) ? null : rows.reduce((total, row) => total + (row[name] ?? 0), 0));
     const oldest = Math.max(...rows.map((row) => row.oldest_age_s ?? -1));
     const drain = rows.some((row) => row.drain_s === null) ? null : Math.max(...rows.map((row) => row.drain_s));
+    const best = rows.some((row) => (row.drain_at_best_s ?? null) === null) ? null : Math.max(...rows.map((row) => row.drain_at_best_s));
     const values = {
       Waiting: count(sum("depth")),
       Size: bytes(sum("bytes")),
       "Queue full": share(rows[0].full),
       "Oldest waits": oldest < 0 ? UNKNOWN : lasting(oldest),
-      "Drains in": sum("depth") === 0 ? UNKNOWN : drain === null ? "not now" : lasting(drain),
+      "Drains in": sum("depth") === 0 ? UNKNOWN : drain !== null ? lasting(drain) : best === null ? "not now" : `${lasting(best)} at best`,
       "Dead letters": count(rows[0].dead_letters?.held ?? 0),
     };
     for (const [title, value] of Object.entries(values)) say(this.facts.get(title), value);

@@ -37,7 +37,7 @@ export class EventLog {
 
 /** ``problem`` for what is bad news, ``ok`` for what is good, ``none`` for the rest. */
 export function newsOf(event) {
-  return BAD.has(event.kind) ? (event.kind === "process.ended" && event.details?.status === 0 ? "none" : "attention") : GOOD.has(event.kind) ? "ok" : "none";
+  return BAD.has(event.kind) ? (event.kind === "process.ended" && event.reason === "ordered" ? "none" : "attention") : GOOD.has(event.kind) ? "ok" : "none";
 }
 
 /** What an event says beside kind and place. */

@@ -37,11 +37,12 @@ export function processVerdict(state) {
   return ["damaged", "misconfigured", "stopped", "restarting"].includes(state) ? "problem" : "attention";
 }
 
-/** The sum of all lanes' ledgers: accepted = delivered + queued + expired + dropped + dead-lettered. */
+/** The sum of all lanes' ledgers: accepted = delivered + queued + expired + dropped + purged + dead-lettered. */
 export function ledgerOf(rows) {
   const sum = (name) => rows.reduce((all, row) => all + (row[name] ?? 0), 0);
   const ledger = { accepted: sum("accepted"), delivered: sum("delivered"), queued: sum("depth"), expired: sum("expired") };
   ledger.dropped = rows.reduce((all, row) => all + droppedOf(row), 0);
+  ledger.purged = rows.reduce((all, row) => all + (row.dropped?.purged ?? 0), 0);
   ledger.dead = sum("dead_lettered");
   ledger.closes = rows.every((row) => row.ledger_closes !== false);
   return ledger;

@@ -62,8 +62,10 @@ function total(rows, name) {
   return rows.reduce((sum, row) => sum + (row[name] ?? 0), 0);
 }
 
+/** What the queue has dropped by itself; what operators purged is counted apart. */
 export function droppedOf(row) {
-  return Object.values(row.dropped ?? {}).reduce((sum, one) => sum + one, 0);
+  const { purged = 0, ...others } = row.dropped ?? {};
+  return Object.values(others).reduce((sum, one) => sum + one, 0);
 }
 
 /** Histograms with the same bounds as one; null where there is none. */

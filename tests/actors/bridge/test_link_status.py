@@ -106,6 +106,8 @@ def test_the_figures_count_down_to_the_next_attempt_and_never_below_nothing() ->
         "reason": "tcp: refused",
         "since": "1970-01-01T00:00:10.000+00:00",
         "since_s": 0.25,
+        "down_s": 10.25,
+        "attempts": 1,
         "attempt": 1,
         "retry_in_s": 0.75,
         "next_attempt_s": 0.75,
@@ -116,3 +118,27 @@ def test_the_figures_count_down_to_the_next_attempt_and_never_below_nothing() ->
     }
     status.connected(11.0, 11_000)
     assert (status.figures(12.0)["retry_in_s"], status.figures(12.0)["next_attempt_s"]) == (0.0, None)
+
+
+def test_a_link_is_down_since_it_stood_whatever_is_attempted_meanwhile() -> None:
+    status = status_at(0.0)
+    status.connected(5.0, 0)
+    assert (status.figures(7.0)["down_s"], status.attempts) == (None, 0)
+
+    status.lost(10.0)
+    status.failed("closed", 10.0, 0)
+    for second in (11.0, 13.0, 17.0):
+        status.connecting("", second, 0)
+        status.failed("refused", second + 0.5, 0)
+
+    figures = status.figures(55.0)
+    assert (figures["state"], figures["since_s"] < 45.0) == ("backoff", True)
+    assert (figures["down_s"], figures["attempts"]) == (45.0, 3)
+
+
+def test_a_pause_is_not_down_and_what_was_resumed_is_so_from_then_on() -> None:
+    status = status_at(0.0)
+    status.paused(10.0, 0)
+    assert status.figures(50.0)["down_s"] is None
+    status.connecting("resumed", 60.0, 0)
+    assert status.figures(61.0)["down_s"] == 1.0

@@ -119,7 +119,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "BasculeSnapshotFails": ({f"bascule_snapshot_failing{{{NODE}}}": "1x120"}, {}),
 }
 ANNOTATED = {
-    "BasculeLinkDown": "Connection refused next attempt",
+    "BasculeLinkDown": "Connection refused",
     "BasculeProcessRestarts": "killed by SIGKILL",
     "BasculeLogAway": "no servers",
 }
@@ -202,3 +202,14 @@ def test_it_fires_alone_for_what_it_is_about(tmp_path: Path, name: str) -> None:
     for label, value in {"instance": "edge-1", "severity": RULES[name]["labels"]["severity"], **labels}.items():
         assert f'{label}="{value}"' in found[name]
     assert ANNOTATED.get(name, "") in found[name]
+
+
+@pytest.mark.parametrize(("reason", "error"), [("Connection refused", "Connection refused"), ("resumed", "Connection refused")])
+def test_why_a_link_is_down_is_said_once(reason: str, error: str, tmp_path: Path) -> None:
+    series = {name: values for name, values in CASES["BasculeLinkDown"][0].items() if "reason_info" not in name}
+    series[f'bascule_bridge_reason_info{{{LANE},reason="{reason}",last_error="{error}"}}'] = "1x120"
+
+    found = fired(tmp_path, series)
+
+    assert found["BasculeLinkDown"].count("Connection refused") == 1
+    assert "resumed" not in found["BasculeLinkDown"]

@@ -23,8 +23,12 @@ Values = dict[tuple[str, Labels], float]
 # Gauges that move while nothing happens: ages, what processes take, and whoever asks. Counters may grow anywhere.
 MOVING = {
     "bascule_actor_heartbeat_age_seconds",
+    "bascule_bridge_attempts_since_down",
+    "bascule_bridge_down_seconds",
     "bascule_bridge_next_attempt_seconds",
+    "bascule_bridge_queue_drain_at_best_seconds",
     "bascule_bridge_queue_drain_seconds",
+    "bascule_bridge_queue_full_in_seconds",
     "bascule_bridge_queue_oldest_age_seconds",
     "bascule_bridge_state_age_seconds",
     "bascule_disk_free_bytes",

@@ -25,6 +25,7 @@ def status(
     lanes: int = 1,
     cause: str = "",
     rates: dict[str, Rates] | None = None,
+    down_s: dict[str, float | None] | None = None,
 ) -> dict[str, Any]:
     """The answer of a node; ``states`` are of those that are not ready, ``cause`` is the store's."""
     named = [name for name in PROCESSES if lanes or not name.startswith("bridge")]
@@ -48,7 +49,9 @@ def status(
     usage = {1: Usage(), 7: Usage(pss_bytes=33 << 20, cpu_s=123.44)}
     limits = {"a": replace(node().limits, max_messages=10_000_000, max_bytes=10 << 30)}
     named_lanes = [("a", 0)] * lanes
-    status = status_map(node="n", pid=1, ready=True, uptime_s=1.0, actors=actors, lanes=named_lanes, rates=rates, limits=limits)
+    status = status_map(
+        node="n", pid=1, ready=True, uptime_s=1.0, actors=actors, lanes=named_lanes, rates=rates, down_s=down_s, limits=limits
+    )
     return status | {"processes": process_rows(processes, lambda pid: usage[pid or 0]), "control": control()}
 
 
@@ -136,22 +139,70 @@ def test_what_most_ask_for_fits_into_80_columns_and_says_why_a_bridge_waits() ->
     link = {
         "state": "backoff",
         "reason": "connection refused",
-        "since_s": 61.0,
+        "since_s": 1.0,
+        "attempts": 9,
         "next_attempt_s": 4.2,
         "error": "connection refused",
         "in_flight": 0,
     }
     figures: dict[str, dict[str, Any]] = {"queue_store": {"queues": {"bridge:a:0": queue}}, "connection:a:0": {"link": link}}
 
-    shown = lines(status(figures, rates={"bridge:a:0": Rates(10.25, 1250.0)}), width=80)
+    shown = lines(status(figures, rates={"bridge:a:0": Rates(10.25, 1250.0)}, down_s={"connection:a:0": 61.0}), width=80)
 
     assert shown[0].startswith("node n  ready  pid 1")
-    assert shown[2:5] == [
+    assert shown[2:6] == [
         "bridge  state      depth     size  full  oldest  in flight  in/s  out/s   drain",
         "a:0     backoff  1234567  5.0 GiB  50 %     1 d          0  10.2   1250  16 min",
-        "a:0 backoff for 1 min 1 s: connection refused; next attempt in 4.2 s",
+        "a:0 down for 1 min 1 s, 9 attempts failed, next in 4.2 s: connection refused",
+        "  -> check the port in remote.addresses, and that a broker listens there",
     ]
     assert all(len(line) <= 80 for line in shown)
+
+
+def test_a_link_that_is_down_says_when_its_queue_is_full_and_how_long_it_then_takes() -> None:
+    queue = {"accepted": 9, "depth": 2_500_000, "bytes": 1 << 30}
+    link = {"state": "backoff", "reason": "x", "attempts": 1}
+    figures: dict[str, dict[str, Any]] = {"queue_store": {"queues": {"bridge:a:0": queue}}, "connection:a:0": {"link": link}}
+
+    shown = lines(status(figures, rates={"bridge:a:0": Rates(100.0, 0.0, 600.0)}), width=80)
+
+    assert "full, as fast as it grows, in: a 20 h 50 min" in shown
+    assert "drained, at the best rate so far, in: a:0 1 h 23 min" in shown
+
+
+def test_dead_letters_and_drops_are_told_by_reason_and_what_operators_did_is_no_trouble() -> None:
+    queue = {"accepted": 30, "delivered": 7, "dead_lettered": 8, "expired": 2, "dropped": {"overflow": 4, "purged": 9}}
+    letters = {
+        "held": 3,
+        "reasons": {"remote_0x87": 2, "packet_too_large": 1},
+        "replayed": 4,
+        "purged": 1,
+        "evicted": 0,
+        "damaged": 0,
+    }
+    told = status({"queue_store": {"queues": {"bridge:a:0": queue}, "dead_letters": {"a": letters}}})
+
+    shown = lines(told)
+
+    assert "dead letters: a 3 (remote_0x87 2, packet_too_large 1); bascule queue peek CONFIG BRIDGE --dead shows them" in shown
+    assert "dropped so far: a:0 overflow 4, expired 2" in shown
+    assert "by operators: a:0 9 purged; a 4 dead letters replayed; a 1 dead letters purged" in shown
+    assert told["bridges"][0]["ledger_closes"]
+    after = status({"queue_store": {"queues": {"bridge:a:0": {"accepted": 9, "dropped": {"purged": 9}}}}})
+    assert not any(line.startswith(("dropped", "dead")) for line in lines(after))
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_on_a_narrow_terminal_no_sentence_is_cut_off(width: int) -> None:
+    queue = {"accepted": 30, "depth": 21, "bytes": 1 << 20, "dropped": {"overflow": 4, "qos0_memory": 5}}
+    link = {"state": "backoff", "reason": "10.20.30.40:8883: tls: unable to get local issuer certificate", "attempts": 12}
+    figures: dict[str, dict[str, Any]] = {"queue_store": {"queues": {"bridge:a:0": queue}}, "connection:a:0": {"link": link}}
+
+    shown = " ".join(line.strip() for line in lines(status(figures, down_s={"connection:a:0": 10_000.0}), width=width))
+
+    assert "down for 2 h 46 min, 12 attempts failed" in shown
+    assert "give the authority that signed the remote's certificate as tls.ca_file" in shown
+    assert "overflow 4, qos0_memory 5" in shown
 
 
 def test_a_full_queue_says_so_before_anything_is_refused() -> None:

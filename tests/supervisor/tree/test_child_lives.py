@@ -66,8 +66,22 @@ def test_a_child_that_crashes_waits_for_its_next_life_and_one_that_was_to_begin_
     node.lives.restart_on_order([node.child(STORE)])
     assert node.stopped() == [STORE]
     node.end(STORE)
-    assert (node.child(STORE).state, node.child(STORE).restart_count) == ("starting", 1)
+    assert (node.child(STORE).state, node.child(STORE).restart_count) == ("starting", 0)
     assert f"restart {STORE}" not in node.fake.timers
+
+
+def test_what_was_ordered_is_neither_counted_nor_a_cause_whether_it_ran_or_waited() -> None:
+    node = LivesOf()
+    for _ in range(4):
+        node.lives.restart_on_order([node.child(LANE)])
+        node.end(LANE)
+    node.end(LANE, BUG)
+    node.lives.restart_on_order([node.child(LANE)])
+
+    assert (node.child(LANE).state, node.child(LANE).restart_count) == ("starting", 0)
+    node.notes.send()
+    told = [event for _, frame in node.sent(NodeEvents) for event in frame.events]
+    assert [event[5] for event in told if event[1] == "process.ended"] == ["ordered"] * 4 + ["failed"]
 
 
 def test_who_waits_for_its_next_life_begins_it_at_once_on_order() -> None:

@@ -19,7 +19,7 @@ def test_nothing_is_known_before_a_second_has_passed() -> None:
     meter.note(10.5, counted(50, 20))
     assert meter.rates("q") == Rates(None, None)
     meter.note(12.0, counted(100, 50))
-    assert meter.rates("q") == Rates(50.0, 25.0)
+    assert meter.rates("q") == Rates(50.0, 25.0, 25.0)
 
 
 def test_a_rate_is_over_the_window_and_forgets_what_was_before() -> None:
@@ -28,9 +28,20 @@ def test_a_rate_is_over_the_window_and_forgets_what_was_before() -> None:
         meter.note(second, counted(10 * min(second, 30), 0))
 
     assert meter.rates("q") == Rates(0.0, 0.0)
-    meter.note(61.0, counted(300 + 310, 31))
-    assert meter.rates("q") == Rates(10.0, 1.0)
-    assert WINDOW_S == 30.0
+    meter.note(61.0, counted(300 + 110, 11))
+    assert meter.rates("q") == Rates(10.0, 1.0, 1.0)
+    assert WINDOW_S == 10.0
+
+
+def test_the_best_rate_is_remembered_while_nothing_leaves() -> None:
+    meter = RateMeter()
+    for second in range(61):
+        meter.note(second, counted(100 * second, 40 * min(second, 20)))
+
+    rates = meter.rates("q")
+    assert rates == Rates(100.0, 0.0, 40.0)
+    assert (rates.drain_s(900), rates.drain_at_best_s(900)) == (None, None)
+    assert Rates(10.0, 0.0, 40.0).drain_at_best_s(900) == 30.0
 
 
 def test_moments_that_are_close_together_do_not_push_the_first_out() -> None:
@@ -39,7 +50,7 @@ def test_moments_that_are_close_together_do_not_push_the_first_out() -> None:
     for count in range(1, 1000):
         meter.note(2.0 + count / 1000, counted(count, count))
 
-    assert meter.rates("q") == Rates(333.1, 333.1)
+    assert meter.rates("q") == Rates(333.1, 333.1, 333.1)
 
 
 def test_a_queue_that_counts_anew_or_is_gone_begins_again() -> None:
