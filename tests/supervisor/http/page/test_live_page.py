@@ -103,7 +103,10 @@ def test_who_does_not_know_the_node_reads_which_bridge_is_in_trouble_why_and_wha
         page.wait_says("#headline", "2 of 4 bridges in trouble: lab and archive.")
         page.wait_says("#lead", "Worth a look too: depot.")
         page.wait_says(
-            "#troubles > [data-key=lab]", "does not let it in: Not authorized", "messages", "Check remote.username, remote.password_file"
+            "#troubles > [data-key=lab]",
+            "does not let it in: Not authorized",
+            "messages",
+            "Check remote.username, remote.password_file",
         )
         archive = "#troubles > [data-key=archive]"
         page.wait_says(archive, "cannot be reached: Connection refused", f"at 127.0.0.1:{scene.archive.port}", "1,853 messages")
