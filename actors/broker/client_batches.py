@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 
 from actors.broker.listener_interface import ClientHost
+from actors.broker.reserved_topics import ReservedTopics
 from actors.door.client import Client
 from actors.process.local_messages import Published
 from wire.exchange.receiver import AnswerBurst
@@ -22,7 +23,6 @@ from wire.mqtt.properties import USER_PROPERTIES_MAX
 from wire.mqtt.publish_stream import BatchBuilder
 from wire.mqtt.topics import TopicLimits
 from wire.records import record
-from wire.routing.sys_topics import RESERVED
 from wire.settings import ClientLimitSettings, NodeSettings
 
 PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, about
@@ -47,7 +47,7 @@ class ClientBatches:
     builder: its rows. touched: by number, the clients that may be owed an answer with it.
     """
 
-    def __init__(self, host: ClientHost, limits: ClientLimitSettings) -> None:
+    def __init__(self, host: ClientHost, limits: ClientLimitSettings, reserved: ReservedTopics) -> None:
         self._host = host
         self.builder = BatchBuilder(
             rows_max=BATCH_ROWS_MAX,
@@ -55,7 +55,7 @@ class ClientBatches:
             packet_max_bytes=limits.packet_max_bytes,
             topic_limits=TopicLimits(limits.topic_levels_max, limits.topic_max_bytes),
             properties_max=USER_PROPERTIES_MAX,
-            reserved=RESERVED.encode(),
+            drop_reserved=reserved.drop_reserved,
             forbidden_take_room=limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None,
         )
         self.link: SendingLink[Published, Owed] = SendingLink()

@@ -14,7 +14,7 @@ from actors.broker.listener_interface import ClientHost
 from actors.door.client import Client
 from actors.door.publish_rate import TokenBucket
 from wire.errors import PeerViolation
-from wire.mqtt.codec import decode, encode
+from wire.mqtt.codec import decode, encode, encode_refusal
 from wire.mqtt.packets import (
     MQTT_5_0,
     Connack,
@@ -30,7 +30,7 @@ from wire.mqtt.packets import (
     Subscribe,
     Unsubscribe,
 )
-from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode, UnsupportedProtocol, protocol_error
+from wire.mqtt.reason_codes import ReasonCode, UnsupportedProtocol, protocol_error
 
 log = logging.getLogger("bascule")
 
@@ -97,13 +97,7 @@ class ClientPackets:
         if facts is not None:
             log.warning("client.violated", extra=facts)
         if isinstance(error, UnsupportedProtocol):
-            level = error.fields.get("level")
-            if level is not None and isinstance(level, int) and level >= MQTT_5_0:
-                refusal = Connack(session_present=False, reason_code=ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
-                self._host.write(client, encode(refusal, MQTT_5_0))
-            else:
-                refusal = Connack(session_present=False, reason_code=ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION)
-                self._host.write(client, encode(refusal, 4))  # [MQTT-3.1.2-2]
+            self._host.write(client, encode_refusal(error))
         elif client.level == MQTT_5_0 and client.flow is not None:
             self._send(client, Disconnect(reason_code=error.reason_code))
         elif client.greets_at == MQTT_5_0 and not client.level:  # its CONNECT is what is wrong [MQTT-3.1.4-1]

@@ -15,6 +15,7 @@ from functools import partial
 
 from actors.broker.client_wills import NO_SOURCE, ClientWills
 from actors.broker.listener_interface import ClientHost
+from actors.broker.reserved_topics import ReservedTopics
 from actors.broker.session_openings import SessionOpenings, end_connection
 from actors.broker.session_records import SessionRecords
 from actors.door.client import Client
@@ -43,12 +44,14 @@ class ClientSessions:
         host: ClientHost,
         settings: NodeSettings,
         access: Access,
+        reserved: ReservedTopics,
         records: SessionRecords,
         wills: ClientWills,
         openings: SessionOpenings,
     ) -> None:
         self._host = host
         self._access = access
+        self._reserved = reserved
         self._records = records
         self._wills = wills
         self._openings = openings
@@ -65,7 +68,7 @@ class ClientSessions:
 
     def connect(self, client: Client, connect: Connect) -> None:
         """Let the client in, or not."""
-        client.level = connect.level
+        client.level, client.bridge = connect.level, connect.bridge
         self._host.greeted(client)
         if connect.will is not None and not self._topic_limits.allow(connect.will.topic):
             self._host.limited("topic_limits")
@@ -88,8 +91,13 @@ class ClientSessions:
         if verdict is None:
             client.session = welcome.client_id
             self._access.give_rights(client)
-            if will is not None and (is_reserved(will.topic) or not self._access.may_publish(client, will.topic.encode())):
-                verdict = LoginFault.WILL_FORBIDDEN
+            topic = b"" if will is None else will.topic.encode()
+            if will is not None and (is_reserved(topic) or not self._access.may_publish(client, topic)):
+                if topic.startswith(b"$"):  # bridges put it there unasked, so that is no reason to refuse them
+                    self._reserved.drop(client, topic)
+                    will = None
+                else:
+                    verdict = LoginFault.WILL_FORBIDDEN
         older = self._clients.get(welcome.client_id)
         if verdict is None and older is not None and not self._access.may_take_over(client, older):
             verdict = LoginFault.ANOTHERS

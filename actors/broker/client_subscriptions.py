@@ -9,6 +9,8 @@ Retained messages are sent when they come, with RETAIN, behind what was sent mea
 
 broker.unsuback-ends-delivery [P3, MQTT]: when an UNSUBACK leaves, the session's record has no such subscription, and nothing that
     is published from then on comes to the client by it [MQTT-3.10.4-2].
+broker.bridge-is-no-local [MQTT]: what another broker's bridge of MQTT 3.1.1 subscribes to is as if it had asked for No Local and
+    Retain As Published, and stays so with its session: its messages do not come back to it, and RETAIN crosses.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from wire.frames.names import DISTRIBUTOR
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import MQTT_5_0, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from wire.mqtt.reason_codes import ReasonCode
-from wire.mqtt.topics import TopicLimits
+from wire.mqtt.topics import TopicLimits, is_shared
 from wire.routing.retained_topics import sends_retained
 from wire.routing.topic_filter_tree import TopicTree
 from wire.settings import NodeSettings
@@ -105,8 +107,7 @@ class ClientSubscriptions:
             existed = one.topic_filter in client.filters
             sends = sends_retained(one.topic_filter, one.retain_handling, existed=existed)
             wanted[one.topic_filter] = sends or wanted.get(one.topic_filter, False)  # named twice, it is as subscribed twice
-            options = one.qos | (_NO_LOCAL if one.no_local else 0) | (_RETAIN_AS_PUBLISHED if one.retain_as_published else 0)
-            client.filters[one.topic_filter] = options, identifier  # a later one replaces an earlier one [MQTT-3.8.4-3]
+            client.filters[one.topic_filter] = _options(one, client), identifier  # the later one holds [MQTT-3.8.4-3]
             codes.append(one.qos)
         answer = encode(Suback(packet_id=packet.packet_id, reason_codes=tuple(codes)), client.level)
         self._ask(_Request(client, answer, True, wanted, self._host.mailbox.now_s()))
@@ -256,6 +257,13 @@ class ClientSubscriptions:
             queue=client.queue,
             filters=tuple(topic_filter for topic_filter in request.wanted if topic_filter not in client.filters),
         )
+
+
+def _options(one: Subscription, client: Client) -> int:
+    """What ``client`` is granted; broker.bridge-is-no-local."""
+    no_local = one.no_local or (client.bridge and not is_shared(one.topic_filter))
+    as_published = one.retain_as_published or client.bridge
+    return one.qos | (_NO_LOCAL if no_local else 0) | (_RETAIN_AS_PUBLISHED if as_published else 0)
 
 
 def _check_fits(client: Client, answer: Suback | Unsuback) -> None:

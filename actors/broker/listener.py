@@ -29,6 +29,7 @@ from actors.broker.connected_clients import ConnectedClients
 from actors.broker.followed_publish import PublisherWatch
 from actors.broker.puback_release import RETRY_TIMER, Acknowledgements
 from actors.broker.qos0_overtaking import OVERTAKING_TIMER, Qos0Overtaking
+from actors.broker.reserved_topics import ReservedTopics
 from actors.broker.session_openings import SessionOpenings
 from actors.broker.session_records import SessionRecords
 from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER, WaitingClients
@@ -75,12 +76,13 @@ class Listener(MailboxActor):
         self.clients = clients = ConnectedClients(
             mailbox, epoch, self.reception, self._lingering, output_max_bytes=limits.output_max_bytes, parted=self._parted
         )
-        self.batches = ClientBatches(clients, limits)
+        self._reserved = ReservedTopics(clients)
+        self.batches = ClientBatches(clients, limits, self._reserved)
         self._access = Access(clients, settings, self.tell_from_thread)
         self._records = SessionRecords()
         self._wills = ClientWills(clients, self.batches, self._records)
         self.openings = SessionOpenings(clients, settings, self._access, self.batches, self._records, self._wills, self._welcomed)
-        self.sessions = ClientSessions(clients, settings, self._access, self._records, self._wills, self.openings)
+        self.sessions = ClientSessions(clients, settings, self._access, self._reserved, self._records, self._wills, self.openings)
         self._admin = ClientAdmin(clients, self.sessions)
         self._subscriptions = ClientSubscriptions(
             clients, settings, self._access, subscribed=self._subscribed, read_on=self._read_on
@@ -166,7 +168,7 @@ class Listener(MailboxActor):
             "outstanding_batches": len(self.batches.link),
             "published": self.clients.traffic.publish_received,
             "traffic": asdict(self.clients.traffic),
-            "reserved_publishes": self.batches.builder.reserved_publishes,
+            "reserved_publishes": self._reserved.dropped,
             "refused": self.acknowledgements.refused,
             "pending_wills": self._wills.pending,
             "refused_wills": self._wills.refused,
@@ -350,6 +352,6 @@ class Listener(MailboxActor):
             most_connected=max(connected, self.clients.most_connected),
             outstanding_batches=len(self.batches.link),
             refused_messages=self.acknowledgements.refused,
-            reserved_publishes=self.batches.builder.reserved_publishes,
+            reserved_publishes=self._reserved.dropped,
             refused=self.reception.admission.refused,
         )

@@ -37,6 +37,7 @@ class Client:
         "asking",
         "backlog",
         "backlog_bytes",
+        "bridge",
         "buffer",
         "certificate_user",
         "closed",
@@ -90,6 +91,7 @@ class Client:
         self.rights: ClientAccess | None = None  # None: everything
         self.asking = 0  # requests about its subscriptions that are not answered
         self.level = 0  # 4 or 5 once CONNECT was read
+        self.bridge = False  # it is another broker's bridge, of MQTT 3.1.1
         self.greets_at = 0  # the level that its CONNECT names, whatever else is wrong with it
         self.keep_alive = KeepAlive(now_s)
         self.expiry_s = 0  # how long its session outlives the connection

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 from actors.system.certificates import FileFault
 from actors.system.tls import server_context
 from wire.errors import BasculeError
-from wire.mqtt.codec import decode, encode, split
+from wire.mqtt.codec import decode, encode, encode_refusal, split
 from wire.mqtt.packets import MQTT_3_1_1, MQTT_5_0, Connack, Connect
 from wire.mqtt.properties import Properties
-from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode, UnsupportedProtocol
 from wire.settings import ListenerSettings
 
 log = logging.getLogger("bascule")
@@ -92,10 +92,14 @@ class Redirecting:
                 return
             buffer += data
         first_byte, start, stop = found
-        packet = decode(first_byte, buffer[start:stop], MQTT_5_0)
-        if isinstance(packet, Connect):
-            writer.write(redirection(packet.level, self._leader()))
-            await writer.drain()
+        try:
+            packet = decode(first_byte, buffer[start:stop], MQTT_5_0)
+        except UnsupportedProtocol as error:
+            writer.write(encode_refusal(error))
+        else:
+            if isinstance(packet, Connect):
+                writer.write(redirection(packet.level, self._leader()))
+        await writer.drain()
 
 
 def redirection(level: int, leader: str) -> bytes:

@@ -368,7 +368,7 @@ _BASCULE_TEXTS = {
     "bridge/NAME/LANE/refused": "messages that the lane's full queue refused for good",
     "batches/outstanding": "batches that are being committed",
     "refused/messages": "messages that were refused for want of room",
-    "refused/reserved_topic": "PUBLISHes below `$SYS/`, which no client may send",
+    "refused/reserved_topic": "PUBLISHes and Wills of clients below `$SYS/` that were not taken",
     "refused/LIMIT": "what the limit LIMIT refused, such as `subscriptions_max`",
 }
 

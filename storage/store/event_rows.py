@@ -46,6 +46,8 @@ not synced by themselves: those on their way may be lost when a process is kille
     queue.purged        bridge, lane (-1: all, or its dead letters); reason: queue, dead_letters; count
     session.ended       reason: operator; count: messages that went with its queue; details: client_id, user, subscriptions, will
     session.disconnected  reason: operator; details: client_id, user, address
+    publish.reserved    actor: listener; reason: a topic below $SYS/ to which a client published, or left its Will; count: messages
+                        dropped so since the last such row, at most one a minute; details: client_id, user, address of this one
     clock.jumped        details: by_ms, how far the wall clock moved against the monotonic one
     snapshot.made       reason: the snapshot's id, or why there is none; details
     history.cut         bridge, lane; reason: size, disk, damage, off; count: messages whose history went before its time

@@ -126,6 +126,9 @@ def _listener(status: Status) -> Iterator[Finding]:
             yield warn(
                 "listener", f"times that clients.{limit} has refused: {count}", f"raise clients.{limit}, or see who connects"
             )
+    if listener.get("reserved_publishes"):
+        found = f"messages and Wills of clients for topics below $SYS/, not taken: {listener['reserved_publishes']}"
+        yield warn("listener", found, "the log says whose (publish.reserved); have them publish elsewhere, or not at all")
     access = listener.get("access", {})
     for key, what, cure in _ACCESS:
         if access.get(key):

@@ -35,7 +35,11 @@ CLIENTS = (
     _counter("client_sent_bytes", "listener.traffic.bytes_sent", "Bytes to clients, above TLS."),
     _counter("client_published_messages", "listener.published", "PUBLISHes of clients that were taken."),
     _counter("client_refused_messages", "listener.refused", "PUBLISHes of clients refused for want of room."),
-    _counter("client_reserved_publishes", "listener.reserved_publishes", "PUBLISHes of clients below $SYS/, which were refused."),
+    _counter(
+        "client_reserved_publishes",
+        "listener.reserved_publishes",
+        "PUBLISHes and Wills of clients below $SYS/ that were not taken.",
+    ),
     _counter("client_dropped_messages", "listener.dropped{reason}", "Messages for connected clients that were dropped, by reason."),
     _counter("client_output_dropped_messages", "listener.output_dropped", "Of those, because the client did not read."),
     _counter("client_limited", "listener.limited{limit}", "How often a limit refused something or closed a client, by limit."),

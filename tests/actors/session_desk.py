@@ -10,6 +10,7 @@ from typing import Any
 
 from actors.broker.client_sessions import ClientSessions
 from actors.broker.client_wills import ClientWills
+from actors.broker.reserved_topics import ReservedTopics
 from actors.broker.session_openings import SessionOpenings
 from actors.broker.session_records import SessionRecords
 from actors.door.client import Client
@@ -118,7 +119,7 @@ class Parts:
         self.records = SessionRecords()
         self.wills = ClientWills(host, host, self.records)
         self.openings = SessionOpenings(host, settings, access, host, self.records, self.wills, host.welcomed)
-        self.sessions = ClientSessions(host, settings, access, self.records, self.wills, self.openings)
+        self.sessions = ClientSessions(host, settings, access, ReservedTopics(host), self.records, self.wills, self.openings)
         host.sessions = self.sessions
 
 

@@ -51,6 +51,15 @@ def test_a_client_of_mqtt_5_is_told_where_to_go() -> None:
     assert said.endswith(b"\x1c\x00\x0d10.0.0.2:1883")
 
 
+@pytest.mark.parametrize(("level", "answer"), [(0x84, "20020003"), (0x83, "20020001"), (3, "20020001"), (6, "20020001")])
+def test_the_answer_has_the_form_that_its_reader_knows(level: int, answer: str) -> None:
+    """Also a bridge's, and that of a level which nobody speaks here."""
+    with redirecting("10.0.0.2:1883") as port:
+        packet = connect(MQTT_3_1_1)
+        said = said_to(port, packet[:8] + bytes((level,)) + packet[9:])
+    assert said.hex() == answer
+
+
 @pytest.mark.parametrize(("level", "leader", "code"), [(MQTT_3_1_1, "10.0.0.2:1883", 3), (MQTT_5_0, "", 0x88)])
 def test_who_cannot_be_told_is_refused(level: int, leader: str, code: int) -> None:
     with redirecting(leader) as port:

@@ -48,11 +48,14 @@ class Mosquitto:
         certificate: tuple[Path, Path] | None = None,
         lines: Sequence[str] = (),
         far: Far | None = None,
+        path: str | None = None,
     ) -> None:
+        """path: another mosquitto than the one that is installed."""
         self.folder = folder
         self._host = "127.0.0.1" if far is None else far.clear_host
         self._prefix = [] if far is None else far.prefix
         self.port = free_port()
+        self._path = path
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         settings = [f"listener {self.port} {'127.0.0.1' if far is None else '0.0.0.0'}", "log_type all", "log_dest stderr"]
@@ -96,7 +99,7 @@ class Mosquitto:
     def start(self) -> None:
         """Start it and wait until it accepts connections."""
         assert self._process is None, "it runs already"
-        command = [*self._prefix, program("mosquitto"), "-c", str(self._config)]
+        command = [*self._prefix, self._path or program("mosquitto"), "-c", str(self._config)]
         with (self.folder / "mosquitto.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(lambda: self._has_ended() or accepts(self.port, self._host), PATIENCE_S, "mosquitto accepts connections")

@@ -14,6 +14,7 @@ from wire.settings import ClientLimitSettings, SessionSettings
 LEVEL_5 = 5
 TOPIC_ALIAS_MAXIMUM = 64
 RECEIVE_MAXIMUM_DEFAULT = 65_535  # MQTT 5.0 section 3.1.2.11.3
+RECEIVE_MAXIMUM_OF_BRIDGES = 20  # of MQTT 3.1.1, which can't say it: Mosquitto 2.0 closes on more at QoS 2, at each connect again
 
 
 class LoginFault(Enum):
@@ -121,7 +122,7 @@ def judge_connect(connect: Connect, limits: ClientLimitSettings, sessions: Sessi
         clean=connect.clean_start,
         expiry_s=expiry_s,
         keep_alive_s=keep_alive_s,
-        receive_maximum=asked.receive_maximum or RECEIVE_MAXIMUM_DEFAULT,
+        receive_maximum=asked.receive_maximum or (RECEIVE_MAXIMUM_OF_BRIDGES if connect.bridge else RECEIVE_MAXIMUM_DEFAULT),
         packet_max_bytes=asked.maximum_packet_size,
         topic_alias_maximum=asked.topic_alias_maximum or 0,
         connack_properties=properties,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from wire.errors import PeerViolation
 from wire.mqtt.decoder import DECODERS, decode_publish
 from wire.mqtt.encoder import ENCODERS
-from wire.mqtt.packets import MQTT_5_0, Packet
+from wire.mqtt.packets import MQTT_3_1_1, MQTT_5_0, Connack, Packet
 from wire.mqtt.primitives import Reader, encode_variable_byte_integer, read_variable_byte_integer
-from wire.mqtt.reason_codes import ReasonCode, malformed
+from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode, UnsupportedProtocol, malformed
 
 _PUBLISH = 0x3
 _AUTH = 0xF
@@ -21,6 +21,17 @@ def encode(packet: Packet, level: int) -> bytes:
     """The bytes of ``packet`` at protocol ``level`` 4 or 5. A CONNECT goes by its own level."""
     first_byte, body = ENCODERS[type(packet)](packet, level)
     return bytes((first_byte,)) + encode_variable_byte_integer(len(body)) + body
+
+
+def encode_refusal(error: UnsupportedProtocol) -> bytes:
+    """The CONNACK for a CONNECT of a protocol that is not spoken here, in the form that its sender reads [MQTT-3.1.2-2].
+
+    That is MQTT 5's only where the level is 5: of any other, known or not, a client reads a return code, and may ask for less.
+    """
+    if error.level == MQTT_5_0:
+        return encode(Connack(session_present=False, reason_code=ReasonCode.UNSUPPORTED_PROTOCOL_VERSION), MQTT_5_0)
+    refusal = Connack(session_present=False, reason_code=ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION)
+    return encode(refusal, MQTT_3_1_1)
 
 
 def split(buffer: bytes, position: int, packet_max_bytes: int) -> tuple[int, int, int] | None:

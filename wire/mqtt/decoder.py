@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from wire.errors import PeerViolation
 from wire.mqtt.packets import (
+    BRIDGE_BIT,
     MQTT_3_1_1,
     MQTT_5_0,
     Auth,
@@ -85,6 +86,8 @@ def _connect(reader: Reader, _level: int) -> Connect:
     level = reader.integer(1)
     if name != b"MQTT":
         raise UnsupportedProtocol("MQTT-3.1.2-1 protocol name that is not MQTT", level=level)
+    if bridge := level == MQTT_3_1_1 | BRIDGE_BIT:
+        level = MQTT_3_1_1
     if level not in (MQTT_3_1_1, MQTT_5_0):
         raise UnsupportedProtocol("MQTT-3.1.2-2 protocol level that is not spoken here", level=level)
     flags = reader.integer(1)
@@ -101,6 +104,7 @@ def _connect(reader: Reader, _level: int) -> Connect:
         will=_will(reader, flags, level) if flags & 0x04 else None,
         user_name=reader.string() if flags & 0x80 else None,
         password=reader.binary() if flags & 0x40 else None,
+        bridge=bridge,
     )
 
 

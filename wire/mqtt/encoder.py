@@ -55,7 +55,7 @@ def _connect(packet: Connect, _level: int) -> tuple[int, bytes]:
         payload.append(encode_string(packet.user_name))
     if packet.password is not None:
         payload.append(encode_binary(packet.password))
-    head = b"\x00\x04MQTT" + bytes((level, flags)) + packet.keep_alive_s.to_bytes(2, "big")
+    head = b"\x00\x04MQTT" + bytes((level | packet.bridge << 7, flags)) + packet.keep_alive_s.to_bytes(2, "big")
     return 0x10, head + _properties(packet.properties, level) + b"".join(payload)
 
 

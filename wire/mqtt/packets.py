@@ -12,6 +12,7 @@ from wire.mqtt.reason_codes import ReasonCode
 
 MQTT_3_1_1 = 4
 MQTT_5_0 = 5
+BRIDGE_BIT = 0x80  # of no specification: Mosquitto, NanoMQ and VerneMQ set it in the protocol level of their 3.1.1 bridges
 SESSION_NEVER_EXPIRES_S = 0xFFFF_FFFF  # MQTT 5.0 section 3.1.2.11.2
 
 
@@ -28,7 +29,10 @@ class Will:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connect:
-    """Client -> server: the first packet. ``level`` is 4 (MQTT 3.1.1) or 5; ``clean_start`` is Clean Session at level 4."""
+    """Client -> server: the first packet. ``level`` is 4 (MQTT 3.1.1) or 5; ``clean_start`` is Clean Session at level 4.
+
+    bridge: an MQTT 3.1.1 client that says by ``BRIDGE_BIT`` of its level that it is another broker's bridge.
+    """
 
     level: int
     client_id: str
@@ -38,6 +42,7 @@ class Connect:
     password: bytes | None = None
     will: Will | None = None
     properties: Properties = NO_PROPERTIES
+    bridge: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

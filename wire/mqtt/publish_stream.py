@@ -76,13 +76,14 @@ class BatchBuilder:
     The limits are looked at between packets: the packet that reaches one is still taken. One builder lives as long as its
     Listener; it remembers topics and properties that it found valid (bounded in count and bytes). A PUBLISH larger than
     ``packet_max_bytes``, fixed header included, is refused before it is buffered, a topic beyond ``topic_limits`` where it is
-    seen first, and so are more than ``properties_max`` properties. Nobody may publish to a topic that begins with ``reserved``;
-    ``reserved_publishes`` counts who tried. forbidden_take_room: what may not be published counts like a row where a run is to end,
-    because clients' rates are limited. wanted_bits: those of a first byte that are 0x30 in what is taken.
+    seen first, and so are more than ``properties_max`` properties. drop_reserved: drops what a client, by its number, publishes to
+    a topic that begins with ``$`` if nobody may; whether it did. forbidden_take_room: what may not be published counts like a row
+    where a run is to end, because clients' rates are limited. wanted_bits: those of a first byte that are 0x30 in what is taken.
     """
 
     __slots__ = (
         "bytes_max",
+        "drop_reserved",
         "flags",
         "forbidden_take_room",
         "known_properties",
@@ -94,8 +95,6 @@ class BatchBuilder:
         "properties",
         "properties_max",
         "received_rows",
-        "reserved",
-        "reserved_publishes",
         "rows_max",
         "sources",
         "topic_limits",
@@ -113,7 +112,7 @@ class BatchBuilder:
         packet_max_bytes: int = PACKET_BYTES_LIMIT,
         topic_limits: TopicLimits = NO_TOPIC_LIMITS,
         properties_max: int | None = None,
-        reserved: bytes = b"",
+        drop_reserved: Callable[[int, bytes], bool] | None = None,
         forbidden_take_room: bool = False,
     ) -> None:
         assert 0 < rows_max <= ROWS_LIMIT
@@ -123,8 +122,7 @@ class BatchBuilder:
         self.packet_max_bytes = packet_max_bytes
         self.topic_limits = topic_limits
         self.properties_max = properties_max
-        self.reserved = reserved
-        self.reserved_publishes = 0
+        self.drop_reserved = drop_reserved
         self.forbidden_take_room = forbidden_take_room
         self.wanted_bits = _TYPE_BITS
         self.known_topics: set[bytes] = set()
@@ -272,8 +270,8 @@ class BatchBuilder:
             rows.append(len(self.payloads))
         self.add(message.topic, message.flags | OFFERED, message.payload, source=client.number, properties=message.properties)
 
-    def admit(self, topic: bytes) -> bool:
-        """Check a topic not seen in this batch before; False for a reserved one, to which nobody may publish.
+    def admit(self, topic: bytes, client: PublishSource) -> bool:
+        """Check a topic of a client that was not seen in this batch before; False for a reserved one, to which nobody may publish.
 
         Raises:
             PeerViolation: it is not a topic name (MQTT-3.3.2-1, MQTT-3.3.2-2, MQTT-4.7.3-1), or beyond the limits for one.
@@ -281,8 +279,7 @@ class BatchBuilder:
         if topic in self.known_topics:
             return True
         self.topic_limits.check(check_topic(topic))
-        if self.reserved and topic.startswith(self.reserved):
-            self.reserved_publishes += 1
+        if topic.startswith(b"$") and self.drop_reserved is not None and self.drop_reserved(client.number, topic):
             return False
         if len(topic) <= _KNOWN_BYTES_MAX:
             if len(self.known_topics) >= _KNOWN_TOPICS_MAX:
@@ -327,7 +324,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     stop = min(available, position + builder.bytes_max - builder.used_bytes)
     row = first_row = len(payloads)
     rows_max, packet_max_bytes, wanted_bits = builder.rows_max, builder.packet_max_bytes, builder.wanted_bits
-    may_publish, refused_before = client.may_publish, client.refused_before
+    admit, may_publish, refused_before = builder.admit, client.may_publish, client.refused_before
     # What the head of a packet says; kept while packets begin with the same bytes. The empty tuple matches nothing.
     head: bytes | tuple[bytes, ...] = ()
     head_bytes = packet_bytes = qos = flag = 0
@@ -366,7 +363,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                 topic_index = topics.get(topic, -1)
                 if topic:
                     head = buffer[position:topic_end]
-                    if (topic_index < 0 and not builder.admit(topic)) or (may_publish is not None and not may_publish(topic)):
+                    if (topic_index < 0 and not admit(topic, client)) or (may_publish is not None and not may_publish(topic)):
                         _forbid(buffer, topic_end, end, qos, topic, client, builder, has_properties)
                         head, position = (), end
                         rows_max -= builder.forbidden_take_room
@@ -394,7 +391,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                     at, forwardable, topic = _read_properties(buffer, at, end, topic, client, builder)
                     if not head:
                         topic_index = topics.get(topic, -1)
-                        if (topic_index < 0 and not builder.admit(topic)) or (may_publish is not None and not may_publish(topic)):
+                        if (topic_index < 0 and not admit(topic, client)) or (may_publish is not None and not may_publish(topic)):
                             client.forbid(qos, packet_id if qos else b"")
                             position = end
                             rows_max -= builder.forbidden_take_room

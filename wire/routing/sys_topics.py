@@ -4,8 +4,8 @@ Names are those that users know from Mosquitto, where there is the same figure; 
 Counters begin with the life of the Listener, the uptime with that of the node. The supervisor tells what other processes know, by
 ``NodeFigures``; ``actors/broker/client_sys_topics.py`` sends.
 
-routing.sys-stays-here [access]: no client publishes below ``$SYS/`` (``wire/mqtt/publish_stream.py`` looks at it), and the node's
-    values never cross a bridge.
+routing.sys-stays-here [access]: no client publishes below ``$SYS/``, where the node's values are, and these never cross a bridge.
+    Below ``$SYS/broker/connection/``, where the node has none, bridges of other brokers say how they are: these are messages.
 routing.sys-only-by-name [MQTT]: only a filter whose first level is ``$SYS`` matches the node's own topics [MQTT-4.7.2-1].
 """
 
@@ -34,9 +34,9 @@ Wanting = tuple[int, Filters, ClientAccess | None]  # a connection, its filters,
 Share = tuple[list[int], bool, tuple[int, ...]]  # rows, whether they keep RETAIN, subscription identifiers
 
 
-def is_reserved(topic: str) -> bool:
+def is_reserved(topic: bytes) -> bool:
     """Whether ``topic`` is the node's own: no client publishes to it (routing.sys-stays-here)."""
-    return topic.startswith(RESERVED)
+    return topic.startswith(b"$SYS/") and not topic.startswith(b"$SYS/broker/connection/")
 
 
 def asks_for_sys(topic_filter: str) -> bool:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from actors.broker.client_batches import PUBREL_BYTES, ClientBatches
+from actors.broker.reserved_topics import ReservedTopics
 from actors.process.local_messages import Published
 from tests.supervisor.settings import node_settings
 from wire.exchange.receiver import ReceiverHalf
@@ -34,7 +35,7 @@ class Desk:
             traffic=self.traffic,
             send=self._send,
         )
-        self.batches = ClientBatches(host, node_settings(folder).clients)
+        self.batches = ClientBatches(host, node_settings(folder).clients, ReservedTopics(host))
 
     def _send(self, peer: str, frame: Frame) -> None:
         assert isinstance(frame, Published)

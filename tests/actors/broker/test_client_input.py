@@ -12,6 +12,7 @@ import pytest
 
 from actors.broker.client_batches import ClientBatches
 from actors.broker.client_input import BESIDE_ROWS, PACKETS_PER_TURN, ClientInput
+from actors.broker.reserved_topics import ReservedTopics
 from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER, WaitingClients
 from tests.supervisor.settings import node_settings
 from wire.errors import PeerViolation
@@ -80,7 +81,7 @@ class Desk:
             send=lambda peer, frame: None,
         )
         packets: Any = SimpleNamespace(check_first=lambda first_byte: None, handle=self._handle, violated=self._violated)
-        self.batches = ClientBatches(host, settings)
+        self.batches = ClientBatches(host, settings, ReservedTopics(host))
         self.batches.builder.rows_max = ROWS_MAX
         self.waiting = WaitingClients(host.mailbox)
         self.input = ClientInput(

@@ -47,7 +47,7 @@ class Desk:
         host: Any = Host()
         self.host = host
         self.client: Any = SimpleNamespace(
-            number=1, session="c", queue=queue, level=4, filters={}, rights=None, asking=0, closed=False
+            number=1, session="c", queue=queue, level=4, bridge=False, filters={}, rights=None, asking=0, closed=False
         )
         self.client.retained_first = self.client.packet_max_bytes = None
         self.client.hear = lambda *_: None

@@ -60,7 +60,7 @@ def values_of(node: dict[str, int]) -> dict[str, str]:
 
 def test_the_values_have_the_names_that_users_know() -> None:
     values = values_of(node_values(status(sessions=SESSIONS)))
-    assert all(is_reserved(topic) for topic in values)
+    assert all(is_reserved(topic.encode()) for topic in values)
     broker = {topic[len("$SYS/broker/") :]: value for topic, value in values.items() if topic.startswith("$SYS/broker/")}
     assert broker == {
         "version": "bascule version 1.2",
