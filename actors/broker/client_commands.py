@@ -118,17 +118,17 @@ class ClientAdmin:
     # --- rows ---
 
     def _page(self, arguments: dict[str, Any]) -> tuple[tuple[dict[str, Any], ...], str | None]:
-        """The rows of one page of a list, and the identifier that ends it; None if there are no more."""
+        """The rows of one page of a list, and the identifier that ends it; None if there are no more.
+
+        As many clients are looked at, whether they are wanted or not: a question costs the same whatever it asks for.
+        """
         after = arguments.get("after") or ""
         like = re.compile(translate(arguments["like"])) if arguments.get("like") is not None else None
-        wanted = (
-            client
-            for client in self._host.clients()
-            if client.flow is not None and client.session > after and (like is None or like.match(client.session))
-        )
-        clients = nsmallest(LIVE_PER_PAGE + 1, wanted, key=attrgetter("session"))
+        behind = (client for client in self._host.clients() if client.flow is not None and client.session > after)
+        clients = nsmallest(LIVE_PER_PAGE + 1, behind, key=attrgetter("session"))
         until = clients[LIVE_PER_PAGE - 1].session if len(clients) > LIVE_PER_PAGE else None
-        return tuple(self._row(client) for client in clients[:LIVE_PER_PAGE]), until
+        wanted = [client for client in clients[:LIVE_PER_PAGE] if like is None or like.match(client.session)]
+        return tuple(map(self._row, wanted)), until
 
     def _live(self, command: SessionCommand) -> tuple[dict[str, Any], ...]:
         client = self._sessions.connected(command.arguments["client_id"])

@@ -35,7 +35,8 @@ from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 
 PAGE_SESSIONS = 500
 PAGE_BYTES = 256 << 10
-SCANNED_SESSIONS = 5000  # of a page, those that are not in it included
+SCANNED_SESSIONS = 1000  # of a page, those that are not in it included
+SCANNED_CHARACTERS = 32_768  # of their identifiers
 FILTERS_PER_PAGE = 500
 SHOWN_PAYLOAD_BYTES = 200
 LABEL_MAX = 100  # of a client identifier in an event
@@ -100,9 +101,13 @@ class SessionCommands:
         if not after or not self._names:
             self._names = sorted(session.name for session in self._sessions if not is_remote(session.name))
         start = bisect_right(self._names, after)
-        stop = min(len(self._names) if until is None else bisect_right(self._names, until), start + SCANNED_SESSIONS)
+        end = len(self._names) if until is None else bisect_right(self._names, until)
+        stop, size = start, 0
+        while stop < end and stop - start < SCANNED_SESSIONS and size < SCANNED_CHARACTERS:
+            size += len(self._names[stop])
+            stop += 1
         stored = self._names[start:stop]
-        cut = stored[-1] if len(stored) == SCANNED_SESSIONS else until
+        cut = stored[-1] if stop < end else until
         if cut is None:
             self._names = []
         return sorted(name for name in {*stored, *live} if cut is None or name <= cut), cut

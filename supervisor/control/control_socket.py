@@ -66,6 +66,11 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "cluster.step_down": ("to",),
 }
 
+# The longest text of an argument, in bytes of UTF-8. Those of MQTT are as long as MQTT lets them be; what is matched against each
+# session is short, since its cost is paid for each of them.
+_TEXT_MAX_BYTES = dict.fromkeys(("topic", "client_id", "after", "user"), 65_535)
+_OTHER_TEXT_MAX_BYTES = 256
+
 
 class ControlError(BasculeError):
     """A request was refused, and nothing was changed. ``kind`` tells programs why, ``message`` tells people."""
@@ -137,6 +142,10 @@ def parse_request(payload: bytes) -> Request:
         wanted = f"args of {command} is the map {{{', '.join(f'{name}: text' for name in names)}}}"
         wanted += f" and may have {', '.join(optional)}" if optional else ""
         raise ControlError("bad_arguments", wanted, request_id)
+    for name, text in arguments.items():
+        max_bytes = _TEXT_MAX_BYTES.get(name, _OTHER_TEXT_MAX_BYTES)
+        if len(text.encode(errors="surrogatepass")) > max_bytes:
+            raise ControlError("bad_arguments", f"{name} has at most {max_bytes} bytes", request_id)
     return Request(request_id=request_id, command=command, arguments=arguments)
 
 

@@ -51,6 +51,7 @@ CHANGES = (
     "session.disconnect",
 )
 _PEEK_PAYLOAD_BYTES = 200
+_STARS_MAX = 16  # a glob is compared with each session
 
 
 def _number(text: str) -> int:
@@ -65,6 +66,12 @@ def _flag(text: str) -> bool:
     return text == "yes"
 
 
+def _glob(text: str) -> str:
+    if text.count("*") > _STARS_MAX:
+        raise ValueError(f"a glob with at most {_STARS_MAX} *")
+    return text
+
+
 _READ: Mapping[str, Callable[[str], object]] = {
     "bridge": str,
     "reason": str,
@@ -77,7 +84,7 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "member": str,
     "to": str,
     "after": str,
-    "like": str,
+    "like": _glob,
     "user": str,
     "connected": _flag,
     "drops_will": _flag,
@@ -106,7 +113,7 @@ def to_arguments(request: Request) -> dict[str, Any]:
         try:
             arguments[name] = _READ[name](text)
         except ValueError as error:
-            raise ControlError("bad_arguments", f"{name} is {error}, not {text!r}", request.request_id) from error
+            raise ControlError("bad_arguments", f"{name} is {error}, not {text!r:.80}", request.request_id) from error
     if request.command in ("queue.peek", "queue.export") and not arguments.get("dead") and "lane" not in arguments:
         raise ControlError("bad_arguments", f"{request.command} wants lane, or dead: yes", request.request_id)
     if request.command == "queue.peek":

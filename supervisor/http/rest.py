@@ -176,7 +176,7 @@ class RestApi:
         async def list_sessions(
             after: Annotated[str | None, Query(description="Behind this client identifier.")] = None,
             count: Count = 100,
-            like: Annotated[str | None, Query(description="Whose client identifier matches this glob.")] = None,
+            like: Annotated[str | None, Query(description="Of this client identifier, a glob: 256 bytes, 16 stars.")] = None,
             user: Annotated[str | None, Query(description="Of this user only.")] = None,
             connected: Annotated[bool | None, Query(description="Whose client is connected, or is not.")] = None,
         ) -> Json:
