@@ -120,6 +120,8 @@ def _split(context: click.Context, words: tuple[str, ...], names: list[str]) -> 
     required = [name for name in names if not name.startswith("[")]
     config: Path | None = None
     if _CONFIG not in context.meta and len(words) > len(required) and (len(words) > len(names) or _is_config(words[0])):
+        if not names and not _is_config(words[0]) and "/" not in words[0]:
+            raise click.UsageError(f"there is no file {words[0]}; CONFIG is the node's file, such as bascule.yaml", context)
         config, words = Path(words[0]), words[1:]
     if len(words) < len(required):
         raise click.UsageError(f"Missing argument '{required[len(words)]}'.", context)

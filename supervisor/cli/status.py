@@ -5,31 +5,94 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import click
 
-from supervisor.cli.node_calls import JSON, GivenNode, about_node
+from supervisor.cli.node_calls import JSON, Command, GivenNode, about_node
+from supervisor.terminal.monitor_line import Level, Limits, judged, line
+from supervisor.terminal.typed_commands import typed
+from supervisor.units import parse_duration
+from wire.errors import BasculeError, Unavailable
 
 _WATCH_PERIOD_S = 1.0
 
 
-@click.command()
-@about_node()
+class _Limits(click.ParamType[Limits]):
+    """From which value on it is WARNING, and CRITICAL: two of them, or one that is critical; off is never."""
+
+    name = "WARN,CRIT"
+
+    def __init__(self, parse: Callable[[str], float]) -> None:
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Limits:
+        try:
+            *warning, critical = [None if word == "off" else self._parse(word) for word in value.split(",")]
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        given = [limit for limit in (*warning, critical) if limit is not None]
+        if len(warning) > 1 or not all(0 <= limit < inf for limit in given) or given != sorted(given):
+            self.fail(f"{value}: write WARN,CRIT, the lower one first, or one value", param, ctx)
+        return (warning[0] if warning else None), critical
+
+
+def _limit(kind: str, default: str, parse: Callable[[str], float], what: str) -> Callable[[Command], Command]:
+    text = f"With --check: {what}."
+    return click.option(f"--{kind}", kind, type=_Limits(parse), default=default, show_default=True, help=text)
+
+
+class _Status(click.Command):
+    """A monitor takes whatever keeps ``--check`` from asking as UNKNOWN."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        unknown = Level.UNKNOWN if "--check" in args else None
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            if unknown is not None:
+                vars(error)["exit_code"] = unknown
+            raise
+
+
+@click.command(cls=_Status)
+@about_node(bridge="[BRIDGE]")
 @JSON
 @click.option("--watch", is_flag=True, help="Print it again each second, until interrupted.")
 @click.option("-o", "--output", type=click.Choice(["wide"]), help="wide: every count, on a terminal of more than 80 columns.")
-@click.option("--bridge", "name", metavar="BRIDGE", help="Say all that is known of one bridge.")
-def status(node: GivenNode, as_json: bool, watch: bool, output: str | None, name: str | None) -> int:
+@click.option(
+    "--check", is_flag=True, help="Say it in one line for a monitor, such as Nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
+)
+@_limit("down", "1m,10m", parse_duration, "for how long a link may be down")
+@_limit("age", "10m,2h", parse_duration, "how long a message may wait")
+@_limit("dead", "1,1000", float, "how many dead letters a bridge may have")
+@_limit("full", "80%,95%", lambda word: float(word.removesuffix("%")), "how full a queue may be")
+def status(
+    node: GivenNode,
+    bridge: str | None,
+    as_json: bool,
+    watch: bool,
+    output: str | None,
+    check: bool,
+    **limits: Limits,
+) -> int:
     """Say how the node is, and where messages wait.
 
-    The exit status is 0 if the node is ready, and 1 if not. With --watch and --json each line is one answer.
+    Of BRIDGE it says all that is known. The exit status is 0 if the node is ready, whatever its links are, and 1 if not; with
+    --check it is what monitors expect. WARN,CRIT are two values of which the second is critical; one value is that, and off is
+    never. With --watch and --json each line is one answer.
     """
+    if check:
+        return _check(node, bridge, limits)
     client, wide = node.client, output == "wide"
 
     def told() -> dict[str, Any]:
         figures = client.status()
-        return figures if name is None else _of_bridge(figures, name)
+        return figures if bridge is None else _of_bridge(figures, bridge)
 
     if watch and not as_json and sys.stdout.isatty():
         from supervisor.terminal.view import watch_status
@@ -48,6 +111,18 @@ def status(node: GivenNode, as_json: bool, watch: bool, output: str | None, name
         if not watch:
             return 0 if figures["ready"] else 1
         time.sleep(_WATCH_PERIOD_S)
+
+
+def _check(node: GivenNode, name: str | None, limits: dict[str, Limits]) -> int:
+    """One line for a monitor, whatever happens; the exit status."""
+    try:
+        figures = node.client.status()
+        level, said = judged(figures if name is None else _of_bridge(figures, name), limits)
+    except (BasculeError, click.UsageError) as error:
+        level = Level.CRITICAL if isinstance(error, Unavailable) else Level.UNKNOWN
+        said = line(level, error.message)
+    print(typed(said))
+    return level
 
 
 def _of_bridge(figures: dict[str, Any], name: str) -> dict[str, Any]:

@@ -124,7 +124,8 @@ def test_every_command_that_is_named_can_be_typed(tmp_path: Path, monkeypatch: p
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(node_calls, "SYSTEM_CONFIG", tmp_path / "none")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "edge.yaml").touch()
+    for name in ("edge.yaml", FILLED):
+        (tmp_path / name).touch()
     found = list(named())
 
     wrong = [

@@ -169,7 +169,7 @@ class Card {
   }
 }
 
-/** All figures of a lane by their paths, as ``bascule status BRIDGE`` has them. */
+/** All figures of a lane by their paths, as ``bascule status CONFIG BRIDGE`` has them. */
 function leavesOf(value, prefix, path = "") {
   if (Array.isArray(value)) return value.length ? [[prefix + path, value.map((one) => (typeof one === "object" ? JSON.stringify(one) : String(one))).join(", ")]] : [];
   if (value !== null && typeof value === "object") return Object.entries(value).flatMap(([key, inner]) => leavesOf(inner, prefix, path ? `${path}.${key}` : key));

@@ -161,7 +161,8 @@ def test_a_bridge_is_paused_resumed_and_restarted(start: StartSupervisor, config
     node = start().wait_ready()
     for verb in ("pause", "resume", "restart"):
         assert main(["bridge", verb, str(config), "cloud"]) == 0
-    node.wait_process("bridge:cloud:0", state="ready", restarts=1)
+    node.wait_for("child.restarted", "bridge:cloud:0")
+    node.wait_process("bridge:cloud:0", state="ready", restarts=0)
     commands = [note[1] for note in node.heard("connection:cloud:0") if note[0] == "command"]
     assert commands == ["pause", "resume"]
     assert main(["bridge", "pause", str(config), "nowhere"]) == 1

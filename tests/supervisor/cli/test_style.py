@@ -92,7 +92,8 @@ def test_config_is_the_first_argument_or_an_option(tmp_path: Path) -> None:
     assert given([str(file)], bridge="[BRIDGE]") == {"config": file, "bridge": None}
     assert given(["a.yaml"], bridge="[BRIDGE]") == {"config": Path("a.yaml"), "bridge": None}
     assert given(["any", "b"], bridge="[BRIDGE]") == {"config": Path("any"), "bridge": "b"}
-    assert given(["any"]) == {"config": Path("any")}
+    with pytest.raises(click.UsageError, match="there is no file any"):
+        given(["any"])
 
 
 def test_config_is_the_environments_or_the_systems_when_it_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
