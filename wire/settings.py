@@ -234,7 +234,8 @@ class RuleSettings:
 class RefusalSettings:
     """What is done with a message that the remote refuses: retry | dead-letter | drop, by reason code, else ``default``.
 
-    0x95 is the code of a message larger than the remote takes, 0x100 of one for which it closes the connection.
+    0x95 is the code of a message larger than the remote takes, 0x100 of one for which it closes the connection, 0x101 of one that
+    it acknowledges wrongly.
     """
 
     default: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from array import array
+from bisect import bisect_left
 from typing import Any
 
 from actors.bridge.forwarder_buffer import Tier2
@@ -49,6 +50,7 @@ class Forwarder(MailboxActor):
         self._linked = False
         self._settled: list[tuple[str, Ranges]] = []
         self._passed_on = 0  # of QoS 0, among these
+        self._waited = (0, 0)  # what the lane was opened with and was never sent (routing.waiting-qos-lowered)
         self._logged_topics: set[bytes] = set()
 
     def on_start(self) -> None:
@@ -78,6 +80,7 @@ class Forwarder(MailboxActor):
             case LaneOpened():
                 if frame.epoch == self._lane_epoch:
                     self._open = True
+                    self._waited = max(frame.head, frame.dup_below), frame.tail
                     self.send(self._connection, frame)
             case LaneReopen():
                 if self._open:  # otherwise an opening is under way already
@@ -114,7 +117,12 @@ class Forwarder(MailboxActor):
     def _pass_on(self, handout: HandOut) -> None:
         offsets = unpack_column("I", handout.offsets) if handout.offsets else None
         size_bytes = handout.size_bytes
-        batch, expired = self._form.transform(Batch.decode(handout.bodies[0]), now_ms=self.mailbox.wall_ms())
+        batch = Batch.decode(handout.bodies[0])
+        if handout.first_seq < self._waited[1]:
+            seqs = offsets or range(len(batch))
+            start, stop = (bisect_left(seqs, seq - handout.first_seq) for seq in self._waited)
+            self._form.lower(batch, start, max(start, stop))
+        batch, expired = self._form.transform(batch, now_ms=self.mailbox.wall_ms())
         if expired:
             gone = set(expired)
             places = offsets or range(handout.count)

@@ -123,6 +123,7 @@ class Exchange:
             writer.say(remote_packets.PINGREQ)
         elif verdict is Verdict.STALLED:
             log.warning("connection.stalled", extra={**self._lane.facts, "in_flight": self.flow.exchange.in_flight.messages})
+            self.flow.stalled()
             return "no acknowledgement in time"
         elif verdict is Verdict.SILENT:
             return "no PINGRESP in time"

@@ -247,10 +247,10 @@ class RemoteIntake:
         return self._inbox.take(buffer, position)
 
     def packet(self, packet: remote_packets.RemotePacket) -> bool:
-        """Act on ``packet`` if it is of the receiver's half.
+        """Act on ``packet`` if it is of the receiver's half, and answers something if it is an answer; whether it did.
 
         Raises:
-            PeerViolation: it is malformed or answers nothing.
+            PeerViolation: it is malformed.
         """
         if packet.first_byte & 0xF0 not in (remote_packets.PUBREL & 0xF0, remote_packets.SUBACK, remote_packets.UNSUBACK):
             return False
@@ -258,12 +258,13 @@ class RemoteIntake:
             case Pubrel(packet_id=packet_id):
                 self._inbox.pubrel(packet_id)
             case Suback() as suback:
-                self._subscriptions.suback(suback)
+                if not self._subscriptions.suback(suback):
+                    return False
                 if self._subscriptions.answered:
                     self._mailbox.cancel_timer(_SUBACK)
                     self._log_subscribed()
             case Unsuback() as unsuback:
-                self._subscriptions.unsuback(unsuback)
+                return self._subscriptions.unsuback(unsuback)
         return True
 
     # --- batches ---

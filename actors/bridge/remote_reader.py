@@ -31,6 +31,8 @@ REST_OPEN_S = 0.02
 REST_LEAST_S = 0.005  # after which it is read when there is something to be sent as well
 REST_BUSY_S = 0.001
 
+_ANSWERS = (remote_packets.CONNACK, remote_packets.SUBACK, remote_packets.UNSUBACK)  # to what was asked for, or never was
+
 # What a DISCONNECT may say because of a message that we sent; the others are about the connection, the remote or us.
 MAY_MEAN_A_MESSAGE = frozenset(
     {
@@ -138,6 +140,9 @@ class RemoteReader:
         if packet.first_byte == remote_packets.PINGRESP:
             return
         if self._intake is not None and self._intake.packet(packet):
+            return
+        if packet.first_byte in _ANSWERS:
+            self._flow.counts.unexpected_acknowledgements += 1
             return
         if remote_packets.is_publish(packet):
             self.unexpected_publishes += 1

@@ -52,6 +52,7 @@ class Deliveries:
         self._unsettled: dict[int, Client] = {}
         self._settle_timed = False
         self._dropped: Counter[str] = Counter()  # by reason
+        self._unexpected = 0  # acknowledgements of clients that have gone
 
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on; how much may be on its way to a client, from its next connection on."""
@@ -68,6 +69,7 @@ class Deliveries:
             "in_flight": sum(outbox.in_flight for outbox in outboxes),
             "dropped": dict(dropped),
             "output_dropped": dropped["output_limit"],
+            "unexpected_acknowledgements": self._unexpected + sum(outbox.counts.unexpected_acknowledgements for outbox in outboxes),
             "sessions": {"lasting": len(self._lanes), "live": len(outboxes) - len(self._lanes)},
         }
 
@@ -97,6 +99,7 @@ class Deliveries:
         self._touched.pop(client.number, None)
         self._unsettled.pop(client.number, None)
         self._dropped.update(_dropped_by(outbox))
+        self._unexpected += outbox.counts.unexpected_acknowledgements
         if outbox.queue and self._lanes.get(outbox.queue) is client:
             self._settle(outbox)
             del self._lanes[outbox.queue]
@@ -286,9 +289,9 @@ class Deliveries:
 def _dropped_by(outbox: ClientOutbox) -> dict[str, int]:
     found = {
         "queue_full": outbox.dropped,
-        "expired": outbox.expired,
-        "packet_too_large": outbox.too_large,
-        "refused": outbox.refused,
+        "expired": outbox.counts.expired,
+        "packet_too_large": outbox.counts.too_large,
+        "refused": outbox.counts.refused,
     }
     return {reason: count for reason, count in found.items() if count}
 

@@ -52,6 +52,7 @@ class ClientStalls:
         assert outbox is not None
         verdict = watch.look(now_s, owed=outbox.owed, given=client.given_bytes, left=client.left_bytes)
         if verdict is Verdict.STALLED:
+            outbox.stalled()
             self._packets.stalled(client, in_flight=outbox.in_flight, waiting=outbox.depth - outbox.in_flight)
 
 

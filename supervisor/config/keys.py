@@ -47,7 +47,7 @@ from supervisor.config.value_kinds import (
 from supervisor.units import UNLIMITED, nearest, parse_address, shown, write_duration, write_size
 from wire.errors import BasculeError
 from wire.exchange.failback import place_of
-from wire.exchange.refusal_policy import ACTIONS, CLOSED, REASONS, RETRY, TOO_LARGE, code_of
+from wire.exchange.refusal_policy import ACTIONS, REASONS, RETRY, TOO_LARGE, WITHOUT_CODE, code_of
 from wire.frames.names import remote_client_id
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.mqtt.topics import covers, overlap
@@ -693,9 +693,9 @@ class Bridge(Section):
                 if rule.user_properties
             ]
             problems += [
-                (("on_refusal", reason), "MQTT 3.1.1 has no reason codes; only packet-too-large and connection-closed can be given")
+                (("on_refusal", reason), f"MQTT 3.1.1 has no reason codes; only {', '.join(WITHOUT_CODE)} can be given")
                 for reason, action in self.on_refusal.items()
-                if action != ON_REFUSAL.get(reason) and (reason == DEFAULT_REASON or code_of(reason) not in (TOO_LARGE, CLOSED))
+                if action != ON_REFUSAL.get(reason) and (reason == DEFAULT_REASON or code_of(reason) not in WITHOUT_CODE.values())
             ]
         if problems:
             raise Inconsistent(problems)

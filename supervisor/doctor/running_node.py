@@ -239,6 +239,11 @@ def _remote(row: Status, about: str) -> Iterator[Finding]:
         name = row["name"]
         cure = f"bascule queue peek CONFIG {name} --dead shows them; mend what is refused, then bascule queue replay CONFIG {name}"
         yield warn(about, f"{held} dead letters: {reasons}", cure)
+    if lowered := row["exchange"].get("acknowledged_as_qos1"):
+        found = (
+            f"the remote has no QoS 2: it acknowledged {counted(lowered, 'message')} of QoS 2 as QoS 1, and gets QoS 1 from then on"
+        )
+        yield warn(about, found, "max_qos: 1 in its local_subscriptions says so for good; such a message may arrive twice")
     remote = row["remote_subscriptions"]
     for topic_filter, code in remote.get("refused", {}).items():
         yield fail(about, f"the remote refuses the subscription {topic_filter} ({code})", "allow it at the broker, or remove it")

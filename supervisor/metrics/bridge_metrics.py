@@ -144,6 +144,8 @@ EXCHANGE = tuple(
         ("sessions_lost", "How often the remote had forgotten the session."),
         ("assumed_delivered", "QoS 2 messages taken as delivered then."),
         ("republished", "QoS 2 messages sent anew then."),
+        ("unexpected_acknowledgements", "Acknowledgements that came early, once more, late, or of another kind."),
+        ("acknowledged_as_qos1", "QoS 2 messages that the remote acknowledged as if they had QoS 1."),
         ("unexpected_publishes", "PUBLISHes of the remote that nobody asked for."),
     )
 )

@@ -42,6 +42,11 @@ CLIENTS = (
     ),
     _counter("client_dropped_messages", "listener.dropped{reason}", "Messages for connected clients that were dropped, by reason."),
     _counter("client_output_dropped_messages", "listener.output_dropped", "Of those, because the client did not read."),
+    _counter(
+        "client_unexpected_acknowledgements",
+        "listener.unexpected_acknowledgements",
+        "Acknowledgements of clients that came early, once more, late, or of another kind.",
+    ),
     _counter("client_limited", "listener.limited{limit}", "How often a limit refused something or closed a client, by limit."),
     _counter("client_handshakes_failed", "listener.handshakes_failed", "TLS and WebSocket handshakes that failed."),
     _counter("listener_certificates_reloaded", "listener.certificates_reloaded", "How often certificates were read again."),

@@ -1,5 +1,7 @@
 """What a peer answers to PUBLISHes and PUBRELs: PUBACK, PUBREC and PUBCOMP, read in bursts, and what follows from each. Pure.
 
+What it means when an identifier waits for another answer or for none, ``wire/exchange/unexpected_acknowledgements.py`` says.
+
 exchange.refusal-ends-exchange [P2, P6]: a refused message is settled, or kept and sent as new [MQTT-4.4.0-2], by policy; either way
     its exchange has ended.
 exchange.settled-by-last-answer [P2]: a message is settled by the last answer of its peer, PUBACK or PUBCOMP, and not before.
@@ -8,19 +10,20 @@ exchange.settled-by-last-answer [P2]: a message is settled by the last answer of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NoReturn
 
 from wire.errors import PeerViolation
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.outcomes import DELIVERED, Counts
-from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL, acks, matching, seq_of
-from wire.exchange.refusal_policy import FAILURE, Refusals
+from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL, matching, seq_of
+from wire.exchange.publishing import Publishing
+from wire.exchange.refusal_policy import FAILURE, WRONGLY_ACKNOWLEDGED, Refusals
+from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.suspected_messages import Suspects
+from wire.exchange.unexpected_acknowledgements import Meaning, Standing, UnexpectedAcknowledgements
 from wire.exchange.what_may_be_sent import PublishDue
-from wire.ranges import RangeSet, lowest
+from wire.ranges import RangeSet
 
 _LEVEL_5 = 5
 _NOT_FOUND = b"\x92"
@@ -29,28 +32,18 @@ _BURST_TAILS = {b"\x02": b"", b"\x03\x00": b"\x00", b"\x03\x10": b"\x10"}
 _COMPARED_MAX = 1024  # so many are made to be compared with, and for nothing where the first is another
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerRules:
-    """How answers are taken that are none of a burst as expected; as a bridge takes those of its remote, if nothing else is said.
-
-    check: looks closer at the answer at a position of a buffer, at a protocol level; whether it is all there. Raises PeerViolation.
-    unknown: what is said to a PUBACK or PUBREC (its first byte and packet identifier) that nothing waits for; without it the
-    exchange is broken off, unless that identifier was used before.
-    """
-
-    check: Callable[[bytes, int, int], bool] | None = None
-    unknown: Callable[[int, int], bytes] | None = None
-
-
-REMOTE_RULES = AnswerRules()
+Check = Callable[[bytes, int, int], bool]  # buffer, position, level
 
 
 class Answers:
-    """Those to one lane's exchange. level: the protocol level of the live connection. before: how many came before it."""
+    """Those to one lane's exchange. level: the protocol level of the live connection.
+
+    check: looks closer at an acknowledgement that is none of a burst as expected; whether it is all there. Raises PeerViolation.
+    """
 
     def __init__(
         self,
-        rules: AnswerRules,
+        check: Check | None,
         *,
         due: PublishDue,
         in_flight: InFlight,
@@ -58,16 +51,19 @@ class Answers:
         record: LaneRecord,
         suspects: Suspects,
         refusals: Refusals,
+        publishing: Publishing,
         counts: Counts,
     ) -> None:
         self.level = 4
-        self._rules = rules
+        self._check = check
         self._due = due
         self._in_flight = in_flight
         self._held = held
         self._record = record
         self._suspects = suspects
         self._refusals = refusals
+        self._publishing = publishing
+        self._unexpected = UnexpectedAcknowledgements(due=due, in_flight=in_flight, held=held)
         self._counts = counts
         self._before = 0
 
@@ -75,6 +71,7 @@ class Answers:
         """A connection is up at that protocol level."""
         self.level = level
         self._before = self._counts.acknowledged
+        self._unexpected.connected()
 
     @property
     def any_on_this_connection(self) -> bool:
@@ -87,7 +84,7 @@ class Answers:
         """Take the acknowledgements in ``buffer`` from ``position`` on; the position after the last whole one of the run.
 
         Raises:
-            PeerViolation: an acknowledgement is malformed, or nothing waits for it under that packet identifier.
+            PeerViolation: an acknowledgement is malformed.
         Source: MQTT-4.3.2-3, MQTT-4.3.3-4 to -6.
         """
         size = len(buffer)
@@ -120,7 +117,7 @@ class Answers:
 
     def _single(self, buffer: bytes, position: int, waiting: RangeSet) -> int | None:
         """Take the one acknowledgement at ``position``; the position after it, None if it is not all there."""
-        if self._rules.check is not None and not self._rules.check(buffer, position, self.level):
+        if self._check is not None and not self._check(buffer, position, self.level):
             return None
         first_byte, length = buffer[position], buffer[position + 1]
         if length & 0x80:  # the only long field is a reason string
@@ -140,19 +137,19 @@ class Answers:
         low = waiting.first()
         seq = seq_of(packet_id, low[0]) if low is not None else None
         if seq is None or seq not in waiting:
-            self._unexpected(first_byte, packet_id, reason_code)
+            self._act_on_unexpected(first_byte, packet_id, reason_code)
         else:
             waiting.discard(seq, seq + 1)
             if reason_code < FAILURE or first_byte == PUBCOMP:
                 self.accepted(first_byte, seq, seq + 1)
             else:
-                self.refused(first_byte, seq, reason_code)
+                self.refused(seq, reason_code, qos2=first_byte == PUBREC)
         return end
 
     # --- what follows ---
 
-    def accepted(self, first_byte: int, start: int, stop: int) -> None:
-        """PUBACKs, PUBRECs or PUBCOMPs came for ``[start, stop)``, which wait for them no more."""
+    def accepted(self, first_byte: int, start: int, stop: int, *, qos2: bool = False) -> None:
+        """PUBACKs, PUBRECs or PUBCOMPs came for ``[start, stop)``, which wait for them no more. qos2: PUBACKs for QoS 2."""
         count = stop - start
         self._counts.acknowledged += count
         if first_byte != PUBCOMP:
@@ -167,10 +164,10 @@ class Answers:
             for outcome, begin, end in self._held.pubcomp(start, stop):
                 self._record.settle(outcome, begin, end)
         else:
-            self._in_flight.ended(count, qos2=False)
+            self._in_flight.ended(count, qos2=qos2)
             self._record.settle(DELIVERED, start, stop)
 
-    def refused(self, first_byte: int, seq: int, reason_code: int) -> None:
+    def refused(self, seq: int, reason_code: int, *, qos2: bool) -> None:
         """A reason code of 0x80 or above ends the exchange of that message [MQTT-4.3.2-2, MQTT-4.3.3-4];
         exchange.refusal-ends-exchange.
         """
@@ -178,7 +175,7 @@ class Answers:
         counts.acknowledged += 1
         counts.refused += 1
         refusals.count(reason_code)
-        self._in_flight.ended(1, qos2=first_byte == PUBREC)
+        self._in_flight.ended(1, qos2=qos2)
         if self._suspects.active:
             self._suspects.answered(seq, seq + 1, accepted=False)
         outcome = refusals.policy.outcome(reason_code)
@@ -189,43 +186,56 @@ class Answers:
         self._due.is_refused(seq)
         refusals.hold.refused(reason_code)
 
-    def _unexpected(self, first_byte: int, packet_id: int, reason_code: int) -> None:
-        """An acknowledgement that nothing waits for.
+    def _act_on_unexpected(self, first_byte: int, packet_id: int, reason_code: int) -> None:
+        """An acknowledgement that its identifier does not wait for."""
+        self._counts.unexpected_acknowledgements += 1
+        meaning, standing, seq = self._unexpected.meaning(first_byte, packet_id, reason_code)
+        if meaning is Meaning.HAS_IT:
+            self._has_it(first_byte, packet_id, seq)
+        elif meaning is Meaning.REFUSES:
+            self._take_out(seq)
+            self.refused(seq, reason_code, qos2=standing is Standing.PUBREC_OWED)
+        elif meaning is Meaning.RELEASE:
+            self._reply_pubrel(packet_id, known=standing is not Standing.NONE)
 
-        A second PUBREC has its PUBREL again, or with the first one after the commit (exchange.release-after-record). What completes
-        nothing known breaks nothing: a PUBCOMP is ignored, and MQTT 5.0 answers a PUBREC with PUBREL 0x92. One of the wrong kind
-        breaks the exchange.
+    def _has_it(self, first_byte: int, packet_id: int, seq: int) -> None:
+        """A message of another QoS has come to the peer (exchange.other-kind-has-message).
 
-        Source: MQTT-4.3.3-4.
+        A peer that answers QoS 2 with PUBACK has no QoS 2, so what follows leaves as if it had said so.
         """
-        unanswered = (self._in_flight.puback, self._in_flight.pubrec)
-        holders = (*unanswered, *self._held.unsettled)
-        low = lowest(holders)
-        seq = seq_of(packet_id, low) if low is not None else None
-        takes = first_byte == PUBREC and reason_code < FAILURE
-        if seq is not None and any(seq in holder for holder in holders):
-            if not takes or any(seq in holder for holder in unanswered):
-                _break_off("acknowledgement of the wrong kind", first_byte, packet_id)
+        qos2 = first_byte == PUBACK
+        self._take_out(seq)
+        self.accepted(PUBACK, seq, seq + 1, qos2=qos2)
+        if qos2:
+            self._counts.acknowledged_as_qos1 += 1
+            if self._publishing.style.maximum_qos > 1:
+                self._publishing.learn(RemoteLimits(maximum_qos=1))
+        else:
+            self._reply_pubrel(packet_id, known=True)
+
+    def _take_out(self, seq: int) -> None:
+        for waiting in self._in_flight.unsettled:
+            waiting.discard(seq, seq + 1)
+
+    def _reply_pubrel(self, packet_id: int, *, known: bool) -> None:
+        """MQTT 3.1.1 has no reason code for an unknown PUBREC, and its peer waits for an answer as well. Source: MQTT-4.3.3-4."""
+        fields = packet_id.to_bytes(2, "big")
+        self._held.reply(
+            bytes((PUBREL, 2)) + fields if known or self.level < _LEVEL_5 else bytes((PUBREL, 3)) + fields + _NOT_FOUND
+        )
+
+    def stalled(self) -> None:
+        """The live connection is given up because an answer does not come: wrong ones that did stand for it
+        (exchange.wrong-answer-ends-at-stall).
+        """
+        later, self._unexpected.later = self._unexpected.later, {}
+        for seq, meaning in later.items():
             if seq in self._held.awaited:
-                self._held.reply(acks(PUBREL, seq, 1))
-        elif first_byte == PUBREC and self.level == _LEVEL_5:
-            if takes:
-                self._held.reply(bytes((PUBREL, 3)) + packet_id.to_bytes(2, "big") + _NOT_FOUND)
-        elif first_byte != PUBCOMP:
-            self._unknown(first_byte, packet_id)
-
-    def _unknown(self, first_byte: int, packet_id: int) -> None:
-        """An acknowledgement under an identifier that is not in use, for which MQTT 5.0 has no answer."""
-        if self._rules.unknown is not None:
-            pubrel = self._rules.unknown(first_byte, packet_id)
-            if pubrel:
-                self._held.reply(pubrel)
-            return
-        past = seq_of(packet_id, self._due.first_seq)
-        if self.level == _LEVEL_5 or past is None or past >= self._due.sent_stop:
-            _break_off("acknowledgement of something never sent", first_byte, packet_id)
-
-
-def _break_off(message: str, first_byte: int, packet_id: int) -> NoReturn:
-    clause = "MQTT-4.3.2-3" if first_byte == PUBACK else "MQTT-4.3.3-4"
-    raise PeerViolation(f"{clause} {message}", first_byte=first_byte, packet_id=packet_id)
+                self._held.awaited.discard(seq, seq + 1)
+                self.accepted(PUBCOMP, seq, seq + 1)
+            elif (qos2 := seq in self._in_flight.pubrec) or seq in self._in_flight.puback:
+                self._take_out(seq)
+                if meaning is Meaning.HAS_IT_LATER:
+                    self.accepted(PUBACK, seq, seq + 1, qos2=qos2)
+                else:
+                    self.refused(seq, WRONGLY_ACKNOWLEDGED, qos2=qos2)

@@ -22,10 +22,11 @@ from array import array
 
 from wire.backoff import Backoff
 from wire.door.access_rules import ClientAccess
-from wire.exchange.client_answers import CLIENT_RULES
+from wire.exchange.client_answers import whole
 from wire.exchange.handed_out_again import HandedOutAgain
 from wire.exchange.identifier_release import IdentifierRelease
 from wire.exchange.left_sessions import LeftSession, left_rows
+from wire.exchange.outcomes import Counts
 from wire.exchange.refusal_policy import DROP, RefusalPolicy
 from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.sender import SenderHalf
@@ -79,7 +80,7 @@ class ClientOutbox:
             republish=False,
             policy=RefusalPolicy(_NEVER_TRIED_AGAIN),
             backoff=Backoff(_NO_BACKOFF, lambda: 0.5),
-            rules=CLIENT_RULES,
+            check=whole,
         )
         self._credit = CreditGiver(
             messages_in_hand=max(MESSAGES_IN_HAND_MIN, 2 * self.window), bytes_in_hand=min(BYTES_IN_HAND, settings.queue_max_bytes)
@@ -135,19 +136,9 @@ class ClientOutbox:
         return self._flow.counts.published, self._flow.held.pubrels_sent
 
     @property
-    def too_large(self) -> int:
-        """Messages that the client could not take."""
-        return self._flow.counts.too_large
-
-    @property
-    def expired(self) -> int:
-        """Messages that were too old when they could leave."""
-        return self._flow.counts.expired
-
-    @property
-    def refused(self) -> int:
-        """Messages that the client refused."""
-        return self._flow.counts.refused
+    def counts(self) -> Counts:
+        """Counters of the exchange since the connection came up."""
+        return self._flow.counts
 
     # --- a session that ends with its connection ---
 
@@ -202,7 +193,7 @@ class ClientOutbox:
             self._connected(session_present=bool(lane.session))
         else:
             lost = ((max(start, lane.tail), stop) for start, stop in self._left.sent)
-            self._release = IdentifierRelease(tuple(lost), level=self._level)
+            self._release = IdentifierRelease(tuple(lost), level=self._level, counts=self.counts)
 
     def hand_out(self, frame: HandOut, rights: ClientAccess | None = None) -> int:
         """Send these as well, but for those that the client may not receive any more: how many that are."""
@@ -285,7 +276,7 @@ class ClientOutbox:
         """Take the acknowledgements in ``buffer`` from ``position`` on; the position after the last whole one of the run.
 
         Raises:
-            PeerViolation: one is malformed, or of the wrong kind.
+            PeerViolation: one is malformed.
         """
         if self._release is not None:
             position = self._release.received(buffer, position)
@@ -294,6 +285,11 @@ class ClientOutbox:
             self._release = None
             self._connected(session_present=False)
         return self._flow.received(buffer, position)
+
+    def stalled(self) -> None:
+        """The client is about to be closed, because what it owes does not come."""
+        if self._release is None:
+            self._flow.stalled()
 
     def pump(self, bytes_max: int, now_s: float, wall_ms: int) -> bytes:
         """What is to be written now, about ``bytes_max`` at most; empty when nothing may leave."""

@@ -9,10 +9,10 @@ exchange.releases-in-given-order [MQTT]: they go in the order in which they were
 
 from __future__ import annotations
 
-from wire.errors import PeerViolation
+from wire.exchange.outcomes import Counts
 from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL, acks, packet_id_of
 from wire.mqtt.codec import decode, split
-from wire.mqtt.packets import Pubcomp, Pubrec
+from wire.mqtt.packets import Puback, Pubcomp, Pubrec
 from wire.ranges import Ranges
 
 _ACKNOWLEDGEMENT_BYTES_MAX = 70_000  # with a reason string; none was asked for
@@ -21,8 +21,10 @@ _ACKNOWLEDGEMENT_BYTES_MAX = 70_000  # with a reason string; none was asked for
 class IdentifierRelease:
     """One connection's. ``held``: the sequences whose identifiers the remote may hold, in their order."""
 
-    def __init__(self, held: Ranges, *, level: int) -> None:
+    def __init__(self, held: Ranges, *, level: int, counts: Counts) -> None:
         self._level = level
+        self._counts = counts
+        self._said_again: set[int] = set()
         self._due = [acks(PUBREL, seq, 1) for start, stop in held for seq in range(start, stop)]
         self._awaited = {packet_id_of(seq): None for start, stop in held for seq in range(start, stop)}  # in their order
 
@@ -45,7 +47,7 @@ class IdentifierRelease:
         """Take the acknowledgements in ``buffer`` from ``position`` on, until all is done; the position after the last.
 
         Raises:
-            PeerViolation: one is malformed, or answers a PUBLISH: there was none [MQTT-4.3.2-3].
+            PeerViolation: one is malformed.
         """
         while not self.done and position < len(buffer) and buffer[position] in (PUBACK, PUBREC, PUBCOMP):
             packet = split(buffer, position, _ACKNOWLEDGEMENT_BYTES_MAX)
@@ -55,8 +57,14 @@ class IdentifierRelease:
             match decode(first_byte, buffer[start:position], self._level):
                 case Pubcomp(packet_id=packet_id):
                     self._awaited.pop(packet_id, None)
-                case Pubrec(packet_id=packet_id):  # said again unasked: it is to be let go of as well [MQTT-4.3.3-4]
-                    self._due.append(bytes((PUBREL, 2)) + packet_id.to_bytes(2, "big"))
-                case _:
-                    raise PeerViolation("MQTT-4.3.2-3 PUBACK, and nothing was PUBLISHed", first_byte=first_byte)
+                case Puback(packet_id=packet_id):  # whose message had QoS 1, so it holds nothing under it
+                    self._counts.unexpected_acknowledgements += 1
+                    self._awaited.pop(packet_id, None)
+                case Pubrec(packet_id=packet_id):  # of any other it may be that its PUBLISH goes again
+                    self._counts.unexpected_acknowledgements += 1
+                    if packet_id in self._said_again:  # exchange.one-pubrel-more
+                        self._awaited.pop(packet_id, None)
+                    elif packet_id in self._awaited:
+                        self._said_again.add(packet_id)
+                        self._due.append(bytes((PUBREL, 2)) + packet_id.to_bytes(2, "big"))
         return position

@@ -99,7 +99,7 @@ class LaneSender:
         enter = partial(self._enter, left, session, session_present, level=level, limits=limits, learnt=learnt, **figures)
         held = self.settled_since(left) if left is not None and limits.joined(learnt).maximum_qos == 2 else ()
         if held:
-            self._release, self._enter_then = IdentifierRelease(held, level=level), enter
+            self._release, self._enter_then = IdentifierRelease(held, level=level, counts=self.counts), enter
         else:
             enter()
 
@@ -137,6 +137,11 @@ class LaneSender:
                 self._begun.add(record.session)
         self._left.drop(session)
         self._begun.discard(session)
+
+    def stalled(self) -> None:
+        """As ``SenderHalf.stalled``."""
+        if self._release is None:
+            self.exchange.stalled()
 
     def disconnected(self, *, by_remote: bool = False) -> None:
         """As ``SenderHalf.disconnected``."""

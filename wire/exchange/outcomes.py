@@ -11,7 +11,11 @@ EXPIRED = "expired"
 
 @dataclass(slots=True)
 class Counts:
-    """Counters since the exchange was made."""
+    """Counters since the exchange was made.
+
+    unexpected_acknowledgements: those that came early, once more, late, or of another kind. acknowledged_as_qos1: messages of QoS 2
+    for which a PUBACK came.
+    """
 
     published: int = 0
     acknowledged: int = 0
@@ -26,3 +30,5 @@ class Counts:
     sessions_lost: int = 0
     assumed_delivered: int = 0
     republished: int = 0
+    unexpected_acknowledgements: int = 0
+    acknowledged_as_qos1: int = 0

@@ -12,18 +12,21 @@ from wire.settings import RefusalSettings
 
 FAILURE = 0x80
 TOO_LARGE = int(ReasonCode.PACKET_TOO_LARGE)
-CLOSED = 0x100  # of our own, above all codes: the remote closes the connection on that message, and says nothing
+# Of our own, above all codes: the remote closes the connection on that message, or acknowledges it wrongly, and says nothing else.
+CLOSED, WRONGLY_ACKNOWLEDGED = 0x100, 0x101
 
 RETRY, DEAD_LETTER, DROP = "retry", "dead-letter", "drop"
 ACTIONS = (RETRY, DEAD_LETTER, DROP)
 
 _KINDS = {DEAD_LETTER: "dead", DROP: "dropped"}
 
-# The name of each reason that a PUBACK or PUBREC may give (MQTT 5.0 sections 3.4.2.1 and 3.5.2.1), and our own two.
+# The name of each reason that a PUBACK or PUBREC may give (MQTT 5.0 sections 3.4.2.1 and 3.5.2.1), and our own three.
 REASONS = {
     ReasonCode(code).name.lower().replace("_", "-"): code
     for code in sorted({*(code for code in PUBACK_CODES if code >= FAILURE), TOO_LARGE})
-} | {"connection-closed": CLOSED}
+} | {"connection-closed": CLOSED, "wrongly-acknowledged": WRONGLY_ACKNOWLEDGED}
+# Those that need no reason code of the remote, so that one of MQTT 3.1.1 can give them.
+WITHOUT_CODE = {name: code for name, code in REASONS.items() if code in (TOO_LARGE, CLOSED, WRONGLY_ACKNOWLEDGED)}
 
 
 def code_of(reason: str) -> int:
@@ -61,7 +64,8 @@ class RefusalPolicy:
     def outcome(self, reason_code: int) -> str | None:
         """What a message refused with ``reason_code`` is settled as; None if it is to be tried again."""
         action = self._actions.get(reason_code, self._default)
-        return None if action == RETRY else f"{_KINDS[action]}:remote_0x{reason_code:02x}"
+        reason = "wrongly_acknowledged" if reason_code == WRONGLY_ACKNOWLEDGED else f"remote_0x{reason_code:02x}"
+        return None if action == RETRY else f"{_KINDS[action]}:{reason}"
 
 
 class HoldBack:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wire.errors import PeerViolation
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
@@ -136,24 +135,21 @@ class RemoteSubscriptions:
             for packet_id, run in zip(ids, runs, strict=False)
         ]
 
-    def suback(self, packet: Suback) -> None:
-        """Take an answer.
-
-        Raises:
-            PeerViolation: nothing was asked under its packet identifier, or it has another number of codes [MQTT-3.8.4-6].
-        """
+    def suback(self, packet: Suback) -> bool:
+        """Take an answer; whether anything was asked under its packet identifier. A filter without a code counts as refused."""
         filters = self._asked.pop(packet.packet_id, None)
-        if filters is None or len(filters) != len(packet.reason_codes):
-            raise PeerViolation("MQTT-3.8.4-6 SUBACK that answers no SUBSCRIBE", packet_id=packet.packet_id)
-        for topic_filter, code in zip(filters, packet.reason_codes, strict=True):
+        if filters is None:
+            return False
+        codes = (*packet.reason_codes, *[FAILURE] * len(filters))
+        for topic_filter, code in zip(filters, codes, strict=False):
             (self.refused if code >= FAILURE else self.granted)[topic_filter] = code
+        return True
 
-    def unsuback(self, packet: Unsuback) -> None:
-        """Take an answer. A filter that the remote did not know, or will not give up, is asked about again by the next connection.
+    def unsuback(self, packet: Unsuback) -> bool:
+        """Take an answer; whether anything was given up under its packet identifier.
 
-        Raises:
-            PeerViolation: nothing was given up under its packet identifier.
+        A filter that the remote did not know, or will not give up, is asked about again by the next connection.
         """
-        if packet.packet_id not in self._given_up:
-            raise PeerViolation("MQTT-3.10.4-4 UNSUBACK that answers no UNSUBSCRIBE", packet_id=packet.packet_id)
-        self._given_up.remove(packet.packet_id)
+        known = packet.packet_id in self._given_up
+        self._given_up.discard(packet.packet_id)
+        return known

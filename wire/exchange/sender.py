@@ -30,7 +30,7 @@ from __future__ import annotations
 from array import array
 
 from wire.backoff import Backoff
-from wire.exchange.acknowledgements import REMOTE_RULES, AnswerRules, Answers
+from wire.exchange.acknowledgements import Answers, Check
 from wire.exchange.dup_and_identifiers import Columns, Segment
 from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
@@ -59,7 +59,7 @@ class SenderHalf:
     qos2_maximum: None for a peer to which exchange.qos2-maximum-kept need not apply. republish: whether released messages are sent
     anew when the remote has lost the session. policy: what is done with refused messages. backoff: how long the lane is held back
     when some of those are to be tried again. max_age_s: how old a message that was never sent may become
-    (exchange.expired-not-sent). rules: what the peer may answer.
+    (exchange.expired-not-sent). check: as ``Answers`` has it.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class SenderHalf:
         policy: RefusalPolicy,
         backoff: Backoff,
         max_age_s: float | None = None,
-        rules: AnswerRules = REMOTE_RULES,
+        check: Check | None = None,
     ) -> None:
         self.live = False
         self.counts = Counts()
@@ -105,13 +105,14 @@ class SenderHalf:
             counts=self.counts,
         )
         self._answers = Answers(
-            rules,
+            check,
             due=self.due,
             in_flight=self.in_flight,
             held=self.held,
             record=self.record,
             suspects=self._suspects,
             refusals=self.refusals,
+            publishing=self.publishing,
             counts=self.counts,
         )
         self._republish = republish
@@ -245,7 +246,7 @@ class SenderHalf:
             released, sent = self.stays_due(left.released), self.stays_due(left.sent)
             self.held.resumed(released, sent, self.due.sent_stop)
             self.due.resumed(left.sent_below, released)
-        if self.publishing.style.maximum_qos < 2:
+        if limits.maximum_qos < 2:  # one that only showed that it takes no QoS 2 holds nothing, and may know no PUBREL
             self.held.free()
         self.in_flight.connected(level, receive_maximum, self.held.between_connections)
         if self._suspects.connected():
@@ -280,6 +281,10 @@ class SenderHalf:
     def _take_up_refused(self) -> None:
         if self.due.take_up_refused():
             self.handed_out.rewind()
+
+    def stalled(self) -> None:
+        """The live connection is about to be given up, because what the peer owes does not come."""
+        self._answers.stalled()
 
     def disconnected(self, *, by_remote: bool = False) -> None:
         """The connection is gone: what it left unsettled is due again on the next one. by_remote: the remote has closed it."""
@@ -342,7 +347,7 @@ class SenderHalf:
         """Take the acknowledgements in ``buffer`` from ``position`` on; the position after the last whole one of the run.
 
         Raises:
-            PeerViolation: an acknowledgement is malformed, or nothing waits for it under that packet identifier.
+            PeerViolation: an acknowledgement is malformed.
         """
         position = self._answers.received(buffer, position)
         self.handed_out.drop_settled()

@@ -183,6 +183,10 @@ class PublishDue:
         """All that may have to be sent again in another session and has had no PUBREC, and all behind it."""
         return RangeSet((*self.again, *self.refused, *self.aside, *self._barred.missing(self.sent_stop, _NO_LIMIT)))
 
+    def may_have_been_sent(self, seq: int) -> bool:
+        """Whether an earlier life may have sent ``seq``, which is not settled, and this one has not."""
+        return self.sent_stop <= seq < self.dup_below and seq not in self._barred
+
     @property
     def sent_before(self) -> list[tuple[int, int]]:
         """What an earlier life may have sent in the session and this one has not."""

@@ -4,13 +4,19 @@ It goes by the ways that the batch carries (``wire/routing/ways.py``), not by wh
 Rows of QoS 0 that are too old are left out. What else has expired is the business of the Connection, which knows when a message
 leaves and what is on record: for it message expiry intervals stay as they came. The QoS was lowered before queueing
 (``wire/routing/bridge_rules.py``); what the remote itself cannot do is the Connection's business as well.
+
+routing.waiting-qos-lowered [P2]: a rule's ``max_qos`` that is lower now holds for what waits and was never sent, too. What may have
+    been sent goes again as it was [MQTT-4.4.0-1].
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from wire.clock_steps import elapsed_ms
 from wire.frames.batch import QOS_MASK, RETAIN, Batch
 from wire.mqtt.message_expiry import expired_rows, expiry_only, without_rows
+from wire.routing.bridge_rules import Router
 from wire.routing.hop_count import hops_of, hops_property, without_hops
 from wire.routing.topic_mapping import TopicMapper
 from wire.routing.ways import Way
@@ -19,6 +25,7 @@ from wire.settings import BridgeSettings
 LEVEL_5 = 5
 KNOWN_WAYS_MAX = 1_000
 
+_AS_IT_IS = bytes(range(256))
 _NO_RETAIN = bytes(flags & ~RETAIN for flags in range(256))
 
 
@@ -31,12 +38,25 @@ class RemoteForm:
 
     def __init__(self, bridge: BridgeSettings) -> None:
         self._mapper = TopicMapper()
+        self._rules = Router((replace(bridge, persist=True),))  # not to keep any more is said of what comes, not of what waits
         self._level = bridge.remote.protocol
         self._counts_hops = bridge.loop_prevention
         self._max_age_s = bridge.limits.max_age_s
         self._ways: dict[bytes, Way] = {}
         self._way_properties: dict[tuple[bytes, int], bytes] = {}
         self.unmapped_topics: set[bytes] = set()
+
+    def lower(self, batch: Batch, start: int, stop: int) -> None:
+        """Have the rows ``[start, stop)``, which were never sent, leave at most at the QoS at which the rules take their topics now
+        (routing.waiting-qos-lowered). What no rule takes any more stays as it is.
+        """
+        tables = [route[0].flags_table if (route := self._rules.route(topic)) else _AS_IT_IS for topic in batch.topics]
+        flags = batch.flags[start:stop]
+        if len(set(tables)) == 1:
+            lowered = flags.translate(tables[0])
+        else:
+            lowered = bytes([tables[topic][flag] for topic, flag in zip(batch.topic_of[start:stop], flags, strict=True)])
+        batch.flags = batch.flags[:start] + lowered + batch.flags[stop:]
 
     def transform(self, batch: Batch, *, now_ms: int) -> tuple[Batch, list[int]]:
         """The batch for the remote without its expired rows of QoS 0, and the numbers that those rows had."""

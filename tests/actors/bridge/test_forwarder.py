@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -15,7 +16,9 @@ from tests.storage.building import batch
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
 from tests.wire.outbound_model import lane_opened
+from tests.wire.rules import rule
 from wire.frames.base import Frame
+from wire.frames.batch import QOS_MASK, pack_column
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneReopen, Settle
 from wire.frames.names import QUEUE_STORE
 from wire.mqtt.publish_properties import with_message_expiry
@@ -47,9 +50,9 @@ class RecordingMailbox:
 class Lane:
     """A Forwarder whose peers are the test."""
 
-    def __init__(self, folder: Path, max_age_s: float | None = None) -> None:
+    def __init__(self, folder: Path, max_age_s: float | None = None, *, max_qos: int = 2) -> None:
         self.mailbox = RecordingMailbox()
-        plain = bridge("cloud")
+        plain = bridge("cloud", local_subscriptions=(replace(rule(1, "#"), max_qos=max_qos),))
         settings = replace(plain, limits=replace(plain.limits, max_age_s=max_age_s))
         self.forwarder = Forwarder(cast(Mailbox, self.mailbox), node_settings(folder, settings), 5)
 
@@ -137,3 +140,41 @@ def test_what_has_expired_at_qos_1_and_2_is_left_to_the_connection_and_at_qos_0_
     assert passed.batch.rows_payloads() == [b"0", b"2"]
     assert list(passed.offsets or ()) == [0, 2]
     assert passed.size_bytes == passed.batch.size_bytes()
+
+
+@pytest.mark.parametrize("max_qos", [2, 1, 0])
+@pytest.mark.parametrize("offsets", [False, True])
+def test_a_max_qos_that_was_lowered_holds_for_what_waits_and_was_never_sent(tmp_path: Path, max_qos: int, offsets: bool) -> None:
+    """routing.waiting-qos-lowered: what may have been sent, and what has come since, is as it was."""
+    lane = Lane(tmp_path, max_qos=max_qos)
+    lane.forwarder.on_peer_up(QUEUE_STORE, 1)
+    ((_, opening),) = lane.mailbox.sent
+    assert isinstance(opening, LaneOpen)
+    lane.turn(
+        lane_opened(epoch=opening.epoch, tail=6, dup_below=2, session="edge@here"),
+        Credit(queue=QUEUE, epoch=opening.epoch, messages=100, size_bytes=1 << 20),
+        LinkState(state="connected"),
+    )
+    for first_seq in (0, 4):
+        places = array("I", (0, 1, 3) if offsets else (0, 1, 2, 3))
+        ruled = replace(batch([b"m"] * len(places), [2] * len(places)), ways=[WAY], way_of=[0])
+        lane.turn(
+            HandOut(
+                queue=QUEUE,
+                epoch=opening.epoch,
+                first_seq=first_seq,
+                count=len(places),
+                size_bytes=10,
+                offsets=pack_column(places) if offsets else b"",
+                bodies=(ruled.encode(),),
+            )
+        )
+    flags = {
+        frame.first_seq + offset: flag & QOS_MASK
+        for peer, frame in lane.mailbox.sent
+        if peer == CONNECTION and isinstance(frame, Passed)
+        for offset, flag in zip(frame.offsets or range(len(frame.batch)), frame.batch.flags, strict=True)
+    }
+    assert flags == {seq: max_qos if 2 <= seq < 6 else 2 for seq in range(8) if not offsets or seq not in (2, 6)}
+    settled = [frame.settled for _, frame in lane.mailbox.sent if isinstance(frame, Settle)]
+    assert bool(settled) == (max_qos == 0), "what leaves at QoS 0 is settled as it is passed on"

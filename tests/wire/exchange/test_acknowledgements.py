@@ -11,23 +11,10 @@ from tests.wire.outbound_model import (
     PUBCOMP,
     PUBLISH,
     PUBREC,
-    PUBREL,
     ack,
 )
 from tests.wire.outbound_steps import burst, flow_at, kinds, offer, settled
 from wire.errors import PeerViolation
-
-
-def test_a_pubrec_of_failure_behind_one_of_success_breaks_the_exchange() -> None:
-    flow = flow_at(level=5)
-    offer(flow, 0, 2)
-    burst(flow, 5)
-    flow.received(ack(PUBREC, 1))
-    flow.record.facts(1)
-    flow.record.committed(1)
-    burst(flow, 5)
-    with pytest.raises(PeerViolation, match=r"^MQTT-4\.3\.3-4 "):
-        flow.received(ack(PUBREC, 1, 0x87))
 
 
 @given(order=st.permutations(range(12)), cuts=st.lists(st.integers(1, 60), max_size=8))
@@ -67,37 +54,37 @@ def test_a_negative_reason_code_settles_the_message_and_frees_its_place() -> Non
     assert kinds(burst(flow, 5)) == [(PUBLISH, 3)]
 
 
-def test_mqtt_5_answers_an_unknown_pubrec_and_ignores_an_unknown_pubcomp() -> None:
-    flow = flow_at(level=5)
-    flow.received(ack(PUBREC, 7) + ack(PUBCOMP, 8, 0x92))
-    assert [(packet.kind, packet.packet_id, packet.reason_code) for packet in burst(flow, 5)] == [(PUBREL, 7, 0x92)]
+@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.parametrize("packet_id", [0, 3, 65_001])
+def test_one_under_an_identifier_that_was_never_used_is_counted(level: int, packet_id: int) -> None:
+    flow = flow_at(level=level)
+    offer(flow, 0, 1, 2)
+    burst(flow, level)
+    flow.received(ack(PUBACK, packet_id) + ack(PUBCOMP, packet_id))
+    assert (settled(flow), burst(flow, level)) == ({}, [])
+    assert (flow.counts.unexpected_acknowledgements, flow.in_flight.messages) == (2, 2)
 
 
-def test_mqtt_3_1_1_ignores_a_repeated_puback_of_something_settled() -> None:
-    flow = flow_at()
-    offer(flow, 0, 1, 1)
-    burst(flow)
-    flow.received(ack(PUBACK, 1) + ack(PUBACK, 1) + ack(PUBACK, 2))
-    assert settled(flow) == {"delivered": ((0, 2),)}
+@pytest.mark.parametrize("level", [4, 5])
+def test_pubacks_that_all_come_twice_settle_each_message_once(level: int) -> None:
+    flow = flow_at(level=level)
+    offer(flow, 0, *[1] * 50)
+    burst(flow, level)
+    flow.received(b"".join(ack(PUBACK, packet_id) * 2 for packet_id in range(1, 51)))
+    assert settled(flow) == {"delivered": ((0, 50),)}
+    assert (flow.counts.acknowledged, flow.counts.unexpected_acknowledgements) == (50, 50)
+    assert burst(flow, level) == []
 
 
 @pytest.mark.parametrize(
     ("level", "answer"),
     [
-        (4, ack(PUBACK, 2)),  # waits for PUBREC
-        (4, ack(PUBREC, 1)),  # waits for PUBACK
-        (4, ack(PUBCOMP, 2)),  # PUBREL has not left
-        (4, ack(PUBACK, 3)),  # never sent
-        (4, ack(PUBACK, 65_001)),  # never given
-        (4, ack(PUBACK, 0)),
         (4, ack(PUBACK, 1, 0)),  # a reason code before MQTT 5
         (4, b"\x40\x01\x00\x00"),
-        (5, ack(PUBACK, 3)),
-        (5, ack(PUBREC, 1)),
         (5, b"\x40\xff\xff\x7f\x00"),
     ],
 )
-def test_an_acknowledgement_that_nothing_waits_for_is_a_violation(level: int, answer: bytes) -> None:
+def test_a_malformed_acknowledgement_is_a_violation(level: int, answer: bytes) -> None:
     flow = flow_at(level=level)
     offer(flow, 0, 1, 2)
     burst(flow, level)

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wire.errors import PeerViolation
-from wire.exchange.client_answers import pubrel_for_unknown, whole
-
-
-def test_an_unknown_pubrec_has_its_pubrel_and_an_unknown_puback_nothing() -> None:
-    assert pubrel_for_unknown(0x50, 0x0102) == bytes((0x62, 2, 1, 2))
-    assert pubrel_for_unknown(0x40, 7) == b""
+from wire.exchange.client_answers import whole
 
 
 def test_what_is_plain_is_whole_and_what_is_not_is_looked_at() -> None:

@@ -190,7 +190,7 @@ def test_what_is_too_large_for_a_client_makes_room_for_what_comes_behind_it() ->
     assert payloads(box.pump(1000, 0.0, 0)) == [b"0"]
     box.received(puback(1), 0)
     assert payloads(box.pump(1000, 0.0, 0)) == [b"1"]
-    assert box.too_large == 2
+    assert box.counts.too_large == 2
 
 
 @pytest.mark.parametrize("level", [4, 5])
@@ -226,7 +226,7 @@ def test_a_refusal_ends_a_message_and_an_unknown_acknowledgement_ends_nothing() 
     box.pump(1000, 0.0, 0)
     box.received(b"\x50\x03\x00\x01\x97" + puback(77) + puback(78, first_byte=0x50), 0)
     assert box.pump(1000, 0.0, 0)[-1:] == b"\x92", "PUBREL for what was never sent says so"
-    assert (box.in_flight, box.refused) == (0, 1)
+    assert (box.in_flight, box.counts.refused) == (0, 1)
 
 
 def test_what_expires_while_it_waits_is_not_sent_and_the_rest_has_less_time() -> None:
@@ -242,7 +242,7 @@ def test_what_expires_while_it_waits_is_not_sent_and_the_rest_has_less_time() ->
     assert (young.payload, young.property(0x02)) == (b"1", 3)
     box.received(puback(young.packet_id), 0)
     [last] = packets(box.pump(1000, 0.0, 10_000))
-    assert (last.payload, last.property(0x02), box.expired) == (b"4", 50, 2)
+    assert (last.payload, last.property(0x02), box.counts.expired) == (b"4", 50, 2)
 
 
 def test_a_session_is_put_on_record_before_anything_leaves() -> None:
@@ -320,7 +320,7 @@ def test_what_has_expired_is_on_record_before_anything_behind_it_leaves_and_wait
     assert payloads(box.pump(1000, 0.0, 6000)) == []
     box.settled(again.number)
     assert payloads(box.pump(1000, 0.0, 6000)) == [b"3"]
-    assert (box.expired, box.in_flight) == (2, 2)
+    assert (box.counts.expired, box.in_flight) == (2, 2)
 
 
 def test_what_expires_of_a_live_session_holds_nothing_up() -> None:
@@ -334,7 +334,7 @@ def test_what_expires_of_a_live_session_holds_nothing_up() -> None:
     box.put(Parcel(batch(1, first=5)))
     found = packets(box.pump(1000, 0.0, 6000))
     assert [(packet.payload, packet.property(0x02)) for packet in found] == [(b"1", 54), (b"3", 54), (b"5", None)]
-    assert box.expired == 3
+    assert box.counts.expired == 3
 
 
 def test_a_new_store_is_told_again_and_the_client_gets_nothing_twice() -> None:

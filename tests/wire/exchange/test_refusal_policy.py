@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wire.backoff import Backoff
-from wire.exchange.refusal_policy import CLOSED, REASONS, HoldBack, RefusalPolicy, Refusals, code_of
+from wire.exchange.refusal_policy import CLOSED, REASONS, WRONGLY_ACKNOWLEDGED, HoldBack, RefusalPolicy, Refusals, code_of
 from wire.settings import BackoffSettings, RefusalSettings
 
 
@@ -14,7 +14,7 @@ def hold_back() -> HoldBack:
     return HoldBack(Backoff(BackoffSettings(initial_s=1.0, max_s=4.0, factor=2.0, jitter=0.0, stable_s=9.0), lambda: 0.5))
 
 
-def test_the_reasons_are_those_that_a_puback_may_give_and_two_of_our_own() -> None:
+def test_the_reasons_are_those_that_a_puback_may_give_and_three_of_our_own() -> None:
     assert REASONS == {
         "unspecified-error": 0x80,
         "implementation-specific-error": 0x83,
@@ -25,6 +25,7 @@ def test_the_reasons_are_those_that_a_puback_may_give_and_two_of_our_own() -> No
         "quota-exceeded": 0x97,
         "payload-format-invalid": 0x99,
         "connection-closed": CLOSED,
+        "wrongly-acknowledged": WRONGLY_ACKNOWLEDGED,
     }
 
 

@@ -126,3 +126,19 @@ def test_what_waited_longer_than_max_age_is_expired_at_qos_0() -> None:
     batch = queued((b"plant/a", 0, b"0"), (b"plant/a", 1, b"1"), (b"plant/a", 0, b"2"), rules=[KEEPS])
     assert shape.transform(batch, now_ms=1_000_000 + 10_000)[1] == []
     assert shape.transform(batch, now_ms=1_000_000 + 10_001)[1] == [0, 2]
+
+
+def test_what_waits_is_lowered_to_what_its_topics_rule_says_now_and_never_raised() -> None:
+    """routing.waiting-qos-lowered. A rule that is not there any more says nothing."""
+    rules = [replace(rule(1, f"{name}/#"), max_qos=qos) for name, qos in (("a", 1), ("b", 2), ("c", 0))]
+    bridge = bridge_of("cloud", *rules)
+    shape = RemoteForm(replace(bridge, persist=False))
+    rows = [(topic, flags, b"") for topic in (b"a/x", b"b/x", b"c/x", b"gone") for flags in (0, 1, 2 | RETAIN)]
+    batch = from_rows(rows)
+    shape.lower(batch, 0, len(batch))
+    assert list(batch.flags) == [0, 1, 1 | RETAIN, 0, 1, 2 | RETAIN, 0, 0, RETAIN, 0, 1, 2 | RETAIN]
+    one = from_rows([(b"a/x", 2, b"")] * 4)
+    shape.lower(one, 1, 3)
+    assert list(one.flags) == [2, 1, 1, 2], "only what was never sent"
+    shape.lower(one, 4, 4)
+    assert list(one.flags) == [2, 1, 1, 2]

@@ -1,0 +1,117 @@
+"""What an acknowledgement means that its identifier does not wait for: early, once more, late, or of another kind. Pure.
+
+No clause makes an error of one that changes nothing, and to break the connection off for it has the peer send it again on the
+next. So all of them are counted, and one table says what follows, for remotes and for local clients, at either protocol level.
+
+exchange.unexpected-changes-nothing [P2, alive]: an acknowledgement of what is settled, was never sent, or is not sent again yet on
+    this connection settles nothing. What is sent again is owed its own [MQTT-4.4.0-1].
+exchange.other-kind-has-message [P2]: a PUBACK for a QoS 2 PUBLISH, or a PUBREC for a QoS 1 PUBLISH, says that the peer has the
+    message: it is settled as delivered at least once. RabbitMQ 3.10 answers QoS 2 so.
+exchange.wrong-answer-ends-at-stall [P2, P6, alive]: where the right answer has not come within the stall timeout, and another one
+    came for the same message, that one stands for it: it settles the message, or ends its exchange as a refusal does.
+exchange.one-pubrel-more [alive]: a PUBREC that is repeated, or of nothing known, has one PUBREL more for each identifier and
+    connection [MQTT-4.3.3-4]. A peer that answers PUBREL with PUBREC would go on for ever.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from wire.exchange.held_identifiers import HeldIdentifiers
+from wire.exchange.in_flight import InFlight
+from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, seq_of
+from wire.exchange.refusal_policy import FAILURE
+from wire.exchange.what_may_be_sent import PublishDue
+from wire.ranges import lowest
+
+_REFUSAL = 0  # a PUBACK or PUBREC with a reason code of failure
+
+
+class Standing(Enum):
+    """How the message stands to which an identifier belongs."""
+
+    PUBACK_OWED = "QoS 1, sent on this connection"
+    PUBREC_OWED = "QoS 2, sent on this connection"
+    RECEIVED = "has its PUBREC, and no PUBREL has left on this connection"
+    PUBCOMP_OWED = "its PUBREL has left"
+    NOT_SENT_HERE = "unsettled, and may have been sent before"
+    NONE = "settled, or never sent"
+
+
+class Meaning(Enum):
+    """What follows beside that it is counted. HAS_IT, REFUSES: its exchange is over now; RELEASE: a PUBREL is wanted.
+
+    HAS_IT_LATER, REFUSES_LATER: it is over if the right answer does not come (exchange.wrong-answer-ends-at-stall).
+    """
+
+    HAS_IT = "the peer has the message"
+    REFUSES = "the peer refuses the message"
+    RELEASE = "the peer waits for a PUBREL"
+    HAS_IT_LATER = "maybe the peer has the message"
+    REFUSES_LATER = "maybe the peer will never answer"
+    NOTHING = "nothing"
+
+
+_NOTHING, _LATER = Meaning.NOTHING, Meaning.HAS_IT_LATER
+_TABLE: dict[Standing, dict[int, Meaning]] = {
+    Standing.PUBACK_OWED: {PUBREC: Meaning.HAS_IT, _REFUSAL: Meaning.REFUSES, PUBCOMP: Meaning.REFUSES_LATER},
+    Standing.PUBREC_OWED: {PUBACK: Meaning.HAS_IT, _REFUSAL: Meaning.REFUSES, PUBCOMP: Meaning.REFUSES_LATER},
+    Standing.RECEIVED: {PUBACK: _LATER, PUBREC: _NOTHING, _REFUSAL: _LATER, PUBCOMP: _LATER},
+    Standing.PUBCOMP_OWED: {PUBACK: _LATER, PUBREC: Meaning.RELEASE, _REFUSAL: _LATER},
+    Standing.NOT_SENT_HERE: {PUBACK: _LATER, PUBREC: _LATER, _REFUSAL: Meaning.REFUSES_LATER, PUBCOMP: _LATER},
+    Standing.NONE: {PUBACK: _NOTHING, PUBREC: Meaning.RELEASE, _REFUSAL: _NOTHING, PUBCOMP: _NOTHING},
+}
+
+
+class UnexpectedAcknowledgements:
+    """Those of one lane. later: messages of the live connection for which a wrong answer may have to stand."""
+
+    def __init__(self, *, due: PublishDue, in_flight: InFlight, held: HeldIdentifiers) -> None:
+        self.later: dict[int, Meaning] = {}
+        self._due = due
+        self._in_flight = in_flight
+        self._held = held
+        self._released: set[int] = set()  # identifiers that had their one PUBREL more
+
+    def connected(self) -> None:
+        """A connection is up."""
+        self.later.clear()
+        self._released.clear()
+
+    def meaning(self, first_byte: int, packet_id: int, reason_code: int) -> tuple[Meaning, Standing, int]:
+        """What the acknowledgement means, of which message: its sequence, -1 for none."""
+        seq = self._seq_of(packet_id)
+        standing = Standing.NONE if seq is None else self._standing(seq)
+        refuses = reason_code >= FAILURE and first_byte != PUBCOMP
+        meaning = _TABLE[standing][_REFUSAL if refuses else first_byte]
+        if meaning is Meaning.RELEASE:
+            if not packet_id or packet_id in self._released:  # exchange.one-pubrel-more
+                meaning = _NOTHING if standing is Standing.NONE else _LATER
+            self._released.add(packet_id)
+        if seq is None:
+            return meaning, standing, -1
+        if meaning in (Meaning.HAS_IT_LATER, Meaning.REFUSES_LATER):
+            self.later[seq] = meaning
+        return meaning, standing, seq
+
+    def _seq_of(self, packet_id: int) -> int | None:
+        """The only unsettled sequence that may have been sent under it: they span no more than there are identifiers."""
+        due = self._due
+        low = lowest((*self._in_flight.unsettled, *self._held.unsettled, *due.unsettled))
+        if low is None or low > due.sent_stop:
+            low = due.sent_stop
+        return seq_of(packet_id, low)
+
+    def _standing(self, seq: int) -> Standing:
+        held, due = self._held, self._due
+        if seq in self._in_flight.puback:
+            return Standing.PUBACK_OWED
+        if seq in self._in_flight.pubrec:
+            return Standing.PUBREC_OWED
+        if seq in held.awaited:
+            return Standing.PUBCOMP_OWED
+        if seq in held.releasing or seq in held.due:
+            return Standing.RECEIVED
+        if any(seq in each for each in due.unsettled) or due.may_have_been_sent(seq):
+            return Standing.NOT_SENT_HERE
+        return Standing.NONE
