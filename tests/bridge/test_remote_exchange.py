@@ -74,10 +74,10 @@ def test_a_remote_that_keeps_the_session_less_long_than_configured_is_told_of(st
 
 
 @pytest.mark.parametrize("dup", [True, False])
-def test_an_identifier_on_record_that_comes_without_dup_is_of_a_lost_session(
+def test_an_identifier_on_record_is_a_repeat_until_its_pubrel_whatever_dup_says(
     sink: Mosquitto, start_node: StartNode, dup: bool
 ) -> None:
-    """[MQTT-3.3.1-1]: what is sent again carries DUP. So the same identifier without it is another message; with it, the same."""
+    """exchange.repeat-not-taken-again: Mosquitto 2.1 sends without DUP again after it was killed [MQTT-4.3.3-10]."""
     with ScriptedRemote(4) as remote, Subscriber(sink.port, "#") as arrived:
         node = start_node(node_config(taking(remote.port, RULE, protocol="mqtt311"), passing(sink.port)))
         first = remote.accept()
@@ -86,16 +86,16 @@ def test_an_identifier_on_record_that_comes_without_dup_is_of_a_lost_session(
         expect(first, (PUBREC, 7))
         node.kill("bridge", bridge="from")
         second = remote.accept(session_present=True)
-        second.publish("in/a", "one" if dup else "two", qos=2, packet_id=7, dup=dup)
+        second.publish("in/a", "one", qos=2, packet_id=7, dup=dup)
         second.answer_subscribe(2)
         expect(second, (PUBREC, 7))
-        second.publish("in/a", "again", qos=2, packet_id=7, dup=True)  # of this connection by now, so it is the same
+        second.publish("in/a", "one", qos=2, packet_id=7)
         expect(second, (PUBREC, 7))
         second.acknowledge(PUBREL, 7)
         expect(second, (PUBCOMP, 7))
         second.publish("in/a", "end", qos=2, packet_id=7)
         expect(second, (PUBREC, 7))
-        assert arrived.wait_for("in/a", ["one", *([] if dup else ["two"]), "end"]).are_exact()
+        assert arrived.wait_for("in/a", ["one", "end"]).are_exact()
 
 
 def test_a_lost_session_forgets_its_identifiers_before_it_subscribes(sink: Mosquitto, start_node: StartNode) -> None:
@@ -155,7 +155,6 @@ BROKEN: list[tuple[str, bytes, int]] = [
     ("too large", b"\x30\xff\xff\x7f", 0x95),
     ("wildcard in the topic", b"\x30\x04\x00\x01#\x00", 0x81),
     ("topic alias that nobody allowed", b"\x30\x07\x00\x01a\x03\x23\x00\x01", 0x94),
-    ("SUBACK of nothing", b"\x90\x04\xfd\xff\x00\x00", 0x82),
     ("PUBREL with wrong flags", b"\x60\x02\x00\x01", 0x81),
 ]
 

@@ -72,9 +72,14 @@ class ScriptedRemote:
         self, *, session_present: bool = False, session_expiry_s: int | None = None, packet_max_bytes: int | None = None
     ) -> RemoteEnd:
         """The next connection, its CONNECT read and answered."""
+        end = self.accept_silently()
+        end.connack(session_present=session_present, session_expiry_s=session_expiry_s, packet_max_bytes=packet_max_bytes)
+        return end
+
+    def accept_silently(self) -> RemoteEnd:
+        """The next connection, its CONNECT read."""
         sock, _ = self._server.accept()
         end = RemoteEnd(sock, self._version)
         self._ends.append(end)
         end.connect = end.expect(CONNECT)
-        end.connack(session_present=session_present, session_expiry_s=session_expiry_s, packet_max_bytes=packet_max_bytes)
         return end
