@@ -9,16 +9,17 @@ from __future__ import annotations
 
 DEAD_BYTES = 32 << 20  # may be dead in any store
 STEP_BYTES = 4 << 20  # less is not worth a merge, however little room is left
+LOOKS = 30  # after so many what could not be given back may be: a merge may have met a disk without room
 TABLES = 64  # may there be in any family, however small,
 TABLE_BYTES = 1 << 20  # and one more for so much in them
 
 
 class DeadBytes:
-    """Judges one store. What a merge could not give back it does not try again before there is more."""
+    """Judges one store. What a merge could not give back it does not try again for a while, or before there is more."""
 
     def __init__(self) -> None:
-        self._before: int | None = None  # when the last merge was begun
-        self._stay = 0
+        self._before: tuple[int, int] | None = None  # what was taken, and kept, when the last merge was begun
+        self._stay = self._looks = 0
 
     def are_many(self, taken_bytes: int, kept_bytes: int, *, pressed: bool) -> bool:
         """Whether a merge is due, which is then taken for begun; not to be asked while one runs.
@@ -27,10 +28,14 @@ class DeadBytes:
         """
         dead = max(0, taken_bytes - kept_bytes)
         if self._before is not None:
-            self._stay = dead if self._before - dead < STEP_BYTES else 0
-        self._stay = min(self._stay, dead)
+            taken_before, kept_before = self._before
+            in_vain = taken_before - taken_bytes < STEP_BYTES
+            self._stay = max(0, taken_bytes - max(kept_before, kept_bytes)) if in_vain else 0  # some may have died while it ran
+            self._looks = 0
+        self._looks += 1
+        self._stay = min(self._stay, dead) if self._looks <= LOOKS else 0
         due = dead - self._stay >= (STEP_BYTES if pressed else DEAD_BYTES + kept_bytes // 4)
-        self._before = dead if due else None
+        self._before = (taken_bytes, kept_bytes) if due else None
         return due
 
 

@@ -6,7 +6,7 @@ Here is counted what the rows keep; what RocksDB's files take beside it, and whe
 
 from __future__ import annotations
 
-from storage.engine.engine import Engine
+from storage.engine.engine import Engine, Write
 from storage.queue.history import ROW_BYTES
 from storage.queue.queue import Queue
 from storage.store.dead_letter_queues import DeadLetterQueues
@@ -32,11 +32,17 @@ class Space:
         self._disk = disk
         self._tidied_s = float("-inf")
 
-    def tick(self, now_s: float) -> None:
-        """Look from time to time, and each time while there is little room on the disk."""
+    def tick(self, write: Write, now_s: float) -> None:
+        """Look from time to time, and each time while there is little room on the disk; once what is in ``write`` is committed."""
         if now_s - self._tidied_s >= TIDY_PERIOD_S or self._disk.is_tight:
             self._tidied_s = now_s
-            self._engine.tidy(self._kept_bytes(), pressed=self._disk.is_tight)
+            if write:  # what it deletes counts as kept no more, and the tables do not know
+                write.on_commit(self._tidy)
+            else:
+                self._tidy()
+
+    def _tidy(self) -> None:
+        self._engine.tidy(self._kept_bytes(), pressed=self._disk.is_tight)
 
     def _kept_bytes(self) -> int:
         """About what everything takes that is kept; a queue's row, and an event, about what a settlement does."""

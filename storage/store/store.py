@@ -295,7 +295,7 @@ class Store:
         self._session_queues.count()
         self._disk.look(now_s)
         self._keep_events(now_s, wall_ms)
-        self._space.tick(now_s)
+        self._space.tick(write, now_s)
         self._retention.tick(self.lanes.of_bridges.values(), write, now_s, wall_ms, self._disk.free_bytes)
 
     def _keep_events(self, now_s: float, wall_ms: int) -> None:

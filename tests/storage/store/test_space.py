@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -12,7 +13,7 @@ from storage.engine import dead_bytes
 from storage.engine.dead_bytes import DeadBytes
 from storage.engine.engine import RocksEngine
 from storage.store import space
-from tests.storage.building import QUEUE, wait_idle
+from tests.storage.building import QUEUE, RecordingEngine, wait_idle
 from tests.storage.commanding import command
 from tests.storage.queue.test_history import DAY_S, Box, kept_for
 from tests.support.settings import limits
@@ -86,6 +87,28 @@ def test_a_store_that_keeps_nothing_takes_no_room(tmp_path: Path, empty: Callabl
 
     wait_until(given_back, 60.0, lambda: f"{taken_bytes(engine)} bytes are left", period_s=0.02)
     engine.close()
+
+
+def test_nothing_is_merged_before_what_was_deleted_is_committed() -> None:
+    """Else the merge would find nothing deleted, and would be taken for one in vain."""
+
+    class Told(RecordingEngine):
+        kept: ClassVar[list[int]] = []
+
+        def tidy(self, kept_bytes: int, *, pressed: bool) -> None:
+            self.kept.append(kept_bytes)
+
+    box = Box(Told(), kept_for(0.0))
+    box.pass_time(space.TIDY_PERIOD_S)
+    (empty,) = Told.kept
+    box.publish(ROWS, size=SIZE_BYTES)
+    box.settle((0, ROWS))
+    box.now_s += space.TIDY_PERIOD_S
+    box.store.tick(box.now_s, box.wall_ms)
+    assert Told.kept == [empty], "the trim of what was delivered waits for the commit"
+    box.turn()
+
+    assert Told.kept[1:] == [pytest.approx(empty, abs=1000)]
 
 
 @pytest.mark.parametrize("size_bytes", [10, 300, 20_000])
