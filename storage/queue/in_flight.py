@@ -61,6 +61,11 @@ class Mark:
         self.remaining += stop - start
         self.qos0 += chunk.qos0
 
+    def accepted_at(self, seq: int) -> int:
+        """When the message ``seq`` was accepted (UTC epoch in ms)."""
+        place = 0 if self.later is None else bisect_right(self.later[0], seq)
+        return self.later[1][place - 1] if self.later is not None and place else self.accepted_ms
+
     def note(self, start: int, stop: int, rows: int, left: Left) -> None:
         """Put down in ``left`` that ``rows`` rows of ``[start, stop)`` have left the queue."""
         if self.later is None:

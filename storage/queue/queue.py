@@ -153,7 +153,7 @@ class Queue:
             StorageDamaged, Unavailable: it cannot be read.
         """
         first = self._in_flight.first
-        return first.accepted_ms if first is not None else self._waiting.oldest_ms()
+        return first.accepted_at(self._settled.head) if first is not None else self._waiting.oldest_ms()
 
     # --- append ---
 

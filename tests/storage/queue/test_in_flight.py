@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 
 from storage.queue.in_flight import SHARED_ROWS_MAX, InFlight, Left
-from tests.storage.queues import chunk
+from tests.storage.building import RecordingEngine, batch
+from tests.storage.queues import append, chunk, open_queue
 
 
 def test_neighbours_share_a_mark_up_to_a_limit() -> None:
@@ -27,6 +28,21 @@ def test_bytes_are_given_back_when_all_of_a_mark_is_settled() -> None:
     assert in_flight.settle(10, 13) == (0, 1, 0), "its second row is number 13"
     assert in_flight.settle(13, 20) == (0, 1, 40)
     assert in_flight.messages == in_flight.stored == in_flight.qos0 == 0
+
+
+def test_the_age_of_what_is_in_flight_is_that_of_its_first_message_and_not_of_one_that_has_left() -> None:
+    """In a flow of lone messages thousands share a mark, one after the other."""
+    engine = RecordingEngine()
+    queue = open_queue(engine)
+    append(engine, queue, *(batch([b"m"], accepted_ms=1000 + seq) for seq in range(20)))
+    queue.hand_out(20, 1 << 30)
+    ages = []
+    for seq in range(20):
+        ages.append(queue.oldest_ms())
+        queue.settle("delivered", ((seq, seq + 1),))
+
+    assert ages == [*range(1000, 1020)]
+    assert queue.oldest_ms() is None
 
 
 def test_what_leaves_is_put_down_with_the_time_of_the_chunk_that_it_came_from() -> None:
