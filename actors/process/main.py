@@ -25,7 +25,7 @@ from actors.system.clock_file import ClockFile
 from actors.system.clocks import both_ms
 from wire.clock_steps import CLOCK
 from wire.errors import BasculeError, Unavailable
-from wire.frames.names import CONNECTION, DISTRIBUTOR, FORWARDER, LISTENER, QUEUE_STORE, actors_of, bridge_of_process
+from wire.frames.names import ASIDE, CONNECTION, DISTRIBUTOR, FORWARDER, LISTENER, QUEUE_STORE, actors_of, bridge_of_process
 from wire.frames.supervision import Command
 from wire.settings import NodeSettings, load
 
@@ -86,7 +86,10 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
         log.error("actor.failed", extra={"error": str(error)})
         return error.exit_status
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)  # the path of a message makes many objects and no cycles
+    if name not in ASIDE:
+        gc.set_threshold(
+            50_000, 20, 50
+        )  # the path of a message makes many objects and no cycles; a connection over HTTP makes some
     failure = host.run()
     post.close()
     if failure is None:

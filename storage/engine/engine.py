@@ -62,6 +62,8 @@ COPY_BYTES = 1 << 20
 TABLES_WAITING_MAX = 36  # to be merged; RocksDB takes no write with more
 STALL_LOOK_S = 0.002
 PROBE_BYTES = 16 << 10  # opening the store takes more, but for a moment it cannot be read then
+LOG_MAX_BYTES = 1 << 20  # of what RocksDB does; each table that it writes is told there
+MANIFEST_MAX_BYTES = 4 << 20  # which tables came and went; then it begins anew with those that are there
 TABLES_OPEN_PART = 2  # of the files that the process may have open, half
 TABLES_OPEN_MAX = 2048
 LEVELS = 7
@@ -577,6 +579,10 @@ def _options(cache: Cache, *, tolerant: bool) -> Options:
     options.set_recycle_log_file_num(RECYCLED_LOGS)
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(3)
+    options.set_max_log_file_size(LOG_MAX_BYTES)
+    options.set_max_manifest_file_size(MANIFEST_MAX_BYTES)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
     options.set_max_open_files(min(TABLES_OPEN_MAX, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // TABLES_OPEN_PART))
     options.set_compression_type(DBCompressionType.lz4())
     options.set_enable_blob_files(False)  # until it is open: an opening says that a table is missing, and not that a blob is

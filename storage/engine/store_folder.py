@@ -201,7 +201,7 @@ class StoreFolder:
     def spare_manifest(self) -> None:
         """Bring the spare copy of the MANIFEST up to date; call it after an opening and now and then."""
         try:
-            if self._manifest is None:
+            if self._manifest is None or not self._manifest.exists():  # RocksDB begins a new one now and then
                 manifest = self._current()
                 if manifest is None:
                     return

@@ -313,3 +313,29 @@ def _trim_to(engine: Engine, seq: int) -> None:
     write = Write()
     write.delete_range("msg", chunk_key(1, 0), chunk_key(1, seq))
     engine.commit(write, sync=False)
+
+
+def test_what_rocksdb_writes_down_of_its_own_work_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log, and the MANIFEST, of which there is a spare: the one that it begins anew has one as well."""
+    monkeypatch.setattr("storage.engine.engine.LOG_MAX_BYTES", 64 << 10)
+    monkeypatch.setattr("storage.engine.engine.MANIFEST_MAX_BYTES", 4 << 10)
+    engine = RocksEngine(tmp_path / "store")
+    first = (tmp_path / "store" / "CURRENT").read_text()
+    for number in range(120):
+        put(engine, chunk_key(1, number))
+        engine.flush()
+        engine.free_bytes()  # as about once a second
+    logs = sum(path.stat().st_size for path in (tmp_path / "store").glob("LOG*"))
+    current = (tmp_path / "store" / "CURRENT").read_text()
+    manifest = tmp_path / "store" / current.strip()
+    size_bytes = manifest.stat().st_size
+    engine.close()
+    manifest.write_bytes(manifest.read_bytes()[: size_bytes // 2] + bytes(size_bytes // 2))
+
+    engine = RocksEngine(tmp_path / "store")
+
+    assert current != first
+    assert size_bytes < 64 << 10
+    assert logs < 5 * (64 << 10)
+    assert len(keys_of(engine, chunk_key(1, 0), chunk_key(2, 0))) == 120
+    engine.close()
