@@ -44,7 +44,7 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
     pid = running_pid(Path(settings.data_dir))
     yield ok("node", f"runs, pid {pid}" if pid is not None else "does not run")
     yield from examine_owner(settings)
-    yield from examine_machine(settings)
+    yield from examine_machine(settings, pid)
     yield from examine_trust(settings, time.time())
     yield from examine_rules(settings)
     yield from examine_listeners(settings, pid)

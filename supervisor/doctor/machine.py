@@ -10,6 +10,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from supervisor.doctor.findings import Finding, fail, ok, warn
@@ -19,14 +20,15 @@ from wire.settings import NodeSettings
 SYNC_SLOW_S = 0.02
 DESCRIPTORS_BESIDE = 256  # what a process has open beside its clients
 PROCESS_BYTES, LANE_BYTES = 70 << 20, 8 << 20  # a node with one bridge, and each further lane, without messages
+STORE_BYTES = 80 << 20  # RocksDB's cache, and what is to become tables (engine.BLOCK_CACHE_BYTES, WAL_MAX_BYTES)
 _SYNCS = 20
 _BUILT_S = 1_700_000_000  # a clock that says less was never set
 _IN_MEMORY = {"tmpfs", "ramfs"}
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs"}
 
 
-def examine_machine(settings: NodeSettings) -> Iterator[Finding]:
-    """All findings on the machine that ``settings`` are to run on."""
+def examine_machine(settings: NodeSettings, pid: int | None = None) -> Iterator[Finding]:
+    """All findings on the machine that ``settings`` are to run on. pid: of the node, if it runs."""
     data_dir = Path(settings.data_dir)
     folder = nearest_folder(data_dir)
     if fault := folder_fault(data_dir):
@@ -36,7 +38,7 @@ def examine_machine(settings: NodeSettings) -> Iterator[Finding]:
         yield from disk_kind(settings, folder)
         yield from sync_time(settings, folder)
     yield clock(Path(settings.data_dir), time.time())
-    yield descriptors(settings)
+    yield descriptors(settings, pid)
     yield memory(settings, available_bytes())
 
 
@@ -157,14 +159,24 @@ def clock(data_dir: Path, now_s: float) -> Finding:
     return ok(about, said)
 
 
-def descriptors(settings: NodeSettings) -> Finding:
-    """Whether as many clients fit as are allowed."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # a node raises the soft limit to this
+def descriptors(settings: NodeSettings, pid: int | None = None) -> Finding:
+    """Whether as many clients fit as are allowed, into the limit of the node ``pid``, or else of a node that is started here."""
+    limit, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[1], "a process that is started here"
+    if pid is not None:
+        with suppress(OSError, StopIteration, ValueError):
+            limit, whose = _descriptors_max(Path(f"/proc/{pid}/limits").read_text(encoding="ascii")), "each process of the node"
     wanted = settings.clients.connections_max + DESCRIPTORS_BESIDE
-    found = f"{'no limit' if limit == resource.RLIM_INFINITY else limit} for a process; {wanted} are wanted for all clients"
+    found = f"{'no limit' if limit == resource.RLIM_INFINITY else limit} for {whose}; {wanted} are wanted for all clients"
     if limit != resource.RLIM_INFINITY and limit < wanted:
         return warn("open files", found, "raise it (LimitNOFILE= of the service, or ulimit -Hn), or lower clients.connections_max")
     return ok("open files", found)
+
+
+def _descriptors_max(limits: str) -> int:
+    """The hard limit, to which a node raises the soft one, by the text of /proc/PID/limits."""
+    line = next(line for line in limits.splitlines() if line.startswith("Max open files"))
+    hard = line.split()[4]
+    return resource.RLIM_INFINITY if hard == "unlimited" else int(hard)
 
 
 def memory(settings: NodeSettings, available: int | None) -> Finding:
@@ -172,9 +184,8 @@ def memory(settings: NodeSettings, available: int | None) -> Finding:
     lanes = sum(bridge.lanes for bridge in settings.bridges)
     held = sum(bridge.lanes * bridge.tier2_max_bytes for bridge in settings.bridges)
     wanted = PROCESS_BYTES + max(0, lanes - 1) * LANE_BYTES + held
-    if settings.persistence.mode == "in-memory":
-        wanted += settings.limits.max_bytes or 0
-    found = f"about {write_bytes(wanted)} for {lanes} {'lane' if lanes == 1 else 'lanes'} and what they may hold"
+    wanted += (settings.limits.max_bytes or 0) if settings.persistence.mode == "in-memory" else STORE_BYTES
+    found = f"up to {write_bytes(wanted)} for {lanes} {'lane' if lanes == 1 else 'lanes'} and what they may hold"
     if available is None:
         return ok("memory", found)
     found += f"; {write_bytes(available)} are free"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from supervisor.metrics.metric import Metric, given, seconds
 
-_STATES = ("ready", "starting", "restarting", "stopping", "stopped", "damaged", "misconfigured")
+_STATES = ("ready", "silent", "starting", "restarting", "stopping", "stopped", "damaged", "misconfigured")
 
 
 def _gauge(name: str, path: str, text: str) -> Metric:

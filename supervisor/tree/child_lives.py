@@ -55,7 +55,7 @@ class Lives:
     def all_ready(self) -> bool:
         """Whether the node does its work: all that a message needs is ready."""
         needed = [child for child in self._children if child.spec.needed and not child.spec.former and not child.removed]
-        return not self.stopping and all(child.state == "ready" for child in needed)
+        return not self.stopping and all(self._children.state_of(child) == "ready" for child in needed)
 
     # --- beginnings ---
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+LATE_S = 3.0  # who is heard as seldom as that is not late, however short the period is
 STARTUP_TIMEOUT_S = 30.0  # a starting process loads its code and opens its files between two heartbeats
 
 
@@ -67,7 +68,7 @@ class Liveness:
         heard = self._heard.get(name)
         if heard is None or now_s - heard.at_s >= heard.timeout_s:
             return Health.DEAD
-        return Health.ALIVE if now_s - heard.at_s <= 2 * self._period_s else Health.LATE
+        return Health.ALIVE if now_s - heard.at_s <= max(2 * self._period_s, LATE_S) else Health.LATE
 
     def tick(self, now_s: float) -> list[str]:
         """Who is dead now. Call it at least once per ``period_s``.

@@ -14,7 +14,7 @@ from actors.process.mailbox import READ, Mailbox
 from supervisor.tree.child_processes import Ending, Life, Spawner
 from supervisor.tree.child_table import ChildSpec
 from supervisor.tree.epochs import Epochs
-from supervisor.tree.late_heartbeats import Liveness
+from supervisor.tree.late_heartbeats import Health, Liveness
 from supervisor.tree.restart_limit import ChildRestarts, RestartWindow
 from supervisor.tree.status_figures import ActorView, ProcessView
 from wire.backoff import Backoff
@@ -23,6 +23,8 @@ from wire.frames.supervision import Heartbeat, Stop
 from wire.settings import SupervisionSettings
 
 log = logging.getLogger("bascule")
+
+SILENT = "silent"
 
 
 @dataclass(slots=True)
@@ -217,13 +219,18 @@ class RunningChildren:
         )
         return ending
 
+    def state_of(self, child: Child) -> str:
+        """The state of ``child`` for people: one that is ready and says nothing, as while its disk hangs, is ``silent``."""
+        silent = child.is_working and self._liveness.judge(child.name, self._mailbox.now_s()) is not Health.ALIVE
+        return SILENT if silent else child.state
+
     def views(self, now_s: float) -> list[ActorView]:
         """The actors of the children for ``bascule status``."""
         return [
             ActorView(
                 name=actor,
                 pid=None if child.life is None else child.life.pid,
-                state=child.state_of(actor),
+                state=SILENT if self.state_of(child) == SILENT else child.state_of(actor),
                 restarts=child.restart_count,
                 heartbeat_age_s=self._liveness.age_s(child.name, now_s),
                 last_cause=child.cause,
@@ -238,19 +245,20 @@ class RunningChildren:
         template = self._spawner.template_pid
         return [
             ProcessView(name="template", pid=template, state="restarting" if template is None else "ready"),
-            *map(_view, self._children.values()),
+            *map(self._view, self._children.values()),
         ]
 
-
-def _view(child: Child) -> ProcessView:
-    return ProcessView(
-        name=child.name,
-        pid=None if child.life is None else child.life.pid,
-        state=child.state,
-        actors=actors_of(child.name),
-        restarts=child.restart_count,
-        last_cause=child.cause,
-    )
+    def _view(self, child: Child) -> ProcessView:
+        state = self.state_of(child)
+        age_s = self._liveness.age_s(child.name, self._mailbox.now_s()) or 0.0
+        return ProcessView(
+            name=child.name,
+            pid=None if child.life is None else child.life.pid,
+            state=state,
+            actors=actors_of(child.name),
+            restarts=child.restart_count,
+            last_cause=f"it has said nothing for {age_s:.0f} s: it hangs, or its disk does" if state == SILENT else child.cause,
+        )
 
 
 def _restarts(spec: ChildSpec, mailbox: Mailbox) -> ChildRestarts:

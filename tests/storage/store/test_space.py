@@ -93,22 +93,22 @@ def test_nothing_is_merged_before_what_was_deleted_is_committed() -> None:
     """Else the merge would find nothing deleted, and would be taken for one in vain."""
 
     class Told(RecordingEngine):
-        kept: ClassVar[list[int]] = []
+        told: ClassVar[list[int]] = []
 
         def tidy(self, kept_bytes: int, *, pressed: bool) -> None:
-            self.kept.append(kept_bytes)
+            self.told.append(kept_bytes)
 
     box = Box(Told(), kept_for(0.0))
     box.pass_time(space.TIDY_PERIOD_S)
-    (empty,) = Told.kept
+    (empty,) = Told.told
     box.publish(ROWS, size=SIZE_BYTES)
     box.settle((0, ROWS))
     box.now_s += space.TIDY_PERIOD_S
     box.store.tick(box.now_s, box.wall_ms)
-    assert Told.kept == [empty], "the trim of what was delivered waits for the commit"
+    assert Told.told == [empty], "the trim of what was delivered waits for the commit"
     box.turn()
 
-    assert Told.kept[1:] == [pytest.approx(empty, abs=1000)]
+    assert Told.told[1:] == [pytest.approx(empty, abs=1000)]
 
 
 @pytest.mark.parametrize("size_bytes", [10, 300, 20_000])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
 import tempfile
 from collections import namedtuple
 from dataclasses import replace
@@ -13,10 +14,12 @@ from typing import NoReturn
 
 import pytest
 
+from storage.engine.engine import BLOCK_CACHE_BYTES, WAL_MAX_BYTES
 from supervisor.doctor import machine
 from supervisor.doctor.findings import FAIL, OK, WARN, Finding
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
+from tests.support.waiting import wait_until
 from wire.settings import NodeSettings
 
 Usage = namedtuple("Usage", "total used free")
@@ -123,14 +126,29 @@ def test_descriptors_for_all_clients(limit: int, verdict: str, settings: NodeSet
     assert machine.descriptors(settings).verdict == verdict
 
 
+@pytest.mark.process
+def test_the_descriptors_of_a_node_that_runs_are_its_own_and_not_those_of_who_looks(settings: NodeSettings) -> None:
+    settings = replace(settings, clients=replace(settings.clients, connections_max=4096))
+    with subprocess.Popen(["prlimit", "--nofile=100:300", "sleep", "60"]) as node:
+        try:
+            wait_until(lambda: "300" in Path(f"/proc/{node.pid}/limits").read_text(), 10.0, "its limit")
+            finding = machine.descriptors(settings, node.pid)
+        finally:
+            node.kill()
+
+    assert (finding.verdict, finding.found.partition(";")[0]) == (WARN, "300 for each process of the node")
+    assert "started here" in machine.descriptors(settings, node.pid).found, "it runs no more"
+
+
 def test_memory_for_all_lanes_and_what_they_may_hold(settings: NodeSettings) -> None:
     settings = replace(settings, bridges=(replace(bridge(), lanes=11, tier2_max_bytes=10 << 20),))
-    wanted = (70 + 10 * 8 + 11 * 10) << 20
+    wanted = (70 + 80 + 10 * 8 + 11 * 10) << 20
 
     assert machine.memory(settings, wanted).verdict == OK
     short = machine.memory(settings, wanted - 1)
-    assert (short.verdict, short.found) == (WARN, "about 260.0 MiB for 11 lanes and what they may hold; 260.0 MiB are free")
+    assert (short.verdict, short.found) == (WARN, "up to 340.0 MiB for 11 lanes and what they may hold; 340.0 MiB are free")
     assert machine.memory(settings, None).verdict == OK
+    assert machine.STORE_BYTES == BLOCK_CACHE_BYTES + WAL_MAX_BYTES
     assert (machine.available_bytes() or 0) > 1 << 20
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.tree.late_heartbeats import STARTUP_TIMEOUT_S, Health, Liveness
+from supervisor.tree.late_heartbeats import LATE_S, STARTUP_TIMEOUT_S, Health, Liveness
 
 PERIOD_S, TIMEOUT_S = 1.0, 5.0
 
@@ -24,8 +24,12 @@ def ticked(liveness: Liveness, first_s: int, last_s: int) -> list[list[str]]:
 def test_a_silent_child_is_late_and_then_dead() -> None:
     """tree.nobody-dead-early, tree.silent-dead-at-next-tick"""
     liveness = watching("store")
-    assert liveness.judge("store", 2.0) is Health.ALIVE
-    assert liveness.judge("store", 2.1) is Health.LATE
+    assert liveness.judge("store", LATE_S) is Health.ALIVE, "twice the period is less"
+    assert liveness.judge("store", LATE_S + 0.1) is Health.LATE
+    liveness.adopt(2.0, 5.0)
+    assert liveness.judge("store", 4.0) is Health.ALIVE
+    assert liveness.judge("store", 4.1) is Health.LATE
+    liveness.adopt(1.0, 5.0)
     assert ticked(liveness, 1, 4) == [[]] * 4
     assert liveness.tick(4.99) == []
     assert liveness.tick(5.0) == ["store"]
