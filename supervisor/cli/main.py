@@ -13,7 +13,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -39,9 +39,6 @@ from supervisor.cli.trace import topics, trace
 from supervisor.terminal.failures import complain, printing, refused
 from supervisor.version import VERSION
 from wire.errors import BasculeError, ConfigError
-
-if TYPE_CHECKING:
-    from wire.settings import NodeSettings
 
 _POLL_S = 0.05
 
@@ -103,7 +100,7 @@ def run(config: Path) -> NoReturn:
 def check(config: Path, as_json: bool) -> int:
     """Say what is wrong with CONFIG, or what it makes.
 
-    Its password and ACL files, certificates and credentials are read, too.
+    Its password and ACL files, certificates and credentials are read, too; addresses, the data folder and circles are looked at.
     """
     try:
         settings = _load(config)
@@ -115,41 +112,21 @@ def check(config: Path, as_json: bool) -> int:
     lanes = sum(bridge.lanes for bridge in settings.bridges)
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     listeners = ", ".join(f"{listener.bind} ({listener.protocol})" for listener in settings.listeners)
-    faults = _certificate_faults(settings) + _credentials_faults(settings)
+    from supervisor.config.loading import as_lines
+    from supervisor.doctor.unmet import unmet
+
+    faults = as_lines(config, unmet(settings))
     if as_json:
         print(json.dumps({"ok": not faults, "problems": faults}))
         return ConfigError.exit_status if faults else 0
     if faults:
-        print("\n".join(f"{config}: {fault}" for fault in faults), file=sys.stderr)
+        print("\n".join(faults), file=sys.stderr)
         return ConfigError.exit_status
     print(f"{config}: ok")
     print(f"  node {settings.name}, data in {settings.data_dir}, {settings.persistence.mode}, sync {settings.persistence.sync}")
     print(f"  listeners: {listeners}")
     print(f"  bridges: {bridges}" + (f" (lanes: {lanes})" if lanes else ""))
     return 0
-
-
-def _certificate_faults(settings: NodeSettings) -> list[str]:
-    """The listeners' certificates that are not valid now. A node runs with them all the same: its clock may be wrong at first."""
-    from actors.system.tls import certificate_dates
-
-    faults = []
-    now = time.strftime("%Y%m%d%H%M%SZ", time.gmtime())
-    for index, listener in enumerate(settings.listeners):
-        if listener.tls is not None:
-            before, after = certificate_dates(listener.tls.cert_file)
-            if not before <= now <= after:
-                what = f"is valid from {before} to {after}, and it is {now}"
-                faults.append(f"listeners[{index}].tls.cert_file: {listener.tls.cert_file} {what}")
-    return faults
-
-
-def _credentials_faults(settings: NodeSettings) -> list[str]:
-    """What bridges could not log in with now. A node runs with them all the same, and reads the files anew at each attempt."""
-    from actors.bridge.remote_socket import credentials_fault
-
-    found = [(index, credentials_fault(bridge.remote)) for index, bridge in enumerate(settings.bridges)]
-    return [f"bridges[{index}].remote: {fault}" for index, fault in found if fault is not None]
 
 
 @cli.command()

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,6 +98,12 @@ def load(path: Path | str) -> NodeSettings:
     if problems or configuration is None:
         raise ConfigError("the configuration is refused", problems=_lines(path, problems))
     return _with_files(to_settings(configuration))
+
+
+def as_lines(path: Path, found: Iterable[tuple[Key, str]]) -> list[str]:
+    """``found``, of keys of the file ``path``, which holds, as lines with their places, in the order of the file."""
+    document = read_with_included(path, Substitution(path.parent, os.environ))
+    return _lines(path, [Problem(document.place(key), key, message) for key, message in found])
 
 
 def locate(path: Path | str) -> NodePlace:
@@ -292,6 +299,15 @@ def _whole_file(document: Document) -> list[Problem]:
         if taken is not None:
             found.append((key, f"{shown(listener['bind'])} is bound already by {taken}; each listener needs its own"))
         binds.setdefault(address, f"listeners[{index}]")
+    for section, prefix in (("http", ""), ("control", "tcp://")):
+        one = document.data.get(section)
+        try:
+            address = parse_address(str(one.get("bind")).removeprefix(prefix), port_min=1) if isinstance(one, dict) else ("", 0)
+        except ValueError:
+            continue
+        if address[1] and (taken := next((binds[other] for other in binds if _both_want(address, other)), None)) is not None:
+            found.append(((section, "bind"), f"{address[1]} is the port of {taken} already; take another"))
+        binds.setdefault(address, section)
     names: dict[object, int] = {}
     for index, bridge in _mappings(document.data.get("bridges")):
         name = bridge.get("name")

@@ -14,6 +14,7 @@ from supervisor.doctor.network import examine_listeners, examine_remotes
 from supervisor.doctor.rules import examine_rules
 from supervisor.doctor.running_node import ask
 from supervisor.doctor.trust import examine_trust
+from supervisor.doctor.unmet import circles
 from supervisor.lock import running_pid
 from supervisor.running_node import last_name
 from wire.errors import ConfigError
@@ -47,6 +48,9 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
     yield from examine_machine(settings, pid)
     yield from examine_trust(settings, time.time())
     yield from examine_rules(settings)
+    for bridge in settings.bridges:
+        for key, found in circles(settings, bridge):
+            yield fail(f"bridge {bridge.name}", f"{'.'.join(map(str, key))} {found}", "bascule check CONFIG names the line")
     yield from examine_listeners(settings, pid)
     answers = [] if pid is None else list(ask(config))
     yield from answers

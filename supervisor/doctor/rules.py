@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from supervisor.doctor.findings import Finding, warn
+from actors.bridge.remote_socket import LEVEL_5
+from supervisor.doctor.findings import Finding, ok, warn
 from wire.mqtt.topics import covers
 from wire.settings import NodeSettings
 
 
 def examine_rules(settings: NodeSettings) -> Iterator[Finding]:
-    """Each rule that never takes a message: the ones before it, or its own excludes, take all that it wants."""
+    """What nobody can see of circles, and each rule that never takes a message: those before it, or its excludes, take all."""
+    if blind := [bridge.name for bridge in settings.bridges if bridge.remote.protocol != LEVEL_5]:
+        found = f"MQTT 3.1.1 counts no bridges: two nodes that bridge to each other by {', '.join(blind)} are not noticed"
+        yield ok("loops", found)
     for bridge in settings.bridges:
         about = f"bridge {bridge.name}"
         before: list[tuple[str, str]] = []  # filters that take everything of theirs, and whose they are

@@ -162,14 +162,12 @@ def _levels(text: str, position: int, inside: str) -> _Levels:
 
 
 def _check_levels(text: str, parts: Sequence[_Part], filters: Sequence[str]) -> None:
-    """Refuse levels that no topic of ``filters`` can have."""
-    if any(topic_filter.split("/")[-1] == "#" for topic_filter in filters):
-        return
-    deepest = max(topic_filter.count("/") + 1 for topic_filter in filters)
-    for part in parts:
-        if isinstance(part, _Levels) and (part.first > deepest or (part.last or 0) > deepest):
-            missing = part.first if part.first > deepest else part.last
-            raise ConfigError(f"destination {text!r} asks for level {missing}; the filters give at most {deepest}")
+    """Refuse levels that not every topic of ``filters`` has, but for the end of an open range; ``#`` counts as one level."""
+    for topic_filter in filters:
+        given, is_open = topic_filter.count("/") + 1, topic_filter.endswith("#")
+        for part in parts:
+            if isinstance(part, _Levels) and (missing := max(part.first - (is_open and part.last is None), part.last or 0)) > given:
+                raise ConfigError(f"destination {text!r} asks for level {missing}, which not every topic of {topic_filter} has")
 
 
 def _wrong(text: str, position: int, what: str) -> ConfigError:

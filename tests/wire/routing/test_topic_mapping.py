@@ -66,15 +66,25 @@ def test_a_bad_template_is_refused_and_says_where(template: str, says: str) -> N
 
 @pytest.mark.parametrize(
     ("template", "filters", "level"),
-    [("{3}", ("a/b",), 3), ("x/{2-4}", ("a/+", "a/b/c"), 4), ("{4-#}", ("+/+/+",), 4)],
+    [
+        ("{3}", ("a/b",), 3),
+        ("x/{2-4}", ("a/+", "a/b/c"), 4),
+        ("{4-#}", ("+/+/+",), 4),
+        ("x/{3}", ("a/#",), 3),
+        ("x/{3}", ("a/b", "a/b/+"), 3),
+        ("x/{2}", ("#",), 2),
+    ],
 )
-def test_a_level_that_no_topic_can_have_is_refused(template: str, filters: tuple[str, ...], level: int) -> None:
+def test_a_level_that_not_every_topic_has_is_refused(template: str, filters: tuple[str, ...], level: int) -> None:
     with pytest.raises(ConfigError, match=f"asks for level {level}"):
         Template.parse(template, filters=filters)
 
 
-@pytest.mark.parametrize(("template", "filters"), [("{3}", ("a/#",)), ("{3}", ("a/b", "a/b/+")), ("{2-#}", ("a/+",))])
-def test_a_level_that_some_topic_can_have_is_accepted(template: str, filters: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("template", "filters"),
+    [("{2}", ("a/#",)), ("{3}", ("a/+/#", "a/b/+")), ("{2-#}", ("a/+",)), ("x/{2-#}", ("#",)), ("{3-#}", ("a/#",))],
+)
+def test_a_level_that_every_topic_has_is_accepted_and_so_is_an_open_end(template: str, filters: tuple[str, ...]) -> None:
     assert Template.parse(template, filters=filters).text == template
 
 
