@@ -19,11 +19,10 @@ from actors.door.logins_and_rights import Access
 from actors.process.local_messages import Deliver
 from wire.door.access_rules import ClientAccess
 from wire.exchange.client_outbox import ClientOutbox
-from wire.exchange.retained_before_live import RetainedFirst
+from wire.exchange.retained_passes import RetainedPasses
 from wire.exchange.subscriber_copies import Copies, as_granted
 from wire.frames.batch import RETAIN, Batch, unpack_column
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Settled
-from wire.frames.local_sessions import Retained
 from wire.frames.names import LANE_EPOCH_SHIFT, QUEUE_STORE
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.settings import NodeSettings
@@ -49,6 +48,7 @@ class Deliveries:
         self._lanes: dict[str, Client] = {}
         self._openings = 0
         self._touched: dict[int, Client] = {}
+        self._wanting: dict[int, Client] = {}  # owed retained messages, and touched since they were taken
         self._unsettled: dict[int, Client] = {}
         self._settle_timed = False
         self._dropped: Counter[str] = Counter()  # by reason
@@ -164,44 +164,33 @@ class Deliveries:
             if client is None or client.outbox is None:
                 continue
             copies = all_copies if client.rights is None else self._readable(all_copies, client.rights)
-            if client.retained_first is not None:
-                copies = self._hold(copies, client.retained_first, replaced)
+            if client.retained is not None:
+                copies = self._hold(copies, client.retained, replaced)
             if copies.qos0_messages:
-                if client.output_bytes > self._output_max_bytes // 2 and not client.backlog:
+                if client.output_bytes > self._output_max_bytes // 2:
                     self._dropped["output_limit"] += copies.qos0_messages
                 else:
-                    packet_max_bytes = client.packet_max_bytes or PACKET_BYTES_LIMIT
-                    if client.aliases is None or client.backlog:  # what may be dropped must not give an alias
-                        packets = copies.qos0(client.level, packet_max_bytes)
-                    else:
-                        packets = copies.qos0_aliased(client.aliases, packet_max_bytes)
-                    if client.backlog:
-                        self._put_back(client, packets, copies.qos0_messages)
-                    else:
-                        self._host.traffic.publish_sent += copies.qos0_messages
-                        self._host.write(client, packets, copies.qos0_messages)
+                    self._write_qos0(client, copies)
             if copies.parcel is not None:
                 if client.outbox.queue:
                     continue  # those it gets through its queue
                 client.outbox.put(copies.parcel)
                 self._touched[number] = client
 
-    def _put_back(self, client: Client, packets: bytes, messages: int) -> None:
-        """Write ``packets`` of QoS 0 when the client's socket has taken what is before them."""
-        if client.backlog_bytes + len(packets) > self._settings.queue_max_bytes:
-            self._dropped["queue_full"] += messages
-            return
-        self._host.traffic.publish_sent += messages
-        self._host.traffic.messages_sent += messages
-        client.backlog.append(packets)
-        client.backlog_bytes += len(packets)
+    def _write_qos0(self, client: Client, copies: Copies) -> None:
+        packet_max_bytes = client.packet_max_bytes or PACKET_BYTES_LIMIT
+        if client.aliases is None:
+            packets = copies.qos0(client.level, packet_max_bytes)
+        else:
+            packets = copies.qos0_aliased(client.aliases, packet_max_bytes)
+        self._host.traffic.publish_sent += copies.qos0_messages
+        self._host.write(client, packets, copies.qos0_messages)
 
-    def _hold(self, copies: Copies, first: RetainedFirst, replaced: Callable[[], Iterable[bytes]]) -> Copies:
+    def _hold(self, copies: Copies, passes: RetainedPasses, replaced: Callable[[], Iterable[bytes]]) -> Copies:
         """``copies`` without what has to wait for retained messages."""
-        dropped = first.dropped
-        copies = first.hold(copies, replaced)
-        if first.dropped > dropped:
-            self._dropped["output_limit"] += first.dropped - dropped
+        copies = passes.hold(copies, replaced)
+        self._dropped["output_limit"] += passes.dropped
+        passes.dropped = 0
         return copies
 
     def _readable(self, copies: Copies, rights: ClientAccess) -> Copies:
@@ -210,22 +199,19 @@ class Deliveries:
         self._access.left_out(len(copies) - len(readable))
         return readable
 
-    def retained(self, frame: Retained) -> None:
-        """Send retained messages, with RETAIN, to the connection that has subscribed."""
-        client = self._host.client(frame.source)
-        if client is None or client.outbox is None:
+    def retained(self, client: Client, batch: Batch, *, qos: int, identifier: int) -> None:
+        """Send retained messages, with RETAIN, to a client that had room for them (broker.retained-as-taken)."""
+        if client.closed or client.outbox is None:
             return
-        identifiers = (frame.identifier,) if frame.identifier else ()
-        batch = Batch.decode(frame.bodies[0])
-        granted = as_granted(batch, None, qos=frame.qos, retain_as_published=True, identifiers=identifiers)
+        identifiers = (identifier,) if identifier else ()
+        granted = as_granted(batch, None, qos=qos, retain_as_published=True, identifiers=identifiers)
         copies = Copies(granted, self._host.mailbox.wall_ms())
         if client.rights is not None:
             copies = self._readable(copies, client.rights)
         if copies.qos0_messages:
-            packets = copies.qos0(client.level, client.packet_max_bytes or PACKET_BYTES_LIMIT)
-            self._put_back(client, packets, copies.qos0_messages)
+            self._write_qos0(client, copies)
         if copies.parcel is not None and not client.outbox.queue:
-            client.outbox.put(copies.parcel)
+            client.outbox.put(copies.parcel, beyond_limits=True)
         self._touched[client.number] = client
 
     # --- turns ---
@@ -244,6 +230,8 @@ class Deliveries:
             if client.closed or outbox is None:
                 continue
             self._write(client, outbox, now_s, wall_ms)
+            if client.retained is not None:
+                self._wanting[client.number] = client
             if client.closed or not outbox.queue:
                 continue
             credit = outbox.grant()
@@ -257,6 +245,11 @@ class Deliveries:
             self._settle_timed = True
             self._host.mailbox.set_timer(SETTLE_TIMER, now_s + SETTLE_DELAY_S)
 
+    def take_wanting(self) -> Iterable[Client]:
+        """The clients that are owed retained messages and may have room for some now."""
+        wanting, self._wanting = self._wanting, {}
+        return wanting.values()
+
     def settle_all(self) -> None:
         """The moment has passed for which settlements waited."""
         self._settle_timed = False
@@ -267,11 +260,6 @@ class Deliveries:
 
     def _write(self, client: Client, outbox: ClientOutbox, now_s: float, wall_ms: int) -> None:
         while not client.closed and client.output_bytes < PUMP_BELOW_BYTES:
-            if client.backlog:
-                packets = client.backlog.popleft()
-                client.backlog_bytes -= len(packets)
-                self._host.write(client, packets, 0)  # counted when they were put there
-                continue
             publishes, pubrels = outbox.sent
             data = outbox.pump(BURST_BYTES, now_s, wall_ms)
             if not data:

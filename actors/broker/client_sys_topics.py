@@ -13,7 +13,6 @@ from actors.broker.listener_interface import ClientHost
 from actors.door.client import Client
 from wire.exchange.subscriber_copies import Copies, as_granted
 from wire.frames.batch import Batch
-from wire.frames.local_sessions import Retained
 from wire.frames.supervision import NodeFigures
 from wire.mqtt.topics import is_shared
 from wire.routing.sys_topics import (
@@ -72,10 +71,9 @@ class SysTopics:
             rows = rows_for(topic_filter, self._latest.topics)
             if rows:
                 _, identifier = client.filters[topic_filter]
-                body = self._latest.select(rows).encode()
-                self._deliveries.retained(
-                    Retained(epoch=self._host.epoch, request=0, source=client.number, qos=0, identifier=identifier, bodies=(body,))
-                )
+                identifiers = (identifier,) if identifier else ()
+                granted = as_granted(self._latest, rows, qos=0, retain_as_published=True, identifiers=identifiers)
+                self._deliveries.send(Copies(granted, self._host.mailbox.wall_ms()), (client.number,))
 
     @staticmethod
     def _filters(client: Client) -> Filters:

@@ -20,7 +20,7 @@ from actors.process.mailbox import Mailbox
 from wire.frames.base import Frame
 from wire.frames.batch import QOS_ONLY, REFUSABLE, Batch, pack_column, unpack_column, ways_columns
 from wire.frames.intake import Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
-from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
+from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import LISTENER, QUEUE_STORE, lane_of_actor, lane_of_queue
 from wire.frames.supervision import AclChanged
 from wire.frames.tracing import TopicsWanted, TraceWanted
@@ -83,10 +83,12 @@ class Distributor(MailboxActor):
                 self._sends_anew(frame.sender, frame.epoch)
             case SubscriptionsAdd():
                 self._local.subscribe(frame.session, (filters[:3] for filters in frame.filters))
-                self.send(QUEUE_STORE, frame)  # what is kept and is not known here would be acknowledged, and without effect
+                self._subscribed(frame)
             case SubscriptionsDrop():
                 self._local.unsubscribe(frame.session, frame.filters)
-                self.send(QUEUE_STORE, frame)
+                self._subscribed(frame)
+            case RetainedWanted():
+                self.send(QUEUE_STORE, frame)  # behind all that was routed before
             case SessionUp():
                 self._local.up(frame)
             case SessionDown():
@@ -103,6 +105,13 @@ class Distributor(MailboxActor):
                     self.send(LISTENER, frame)
             case _:
                 raise AssertionError(f"not for a Distributor: {frame}")
+
+    def _subscribed(self, frame: SubscriptionsAdd | SubscriptionsDrop) -> None:
+        """What is kept goes to the store: what is not known here would be acknowledged, and without effect."""
+        if frame.queue:
+            self.send(QUEUE_STORE, frame)
+        else:
+            self.send(LISTENER, SubscriptionsKept(epoch=frame.epoch, request=frame.request, source=frame.source))
 
     def status(self) -> dict[str, Any]:
         return {"routed": self._routed, "loops": self._loops, "subscriptions": len(self._local)}

@@ -8,7 +8,6 @@ send is ``actors/broker/client_input.py``'s, the batch that is being built ``act
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -18,6 +17,7 @@ from actors.broker.client_commands import ClientAdmin
 from actors.broker.client_deliveries import SETTLE_TIMER, Deliveries
 from actors.broker.client_input import ClientInput
 from actors.broker.client_packets import ClientPackets
+from actors.broker.client_retained import ClientRetained
 from actors.broker.client_sessions import ClientSessions
 from actors.broker.client_silence import LOOK_PERIOD_S, ClientSilence
 from actors.broker.client_sockets import ClientSockets
@@ -41,12 +41,10 @@ from actors.process.actor import MailboxActor
 from actors.process.local_messages import Deliver
 from actors.process.mailbox import Mailbox
 from wire.errors import Unavailable
-from wire.exchange.subscriber_copies import Copies
 from wire.frames.base import Frame
-from wire.frames.batch import Batch
 from wire.frames.intake import Committed, SenderResumes, SessionClosed, SessionGone, SessionOpened, SessionsKnown
 from wire.frames.lanes import HandOut, LaneOpened, LaneReopen, Settled
-from wire.frames.local_sessions import Retained, SubscriptionsKept
+from wire.frames.local_sessions import RetainedPiece, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
 from wire.frames.supervision import AclChanged, NodeFigures, QueueAnswer, SessionCommand
 from wire.frames.tracing import TraceMark, TraceWanted
@@ -84,12 +82,13 @@ class Listener(MailboxActor):
         self.openings = SessionOpenings(clients, settings, self._access, self.batches, self._records, self._wills, self._welcomed)
         self.sessions = ClientSessions(clients, settings, self._access, self._reserved, self._records, self._wills, self.openings)
         self._admin = ClientAdmin(clients, self.sessions)
+        self.deliveries = Deliveries(clients, settings, self._access)
+        self._retained = ClientRetained(clients, settings, self.deliveries)
+        self._sys = SysTopics(clients, self.deliveries, self._sys_figures)
         self._subscriptions = ClientSubscriptions(
-            clients, settings, self._access, subscribed=self._subscribed, read_on=self._read_on
+            clients, settings, self._access, self._retained, subscribed=self._sys.subscribed, read_on=self._read_on
         )
         self.packets = ClientPackets(clients, self.sessions, self._subscriptions, self.batches.released)
-        self.deliveries = Deliveries(clients, settings, self._access)
-        self._sys = SysTopics(clients, self.deliveries, self._sys_figures)
         self._overtaking = Qos0Overtaking(clients, self.batches)
         self._waiting = WaitingClients(mailbox)
         self._input = ClientInput(
@@ -117,7 +116,7 @@ class Listener(MailboxActor):
         self.silence = ClientSilence(clients, ClientStalls(clients, self.packets, limits), limits, self.openings.stood_still)
         self._sockets = ClientSockets(self._group, clients, self.reception, self._lingering, self._input, self.deliveries)
         door: tuple[_Part, ...] = (clients, self.reception, self._access, self.openings, self.sessions, self._subscriptions)
-        self._parts = (*door, self.batches, self.deliveries, self._input, self.gathering, self.silence)
+        self._parts = (*door, self.batches, self.deliveries, self._retained, self._input, self.gathering, self.silence)
 
     # --- life ---
 
@@ -136,6 +135,7 @@ class Listener(MailboxActor):
             number, stalled = self.batches.link.committed + 1, self.acknowledgements.stalled
             self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=number, stalled=stalled))
             self.batches.resend()
+            self._retained.store_is_new()
         self._open_doors()
 
     def on_reconfigured(self, settings: NodeSettings) -> None:
@@ -234,7 +234,7 @@ class Listener(MailboxActor):
                 self.deliveries.deliver(frame)
             case SessionsKnown():
                 self.sessions.known(frame)
-            case Retained() | SessionOpened() | SessionClosed() | SubscriptionsKept():
+            case RetainedPiece() | SessionOpened() | SessionClosed() | SubscriptionsKept():
                 if frame.epoch == self.epoch:
                     self._of_this_life(frame)
             case AclChanged():
@@ -248,10 +248,10 @@ class Listener(MailboxActor):
             case _:
                 raise AssertionError(f"not for a Listener: {frame}")
 
-    def _of_this_life(self, frame: Retained | SessionOpened | SessionClosed | SubscriptionsKept) -> None:
+    def _of_this_life(self, frame: RetainedPiece | SessionOpened | SessionClosed | SubscriptionsKept) -> None:
         match frame:
-            case Retained():
-                self._subscriptions.retained(frame)
+            case RetainedPiece():
+                self._retained.piece(frame)
             case SubscriptionsKept():
                 self._subscriptions.kept(frame)
             case SessionOpened():
@@ -271,6 +271,7 @@ class Listener(MailboxActor):
         self.gathering.turn_end(now_s)
         self.openings.look_up()
         self.deliveries.turn_end(now_s)
+        self._retained.turn_end()
         if self.state == "stopping":
             self._finish_stop()
 
@@ -305,7 +306,7 @@ class Listener(MailboxActor):
         if self.state != "stopping":  # then nobody is read, so nobody is silent
             self.silence.look(now_s)
         self.openings.wait_no_longer(now_s)
-        self._subscriptions.wait_no_longer(now_s)
+        self._retained.wait_no_longer(now_s)
         self._wills.publish_due(now_s)
         if not self.batches.full:
             self._wills.publish_refused(now_s)
@@ -324,14 +325,6 @@ class Listener(MailboxActor):
         self._sys.opened(client)
         self.clients.welcomed()
         self._input.read_on(client)
-
-    def _subscribed(self, client: Client, wanted: dict[str, bool], retained: Sequence[Retained], late: Sequence[Batch]) -> None:
-        """It has its SUBACK (``actors.broker.client_subscriptions.Subscribed``)."""
-        for frame in retained:
-            self.deliveries.retained(frame)
-        self._sys.subscribed(client, wanted)
-        for batch in late:
-            self.deliveries.send(Copies(batch, self.mailbox.wall_ms()), (client.number,))
 
     def _read_on(self, client: Client) -> None:
         """Fewer of its requests wait for their answers."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections import deque
 
 from actors.door.publish_rate import PublishRate
 from actors.process.mailbox import READ, WRITE, PollGroup
@@ -12,7 +11,7 @@ from wire.door.access_rules import ClientAccess
 from wire.exchange.client_keep_alive import KeepAlive
 from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.receiver import ReceiverHalf
-from wire.exchange.retained_before_live import RetainedFirst
+from wire.exchange.retained_passes import RetainedPasses
 from wire.exchange.wills import Message
 from wire.mqtt.aliases import OutgoingAliases
 
@@ -35,8 +34,6 @@ class Client:
         "address",
         "aliases",
         "asking",
-        "backlog",
-        "backlog_bytes",
         "bridge",
         "buffer",
         "certificate_user",
@@ -61,7 +58,7 @@ class Client:
         "queue",
         "rate",
         "receive_maximum",
-        "retained_first",
+        "retained",
         "rights",
         "session",
         "user",
@@ -102,9 +99,7 @@ class Client:
         self.filters: dict[str, tuple[int, int]] = {}  # topic filter -> options as in ``SessionOpened``, subscription identifier
         self.flow: ReceiverHalf | None = None  # set when CONNACK was sent; so is the outbox
         self.outbox: ClientOutbox | None = None
-        self.backlog: deque[bytes] = deque()  # retained messages of QoS 0 that wait for the socket, and what came behind them
-        self.backlog_bytes = 0
-        self.retained_first: RetainedFirst | None = None  # while it waits for retained messages
+        self.retained: RetainedPasses | None = None  # while it is owed retained messages
         self.will: Message | None = None
         self.rate: PublishRate | None = None  # None: it may publish as fast as it can
         self.certificate_user: str | None = None  # the user name that its certificate gives

@@ -5,7 +5,7 @@
 ``P<name>`` a sender's row,
 ``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>``
 the row of a dead-letter queue (its letters: ``dead_letters``), ``B<bridge>`` the lanes of a bridge (``lane_changes``),
-``T<number>`` what events have told of a queue's losses.
+``T<number>`` what events have told of a queue's losses, ``G<number><filter>`` how far a session's queue has what is retained.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ IDENTITY_KEY = b"I"
 _FORMAT_KEY = b"F"
 _NAME = b"N"
 _HIGHEST = b"H"
+PASSES = b"G"
 
 
 def chunk_key(queue: int, first_seq: int) -> bytes:
@@ -67,6 +68,14 @@ def session_key(session: str) -> bytes:
 def retained_key(topic: bytes) -> bytes:
     """The key of the message that is retained under ``topic``."""
     return b"R" + topic
+
+
+def pass_key(queue: int, topic_filter: str, early: bytes = b"") -> bytes:
+    """The key of the pass of ``queue`` through what is retained under a filter; early: of a topic that it has had before its turn.
+
+    Neither has a NUL [MQTT-1.5.4-2].
+    """
+    return PASSES + queue.to_bytes(4, "big") + topic_filter.encode() + (b"\0" + early if early else b"")
 
 
 def open_format(engine: Engine) -> str:

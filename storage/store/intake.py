@@ -24,18 +24,15 @@ from storage.store.local_sessions import LocalSessions, SessionFrame
 from storage.store.next_commit import NextCommit
 from storage.store.receiving_link import Senders, Verdict
 from storage.store.remote_sessions import RemoteSessions
-from storage.store.retained_messages import RetainedMessages
+from storage.store.retained_pieces import RetainedPieces
 from storage.store.room_left import Rooms
 from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Sessions
 from storage.store.session_wills import SessionWills
-from wire.errors import Unavailable
 from wire.frames.batch import pack_column, unpack_column
 from wire.frames.intake import Append, Committed, SessionClose, SessionOpen, SessionsWanted, SourceResumed
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.names import LISTENER, RETAINED, session_of_queue
-
-WAITING_MAX = 100_000  # while the disk refuses: with more, SUBSCRIBEs of sessions that do not last get nothing that is retained
 
 _Ordered = Append | SourceResumed | SessionFrame  # what takes effect in the order in which it came
 
@@ -60,7 +57,7 @@ class Intake:
         local_sessions: LocalSessions,
         wills: SessionWills,
         remote_sessions: RemoteSessions,
-        retained: RetainedMessages,
+        pieces: RetainedPieces,
         events: EventLog,
         *,
         epoch: int,
@@ -78,7 +75,7 @@ class Intake:
         self._local_sessions = local_sessions
         self._wills = wills
         self._remote_sessions = remote_sessions
-        self._retained = retained
+        self._pieces = pieces
         self._events = events
         self.followed = FollowedMessages(lanes)
         self._epoch = epoch
@@ -111,10 +108,7 @@ class Intake:
             case SessionsWanted():
                 if self._senders.begin(LISTENER, frame.epoch).epoch == frame.epoch:
                     self.waiting.append(frame)
-            case SubscriptionsAdd() | SubscriptionsDrop():
-                if frame.queue or self._disk.retry_s is None or len(self.waiting) < WAITING_MAX:
-                    self.waiting.append(frame)
-            case SourceResumed():
+            case SubscriptionsAdd() | SubscriptionsDrop() | SourceResumed():
                 self.waiting.append(frame)
 
     # --- a turn ---
@@ -124,7 +118,7 @@ class Intake:
         if self._disk.retry_s is not None:
             return False
         waiting, self.waiting = self.waiting, []
-        for place, frame in enumerate(waiting):
+        for frame in waiting:
             match frame:
                 case Append():
                     if self._senders.is_fenced(frame.sender, frame.epoch):
@@ -142,12 +136,7 @@ class Intake:
                 case SourceResumed():
                     self._count_refused(dict.fromkeys(self._senders.source_resumed(frame), frame.given_up))
                 case _:
-                    try:
-                        self._local_sessions.receive(frame, wall_ms)
-                    except Unavailable as error:  # a retained message cannot be read
-                        self.waiting = waiting[place:]
-                        self._disk.refuses(error, now_s, wall_ms)
-                        return False
+                    self._local_sessions.receive(frame, wall_ms)
         return True
 
     def take_acks(self) -> Effects:
@@ -209,7 +198,9 @@ class Intake:
             rows_column, body = retained
             refused = set(admission.refused)
             rows = unpack_column("H", rows_column) if rows_column else range(len(frame.refusable))
-            self._retained.change(body, {at for at, row in enumerate(rows) if row in refused} if refused else (), self._next.write)
+            self._pieces.retained.change(
+                body, {at for at, row in enumerate(rows) if row in refused} if refused else (), self._next.write
+            )
             self._next.needs_sync = True
         if frame.wills:
             self._wills.sent(frame.wills, (frame.epoch, frame.number), admission.refused)
@@ -242,6 +233,8 @@ class Intake:
                 lane.queue.refuse_into("dropped:overflow", part.dropped)
                 self._without_room += part.dropped
             if part.count:
+                if part.queue in self._pieces.queues:
+                    self._pieces.precede(part.queue, part.body)
                 lane.queue.append(part.body, part.count, part.size_bytes, part.qos0, write)
                 write.on_commit(partial(self._hand_outs.ready, part.queue))
                 if not lane.bridge:

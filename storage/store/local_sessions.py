@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from storage.store.next_commit import NextCommit
-from storage.store.retained_messages import RetainedMessages
+from storage.store.retained_pieces import RetainedPieces
 from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Opening, Session, Sessions, is_remote
 from storage.store.session_subscriptions import SessionSubscriptions
@@ -51,7 +51,7 @@ class LocalSessions:
     def __init__(
         self,
         sessions: Sessions,
-        retained: RetainedMessages,
+        pieces: RetainedPieces,
         queues: SessionQueues,
         wills: SessionWills,
         next_commit: NextCommit,
@@ -62,10 +62,10 @@ class LocalSessions:
     ) -> None:
         """epoch: of the store."""
         self._sessions = sessions
-        self._retained = retained
         self._queues = queues
         self._wills = wills
-        self._subscriptions = SessionSubscriptions(sessions, retained, queues, next_commit)
+        self._pieces = pieces
+        self._subscriptions = SessionSubscriptions(sessions, pieces, next_commit)
         self._next = next_commit
         self._settings = settings
         self._epoch = epoch
@@ -91,11 +91,7 @@ class LocalSessions:
     # --- frames ---
 
     def receive(self, frame: SessionFrame, wall_ms: int) -> None:
-        """Act on one frame; its answer may be sent once the open write is committed.
-
-        Raises:
-            Unavailable: the disk refuses to be read; nothing has changed, so the frame may come again.
-        """
+        """Act on one frame; its answer may be sent once the open write is committed."""
         match frame:
             case SessionOpen():
                 if frame.sender == LISTENER:
@@ -110,7 +106,7 @@ class LocalSessions:
             case SubscriptionsAdd() | SubscriptionsDrop() if frame.epoch < self._listener_epoch:
                 pass  # late from a dead life: the next one was told what is kept, without this, and its client is not there
             case SubscriptionsAdd():
-                self._answers += self._subscriptions.add(frame, wall_ms)
+                self._answers += self._subscriptions.add(frame)
             case SubscriptionsDrop():
                 self._answers += self._subscriptions.drop(frame)
 
@@ -167,7 +163,7 @@ class LocalSessions:
             "purged": self._purged,
             "refused_wills": self._wills.refused,
             "dropped_wills": self._wills.dropped,
-            "retained": self._retained.figures(),
+            "retained": self._pieces.figures(),
         }
 
     @property
@@ -291,6 +287,7 @@ class LocalSessions:
     def _remove_queue(self, session: Session, why: str) -> None:
         if session.queue:
             self._answers.append((DISTRIBUTOR, SessionGone(session=session.name, queue=session.queue)))
+            self._pieces.end_all(session.queue)
             discarded = self._queues.remove(session.queue)
             log.info("session.ended", extra={"client_id": session.name, "why": why, "discarded": discarded})
             session.queue = ""

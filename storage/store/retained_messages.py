@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -25,10 +26,23 @@ from wire.settings import NodeSettings, SessionSettings
 
 log = logging.getLogger("bascule")
 
-BATCH_ROWS = 500
-BATCH_BYTES = 1 << 20
+LOOKS_MAX = 2000  # topics that are looked at for one piece, whether they match or not
 SWEEP_S = 60.0
 MAKE_ROOM_MS = 1000  # while there is no room, what has expired is looked for so often
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What one piece may still hold, and how many topics may be looked at for it; the last message may go beyond its bytes."""
+
+    messages: int
+    size_bytes: int
+    looks: int = LOOKS_MAX
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the piece ends here."""
+        return self.messages <= 0 or self.size_bytes <= 0 or self.looks <= 0
 
 
 class RetainedMessages:
@@ -45,6 +59,7 @@ class RetainedMessages:
         self._topics = RetainedTopics()
         self._sizes: dict[bytes, int] = {}
         self._lasts_ms: dict[bytes, tuple[int, int]] = {}  # of those that expire: from when, and how long
+        self._at_qos0: set[bytes] = set()
         self._pending: dict[bytes, bytes] = {}  # in the open write
         self._bytes = 0
         self._swept_s = 0.0
@@ -97,40 +112,70 @@ class RetainedMessages:
             else:
                 self._refuse(topic)
 
-    def matching(self, topic_filter: str, wall_ms: int) -> Iterator[Batch]:
-        """The retained messages under ``topic_filter``, plain, in batches.
+    def is_at_qos0(self, topic: bytes) -> bool:
+        """Whether the message that is retained under ``topic`` has QoS 0."""
+        return topic in self._at_qos0
+
+    def piece(
+        self, topic_filter: str, after: bytes, wanted: Callable[[bytes], bool], allowance: Allowance, wall_ms: int
+    ) -> tuple[Batch | None, bytes | None]:
+        """The retained messages under plain ``topic_filter`` behind the topic ``after``, and the topic behind which to go on.
+
+        It takes from ``allowance`` what it needs. None instead of a batch: there is none in this piece; None instead of a topic:
+        this was the last piece. wanted: tells of a topic that matches whether its message is to be in it.
 
         One that cannot be read is waited for once. If that is refused again it is left out, and named: its sector may be lost for
         good, and everything that comes in waits meanwhile.
 
         Raises:
-            Unavailable: open the engine again, and call it again; what was yielded does not count.
+            Unavailable: open the engine again, and call it again.
         """
         refusal: Unavailable | None = None
         found: list[Batch] = []
-        size_bytes = 0
-        for topic in list(self._topics.matching(topic_filter)):
+        place: bytes | None = after
+        for topic, matches in self._topics.walk(topic_filter, after):
+            if allowance.is_spent:
+                break
+            allowance.looks -= 1
+            place = topic
+            if not matches or not wanted(topic):
+                continue
             try:
-                batch = self._read(topic)
+                batch = self.message(topic, wall_ms)
             except Unavailable as error:
-                if topic in self._unreadable:
-                    log.error("retained.unreadable", extra={"topic": topic.decode(errors="replace"), "error": str(error)})
-                else:
-                    self._unreadable.add(topic)
-                    refusal = error
+                refusal = error
                 continue
-            self._unreadable.discard(topic)
-            if batch is None or expired_rows(batch, wall_ms):
-                continue
-            found.append(batch)
-            size_bytes += batch.size_bytes()
-            if len(found) >= BATCH_ROWS or size_bytes >= BATCH_BYTES:
-                yield _joined(found, wall_ms)
-                found, size_bytes = [], 0
+            if batch is not None:
+                found.append(batch)
+                allowance.messages -= 1
+                allowance.size_bytes -= batch.size_bytes()
+        else:
+            place = None
         if refusal is not None:
             raise refusal
-        if found:
-            yield _joined(found, wall_ms)
+        return concat(found) if found else None, place
+
+    def message(self, topic: bytes, wall_ms: int) -> Batch | None:
+        """The message that is retained under ``topic``, its expiry told as of now; None if there is none, or it has expired or
+        cannot be read.
+
+        Raises:
+            Unavailable: as ``piece``.
+        """
+        try:
+            batch = self._read(topic)
+        except Unavailable as error:
+            if topic not in self._unreadable:
+                self._unreadable.add(topic)
+                raise
+            log.error("retained.unreadable", extra={"topic": topic.decode(errors="replace"), "error": str(error)})
+            return None
+        self._unreadable.discard(topic)
+        if batch is None or expired_rows(batch, wall_ms):
+            return None
+        batch.properties = aged_properties(batch, wall_ms)
+        batch.accepted_ms = wall_ms
+        return batch
 
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
         """Remove, now and then, what has expired [MQTT-3.3.2-5] and what was found damaged."""
@@ -146,6 +191,8 @@ class RetainedMessages:
             self._remove(topic, write)
 
     def _read(self, topic: bytes) -> Batch | None:
+        if topic not in self._sizes:
+            return None
         value = self._pending.get(topic)
         try:
             if value is None:
@@ -178,6 +225,7 @@ class RetainedMessages:
             self._topics.add(topic)
         self._bytes += size_bytes - self._sizes.get(topic, 0)
         self._sizes[topic] = size_bytes
+        (self._at_qos0.discard if batch.flags[0] & QOS_MASK else self._at_qos0.add)(topic)
         expiry_s = message_expiry_s(batch.properties[0]) if 0 in batch.properties else None
         if expiry_s is None:
             self._lasts_ms.pop(topic, None)
@@ -191,6 +239,7 @@ class RetainedMessages:
         self._bytes -= size_bytes
         self._lasts_ms.pop(topic, None)
         self._pending.pop(topic, None)
+        self._at_qos0.discard(topic)
         self._topics.discard(topic)
         write.delete("meta", retained_key(topic))
 
@@ -219,11 +268,3 @@ def _decoded(topic: bytes, value: bytes) -> Batch | None:
         pass  # told below
     log.error("retained.damaged", extra={"topic": topic.decode(errors="replace")})
     return None
-
-
-def _joined(batches: list[Batch], wall_ms: int) -> Batch:
-    """One batch; each message waited on its own, so its expiry is told as of now."""
-    for batch in batches:
-        batch.properties = aged_properties(batch, wall_ms)
-        batch.accepted_ms = wall_ms
-    return concat(batches)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 
 from storage.engine.engine import Engine
 from storage.engine.keys import QueueNumbers, chunk_key, lane_key
-from storage.queue.full_queue_refusal import Room
+from storage.store.lane import Lane
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from wire.frames.batch import Batch
@@ -38,6 +38,14 @@ class SessionQueues:
         self._first_life = 0 if engine.durable else epoch << 32  # numbers begin again, names do not
         self._ready = ready
 
+    def __iter__(self) -> Iterator[Lane]:
+        return (lane for lane in self._lanes.all.values() if not lane.bridge)
+
+    @property
+    def changed(self) -> Set[str]:
+        """Those of which something has changed since the last commit, among others."""
+        return self._lanes.changed
+
     def make(self, session: str) -> str:
         """A new, empty queue for ``session``; its name."""
         name = self._numbers.new(lambda number: session_queue_name(self._first_life + number, session), self._next.write)
@@ -55,18 +63,18 @@ class SessionQueues:
         write.delete_range("msg", chunk_key(number, 0), chunk_key(number + 1, 0))
         return lane.queue.depth
 
-    def put(self, name: str, batch: Batch) -> None:
-        """Append ``batch``, of QoS 1 and 2, to the queue, if it is there and has room."""
+    def lane(self, name: str) -> Lane | None:
+        """The queue, if it is there and can be appended to."""
         lane = self._lanes.all.get(name)
-        if lane is None or lane.row_damaged:
-            return
+        return None if lane is None or lane.row_damaged else lane
+
+    def put(self, lane: Lane, batch: Batch) -> None:
+        """Append ``batch``, of QoS 1 and 2, whatever the limits say: who asks for it waits until little is in the queue."""
         size_bytes = batch.size_bytes()
-        room = Room.of(lane.limits, lane.queue.depth, lane.queue.size_bytes, disk_full=False)
-        if room.fits(len(batch), size_bytes):
-            lane.queue.append(batch.encode(), len(batch), size_bytes, 0, self._next.write)
-            self._next.write.on_commit(partial(self._ready, name))
-        else:
-            lane.queue.refuse_into("dropped:overflow", len(batch))
+        lane.queue.append(batch.encode(), len(batch), size_bytes, 0, self._next.write)
+        self._next.write.on_commit(partial(self._ready, lane.queue.name))
+        self._next.promise()
+        self.added(len(batch), size_bytes)
 
     def added(self, messages: int, size_bytes: int) -> None:
         """So much was put into them."""
@@ -75,12 +83,12 @@ class SessionQueues:
 
     def count(self) -> None:
         """Count what is in them."""
-        queues = [lane.queue for lane in self._lanes.all.values() if not lane.bridge]
+        queues = [lane.queue for lane in self]
         self.messages, self.size_bytes = sum(queue.depth for queue in queues), sum(queue.size_bytes for queue in queues)
 
     def figures(self) -> Mapping[str, int]:
         """All together, since the queues of sessions that have ended are gone."""
-        ledgers = [lane.queue.ledger for lane in self._lanes.all.values() if not lane.bridge]
+        ledgers = [lane.queue.ledger for lane in self]
         return {
             "depth": self.messages,
             "bytes": self.size_bytes,

@@ -41,6 +41,7 @@ from storage.store.queue_commands import Commands
 from storage.store.receiving_link import Senders
 from storage.store.remote_sessions import RemoteSessions
 from storage.store.retained_messages import RetainedMessages
+from storage.store.retained_pieces import RetainedPieces
 from storage.store.room_left import Rooms
 from storage.store.session_commands import SessionCommands
 from storage.store.session_queues import SessionQueues
@@ -53,7 +54,7 @@ from wire.errors import DiskFull, Unavailable
 from wire.frames.base import Frame
 from wire.frames.intake import Append, SenderResumes, SessionClose, SessionOpen, SessionsWanted, SourceResumed
 from wire.frames.lanes import Credit, LaneClose, LaneOpen, Settle
-from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
+from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.supervision import NodeEvents, QueueCommand, ResetMarkers, SessionCommand
 from wire.frames.tracing import TraceMark
 from wire.settings import NodeSettings
@@ -98,19 +99,19 @@ class Store:
         dead_letters = self.dead_letters = DeadLetterQueues(engine, numbers, settings.bridges)
         hand_outs = self._hand_outs = HandOuts(lanes, changes, commit, durable=engine.durable)
         queues = self._session_queues = SessionQueues(engine, lanes, numbers, commit, hand_outs.ready, epoch=epoch)
-        retained = self._retained = RetainedMessages(engine, settings.sessions)
-        self._space = Space(engine, lanes, dead_letters, retained, events, disk)
+        pieces = self._pieces = RetainedPieces(engine, sessions, RetainedMessages(engine, settings.sessions), queues, disk, commit)
+        self._space = Space(engine, lanes, dead_letters, pieces.retained, events, disk)
         wills = SessionWills(sessions)
         users = settings.tells_users_apart
         local = self._local_sessions = LocalSessions(
-            sessions, retained, queues, wills, commit, settings.sessions, epoch=epoch, tells_users_apart=users
+            sessions, pieces, queues, wills, commit, settings.sessions, epoch=epoch, tells_users_apart=users
         )
         remote = RemoteSessions(sessions, lanes.queue_that_stands, settings.bridges)
         openings = self._openings = LaneOpenings(lanes, ready=hand_outs.ready, receives=remote.received, send=self._effects.append)
         self._settlements = Settlements(lanes, dead_letters, remote, disk, commit, owe=openings.owe, ready=hand_outs.ready)
         rooms = self._rooms = Rooms(lanes, queues, disk, settings.limits)
         self.intake = Intake(
-            senders, lanes, rooms, hand_outs, disk, commit, sessions, queues, local, wills, remote, retained, events, epoch=epoch
+            senders, lanes, rooms, hand_outs, disk, commit, sessions, queues, local, wills, remote, pieces, events, epoch=epoch
         )
         commits = self.commits = Commits(
             engine, settings.persistence, disk, commit, lanes, changes, openings, hand_outs, dead_letters, senders, sessions, events
@@ -123,7 +124,7 @@ class Store:
         self._figures = Figures(
             engine, settings, disk, lanes, changes, hand_outs, senders, dead_letters, local, queues, events, commits
         )
-        kept: tuple[_Part, ...] = (events, disk, self._retention, lanes, changes, dead_letters, retained, local)
+        kept: tuple[_Part, ...] = (events, disk, self._retention, lanes, changes, dead_letters, pieces.retained, local)
         self._parts = (*kept, rooms, commit.time, self._commands, self._figures)
         if engine.missing is not None:
             self._went_back()
@@ -167,6 +168,8 @@ class Store:
                 self._openings.reset(frame)
             case SessionOpen() | SessionClose() | SessionsWanted() | SubscriptionsAdd() | SubscriptionsDrop() | SourceResumed():
                 self.intake.receive(frame)
+            case RetainedWanted():
+                self._pieces.asked.append(frame)
             case LaneClose():
                 self._openings.close(frame)
             case SenderResumes():
@@ -209,6 +212,9 @@ class Store:
             at_once = True
         if self.intake.waiting:
             effects += self.admit(now_s, wall_ms)
+        if self._pieces.busy:
+            self._rooms.forget()
+            effects += self._pieces.serve(now_s, wall_ms)
         due = self.next_commit.write.size_bytes >= EARLY_COMMIT_BYTES or self.next_commit.time.is_due(now_s)
         if at_once or commands.waiting or due:
             self.commits.commit(now_s, wall_ms)
@@ -275,6 +281,8 @@ class Store:
         wake_s = now_s + TICK_S
         if self._disk.retry_s is not None:
             return min(wake_s, self._disk.retry_s)
+        if self._pieces.hurries:
+            return now_s
         if self._hand_outs.queues or self._settlements.waiting:  # what cannot be read for now is among them
             wake_s = min(wake_s, self.lanes.wakes_at_s(chain(self._hand_outs.queues, self._settlements.waiting), now_s))
         return min(wake_s, self.next_commit.time.wakes_at_s(waited_for=self.next_commit.awaited))
@@ -290,7 +298,7 @@ class Store:
         self._hand_outs.expire(now_s, wall_ms)
         self.lanes.trim_idle(write, now_s)
         self.dead_letters.tick(write, now_s, wall_ms)
-        self._retained.tick(write, now_s, wall_ms)
+        self._pieces.tick(write, now_s, wall_ms)
         self._local_sessions.tick(wall_ms)
         self._session_queues.count()
         self._disk.look(now_s)
@@ -341,7 +349,7 @@ class Store:
             queues=_stands(self.lanes, self._retention),
             dead_letters=self.dead_letters,
             sessions=self._local_sessions.kept,
-            retained=len(self._retained),
+            retained=len(self._pieces.retained),
             free_bytes=disk.free_bytes,
             events=self.events.numbers,
         )

@@ -24,8 +24,8 @@ class Parts:
         self.lanes = Lanes(engine, settings, numbers, events, lambda bridge: False, first_seq=0)
         self.ready: list[str] = []
         self.session_queues = SessionQueues(engine, self.lanes, numbers, self.next_commit, self.ready.append, epoch=1)
-        disk = Disk(engine, events, settings.limits.min_free_disk_bytes)
-        self.rooms = Rooms(self.lanes, self.session_queues, disk, settings.limits)
+        self.disk = Disk(engine, events, settings.limits.min_free_disk_bytes)
+        self.rooms = Rooms(self.lanes, self.session_queues, self.disk, settings.limits)
 
     def put(self, name: str, *payloads: bytes) -> None:
         of, write = batch(payloads), self.next_commit.write

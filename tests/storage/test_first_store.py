@@ -13,7 +13,7 @@ from tests.support.history_audit import audit
 from wire.frames.base import Frame
 from wire.frames.intake import Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
-from wire.frames.local_sessions import Retained, SubscriptionsAdd
+from wire.frames.local_sessions import RetainedPiece, RetainedWanted
 
 
 def turn(store: Store, *frames: Frame) -> list[Frame]:
@@ -56,8 +56,8 @@ def judge(folder: Path) -> None:
     asked = SessionOpen(sender="listener", epoch=2, request=1, session=SESSION, clean=False, expiry_s=60, source=5, user="ada")
     (session,) = [frame for frame in turn(store, asked) if isinstance(frame, SessionOpened)]
     assert (session.present, session.received, session.subscriptions) == (True, b"\3\0\4\0", (("plant/#", 1, 7),))
-    wanted = SubscriptionsAdd(epoch=2, request=2, session="other", source=6, queue="", filters=(("plant/a", 0, 0, True),))
-    (retained,) = [frame for frame in turn(store, wanted) if isinstance(frame, Retained)]
+    wanted = RetainedWanted(epoch=2, request=2, messages=9, size_bytes=1 << 20, filters=(("plant/a", b"", False),))
+    (retained,) = [frame for frame in turn(store, wanted) if isinstance(frame, RetainedPiece)]
     assert retained.bodies
     turn(store, LaneOpen(queue=session.queue, epoch=2 << 20))
     handed = turn(store, Credit(queue=session.queue, epoch=2 << 20, messages=9, size_bytes=1 << 20))

@@ -150,12 +150,15 @@ class ClientOutbox:
         self._connected(session_present=False)
         self._forget_facts()
 
-    def put(self, parcel: Parcel) -> None:
-        """Send these as well; what there is no room for is dropped (exchange.unqueued-wait-bounded)."""
+    def put(self, parcel: Parcel, *, beyond_limits: bool = False) -> None:
+        """Send these as well; what there is no room for is dropped (exchange.unqueued-wait-bounded).
+
+        beyond_limits: they were asked for while little waited, so they have a limit of their own.
+        """
         room = self._settings.queue_max_messages - self.waiting.messages
         if self.waiting.size_bytes >= self._settings.queue_max_bytes:
             room = 0
-        if len(parcel) > room:
+        if len(parcel) > room and not beyond_limits:
             self.dropped += len(parcel) - max(0, room)
             if room <= 0:
                 return

@@ -7,11 +7,12 @@ from wire.frames.base import Frame, frame_kind
 
 @frame_kind(18)
 class SubscriptionsAdd(Frame):
-    """Listener -> Distributor -> QueueStore: a SUBSCRIBE of ``session``; the Distributor routes by it before it passes it on.
+    """Listener -> Distributor -> QueueStore: a SUBSCRIBE of ``session``.
 
-    filters: (topic filter, options as in ``SessionOpened``, subscription identifier, whether retained messages are wanted). The
-    store keeps them if ``queue`` is not empty, puts the retained messages of QoS 1 and 2 into that queue in the same commit, and
-    answers ``SubscriptionsKept``. Repeated with the same ``request`` until answered; without effect if it is of a former life.
+    The Distributor routes by it, and passes it on if ``queue`` is not empty. filters: (topic filter, options as in
+    ``SessionOpened``, subscription identifier, whether retained messages are wanted). The
+    store keeps them, and in the same commit that it owes that queue the retained messages of QoS 1 and 2; it answers
+    ``SubscriptionsKept``. Repeated with the same ``request`` until answered; without effect if it is of a former life.
     """
 
     epoch: int
@@ -36,9 +37,9 @@ class SubscriptionsDrop(Frame):
 
 @frame_kind(29)
 class SubscriptionsKept(Frame):
-    """QueueStore -> Listener: what ``request`` asked for is committed, or needs no commit: send the SUBACK or UNSUBACK.
+    """QueueStore -> Listener: what ``request`` asked for is committed: send the SUBACK or UNSUBACK.
 
-    The ``Retained`` that ``request`` asked for have gone before.
+    Distributor -> Listener for a session of which nothing is kept.
     """
 
     epoch: int
@@ -47,16 +48,32 @@ class SubscriptionsKept(Frame):
 
 
 @frame_kind(30)
-class Retained(Frame):
-    """QueueStore -> Listener: retained messages that ``request`` of connection ``source`` asked for, to be sent with RETAIN 1.
+class RetainedPiece(Frame):
+    """QueueStore -> Listener: the answer to the ``RetainedWanted`` with the same ``request``; to be sent with RETAIN 1.
 
-    They follow its SUBACK [MQTT-3.3.1-8]. Of those that went into the session's queue there is none here. qos: the subscription's;
-    identifier: its identifier, 0 for none.
+    done: how many of its filters nothing is left of. after: where the next one of them goes on. places: for each of ``bodies`` the
+    place of its filter.
     """
 
     epoch: int
     request: int
-    source: int
-    qos: int
-    identifier: int
+    done: int
+    after: bytes
+    places: tuple[int, ...]
     bodies: tuple[bytes, ...]
+
+
+@frame_kind(31)
+class RetainedWanted(Frame):
+    """Listener -> Distributor -> QueueStore: read retained messages, so many messages and bytes at most, but for one.
+
+    It comes behind all that was routed before, so that is in the answer. filters: (topic filter, the topic behind which to go on,
+    whether only QoS 0 is wanted, since the rest goes through the session's queue). Nothing is kept of it: when the store dies, it
+    is asked anew.
+    """
+
+    epoch: int
+    request: int
+    messages: int
+    size_bytes: int
+    filters: tuple[tuple[str, bytes, bool], ...]

@@ -5,14 +5,18 @@ The messages themselves are kept by the store; who may read them is decided else
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 from wire.frames.batch import RETAIN, RETAIN_ONLY, Batch
 from wire.mqtt.topics import is_shared
-from wire.routing.topic_name_tree import TopicIndex
 
 CLEARED = -1  # instead of a row: the topic has no retained message any more
+RUN_TOPICS_MAX = 1024
+_LEAST = b"\0"  # behind a topic: the place right behind it; no topic has a NUL [MQTT-1.5.4-2]
+_BEHIND_SLASH = b"0"  # the byte behind it
+_BEHIND_ALL = b"\xff"  # no topic begins with it
 
 
 class RetainHandling(IntEnum):
@@ -23,17 +27,98 @@ class RetainHandling(IntEnum):
     NEVER = 2
 
 
-class RetainedTopics(TopicIndex):
-    """The topics that have a retained message."""
+class RetainedTopics:
+    """The topics that have a retained message, in the order of their bytes.
 
-    __slots__ = ()
+    A walk through them can stop after any topic and go on from there later, whatever has come and gone meanwhile.
+    """
 
-    def wanted(self, topic_filter: str, retain_handling: int, *, existed: bool) -> Iterator[bytes]:
-        """The topics whose retained message a SUBSCRIBE to ``topic_filter``, plain or shared, gets.
+    __slots__ = ("_runs", "_stops")
 
-        The index must not change before the last one was taken.
+    def __init__(self) -> None:
+        self._runs: list[list[bytes]] = []  # sorted, and one after another; none is empty
+        self._stops: list[bytes] = []  # the last topic of each run
+
+    def add(self, topic: bytes) -> None:
+        """Put ``topic`` in, which is not there."""
+        if not self._runs:
+            self._runs, self._stops = [[topic]], [topic]
+            return
+        at = min(bisect_left(self._stops, topic), len(self._runs) - 1)
+        run = self._runs[at]
+        insort(run, topic)
+        if len(run) > RUN_TOPICS_MAX:
+            half = len(run) // 2
+            self._runs[at : at + 1] = run[:half], run[half:]
+            self._stops[at : at + 1] = run[half - 1], run[-1]
+        else:
+            self._stops[at] = run[-1]
+
+    def discard(self, topic: bytes) -> None:
+        """Take ``topic`` out, which is there."""
+        at = bisect_left(self._stops, topic)
+        run = self._runs[at]
+        del run[bisect_left(run, topic)]
+        if run:
+            self._stops[at] = run[-1]
+        else:
+            del self._runs[at], self._stops[at]
+
+    def first_from(self, topic: bytes) -> bytes | None:
+        """The first one that is not before ``topic``."""
+        at = bisect_left(self._stops, topic)
+        if at == len(self._runs):
+            return None
+        run = self._runs[at]
+        return run[bisect_left(run, topic)]
+
+    def walk(self, topic_filter: str, after: bytes = b"") -> Iterator[tuple[bytes, bool]]:
+        """The topics behind ``after`` that are looked at for plain ``topic_filter``, and of each whether the filter matches it.
+
+        Between two of them none matches. They are few more than those that match: where a level differs, all that have it in
+        common are passed over at once.
+
+        Source: MQTT-4.7.1-1, -2, MQTT-4.7.2-1.
         """
-        return self.matching(topic_filter) if sends_retained(topic_filter, retain_handling, existed=existed) else iter(())
+        levels = topic_filter.encode().split(b"/")
+        place = after + _LEAST if after else b""
+        while (topic := self.first_from(place)) is not None:
+            place = _next_place(levels, topic)
+            yield topic, place == topic + _LEAST and _matches(levels, topic)
+
+
+def _matches(levels: Sequence[bytes], topic: bytes) -> bool:
+    of_topic = topic.split(b"/")
+    if levels[-1] == b"#":
+        levels = levels[:-1]
+        of_topic = of_topic[: len(levels)]
+    return len(of_topic) == len(levels) and all(level in (b"+", of_level) for level, of_level in zip(levels, of_topic, strict=True))
+
+
+def _next_place(levels: Sequence[bytes], topic: bytes) -> bytes:
+    """Where the next topic that a filter of these ``levels`` matches is at the earliest, behind ``topic``."""
+    if topic.startswith(b"$") and levels[0] in (b"+", b"#"):
+        return b"%"  # the byte behind it [MQTT-4.7.2-1]
+    start = 0  # of the level in the topic
+    for depth, level in enumerate(levels):
+        if level == b"#":
+            return topic + _LEAST
+        slash = topic.find(b"/", start)
+        stop = slash if slash >= 0 else len(topic)
+        if level != b"+" and level != topic[start:stop]:
+            wanted = topic[:start] + level
+            if depth + 1 < len(levels) and wanted < topic:
+                wanted += b"/"  # what begins so can still come, where the level that differs goes on behind the wanted one
+            return wanted if wanted > topic else _behind(topic[:start])
+        if depth + 1 < len(levels) and slash < 0:
+            return topic + _LEAST
+        start = stop + 1
+    return topic + _LEAST if start > len(topic) else _behind(topic[:start])
+
+
+def _behind(start: bytes) -> bytes:
+    """The place behind all topics that begin with the levels ``start``; behind all there are where that is empty."""
+    return start[:-1] + _BEHIND_SLASH if start else _BEHIND_ALL
 
 
 def sends_retained(topic_filter: str, retain_handling: int, *, existed: bool) -> bool:

@@ -19,7 +19,7 @@ from tests.support.settings import node
 from wire.frames.base import Frame
 from wire.frames.batch import OFFERED, RETAIN, Batch, from_rows, pack_column, unpack_column
 from wire.frames.intake import Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
-from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
+from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import LISTENER, QUEUE_STORE, RETAINED
 from wire.frames.supervision import AclChanged
 from wire.settings import AclRuleSettings, ListenerSettings, NodeSettings, RuleSettings
@@ -201,20 +201,32 @@ def test_a_session_that_ends_with_its_connection_gets_everything_live_until_it_e
     assert live(site.take()) == {}
 
 
-def test_subscriptions_are_routed_by_before_the_store_is_told_of_them(site: Node) -> None:
+def test_subscriptions_are_routed_by_before_the_store_is_told_of_those_that_last(site: Node) -> None:
     site.start()
     site.frames(up("live", 3))
-    add = SubscriptionsAdd(epoch=EPOCH, request=1, session="live", source=3, queue="", filters=(("a", 1, 0, True),))
-    site.frames(add)
-    assert site.take() == [(QUEUE_STORE, add)]
-    site.publish((b"a", 1, b"x"))
-    assert live(site.take()) == {3: [(0, (1, False, ()))]}
+    for queue in ("", "session:1:live"):
+        add = SubscriptionsAdd(epoch=EPOCH, request=1, session="live", source=3, queue=queue, filters=(("a", 1, 0, True),))
+        site.frames(add)
+        kept = SubscriptionsKept(epoch=EPOCH, request=1, source=3)
+        assert site.take() == [(QUEUE_STORE, add) if queue else (LISTENER, kept)]
+        site.publish((b"a", 1, b"x"))
+        assert live(site.take()) == {3: [(0, (1, False, ()))]}
 
-    drop = SubscriptionsDrop(epoch=EPOCH, request=2, session="live", source=3, queue="", filters=("a",))
-    site.frames(drop)
-    assert site.take() == [(QUEUE_STORE, drop)]
-    site.publish((b"a", 1, b"x"))
-    assert live(site.take()) == {}
+        drop = SubscriptionsDrop(epoch=EPOCH, request=2, session="live", source=3, queue=queue, filters=("a",))
+        site.frames(drop)
+        assert site.take() == [(QUEUE_STORE, drop) if queue else (LISTENER, replace(kept, request=2))]
+        site.publish((b"a", 1, b"x"))
+        assert live(site.take()) == {}
+
+
+def test_what_is_wanted_of_retained_messages_goes_to_the_store_behind_what_was_routed_before(site: Node) -> None:
+    site.start()
+    site.publish((b"a", 1 | RETAIN, b"x"))
+    wanted = RetainedWanted(epoch=EPOCH, request=1, messages=1, size_bytes=1, filters=(("a", b"", False),))
+    site.frames(wanted)
+    sent = [frame for _, frame in site.take()]
+    assert isinstance(sent[-2], Append)
+    assert sent[-1] == wanted
 
 
 def test_rows_with_retain_go_to_the_store_and_to_subscribers_without_it_unless_as_published(site: Node) -> None:

@@ -136,7 +136,7 @@ def test_each_part_goes_by_what_holds_now() -> None:
     assert listener.silence._connect_timeout_s == 1.5
     assert listener.silence._stalls._stall_timeout_s == 4.5
     assert listener.clients._output_max_bytes == listener.deliveries._output_max_bytes == 2222
-    assert listener._subscriptions._late_max_bytes == 2222
+    assert listener._retained._output_max_bytes == 2222
     assert listener._input._budget.bytes_max == 3333
     assert listener.batches.builder.forbidden_take_room
     assert (listener.reception.admission._per_address_max, listener.reception.admission._half_open_max) == (6, 7)

@@ -30,8 +30,8 @@ from wire.frames.intake import (
     SessionsKnown,
     SessionsWanted,
 )
-from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, LaneOpened
-from wire.frames.local_sessions import Retained, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
+from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, LaneOpened, Settle
+from wire.frames.local_sessions import RetainedPiece, RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, LISTENER, RETAINED, queue_name
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.settings import ListenerSettings, NodeSettings, SessionSettings
@@ -65,6 +65,21 @@ def open_session(store: Store, session: str = "c", **more: object) -> SessionOpe
 def subscribe(queue: str, topic_filter: str = "a/#", options: int = 1, *, request: int = 1, session: str = "c") -> SubscriptionsAdd:
     filters = ((topic_filter, options, 0, True),)
     return SubscriptionsAdd(epoch=1, request=request, session=session, source=1, queue=queue, filters=filters)
+
+
+def wanted(topic_filter: str = "a/#", *, after: bytes = b"", only_qos0: bool = False, **limits: int) -> RetainedWanted:
+    """A piece of what is retained."""
+    allowed = {"messages": 100, "size_bytes": 1 << 20, **limits}
+    return RetainedWanted(epoch=1, request=1, filters=((topic_filter, after, only_qos0),), **allowed)
+
+
+def pieces(effects: Effects) -> list[list[tuple[bytes, int, bytes]]]:
+    """What is in each piece for the Listener."""
+    return [
+        [row for body in frame.bodies for row in rows_of(Batch.decode(body))]
+        for _, frame in effects
+        if isinstance(frame, RetainedPiece)
+    ]
 
 
 def retain(number: int, *rows: tuple[bytes, int, bytes]) -> Frame:
@@ -470,20 +485,62 @@ def test_a_client_that_says_goodbye_takes_its_will_back(engine: Engine) -> None:
     assert known(store) == {}
 
 
-def test_retained_messages_go_to_a_live_subscriber_and_are_replaced_and_cleared(engine: Engine) -> None:
+def test_retained_messages_are_read_for_who_wants_them_and_are_replaced_and_cleared(engine: Engine) -> None:
     store = Store(engine, settings(), 1)
-    open_session(store, expiry_s=0)
     turn(store, retain(1, (b"a/1", 1, b"old"), (b"a/2", 0, b"two"), (b"b", 1, b"other")))
     turn(store, retain(2, (b"a/1", 1, b"new"), (b"a/2", 1, b"")))
     if engine.durable:
         store = Store(engine, settings(), 2)
 
-    effects = [frame for _, frame in turn(store, subscribe("", options=1))]
+    assert turn(store, wanted()) == [
+        (
+            LISTENER,
+            RetainedPiece(
+                epoch=1,
+                request=1,
+                done=1,
+                after=b"",
+                places=(0,),
+                bodies=(from_rows([(b"a/1", 1 | RETAIN, b"new")], accepted_ms=1000).encode(),),
+            ),
+        )
+    ]
 
-    retained, kept = effects
-    assert isinstance(retained, Retained)
-    assert kept == SubscriptionsKept(epoch=1, request=retained.request, source=1), "the answer comes last: all of it is there then"
-    assert rows_of(Batch.decode(retained.bodies[0])) == [(b"a/1", 1 | RETAIN, b"new")]
+
+def test_what_is_wanted_comes_in_pieces_each_behind_the_one_before(engine: Engine) -> None:
+    """In the same turn as a batch a piece has what that retains; a piece has as many messages, bytes and filters as are wanted."""
+    store = Store(engine, settings(), 1)
+    rows = [(b"a/%d" % number, number % 2, b"x" * 10) for number in range(9)]
+    effects = turn(store, retain(1, *rows), wanted(messages=4))
+    piece = next(frame for _, frame in effects if isinstance(frame, RetainedPiece))
+    assert (piece.done, piece.after) == (0, b"a/3")
+    assert pieces(effects) == [[(topic, qos | RETAIN, payload) for topic, qos, payload in rows[:4]]]
+    assert [len(rows) for rows in pieces(turn(store, wanted(after=b"a/3", size_bytes=20)))] == [2]
+    assert [len(rows) for rows in pieces(turn(store, wanted(only_qos0=True)))] == [5]
+    both = RetainedWanted(epoch=1, request=2, messages=6, size_bytes=1 << 20, filters=(("a/7", b"", False), ("a/+", b"", False)))
+    ((_, frame),) = turn(store, both)
+    assert isinstance(frame, RetainedPiece)
+    assert (frame.done, frame.after, frame.places) == (1, b"a/4", (0, 1))
+
+
+def test_a_turn_reads_one_piece_and_the_next_turn_comes_at_once(engine: Engine) -> None:
+    store = Store(engine, settings(), 1)
+    turn(store, retain(1, (b"a/1", 1, b"x")))
+    asked = [replace(wanted(), request=number) for number in (1, 2, 3)]
+    assert len(pieces(turn(store, *asked))) == 1
+    assert store.wakes_at_s(5.0) == 5.0
+    assert len(pieces(turn(store)) + pieces(turn(store))) == 2
+    assert store.wakes_at_s(5.0) > 5.0
+
+
+def test_few_topics_are_looked_at_for_a_piece_whatever_matches(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.store.retained_pieces.Allowance.__init__.__defaults__", (3,), raising=False)
+    store = Store(engine, settings(), 1)
+    turn(store, retain(1, *((b"a/%d/%d" % (n, n), 1, b"x") for n in range(9))))
+    frames = [frame for _, frame in turn(store, wanted("a/+/9"))]
+    assert isinstance(frames[0], RetainedPiece)
+    assert frames[0].done in (0, 1)
+    assert not frames[0].bodies
 
 
 def test_retained_messages_go_into_the_queue_of_a_session_that_lasts_once(engine: Engine) -> None:
@@ -494,11 +551,102 @@ def test_retained_messages_go_into_the_queue_of_a_session_that_lasts_once(engine
     first = [frame for _, frame in turn(store, subscribe(queue, options=1))]
     again = [frame for _, frame in turn(store, subscribe(queue, options=1))]
 
-    assert [type(frame) for frame in first] == [Retained, SubscriptionsKept]
-    assert isinstance(first[0], Retained)
-    assert rows_of(Batch.decode(first[0].bodies[0])) == [(b"a/2", RETAIN, b"passing")]
+    assert [type(frame) for frame in first] == [SubscriptionsKept]
     assert [type(frame) for frame in again] == [SubscriptionsKept], "a request that is repeated has had them"
     assert queued(store, queue) == [(b"a/1", 1 | RETAIN, b"kept")]
+    assert pieces(turn(store, wanted(only_qos0=True))) == [[(b"a/2", RETAIN, b"passing")]]
+
+
+def owing(store: Store) -> object:
+    return store.status(1000)["sessions"]["retained"]["owing"]
+
+
+def settle(store: Store, queue: str, number: int, first: int, stop: int) -> Effects:
+    frame = Settle(
+        queue=queue,
+        epoch=1 << 20,
+        number=number,
+        settled=(("delivered", ((first, stop),)),),
+        released=(),
+        session=None,
+        generation=0,
+    )
+    return turn(store, frame, now_s=100.0)
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.store.retained_pieces.PIECE_MESSAGES", 2)
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_queue_has_what_is_retained_as_it_empties_and_over_the_death_of_stores(engine: Engine) -> None:
+    """store.pass-goes-on"""
+    store = Store(engine, settings(queue_max_messages=1), 1)
+    queue = open_session(store).queue
+    turn(store, retain(1, *((b"a/%d" % n, 1, b"%d" % n) for n in range(7))))
+    turn(store, subscribe(queue))
+    assert store.lanes.all[queue].queue.depth == 2
+    assert owing(store) == 1
+    for step in range(3):
+        if engine.durable:
+            store = Store(engine, settings(queue_max_messages=1), 2 + step)
+        assert turn(store, now_s=100.0) == []
+        assert store.lanes.all[queue].queue.depth == 2, "it waits until there is room"
+        turn(store, LaneOpen(queue=queue, epoch=1 << 20))
+        turn(store, Credit(queue=queue, epoch=1 << 20, messages=MANY, size_bytes=MANY))
+        head = store.lanes.all[queue].queue.head
+        settle(store, queue, step + 1, head, head + 2)
+    assert store.lanes.all[queue].queue.depth == 1
+    turn(store, now_s=100.0)
+    assert owing(store) == 0
+    assert [row[0] for row in queued(store, queue, 9 << 20)] == [b"a/6"]
+    assert not list(engine.scan("meta", b"G", b"H"))
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_what_is_published_goes_behind_what_is_retained_of_its_topic(engine: Engine) -> None:
+    """store.retained-before-live: whether its turn has come or not, over the death of a store, and once."""
+    store = Store(engine, settings(), 1)
+    queue = open_session(store).queue
+    turn(store, retain(1, *((b"a/%d" % n, 1, b"old") for n in range(5))))
+    turn(store, subscribe(queue))
+    live = from_rows([(b"a/4", 1, b"live"), (b"a/0", 1, b"live"), (b"other", 1, b"live")], accepted_ms=1000)
+    changed = from_rows([(b"a/4", 1 | RETAIN, b"new")], accepted_ms=1000)
+    turn(store, append_frame(2, {queue: (live, None)}), append_frame(3, {queue: (changed, None), RETAINED: (changed, None)}))
+    if engine.durable:
+        store = Store(engine, settings(), 2)
+        store.lanes.all[queue].queue.settle("delivered", ((0, 2),))
+    rows = []
+    for step in range(6):
+        rows += queued(store, queue, (1 + step) << 20)
+        queue_of = store.lanes.all[queue].queue
+        queue_of.settle("delivered", ((0, queue_of.tail),))
+        turn(store, now_s=100.0 + step)
+        store.tick(100.0 + step, 1000)
+        turn(store, now_s=100.5 + step)
+    came = [(topic, payload) for topic, _, payload in rows if topic == b"a/4"]
+    assert came == [(b"a/4", b"old"), (b"a/4", b"live"), (b"a/4", b"new")]
+    assert sorted(topic for topic, _, payload in rows if payload == b"old")[-3:] == [b"a/2", b"a/3", b"a/4"]
+    assert not list(engine.scan("meta", b"G", b"H"))
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("ends", ["unsubscribe", "session", "qos 0"])
+def test_nothing_is_owed_to_what_has_ended(engine: Engine, ends: str) -> None:
+    store = Store(engine, settings(), 1)
+    queue = open_session(store).queue
+    turn(store, retain(1, *((b"a/%d" % n, 1, b"old") for n in range(5))))
+    turn(store, subscribe(queue))
+    assert owing(store) == 1
+    if ends == "unsubscribe":
+        turn(store, SubscriptionsDrop(epoch=1, request=2, session="c", source=1, queue=queue, filters=("a/#",)))
+    elif ends == "session":
+        turn(store, opening(request=2, source=2, clean=True, expiry_s=0))
+    else:
+        turn(store, subscribe(queue, options=0, request=2))
+    assert owing(store) == 0
+    assert not list(engine.scan("meta", b"G", b"H"))
 
 
 class BadSector(RecordingEngine):
@@ -521,44 +669,35 @@ def test_a_retained_message_that_cannot_be_read_is_waited_for_once(refusals: int
     """Everything that comes in behind waits with the SUBSCRIBE, and must not wait for a sector that is lost for good."""
     engine = BadSector()
     store = Store(engine, settings(), 1)
-    open_session(store, expiry_s=0)
     turn(store, retain(1, (b"a/1", 1, b"one"), (b"a/2", 1, b"two"), (b"a/3", 1, b"three")))
     engine.topics = {b"a/1": refusals, b"a/3": refusals}
 
     before, behind = append_frame(2, {QUEUE: (batch([b"x"]), None)}), append_frame(3, {QUEUE: (batch([b"y"]), None)})
-    assert turn(store, before, subscribe(""), behind) == []
-    effects = [frame for _, frame in turn(store, now_s=store.wakes_at_s(1.0))]
+    assert turn(store, before, wanted(), behind) == []
+    effects = turn(store, now_s=store.wakes_at_s(1.0))
 
-    assert [frame.number for frame in effects if isinstance(frame, Committed)] == [3]
-    bodies = [Batch.decode(body) for frame in effects if isinstance(frame, Retained) for body in frame.bodies]
-    assert sorted(payload for body in bodies for _, _, payload in rows_of(body)) == sorted(came)
-    assert isinstance(effects[-1], SubscriptionsKept)
+    assert [frame.number for _, frame in effects if isinstance(frame, Committed)] == [3]
+    assert sorted(payload for rows in pieces(effects) for _, _, payload in rows) == sorted(came)
     assert store.status(1000)["state"] == "running"
 
 
 def test_a_retained_message_that_can_be_read_again_comes_again() -> None:
     engine = BadSector()
     store = Store(engine, settings(), 1)
-    open_session(store, expiry_s=0)
     turn(store, retain(1, (b"a/1", 1, b"one")))
-    for request, refusals in ((1, 2), (2, 1), (3, 0)):
+    for refusals in (2, 1, 0):
         engine.topics = {b"a/1": refusals}
-        effects = turn(store, subscribe("", request=request))
+        effects = turn(store, wanted())
         effects += turn(store, now_s=2.0)
-        assert [type(frame) for _, frame in effects] == [Retained, SubscriptionsKept][refusals > 0 :]
+        assert [len(rows) for rows in pieces(effects)] == [refusals == 0]
 
 
 def test_a_refused_row_is_not_retained(engine: Engine) -> None:
     store = Store(engine, node(bridge(limit=limits(max_messages=1))), 1)
     body = from_rows([(b"a", 1 | RETAIN, b"first"), (b"b", 1 | RETAIN, b"second")], accepted_ms=1000)
     turn(store, append_frame(1, {"bridge:cloud:0": (body, None), RETAINED: (body, None)}))
-    open_session(store, expiry_s=0)
 
-    effects = [frame for _, frame in turn(store, subscribe("", "#"))]
-
-    assert [row for frame in effects if isinstance(frame, Retained) for row in rows_of(Batch.decode(frame.bodies[0]))] == [
-        (b"a", 1 | RETAIN, b"first")
-    ]
+    assert pieces(turn(store, wanted("#"))) == [[(b"a", 1 | RETAIN, b"first")]]
 
 
 def test_retained_messages_have_limits(engine: Engine) -> None:

@@ -10,10 +10,10 @@ from tests.support.settings import limits
 def test_what_waits_for_sessions_counts_for_the_node() -> None:
     parts = Parts(RecordingEngine(), node(limit=limits(max_messages=8)))
     name = parts.session_queues.make("c")
-    parts.session_queues.put(name, batch([b"a", b"b"]))
+    parts.session_queues.put(parts.lanes.all[name], batch([b"a", b"b"]))
     parts.commit()
     assert parts.ready == [name]
-    assert parts.messages(QUEUE)[1] == 8, "it is counted now and then"
+    assert parts.messages(QUEUE)[1] == 6
 
     parts.session_queues.count()
     assert parts.messages(QUEUE)[1] == 6
@@ -38,15 +38,18 @@ def test_a_later_queue_of_the_same_session_has_another_name_and_number() -> None
     assert name not in parts.lanes.all
 
 
-def test_what_has_no_room_is_counted_as_dropped() -> None:
+def test_what_is_put_there_has_no_limit_and_a_queue_that_is_gone_or_damaged_takes_nothing() -> None:
     parts = Parts(RecordingEngine(), node())
     name = parts.session_queues.make("c")
-    most = parts.lanes.all[name].limits.max_messages
+    lane = parts.session_queues.lane(name)
+    assert lane is not None
+    most = lane.limits.max_messages
     assert most is not None
 
-    parts.session_queues.put(name, batch([b"x"] * (most + 1)))
-    parts.session_queues.put("session:9:gone", batch([b"x"]))
+    parts.session_queues.put(lane, batch([b"x"] * (most + 1)))
     parts.commit()
 
-    assert parts.session_queues.figures() == {"depth": 0, "bytes": 0, "dropped": most + 1, "refused": 0}
-    assert parts.ready == []
+    assert parts.session_queues.figures()["depth"] == most + 1
+    assert parts.session_queues.lane("session:9:gone") is None
+    lane.row_damaged = True
+    assert parts.session_queues.lane(name) is None

@@ -1,18 +1,17 @@
-"""Subscriptions go on record with a session that lasts, and retained messages come with them."""
+"""Subscriptions go on record with a session that lasts, and with them that retained messages are owed."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from storage.engine.engine import Write
 from storage.store.lane import Effects
 from storage.store.retained_messages import RetainedMessages
+from storage.store.retained_pieces import RetainedPieces
 from storage.store.session_rows import Session, Sessions
 from storage.store.session_subscriptions import SessionSubscriptions
 from tests.storage.building import RecordingEngine, node
 from tests.storage.lane_parts import Parts
-from wire.frames.batch import RETAIN, Batch, from_rows
-from wire.frames.local_sessions import Retained, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
+from wire.frames.batch import RETAIN, from_rows
+from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 
 
 class Subscribing:
@@ -29,12 +28,14 @@ class Subscribing:
         self.queue = self.parts.session_queues.make("c")
         self.parts.commit()
         self.sessions.keep(Session("c", expiry_s=60, queue=self.queue))
-        self.subscriptions = SessionSubscriptions(self.sessions, retained, self.parts.session_queues, self.parts.next_commit)
+        queues, commit = self.parts.session_queues, self.parts.next_commit
+        self.pieces = RetainedPieces(engine, self.sessions, retained, queues, self.parts.disk, commit)
+        self.subscriptions = SessionSubscriptions(self.sessions, self.pieces, commit)
 
     def add(self, request: int, *, queue: str) -> Effects:
         filters = (("plant/#", 1, 7, True),)
         frame = SubscriptionsAdd(epoch=1, request=request, session="c", source=3, queue=queue, filters=filters)
-        return self.subscriptions.add(frame, 2000)
+        return self.subscriptions.add(frame)
 
     @property
     def session(self) -> Session:
@@ -43,41 +44,25 @@ class Subscribing:
         return session
 
 
-def payloads(effects: Effects) -> list[bytes]:
-    frames: Sequence[Retained] = [frame for _, frame in effects if isinstance(frame, Retained)]
-    return sorted(payload for frame in frames for body in frame.bodies for payload in Batch.decode(body).rows_payloads())
-
-
-def test_what_lasts_goes_into_the_queue_and_the_rest_is_sent_live_before_the_answer() -> None:
+def test_they_go_on_record_with_what_is_owed_for_them() -> None:
     client = Subscribing()
 
     effects = client.add(1, queue=client.queue)
 
-    assert payloads(effects) == [b"live"]
-    assert isinstance(effects[-1][1], SubscriptionsKept)
+    assert effects == [("listener", SubscriptionsKept(epoch=1, request=1, source=3))]
     assert client.session.subscriptions == {"plant/#": (1, 7)}
     assert client.parts.next_commit.needs_sync
-    client.parts.commit()
-    assert client.parts.lanes.all[client.queue].queue.depth == 1
+    assert list(client.pieces.queues) == [client.queue]
 
 
 def test_the_same_subscribe_from_a_store_that_died_brings_nothing_retained_again() -> None:
     client = Subscribing()
     client.add(1, queue=client.queue)
+    client.pieces.end_all(client.queue)
 
-    effects = client.add(1, queue=client.queue)
+    assert [type(frame) for _, frame in client.add(1, queue=client.queue)] == [SubscriptionsKept]
 
-    assert [type(frame) for _, frame in effects] == [SubscriptionsKept]
-
-
-def test_a_session_that_ends_with_its_connection_has_all_sent_live_and_nothing_on_record() -> None:
-    client = Subscribing()
-
-    effects = client.add(1, queue="")
-
-    assert payloads(effects) == [b"lasts", b"live"]
-    assert client.session.subscriptions == {}
-    assert not client.parts.next_commit.needs_sync
+    assert not client.pieces.queues
 
 
 def test_what_is_unsubscribed_is_off_the_record() -> None:

@@ -23,7 +23,7 @@ from wire.frames.intake import (
     SourceResumed,
 )
 from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Settle, Settled
-from wire.frames.local_sessions import Retained, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
+from wire.frames.local_sessions import RetainedPiece, RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.supervision import (
     AclChanged,
     Command,
@@ -98,7 +98,11 @@ GOLDEN: list[tuple[Frame, str]] = [
     ),
     (SubscriptionsDrop(epoch=2, request=1, session="s", source=9, queue="", filters=("a/#",)), "9813010201a17309a091a3612f23"),
     (SubscriptionsKept(epoch=2, request=1, source=9), "951d01020109"),
-    (Retained(epoch=2, request=3, source=9, qos=1, identifier=0, bodies=(b"x",)), "971e010203090100"),
+    (RetainedPiece(epoch=2, request=3, done=1, after=b"a", places=(0,), bodies=(b"x",)), "971e01020301c401619100"),
+    (
+        RetainedWanted(epoch=2, request=3, messages=9, size_bytes=10, filters=(("a/#", b"a", True),)),
+        "971f010203090a9193a3612f23c40161c3",
+    ),
     (LaneClose(queue=QUEUE, epoch=2, sent_below=7), "951c01ae6272696467653a636c6f75643a300207"),
     (LaneOpen(queue=QUEUE, epoch=2), "941401ae6272696467653a636c6f75643a3002"),
     (

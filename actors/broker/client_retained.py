@@ -1,0 +1,150 @@
+"""Retained messages for connected clients: pieces are asked of the store as clients take them, in turn.
+
+A client has one piece under way, and another is asked for once its socket and its window have taken most of that. All clients
+together have ``PIECES_MAX`` under way. So what is held of retained messages is bounded, however many are wanted by however many
+who read nothing, and everything else goes on between the pieces. How far a client is, ``wire/exchange/retained_passes.py`` says.
+What goes through the queue of a session that lasts is the store's business (``storage/store/retained_pieces.py``).
+
+broker.retained-as-taken [P5]: no more retained messages are on their way to a client than it has room for, whatever it asks for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from actors.broker.client_deliveries import PUMP_BELOW_BYTES, Deliveries
+from actors.broker.listener_interface import ClientHost
+from actors.door.client import Client
+from wire.exchange.retained_passes import RetainedPasses
+from wire.exchange.subscriber_copies import Copies
+from wire.frames.batch import QOS_MASK, Batch
+from wire.frames.local_sessions import RetainedPiece, RetainedWanted
+from wire.frames.names import DISTRIBUTOR
+from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
+
+PIECES_MAX = 16
+PIECE_MESSAGES = 250
+PIECE_BYTES = 256 << 10
+FILTERS_MAX = 100  # of one piece
+LATE_S = 0.5  # live messages wait no longer for a store that does not answer
+STORES_MAX = 3  # that may die on a piece; then it is not asked for any more
+
+
+class ClientRetained:
+    """Asks for pieces, and delivers them. given_up: filters of which no more was asked for."""
+
+    def __init__(self, host: ClientHost, settings: NodeSettings, deliveries: Deliveries) -> None:
+        self._host = host
+        self._deliveries = deliveries
+        self._asked: dict[int, Client] = {}  # by request; a client that has gone keeps its place until it is answered
+        self._waits_s = 0.0  # since when the oldest request, or one before it, has waited
+        self._turns: dict[int, Client] = {}  # who may be asked for, in turn
+        self._request = 0
+        self.given_up = 0
+        self.adopt(settings)
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold for what is asked for from now on."""
+        self._output_max_bytes = settings.clients.output_max_bytes
+
+    def begin(self, client: Client, filters: Iterable[str]) -> None:
+        """The client wants what is retained under ``filters``: live messages wait for it from now on."""
+        for topic_filter in filters:
+            client.retained = client.retained or RetainedPasses(self._output_max_bytes)
+            client.retained.begin(topic_filter)
+
+    def answered(self, client: Client, filters: Iterable[str]) -> None:
+        """The client has its SUBACK for ``filters``."""
+        if client.retained is not None:
+            client.retained.answered(filters)
+            self._turns[client.number] = client
+
+    def end(self, client: Client, filters: Iterable[str]) -> None:
+        """The client wants nothing under ``filters`` any more [MQTT-3.10.4-2]."""
+        if client.retained is not None:
+            self._send(client, client.retained.end(filters))
+
+    def piece(self, frame: RetainedPiece) -> None:
+        """The store has answered."""
+        client = self._asked.pop(frame.request, None)
+        self._waits_s = self._host.mailbox.now_s()
+        if client is None or client.closed or client.retained is None:
+            return
+        parts = [(place, Batch.decode(body)) for place, body in zip(frame.places, frame.bodies, strict=True)]
+        found, late = client.retained.came(frame.done, frame.after, parts)
+        for each, batch in found:
+            options, identifier = client.filters[each.topic_filter]
+            self._deliveries.retained(client, batch, qos=options & QOS_MASK, identifier=identifier)
+        self._send(client, late)
+        self._turns[client.number] = client
+
+    def turn_end(self) -> None:
+        """Ask for what clients have room for, in turn."""
+        for client in self._deliveries.take_wanting():
+            self._turns[client.number] = client
+        while self._turns and len(self._asked) < PIECES_MAX:
+            client = self._turns.pop(next(iter(self._turns)))
+            if not client.closed and client.retained is not None and self._has_room(client):
+                self._ask(client, client.retained)
+
+    def wait_no_longer(self, now_s: float) -> None:
+        """Where the store does not answer, live messages wait no longer for what it has."""
+        if self._asked and now_s - self._waits_s >= LATE_S:
+            for client in (*self._asked.values(), *self._turns.values()):
+                if not client.closed and client.retained is not None:
+                    self._send(client, client.retained.wait_no_longer())
+
+    def store_is_new(self) -> None:
+        """Ask again for what is not answered, unless store after store dies on it. Call it once all batches are sent again."""
+        asked, self._asked = self._asked, {}
+        for client in asked.values():
+            if client.closed or client.retained is None:
+                continue
+            lost = client.retained.lost()
+            if client.retained.unanswered >= STORES_MAX:
+                filters = [each.topic_filter for each in lost]
+                self.given_up += len(filters)
+                log.error("retained.given_up", extra={"client_id": client.label, "filters": len(filters)})
+                self.end(client, filters)
+            self._turns[client.number] = client
+
+    # --- inside ---
+
+    def _has_room(self, client: Client) -> bool:
+        assert client.outbox is not None
+        is_read = client.output_bytes <= min(PUMP_BELOW_BYTES, self._output_max_bytes // 4)
+        return is_read and (bool(client.queue) or not client.outbox.waits)
+
+    def _ask(self, client: Client, passes: RetainedPasses) -> None:
+        filters = passes.ask(FILTERS_MAX)
+        if not passes:
+            client.retained = None
+        if not filters:
+            return
+        if not self._asked:
+            self._waits_s = self._host.mailbox.now_s()
+        self._request += 1
+        self._asked[self._request] = client
+        self._host.send(
+            DISTRIBUTOR,
+            RetainedWanted(
+                epoch=self._host.epoch,
+                request=self._request,
+                messages=PIECE_MESSAGES,
+                size_bytes=min(PIECE_BYTES, self._output_max_bytes // 4),
+                filters=tuple(
+                    (each.topic_filter, each.after, bool(client.queue and client.filters[each.topic_filter][0] & QOS_MASK))
+                    for each in filters
+                ),
+            ),
+        )
+
+    def _send(self, client: Client, batches: Sequence[Batch]) -> None:
+        """Send what has waited, as granted, now that nothing is in front of it."""
+        if not client.retained:
+            client.retained = None
+        for batch in batches:
+            self._deliveries.send(Copies(batch, self._host.mailbox.wall_ms()), (client.number,))
