@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from wire.errors import Unavailable
@@ -17,8 +18,10 @@ ORPHANS_WAIT_S = 5.0
 _RETRY_S = 0.02
 
 
-def lock_data_dir(data_dir: Path) -> int:
+def lock_data_dir(data_dir: Path, check: Callable[[], None] = lambda: None) -> int:
     """Lock ``data_dir`` and return the descriptor that holds the lock. Children of a dead supervisor are waited for.
+
+    check: asked meanwhile; what it raises ends the wait.
 
     Raises:
         Unavailable: another node runs there.
@@ -36,6 +39,7 @@ def lock_data_dir(data_dir: Path) -> int:
                 pid=holder,
             )
         time.sleep(_RETRY_S)
+        check()
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock

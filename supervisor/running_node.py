@@ -31,17 +31,27 @@ class NodePlace:
 
 def running_from(config: Path) -> list[NodePlace]:
     """The nodes that run from the file ``config`` and that this user may ask."""
+    found = []
+    for pid in supervisors_of(config):
+        try:
+            found += [_place(data_dir / RUN_NAME / SETTINGS_NAME) for data_dir in _locked_by(pid)]
+        except (OSError, ValueError):
+            continue  # it has ended meanwhile, or is another user's
+    return found
+
+
+def supervisors_of(config: Path) -> list[int]:
+    """The processes that run the file ``config``, or are about to."""
     wanted = os.path.realpath(config)
     found = []
     for pid in _supervisors():
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape").split("\0")
             written = words[words.index(MODULE) + 1]
-            if os.path.realpath(os.path.join(os.readlink(f"/proc/{pid}/cwd"), written)) != wanted:
-                continue
-            found += [_place(data_dir / RUN_NAME / SETTINGS_NAME) for data_dir in _locked_by(pid)]
+            if os.path.realpath(os.path.join(os.readlink(f"/proc/{pid}/cwd"), written)) == wanted:
+                found.append(pid)
         except (OSError, IndexError, ValueError):
-            continue  # it has ended meanwhile, or is another user's
+            continue
     return found
 
 

@@ -82,6 +82,7 @@ def be_template(requests: socket.socket, parent: int, command_line: CommandLine)
         die_with_parent(parent)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # it ends with its supervisor
             signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a node begins with signals blocked
         command_line.show("actors.process.template", [])
         words = serve(requests, parent)
         if words is None:

@@ -18,7 +18,7 @@ environment() {
     mv "$work/installed"/* "$packages/"
     ln -s "/usr/bin/python$minor" "$home/bin/python"
     printf 'home = /usr/bin\ninclude-system-site-packages = false\n' >"$home/pyvenv.cfg"
-    printf '#!/opt/bascule/bin/python -P\nimport sys\n\nfrom supervisor.cli.main import main\n\nsys.exit(main())\n' >"$home/bin/bascule"
+    printf '#!/opt/bascule/bin/python -P\nimport sys\n\nfrom supervisor.cli.__main__ import begin\n\nsys.exit(begin())\n' >"$home/bin/bascule"
     chmod 755 "$home/bin/bascule"
     "$work/venv/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$tree" -p / "$packages"
 }

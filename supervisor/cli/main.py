@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import select
+import signal
 import sys
 import time
 from pathlib import Path
@@ -37,10 +40,12 @@ from supervisor.cli.status import status
 from supervisor.cli.token import token
 from supervisor.cli.trace import topics, trace
 from supervisor.terminal.failures import complain, printing, refused
+from supervisor.tree import signals
 from supervisor.version import VERSION
 from wire.errors import BasculeError, ConfigError
 
 _POLL_S = 0.05
+_STARTING_S = 60.0  # for a node that is still starting to end
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -74,12 +79,15 @@ def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) 
 @config_option
 @remote_options
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Print the version.")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """A durable store-and-forward bridge between MQTT brokers.
 
     CONFIG is the configuration file of a node on this machine. Without it, it is what the environment has in BASCULE_CONFIG, or
     /etc/bascule/bascule.yaml. Commands that only ask a node may ask one elsewhere, by --node and --key.
     """
+    if context.invoked_subcommand != run.name:  # a node takes what came when it can
+        signals.unblock()
 
 
 @cli.command()
@@ -133,10 +141,17 @@ def check(config: Path, as_json: bool) -> int:
 @about_node()
 @JSON
 def stop(node: GivenNode, as_json: bool) -> int:
-    """Stop the node in good order, and wait until it has ended."""
+    """Stop the node in good order, and wait until it has ended. One that is still starting is stopped, too."""
+    from supervisor.control.control_socket import NotRunning
+    from supervisor.running_node import supervisors_of
     from supervisor.tree.child_table import START_ORDER
 
-    name, stopping = node.client.ping()["node"], node.client.stop()
+    try:
+        name, stopping = node.client.ping()["node"], node.client.stop()
+    except NotRunning:
+        if node.is_elsewhere or not (starting := supervisors_of(node.config)):
+            raise
+        return _stop_starting(starting, node.place.name, as_json)
     deadline_s = time.monotonic() + (len(START_ORDER) + 1) * stopping["stop_timeout_s"]
     while _runs(node, stopping["pid"]):
         if time.monotonic() > deadline_s:
@@ -144,6 +159,20 @@ def stop(node: GivenNode, as_json: bool) -> int:
             return 1
         time.sleep(_POLL_S)
     return told({"node": name, "stopped": True}, as_json, f"{name}: stopped")
+
+
+def _stop_starting(pids: list[int], name: str, as_json: bool) -> int:
+    """Signal supervisors that have no control socket yet, and wait until they have ended."""
+    for pid in pids:
+        try:
+            process = os.pidfd_open(pid)
+            signal.pidfd_send_signal(process, signal.SIGTERM)
+        except ProcessLookupError:
+            continue
+        if not select.select([process], [], [], _STARTING_S)[0]:
+            print(f"bascule: the node (pid {pid}) has not ended yet", file=sys.stderr)
+            return 1
+    return told({"node": name, "stopped": True}, as_json, f"{name}: stopped while it was starting")
 
 
 def _runs(node: GivenNode, pid: int) -> bool:

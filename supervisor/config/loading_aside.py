@@ -19,6 +19,7 @@ from wire.errors import ConfigError, Unavailable
 from wire.settings import AclRuleSettings, NodeSettings, dump, load
 
 _ACL = "--acl"
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 class Loading:
@@ -34,6 +35,14 @@ class Loading:
             )
         except OSError as error:
             raise Unavailable("the configuration cannot be loaded", error=str(error)) from error
+        _running.add(self._process)
+
+    @staticmethod
+    def end_all() -> None:
+        """End what still loads for any thread of this process, which is about to end itself."""
+        for process in _running.copy():
+            process.kill()
+            process.wait()
 
     def fileno(self) -> int:
         """Where the process writes to."""
@@ -52,6 +61,7 @@ class Loading:
     def told(self) -> bytes:
         """Wait for what the process writes; the errors are those of ``settings``."""
         told, _ = self._process.communicate()
+        _running.discard(self._process)
         return self.judged(told, self._process.returncode)
 
     @staticmethod

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from supervisor.running_node import NodePlace, running_from
+from supervisor.control.control_socket import NotRunning
+from supervisor.lock import running_pid
+from supervisor.running_node import NodePlace, last_name, running_from
 from wire.errors import ConfigError
 
 
@@ -13,6 +15,7 @@ def place_of(config: Path | str) -> NodePlace:
 
     Raises:
         ConfigError: none does, and the file does not say.
+        NotRunning: none does, and in the data folder that the file names another node runs, which is nobody's to stop by this file.
     """
     running = running_from(Path(config))
     if len(running) == 1:
@@ -25,4 +28,13 @@ def place_of(config: Path | str) -> NodePlace:
         if not running:
             raise
         return running[0]
+    if not running:
+        _refuse_another(config, written)
     return running[0] if running and written.data_dir not in {place.data_dir for place in running} else written
+
+
+def _refuse_another(config: Path | str, written: NodePlace) -> None:
+    pid, name = running_pid(Path(written.data_dir)), last_name(Path(written.data_dir))
+    if pid is not None and name not in ("", written.name):
+        what = f"node {written.name} of {config} does not run: its data folder is in use by node {name}; ask that by its own file"
+        raise NotRunning(what, data_dir=written.data_dir, pid=pid)

@@ -42,9 +42,10 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
         return
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     yield ok("configuration", f"{config}: node {settings.name}, bridges: {bridges}")
-    pid = running_pid(Path(settings.data_dir))
-    yield ok("node", f"runs, pid {pid}" if pid is not None else "does not run")
-    yield from examine_owner(settings)
+    pid, owner = running_pid(Path(settings.data_dir)), list(examine_owner(settings))
+    runs = pid is not None and not owner
+    yield ok("node", f"runs, pid {pid}" if runs else "does not run")
+    yield from owner
     yield from examine_machine(settings, pid)
     yield from examine_trust(settings, time.time())
     yield from examine_rules(settings)
@@ -52,7 +53,7 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
         for key, found in circles(settings, bridge):
             yield fail(f"bridge {bridge.name}", f"{'.'.join(map(str, key))} {found}", "bascule check CONFIG names the line")
     yield from examine_listeners(settings, pid)
-    answers = [] if pid is None else list(ask(config))
+    answers = list(ask(config)) if runs else []
     yield from answers
     if remotes:
         yield from examine_cluster(settings)

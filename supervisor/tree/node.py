@@ -27,6 +27,7 @@ from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.epochs import Epochs
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.running_children import RunningChildren
+from supervisor.tree.signals import SignalPipe
 from supervisor.tree.supervisor import Supervisor
 from supervisor.tree.template import Template
 from wire.clock_steps import CLOCK
@@ -42,15 +43,17 @@ RESTORING_NAME = "restoring"  # in the data folder while a backup is being resto
 
 def run_node(
     template: Template,
+    signals: SignalPipe,
     load: Callable[[], NodeSettings],
     source: Source,
     table: Callable[[NodeSettings], tuple[ChildSpec, ...]] = child_specs,
 ) -> int:
-    """Run the node in the foreground until it is stopped. ``table`` makes the children's table, another one in tests.
+    """Run the node in the foreground until one of ``signals`` or a command stops it.
 
-    source: where the settings that ``load`` waits for are from.
+    source: where the settings that ``load`` waits for are from. table: makes the children's table, another one in tests.
 
     Raises:
+        Stopped: a signal came before the node began.
         ConfigError: what ``load`` raises, or a restore was cut short.
         Unavailable: another node runs in the data folder, or the folder cannot be used.
         StorageDamaged: the epoch file cannot be trusted.
@@ -60,13 +63,14 @@ def run_node(
     data_dir = Path(settings.data_dir)
     try:
         files.make_folder(data_dir, files.PRIVATE_FOLDER)
-        lock = lock_data_dir(data_dir)
+        lock = lock_data_dir(data_dir, signals.check)
     except OSError as error:
         raise _unusable(data_dir, error) from error
     if (before := last_name(data_dir)) not in ("", settings.name):
         log.warning("node.renamed", extra={"before": before, "data_dir": str(data_dir)})
     try:
-        return _supervise(settings, source, table, template, lock)
+        signals.check()
+        return _supervise(settings, source, table, template, signals, lock)
     finally:
         os.close(lock)
 
@@ -76,6 +80,7 @@ def _supervise(
     source: Source,
     table: Callable[[NodeSettings], tuple[ChildSpec, ...]],
     template: Template,
+    signals: SignalPipe,
     lock: int,
 ) -> int:
     data_dir = Path(settings.data_dir)
@@ -84,11 +89,11 @@ def _supervise(
             "a restore to this data folder was cut short: give bascule restore CONFIG BACKUP again", data_dir=str(data_dir)
         )
     if settings.replication is None:
-        return _one_life(settings, source, table, template, lock)[0].exit_status
+        return _one_life(settings, source, table, template, signals, lock)[0].exit_status
     role: Callable[[NodeSettings], tuple[ChildSpec, ...]] = standby_specs
     floor = 0
     while True:
-        supervisor, settings = _one_life(settings, source, role, template, lock, floor)
+        supervisor, settings = _one_life(settings, source, role, template, signals, lock, floor)
         if (change := supervisor.next_role) is None:
             return supervisor.exit_status
         floor = max(floor, change.epoch)
@@ -100,6 +105,7 @@ def _one_life(
     source: Source,
     table: Callable[[NodeSettings], tuple[ChildSpec, ...]],
     template: Template,
+    signals: SignalPipe,
     lock: int,
     floor: int = 0,
 ) -> tuple[Supervisor, NodeSettings]:
@@ -120,7 +126,7 @@ def _one_life(
     mailbox = Mailbox(post, SUPERVISOR)
     spawner = Spawner(template, current.file, clock, inherit=(lock,))
     children = RunningChildren(mailbox, settings.supervision, table(settings), spawner, epochs)
-    supervisor = Supervisor(mailbox, current, children, pauses, source, table)
+    supervisor = Supervisor(mailbox, signals, current, children, pauses, source, table)
     host = Host(post)
     host.add(supervisor)
     failure = host.run()

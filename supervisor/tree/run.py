@@ -6,14 +6,17 @@ template is forked before there is a thread, and before what only the supervisor
 
 from __future__ import annotations
 
+import select
 import sys
 from pathlib import Path
 
 from supervisor.config.loading_aside import Loading
 from supervisor.running_node import MODULE
 from supervisor.terminal.failures import printing, refused
+from supervisor.tree.signals import SignalPipe, Stopped, block, has_ended_the_start
 from supervisor.tree.template import Template
 from wire.errors import BasculeError
+from wire.settings import NodeSettings
 
 
 def main(argv: list[str]) -> int:
@@ -22,18 +25,29 @@ def main(argv: list[str]) -> int:
 
 
 def _main(config: Path) -> int:
+    block()
+    if has_ended_the_start():
+        return 0
     try:
-        loading = Loading(config)  # beside everything that follows
-        with Template(forked=True, private=(loading.fileno(),)) as template:
+        # Loading goes on beside everything that follows. It and the template begin while signals are blocked: neither ends by them.
+        loading = Loading(config)
+        with Template(forked=True, private=(loading.fileno(),)) as template, SignalPipe() as signals:
             template.command_line.show(MODULE, [str(config)])
             from supervisor.reload.source import Source
             from supervisor.tree.node import run_node
 
-            return run_node(template, loading.settings, Source(config.absolute(), lambda: Loading(config).settings()))
+            def settings() -> NodeSettings:
+                select.select([loading.fileno(), signals.fileno()], [], [])
+                signals.check()
+                return loading.settings()
+
+            return run_node(template, signals, settings, Source(config.absolute(), lambda: Loading(config).settings()))
+    except Stopped:
+        return 0
     except BasculeError as error:
         return refused(error)
-    except KeyboardInterrupt:
-        return 130
+    finally:
+        Loading.end_all()
 
 
 if __name__ == "__main__":

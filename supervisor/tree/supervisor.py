@@ -58,6 +58,7 @@ class Supervisor(PolledActor):
     def __init__(
         self,
         mailbox: Mailbox,
+        signals: SignalPipe,
         settings: CurrentSettings,
         children: RunningChildren,
         pauses: Pauses,
@@ -66,6 +67,7 @@ class Supervisor(PolledActor):
     ) -> None:
         """source: where the settings are from, to be read again. table: makes the children's rows of them."""
         super().__init__(mailbox)
+        self._signals = signals
         self.exit_status = 0
         self.next_role: RoleChanged | None = None  # the node is not to end, but to go on as that
         self._settings = settings
@@ -90,7 +92,6 @@ class Supervisor(PolledActor):
     # --- events ---
 
     def on_start(self) -> None:
-        self._signals = SignalPipe((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
         self.mailbox.watch(self._signals.fileno(), READ, "signals")
         self._doors.open()
         self._notes.note("node.started", actor=SUPERVISOR, details={"version": VERSION})
@@ -112,7 +113,6 @@ class Supervisor(PolledActor):
 
     def on_stop(self) -> None:
         super().on_stop()
-        self._signals.close()
         self._doors.close()
         self._service.close()
 

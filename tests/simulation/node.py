@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from actors.bridge.connection import Connection
 from actors.bridge.forwarder import Forwarder
@@ -36,6 +36,7 @@ from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.epochs import Epochs
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.running_children import RunningChildren
+from supervisor.tree.signals import SignalPipe
 from supervisor.tree.supervisor import Supervisor
 from tests.simulation import snapshots
 from tests.simulation.broker import Broker
@@ -147,7 +148,7 @@ class SimSupervisor(Supervisor):
 class SimSignals(Pollable):
     """Stands for the pipe of signals."""
 
-    def __init__(self, numbers: tuple[signal.Signals, ...]) -> None:
+    def __init__(self) -> None:
         process = current()
         super().__init__(process.world)
         self._came: list[signal.Signals] = []
@@ -163,9 +164,6 @@ class SimSignals(Pollable):
     def read(self) -> list[signal.Signals]:
         came, self._came = self._came, []
         return came
-
-    def close(self) -> None:
-        pass
 
 
 class SimEpochs(Epochs):
@@ -333,7 +331,8 @@ class Machine:
             children = RunningChildren(mailbox, self.settings.supervision, child_specs(self.settings), SimSpawner(self), epochs)
             host = Host(post)
             source = Source(Path(), lambda: self.next_settings)
-            host.add(SimSupervisor(mailbox, SimSettings(self), children, SimPauses(self), source))
+            signals = cast(SignalPipe, SimSignals())
+            host.add(SimSupervisor(mailbox, signals, SimSettings(self), children, SimPauses(self), source))
             return host
 
         self.supervisor = self._process(SUPERVISOR, 0, make)
@@ -581,7 +580,6 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (storage.store.history_retention, "SETTLEMENTS_A_PASS", shape.settlements_a_pass),
         (storage.queue.hand_out, "SPLIT_ROWS", shape.split_rows),
         (storage.queue.read_ahead, "READ_AHEAD_CHUNKS", shape.read_ahead),
-        (supervisor.tree.supervisor, "SignalPipe", SimSignals),
         (supervisor.tree.supervisor, "announce", lambda *_, **__: None),
         (supervisor.workers, "THREAD_NICE", os.nice(0)),
         *few_identifiers(shape.packet_ids),

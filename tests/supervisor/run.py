@@ -12,6 +12,7 @@ from pathlib import Path
 from supervisor.reload.source import Source
 from supervisor.tree.child_table import ChildSpec, child_specs
 from supervisor.tree.node import run_node
+from supervisor.tree.signals import SignalPipe
 from supervisor.tree.template import Template
 from wire.errors import BasculeError, ConfigError
 from wire.settings import NodeSettings, load
@@ -41,8 +42,8 @@ def main(argv: list[str]) -> int:
             raise ConfigError("the configuration is refused", problems=["line 3: something is wrong"]) from error
 
     try:
-        with Template(forked=True) as template:
-            return run_node(template, lambda: settings, Source(Path(argv[0]), read), specs)
+        with Template(forked=True) as template, SignalPipe() as signals:
+            return run_node(template, signals, lambda: settings, Source(Path(argv[0]), read), specs)
     except BasculeError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_status

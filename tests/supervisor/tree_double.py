@@ -17,6 +17,7 @@ from supervisor.tree.child_table import ChildSpec, child_specs
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.running_children import RunningChildren
+from supervisor.tree.signals import SignalPipe
 from supervisor.tree.supervisor import Supervisor
 from tests.support.settings import bridge, node
 from wire.errors import BasculeError
@@ -156,6 +157,9 @@ class FakePauses(Pauses):
         self._since_ms.pop(bridge, None)
 
 
+NO_SIGNALS = cast(SignalPipe, None)  # it never starts, so nobody looks
+
+
 class AtOnce(Supervisor):
     """What threads do is done at once."""
 
@@ -171,7 +175,7 @@ class Tree(Children):
         super().__init__()
         self.written: NodeSettings | BasculeError = self.settings  # what the configuration says, or what is wrong with it
         source = Source(Path("/node.yaml"), self._read)
-        self.supervisor = AtOnce(self.mailbox, self.current, self.children, FakePauses(), source)
+        self.supervisor = AtOnce(self.mailbox, NO_SIGNALS, self.current, self.children, FakePauses(), source)
         for child in list(self.children):
             self.begins(child.name)
             self.ready(child.name)

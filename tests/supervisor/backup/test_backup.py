@@ -151,7 +151,7 @@ def test_no_node_starts_where_a_restore_was_cut_short_and_the_next_one_ends_it(
             with pytest.raises(Unavailable, match="give it again"):
                 restoring.restore(checked, data_dir, replace=False)
         with pytest.raises(ConfigError, match="cut short"):
-            _supervise(node_settings(data_dir.parent), list, (), None, 0)  # type: ignore[arg-type]
+            _supervise(node_settings(data_dir.parent), list, (), None, None, 0)  # type: ignore[arg-type]
     restoring.restore(checked, data_dir, replace=False)
 
     assert depth(data_dir) == 2
