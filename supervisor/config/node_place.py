@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from supervisor.control.control_socket import NotRunning
 from supervisor.lock import running_pid
 from supervisor.running_node import NodePlace, last_name, running_from
-from wire.errors import ConfigError
+from wire.errors import ConfigError, Unavailable
+
+
+class AnotherNode(Unavailable):
+    """The node of a file does not run, and in its data folder another one does."""
+
+    exit_status = 69
 
 
 def place_of(config: Path | str) -> NodePlace:
@@ -15,7 +20,7 @@ def place_of(config: Path | str) -> NodePlace:
 
     Raises:
         ConfigError: none does, and the file does not say.
-        NotRunning: none does, and in the data folder that the file names another node runs, which is nobody's to stop by this file.
+        AnotherNode: none does, and in the data folder that the file names another node runs.
     """
     running = running_from(Path(config))
     if len(running) == 1:
@@ -37,4 +42,4 @@ def _refuse_another(config: Path | str, written: NodePlace) -> None:
     pid, name = running_pid(Path(written.data_dir)), last_name(Path(written.data_dir))
     if pid is not None and name not in ("", written.name):
         what = f"node {written.name} of {config} does not run: its data folder is in use by node {name}; ask that by its own file"
-        raise NotRunning(what, data_dir=written.data_dir, pid=pid)
+        raise AnotherNode(what, data_dir=written.data_dir, pid=pid)
