@@ -17,8 +17,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+from urllib.parse import unquote, urlsplit
+
+from wire.errors import ConfigError
 
 PRIVATE, PRIVATE_FOLDER = 0o600, 0o700  # for the owner only
+
+
+def local_path(where: str) -> str:
+    """The path that ``where`` says: it may be a URL such as ``file:///snapshots``.
+
+    Raises:
+        ConfigError: it is the URL of something that is no file system.
+    """
+    url = urlsplit(where)
+    if url.scheme == "file":
+        return unquote(url.path)
+    if "://" in where:
+        raise ConfigError(f"{where!r} is not in a file system, and this takes local and mounted folders only: copy it, or mount it")
+    return where
 
 
 def make_folder(path: Path, mode: int = 0o777) -> None:

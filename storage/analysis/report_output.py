@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import unquote, urlsplit
 
 from storage.analysis.reports.build import Finished
+from storage.files import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,10 +70,7 @@ def remove(spark: SparkSession, where: str) -> None:
 
 
 def _local(where: str) -> Path | None:
-    url = urlsplit(where)
-    if url.scheme == "file":
-        return Path(unquote(url.path))
-    return None if "://" in where else Path(where)
+    return None if "://" in where and not where.startswith("file:") else Path(local_path(where))
 
 
 def _file_system(spark: SparkSession, where: str) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli.node_calls import JSON, GivenNode, about_node, node_of
+from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node, node_of
 from supervisor.cli.snapshot import make_snapshot, newest_snapshot
 from supervisor.terminal.message_text import printable
 from supervisor.units import counted, write_time
@@ -30,7 +30,7 @@ class NotConfirmed(BasculeError):
 
 @click.command()
 @about_node()
-@click.option("--to", "folder", type=click.Path(path_type=Path, file_okay=False), required=True, help="Make it in this folder.")
+@click.option("--to", "folder", type=LocalPath(path_type=Path, file_okay=False), required=True, help="Make it in this folder.")
 @click.option("--secrets", is_flag=True, help="With private keys and password files.")
 @click.option("--last", is_flag=True, help="Of the newest snapshot. The node need not run.")
 @JSON
@@ -74,9 +74,10 @@ def restore(node: GivenNode, backup: str, check: bool, replace: bool, yes: bool,
     Where CONFIG is not there it is written of the backup. All of BACKUP is read and compared first. A node that runs, or a data
     folder with something in it, is not overwritten. The node that was backed up must never run again.
     """
+    from storage.files import local_path
     from supervisor.backup import restoring
 
-    checked = restoring.check_backup(Path(backup).absolute())
+    checked = restoring.check_backup(Path(local_path(backup)).absolute())
     facts = _facts(checked)
     if not as_json or not yes:
         contents = map(printable, _contents(checked, facts, node.config.absolute()))

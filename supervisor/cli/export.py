@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from supervisor.cli.node_calls import JSON
+from supervisor.cli.node_calls import JSON, LocalPath
 from wire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("places", metavar="SNAPSHOT...", nargs=-1, required=True)
-@click.option("--to", "target", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder for the files.")
+@click.option("--to", "target", type=LocalPath(path_type=Path, file_okay=False), required=True, help="The folder for the files.")
 @click.option("--tables", metavar="TABLE,...", help="Only these, such as messages,queues; without it, all.")
 @click.option("--no-payload", is_flag=True, help="Leave the payloads out.")
 @click.option("--damaged", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="What cannot be read.")

@@ -28,7 +28,7 @@ from supervisor.cli.export import export
 from supervisor.cli.init import init
 from supervisor.cli.keys import keys
 from supervisor.cli.metrics import metrics
-from supervisor.cli.node_calls import CONFIG, JSON, GivenNode, about_node, config_option, remote_options, told
+from supervisor.cli.node_calls import CONFIG, JSON, GivenNode, LocalPath, about_node, config_option, remote_options, told
 from supervisor.cli.node_calls import load as _load
 from supervisor.cli.passwd import passwd
 from supervisor.cli.queue import queue
@@ -248,7 +248,7 @@ cli.add_command(topics)
     "--messages", default=3000, show_default=True, type=click.IntRange(30, 100_000), metavar="N", help="How many to publish."
 )
 @click.option(
-    "--keep", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Keep snapshots of the edge here, to report on."
+    "--keep", metavar="DIR", type=LocalPath(path_type=Path, file_okay=False), help="Keep snapshots of the edge here, to report on."
 )
 @click.option("--replicated", is_flag=True, help="Show a cluster instead: a whole node is lost, and another goes on.")
 def demo(messages: int, keep: Path | None, *, replicated: bool) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from supervisor.terminal.typed_commands import about, typed
-from wire.errors import BasculeError
+from wire.errors import BasculeError, ConfigError
 
 if TYPE_CHECKING:
     from supervisor.control.client import ControlClient
@@ -48,6 +48,18 @@ class NotHere(BasculeError):
 def _keep_config(context: click.Context, _parameter: click.Parameter, config: Path | None) -> None:
     if config is not None:
         context.meta[_CONFIG] = config
+
+
+class LocalPath(click.Path):
+    """A path, or a ``file:`` URL; any other URL is refused, which would be a folder of that name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from storage.files import local_path
+
+        try:
+            return super().convert(local_path(os.fspath(value)), param, ctx)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
 
 
 def _keep_remote(context: click.Context, parameter: click.Parameter, text: str | None) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from storage import files
-from supervisor.cli.node_calls import JSON, GivenNode, about_node
+from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node
 from supervisor.units import counted
 from wire.errors import BasculeError
 
@@ -91,7 +91,9 @@ def peek(node: GivenNode, bridge: str, lane: int | None, dead: bool, count: int,
 
 @queue.command()
 @place
-@click.option("--to", "path", required=True, metavar="FILE", help="Where to; - is standard output.")
+@click.option(
+    "--to", "path", type=LocalPath(allow_dash=True), required=True, metavar="FILE", help="Where to; - is standard output."
+)
 def export(node: GivenNode, bridge: str, lane: int | None, dead: bool, path: str) -> int:
     """Write all messages of BRIDGE as JSON Lines.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli.node_calls import JSON, GivenNode, config_option
+from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, config_option
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 
@@ -36,7 +36,7 @@ class NotMade(BasculeError):
 @click.command()
 @click.argument("places", metavar="[CONFIG] | DIR...", nargs=-1)
 @config_option
-@click.option("--to", "target", type=click.Path(path_type=Path, file_okay=False), help="Copy it to this folder, too.")
+@click.option("--to", "target", type=LocalPath(path_type=Path, file_okay=False), help="Copy it to this folder, too.")
 @click.option("--last", is_flag=True, help="Make none, take the newest. The node need not run.")
 @click.option("--list", "listing", is_flag=True, help="List the snapshots of the node.")
 @click.option("--verify", is_flag=True, help="Say whether the snapshots at DIR, or a glob, are whole.")

@@ -143,6 +143,8 @@ def _filter(value: str) -> str:
 
 
 def _resolve(value: str, info: ValidationInfo) -> str:
+    if "://" in value:
+        raise ValueError(f"{shown(value)} is a URL; write a path, of a folder or file here or on a mounted share")
     folder = Path((info.context or {}).get("folder", "."))
     return os.path.normpath(folder.absolute() / os.path.expanduser(value))
 
