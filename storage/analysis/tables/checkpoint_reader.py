@@ -1,16 +1,18 @@
 """The store of a snapshot, opened read-only: bulks of rows as lists, for decoders that work on columns. A second user of rocksdict.
 
-Nothing is written to the folder and no lock is taken, so any number of readers may have it open. The traps that
-``storage/engine/engine`` steps around are here as well: the status is asked for at the end of every iteration, and bounds live as
-long as their iterators.
+Nothing is written to the folder and no lock is taken, so any number of readers may have it open, of a read-only mount, too:
+rocksdict writes a file of its own to whatever folder it opens, so it is given a folder of links to the snapshot's files. The traps
+that ``storage/engine/engine`` steps around are here as well: the status is asked for at the end of every iteration, and bounds live
+as long as their iterators.
 """
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import NamedTuple
 
@@ -18,10 +20,11 @@ from rocksdict import AccessType, Options, Rdict, RdictIter, ReadOptions
 
 from storage.engine.engine import FAMILIES, Family
 from storage.engine.rocksdb_errors import TRANSLATED
-from wire.errors import StorageDamaged
+from wire.errors import BasculeError, StorageDamaged
 
 READ_AHEAD_BYTES = 2 << 20
 PROBES_BY_ONE = 256
+WRITTEN_BY_ROCKSDICT = "rocksdict-config.json"  # whenever it opens a store, read-only or not
 
 
 class Bulk(NamedTuple):
@@ -37,18 +40,45 @@ class SnapshotStore:
     Raises (each method, and opening):
         StorageDamaged: it is not what was written, or a file is missing.
         Unavailable: the disk refuses for now.
+        OSError (opening): the folder cannot be read, or no temporary one be made.
     """
 
     def __init__(self, path: Path) -> None:
         self._db: Rdict | None = None
         self._families: dict[Family, Rdict | None] = {}
-        with TRANSLATED:
+        self._path = path.absolute()
+        self._links = TemporaryDirectory(prefix="bascule-read-")
+        with ExitStack() as undone:
+            undone.callback(self.close)
+            self._open(self._path, Path(self._links.name))
+            undone.pop_all()
+
+    def _open(self, path: Path, links: Path) -> None:
+        try:
+            files = list(path.iterdir())
+        except FileNotFoundError as error:
+            raise StorageDamaged("there is no store in the snapshot", path=str(path)) from error
+        for file in files:
+            if file.name != WRITTEN_BY_ROCKSDICT:
+                (links / file.name).symlink_to(file)
+        with self._translated():
             options = Options(raw_mode=True)
-            names = Rdict.list_cf(str(path), options)
+            names = Rdict.list_cf(str(links), options)
             families = {name: Options(raw_mode=True) for name in names}  # else they are as the OPTIONS file has them, whole or not
-            self._db = Rdict(str(path), options, column_families=families, access_type=AccessType.read_only(False))
+            self._db = Rdict(str(links), options, column_families=families, access_type=AccessType.read_only(False))
             for family in FAMILIES:  # a store of an older version may lack one
                 self._families[family] = self._db.get_column_family(family) if family in names else None
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """RocksDB's errors as ours, about the snapshot's files and not about the links to them."""
+        try:
+            with TRANSLATED:
+                yield
+        except BasculeError as error:
+            said = str(error.fields.get("error", "")).replace(self._links.name, str(self._path))
+            error.fields = {**error.fields, "error": said}
+            raise
 
     def __enter__(self) -> SnapshotStore:
         return self
@@ -60,17 +90,20 @@ class SnapshotStore:
         """Release every handle."""
         families, self._families = self._families, {}
         db, self._db = self._db, None
-        with TRANSLATED:
-            for handle in (*families.values(), db):
-                if handle is not None:
-                    handle.close()
+        try:
+            with self._translated():
+                for handle in (*families.values(), db):
+                    if handle is not None:
+                        handle.close()
+        finally:
+            self._links.cleanup()
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         """The value of ``key``; None if there is none."""
         column = self._families[family]
         if column is None:
             return None
-        with TRANSLATED:
+        with self._translated():
             value: bytes | None = column.get(key)
             return value
 
@@ -79,7 +112,7 @@ class SnapshotStore:
         column = self._families[family]
         if column is None:
             return None
-        with TRANSLATED:
+        with self._translated():
             iterator = column.iter(ReadOptions())
             iterator.seek_for_prev(key)
             if not iterator.valid():
@@ -104,7 +137,7 @@ class SnapshotStore:
         column = self._families[family]
         if column is None:
             return
-        with TRANSLATED:
+        with self._translated():
             options = ReadOptions()
             options.set_iterate_upper_bound(stop)  # a bare pointer: ``stop`` and ``options`` live as long as this frame
             options.set_readahead_size(READ_AHEAD_BYTES)
@@ -116,7 +149,7 @@ class SnapshotStore:
             values: list[bytes] = []
             damage: StorageDamaged | None = None
             try:
-                with TRANSLATED, uncollected():
+                with self._translated(), uncollected():
                     more = _gather(iterator, keys, values, rows_max, bytes_max)
             except StorageDamaged as error:
                 more, damage = False, error
