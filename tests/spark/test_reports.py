@@ -27,7 +27,8 @@ from storage.analysis.reports.report_model import Report, Section
 from storage.analysis.reports.report_parts import Thresholds, collect
 from storage.analysis.reports.sources import open_source
 from storage.analysis.tables.reader import read_table
-from storage.snapshots.manifest import find_snapshots
+from storage.snapshots.manifest import find_snapshots, read_manifest
+from tests.spark.nodes import Edge
 from tests.spark.report_plain import (
     Facts,
     downs,
@@ -564,3 +565,30 @@ def test_what_is_written_is_whole(spark: SparkSession, finished: Finished, tmp_p
         assert (tmp_path / "report.html").read_text().lower().startswith("<!doctype html>")
     else:
         assert spark.read.parquet(str(tmp_path / "sequences")).where("node = 'box-1'").count() == 2
+
+
+def test_two_stores_of_one_node_are_told_apart_and_said(spark: SparkSession, tmp_path: Path) -> None:
+    """The data folder was replaced. The new store has come further than the old one, whose clock was ahead."""
+    ledgers = []
+    for turn, count in ((1, 40), (0, 100)):
+        edge = Edge(tmp_path / f"store-{turn}")
+        with edge.model:
+            edge.model.advance(turn * 3_600_000)
+            edge.publish(count, plant=count)
+            edge.deliver(count)
+            manifest = read_manifest(edge.snapshot(tmp_path / "there"))
+        ledgers.append(sum(queue.ledger.accepted for queue in manifest.queues))
+    context = Context(spark, open_source(spark, [str(tmp_path / "there")]))
+    try:
+        finished = build(context, made_at_ms=0)
+        rows = collect(finished.frames["reconciliation"])
+    finally:
+        context.close()
+
+    assert sum(row["accepted"] for row in rows) == sum(ledgers)
+    assert len(finished.report.nodes) == 2
+    assert {row["node"] for row in rows} == set(finished.report.nodes)
+    assert all(name.startswith("edge [") for name in finished.report.nodes)
+    assert finished.report.headline.endswith("Node edge had 2 stores.")
+    assert finished.report.verdict == "attention"
+    assert any("its data folder was replaced" in note.lower() for section in finished.report.sections for note in section.notes)

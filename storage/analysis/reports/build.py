@@ -72,11 +72,16 @@ def build(
             on_report(name)
             made.append(make(context))
     sections = tuple(section for one in made for section in one.sections)
-    verdict = worst(*(section.verdict for section in sections), "attention" if problems else "none")
+    verdict = worst(*(section.verdict for section in sections), "attention" if problems or context.store_notes else "none")
     report = Report(
         title=title,
         verdict=verdict,
-        headline=_headline(sections, problems, next((one.headline for one in made if one.headline), "")),
+        headline=" ".join(
+            (
+                _headline(sections, problems, next((one.headline for one in made if one.headline), "")),
+                *(f"{note.partition(':')[0]}." for note in context.store_notes),
+            )
+        ),
         made_at_ms=made_at_ms,
         since_ms=_ms(context.period.since_us),
         until_ms=_ms(context.period.until_us),

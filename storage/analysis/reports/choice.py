@@ -1,8 +1,7 @@
 """Which snapshots answer what, decided from where their queues stood. Pure.
 
 State (what waits, what is in flight) is the newest snapshot's. History is put together from as few snapshots as hold all of it:
-they
-overlap, and what two of them have is read from one.
+they overlap, and what two of them have is read from one.
 
 reports.sequence-from-one-snapshot [reports]: of a queue, each sequence is taken from one snapshot at most.
 reports.all-kept-history-taken [reports]: what any snapshot of the store's present life has kept of a queue's history is taken,

@@ -26,7 +26,17 @@ _HEAD = ("node", "snapshot_id", "snapshot_at")
 _QUEUE = ("queue", "bridge", "lane")
 _LEDGER = ("accepted", "delivered", "expired", "redelivered", "dropped", "dead")
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "snapshots": (*_HEAD, "epoch", "path", "problem", "max_messages", "max_bytes", "min_free_disk_bytes", "disk_free_bytes"),
+    "snapshots": (
+        *_HEAD,
+        "store_id",
+        "epoch",
+        "path",
+        "problem",
+        "max_messages",
+        "max_bytes",
+        "min_free_disk_bytes",
+        "disk_free_bytes",
+    ),
     "queues": (
         *(*_HEAD, *_QUEUE, "head", "tail", "history_from", "depth", "depth_volatile", "bytes", "in_flight", "released", *_LEDGER),
         *("generation", "oldest_at", "max_messages", "max_bytes", "retention_s", "settled_above", "volatile_ranges"),
@@ -52,6 +62,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "dead_letters": (*_HEAD, "bridge", "lane", "seq", "letter", "reason", "at", "remote", "topic", "qos", "payload_bytes"),
 }
 SETTLED = "settled"
+STORE_DIGITS = 8  # of a store's identity, where a node had several
 FEW_MESSAGES = 200_000  # in all snapshots
 _NUMBERS = count()
 
@@ -176,7 +187,13 @@ class Context:
     # --- inside ---
 
     def _table(self, name: str, snapshots: Sequence[str], states: Sequence[str] | None = None) -> DataFrame:
-        return self._source.table(name, COLUMNS[name], snapshots=snapshots, states=states)
+        from pyspark.sql import functions as f
+
+        if not self._labels:
+            return self._source.table(name, COLUMNS[name], snapshots=snapshots, states=states)
+        frame = self._source.table(name, (*COLUMNS[name], "store_id"), snapshots=snapshots, states=states)
+        labels = f.create_map(*(f.lit(word) for pair in self._labels.items() for word in pair))
+        return frame.withColumn("node", f.coalesce(labels[f.col("store_id")], f.col("node"))).drop("store_id")
 
     def _newest(self, name: str) -> DataFrame:
         return self.keep(self._table(name, self.newest))
@@ -191,7 +208,32 @@ class Context:
         if not usable:
             raise NoSnapshots("there is no usable snapshot" + ("" if not every else ": all were left out"))
         self._usable = usable
+        self._tell_stores_apart()
         self.unusable_rows = [row for row in every if row["problem"] is not None]
+
+    def _tell_stores_apart(self) -> None:
+        """A node with several stores is, from here on, several nodes by name: nothing of one store tells anything of another."""
+        stores: dict[str, dict[str, list[Row]]] = {}
+        for row in sorted(self._usable.values(), key=lambda row: row["snapshot_at"]):
+            stores.setdefault(row["node"], {}).setdefault(row["store_id"] or "", []).append(row)
+        self._labels: dict[str, str] = {}
+        notes = []
+        for node, found in stores.items():
+            if len(found) < 2:
+                continue
+            for store, rows in found.items():
+                self._labels[store] = f"{node} [{store[:STORE_DIGITS]}]"
+                for row in rows:
+                    row["node"] = self._labels[store]
+            spans = (
+                f"{self._labels[store]} from {utc(rows[0]['snapshot_at'])} to {utc(rows[-1]['snapshot_at'])}"
+                for store, rows in found.items()
+            )
+            notes.append(
+                f"Node {node} had {len(found)} stores: {'; '.join(spans)}. Its data folder was replaced, or several nodes have that"
+                " name. Each store is judged by itself; what became of a store's messages after its last snapshot is not known."
+            )
+        self.store_notes = tuple(notes)
 
     def _read_queues(self) -> None:
         self.queues_all = self.keep(self._table("queues", sorted(self._usable)))
@@ -228,7 +270,7 @@ class Context:
         newest = {row["node"]: row for row in self.snapshot_rows}
         self.newest = tuple(row["snapshot_id"] for row in newest.values())
         self.newest_rows = list(newest.values())
-        self.clock_notes = tuple(
+        self.notes = self.store_notes + tuple(
             f"The clock of {after.node} was set back by {duration((before.at_ms - after.at_ms) / 1000)} or more between its"
             f" snapshots {before.snapshot_id} and {after.snapshot_id}, the later one. What is counted is right; ages, rates"
             " and trends across that are not."

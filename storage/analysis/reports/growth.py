@@ -56,7 +56,7 @@ def make(context: Context) -> Made:
         charts=_charts(points, context, rows),
         notes=(
             "A straight line through the snapshots of the last day; what grows in bursts is full sooner or later than that.",
-            *context.clock_notes,
+            *context.notes,
         ),
     )
     marks = {

@@ -120,8 +120,7 @@ def make(context: Context) -> Made:
 
 
 def _stored(context: Context) -> DataFrame:
-    """The sequences that are stored and not settled, as ranges. In stretches of 65,536, so that a long queue is many tasks'"
-    " work."""
+    """The sequences that are stored and not settled, as ranges; of 65,536 at most, so that a long queue is many tasks' work."""
     return context.sql(
         "SELECT node, queue, min(seq) first_seq, max(seq) last_seq, count(*) messages FROM (SELECT node, queue, seq, seq div"
         " 65536 part,"
@@ -302,7 +301,7 @@ def _notes(context: Context, bridges: list[Row]) -> tuple[str, ...]:
         f"Counted as of each node's newest snapshot; the oldest of these is of {utc(oldest)}.",
         "Sequences are checked as far back as settlements are kept (retention of the bridge); without them from the head of"
         " the queue.",
-        *context.clock_notes,
+        *context.notes,
     ]
     if gone := sum(row["gone"] for row in bridges):
         notes.append(

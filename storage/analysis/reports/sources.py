@@ -1,5 +1,4 @@
-"""Where the tables of a report come from: snapshots, through the data source ``bascule``, or Parquet that ``bascule"
-" export`` wrote."""
+"""Where the tables of a report come from: snapshots, through the data source, or Parquet that ``bascule export`` wrote."""
 
 from __future__ import annotations
 
@@ -7,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import unquote, urlsplit
 
 from storage.analysis.reports.report_model import Problem
+from storage.files import local_path
 from storage.snapshots.manifest import Found, NoManifest, find_snapshots
 from wire.errors import ConfigError, StorageDamaged
 
@@ -39,9 +38,14 @@ class CheckpointSource:
         self._damaged = damaged
         self._paths: dict[str, str] = {}
         self.problems: list[Problem] = []
+        stores: dict[str, str] = {}
         for one in sorted(found, key=lambda each: str(each.path)):
             if one.manifest is not None:
-                self._paths.setdefault(one.manifest.id, str(one.path))
+                known = stores.setdefault(one.manifest.id, one.manifest.store_id)
+                if known == one.manifest.store_id:
+                    self._paths.setdefault(one.manifest.id, str(one.path))
+                else:
+                    self.problems.append(Problem(path=str(one.path), queue="", why="another store has a snapshot of that name"))
                 continue
             if one.newer and newer == "fail":
                 raise ConfigError("a snapshot is of a newer version of Bascule", path=str(one.path), why=one.problem)
@@ -78,8 +82,7 @@ class CheckpointSource:
 
 
 class ParquetSource:
-    """What ``bascule export`` wrote: a folder of tables, ``<table>/date=<day>/node=<node>/<snapshot>.parquet``; here or far"
-    " away."""
+    """What ``bascule export`` wrote, here or far away: a folder of ``<table>/date=<day>/node=<node>/<snapshot>.parquet``."""
 
     def __init__(self, spark: SparkSession, folders: Sequence[str]) -> None:
         self._spark = spark
@@ -89,8 +92,7 @@ class ParquetSource:
     def table(
         self, name: str, columns: Sequence[str], *, snapshots: Sequence[str] | None = None, states: Sequence[str] | None = None
     ) -> DataFrame:
-        """``Source.table``. Files of other snapshots are skipped by their statistics, columns that an older export lacks"
-        " are null."""
+        """``Source.table``. Files of other snapshots are skipped by their statistics; columns that an export lacks are null."""
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as f
 
@@ -131,17 +133,12 @@ def open_source(
         raise MixedInputs("give snapshots or exports, not both", exports=exports)
     if exports:
         return ParquetSource(spark, exports)
-    found: Mapping[Path, Found] = {
-        each.path.resolve(): each
-        for one in inputs
-        for each in find_snapshots(unquote(urlsplit(one).path) if one.startswith("file:") else one)
-    }
+    found: Mapping[Path, Found] = {each.path.resolve(): each for one in inputs for each in find_snapshots(one)}
     return CheckpointSource(spark, list(found.values()), damaged=damaged, newer=newer)
 
 
 def is_export(where: str) -> bool:
     """Whether ``where`` is, or is taken for, what ``bascule export`` wrote: snapshots lie in file systems only."""
-    url = urlsplit(where)
-    if "://" in where and url.scheme != "file":
+    if "://" in where and not where.startswith("file:"):
         return True
-    return any(Path(unquote(url.path) if url.scheme == "file" else where).glob(f"{SNAPSHOTS}/date=*"))
+    return any(Path(local_path(where)).glob(f"{SNAPSHOTS}/date=*"))
