@@ -1,8 +1,8 @@
 """Exports snapshots to Parquet, with pyarrow alone: what a box without Java can do, and what a fleet's questions are asked of.
 
-One file for each table and snapshot: ``<table>/date=<day of the snapshot>/node=<node>/<snapshot>.parquet``. ``date`` and ``node``
-are in the path and not in the file, as readers of partitioned folders want it. A file has its name only once it is whole, so an
-export that was cut can be run again; what is there already is not made again. ``_SUCCESS`` says how the last run went, and is
+One file for each table and snapshot: ``<table>/date=<day of the snapshot>/node=<node>/<snapshot>.<store>.parquet``. ``date`` and
+``node`` are in the path and not in the file, as readers of partitioned folders want it. A file has its name only once it is whole,
+so an export that was cut can be run again; what is there already is not made again. ``_SUCCESS`` says how the last run went, and is
 missing while one goes on.
 """
 
@@ -23,9 +23,9 @@ from storage import files
 from storage.analysis.tables.reader import Damaged, Newer, Problem, plan, read
 from storage.analysis.tables.schemas import TABLES, arrow_schema
 from storage.snapshots.manifest import Found, Manifest
-from wire.errors import Unavailable
+from wire.errors import StorageDamaged, Unavailable
 
-EXPORTED = tuple(name for name in TABLES if name != "damage")
+EXPORTED = tuple(name for name in TABLES if name not in ("damage", "gaps"))
 SUCCESS_NAME = "_SUCCESS"
 ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 64 << 20
@@ -57,10 +57,13 @@ def export(
 ) -> Exported:
     """Export ``tables`` of the snapshots ``found`` below the folder ``to``. on_file: told of each file and its rows.
 
+    A snapshot that cannot be read is told to ``on_problem``, and all others are exported.
+
     Raises:
         ValueError: there is no such table.
-        SnapshotDamaged, ConfigError: as ``reader.plan`` and ``reader.read``; the files that were whole by then stay.
-        Unavailable: a snapshot cannot be read, or the folder not written.
+        StorageDamaged: ``damaged`` is fail, and some were left out; there is no ``_SUCCESS`` then.
+        ConfigError: ``newer`` is fail, and a newer build wrote one.
+        Unavailable: the folder cannot be written.
     """
     done = Exported()
 
@@ -73,7 +76,8 @@ def export(
     try:
         files.make_folder(to)
         (to / SUCCESS_NAME).unlink(missing_ok=True)
-        usable = _usable(found, damaged, newer, tell)
+        usable = _usable(found, newer, tell)
+        left_out = [each.path for each in found if each.manifest is None and not each.half_made and not each.newer]
         for each, manifest in usable:
             for table, schema in schemas.items():
                 path = path_of(to, table, manifest)
@@ -81,12 +85,19 @@ def export(
                 if _is_there(path, made_of):
                     done.there_already += 1
                     continue
-                rows = _write(each, table, schema.with_metadata(made_of), path, damaged, tell, done)
+                try:
+                    rows = _write(each, table, schema.with_metadata(made_of), path, damaged, tell, done)
+                except (StorageDamaged, Unavailable) as error:
+                    tell(Problem(str(each.path), manifest.id, str(error)))
+                    left_out.append(each.path)
+                    break
                 done.files += 1
                 done.rows += rows
                 done.size_bytes += path.stat().st_size
                 if on_file is not None:
                     on_file(path, rows)
+        if left_out and damaged == "fail":
+            raise StorageDamaged("not all snapshots could be read; the others are exported", left_out=len(left_out))
         result = {"snapshots": len(usable), "tables": list(tables), "problems": done.problems}
         files.write(to / SUCCESS_NAME, json.dumps(result).encode() + b"\n", mode=0o666)
     except OSError as error:
@@ -97,14 +108,13 @@ def export(
 def path_of(to: Path, table: str, manifest: Manifest) -> Path:
     """Where the rows of ``table`` of a snapshot go below ``to``."""
     day = datetime.fromtimestamp(manifest.at_ms / 1000, UTC).date().isoformat()
-    return to / table / f"date={day}" / f"node={quote(manifest.node, safe='')}" / f"{manifest.id}.parquet"
+    name = f"{manifest.id}.{manifest.store_id[:8]}.parquet"  # two boxes of one name may make theirs in the same millisecond
+    return to / table / f"date={day}" / f"node={quote(manifest.node, safe='')}" / name
 
 
-def _usable(
-    found: Sequence[Found], damaged: Damaged, newer: Newer, tell: Callable[[Problem], None]
-) -> list[tuple[Found, Manifest]]:
-    """The snapshots that can be read, sorted by name; the others are told, or are an error."""
-    paths = {part.path for split in plan(found, "queues", damaged=damaged, newer=newer, on_problem=tell) for part in split.parts}
+def _usable(found: Sequence[Found], newer: Newer, tell: Callable[[Problem], None]) -> list[tuple[Found, Manifest]]:
+    """The snapshots that can be read, sorted by name; the others are told."""
+    paths = {part.path for split in plan(found, "queues", damaged="skip", newer=newer, on_problem=tell) for part in split.parts}
     return [(each, each.manifest) for each in found if each.manifest is not None and str(each.path) in paths]
 
 
@@ -115,7 +125,13 @@ def _schema(table: str, payload: bool) -> pa.Schema:
 
 def _made_of(manifest: Manifest, schema: pa.Schema) -> dict[bytes, bytes]:
     """What a file is of; equal for files that are equal."""
-    facts: dict[str, Any] = {"format": _FORMAT, "snapshot": manifest.id, "node": manifest.node, "columns": schema.names}
+    facts: dict[str, Any] = {
+        "format": _FORMAT,
+        "snapshot": manifest.id,
+        "node": manifest.node,
+        "store": manifest.store_id,
+        "columns": schema.names,
+    }
     return {_MADE_OF: json.dumps(facts, sort_keys=True).encode()}
 
 

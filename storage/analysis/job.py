@@ -3,8 +3,8 @@
     bascule report SNAPSHOT... [--to DIR]
     spark-submit --py-files bascule-analysis.zip storage/analysis/job.py SNAPSHOT... --to s3a://bucket/reports
 
-Exit statuses: 0 done; 1 with ``--check``: something does not add up; 2 wrong usage; 65 a snapshot is damaged; 75 there is none;
-78 no Java or Spark, or a snapshot of a newer version.
+Exit statuses: 0 done; 1 with ``--check``: something does not add up; 2 wrong usage; 65 a snapshot is damaged, and left out of the
+report; 75 there is none; 78 no Java or Spark, or a snapshot of a newer version.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from storage.analysis.reports.report_model import Report
 from storage.analysis.reports.sources import open_source
 from storage.analysis.spark.session import spark_session
 from storage.snapshots.manifest import find_snapshots
-from wire.errors import BasculeError, StorageDamaged
+from wire.errors import BasculeError, ConfigError, StorageDamaged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 FORMATS: tuple[Format, ...] = ("table", "json", "parquet", "html")
 NO_SNAPSHOT_STATUS = 75
 SMALL_BYTES, SMALL_SNAPSHOTS = 32 << 20, 20  # below both, Java's compiling takes longer than the work
-_DAMAGE_WORDS = ("SnapshotDamaged", "StorageDamaged", "ManifestDamaged")
+_DAMAGE_WORDS = ("SnapshotDamaged:", "StorageDamaged:", "ManifestDamaged:", "Unavailable:", "NoManifest:")
+_LACKS = "ImportError: the data source bascule needs"
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "analyze") -> int:
@@ -47,7 +48,15 @@ def run(given: argparse.Namespace, prog: str) -> int:
         return 2
     try:
         spark = spark_session("bascule report", cores=given.cores, memory_mb=given.memory_mb, quick=is_small(given.inputs))
-        return _report(spark, given, formats)
+        try:
+            return _report(spark, given, formats)
+        except StorageDamaged as error:
+            if given.damaged == "skip":
+                raise
+            print(f"{prog}: {error}; the report is made without what cannot be read", file=sys.stderr)
+            given.damaged = "skip"
+            _report(spark, given, formats)
+            return error.exit_status
     except NoSnapshots as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return NO_SNAPSHOT_STATUS
@@ -106,10 +115,11 @@ def adds_up(report: Report) -> bool:
 def _ours(error: Exception) -> Exception:
     """What a Python worker raised comes back as text in Spark's error: damage is said as damage."""
     lines = [line.strip() for line in str(error).splitlines()]
-    said = next((line for line in lines if any(f"{word}:" in line for word in _DAMAGE_WORDS)), None)
-    if said is None:
-        return error
-    return StorageDamaged(f"a snapshot is damaged: {said.partition(': ')[2]}; --damaged skip leaves out what cannot be read")
+    lacks = next((line for line in lines if _LACKS in line), None)
+    if lacks is not None:
+        return ConfigError(lacks.partition(": ")[2])
+    said = next((line for line in lines if any(word in line for word in _DAMAGE_WORDS)), None)
+    return error if said is None else StorageDamaged(f"a snapshot cannot be read: {said.partition(': ')[2]}")
 
 
 def _us(moment: datetime | None) -> int | None:
@@ -138,7 +148,9 @@ def arguments(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--report", action="append", choices=tuple(REPORTS), help="make this one only; may be given again")
     parser.add_argument("--since", type=_moment, metavar="TIME", help="history from this time on; UTC unless it says otherwise")
     parser.add_argument("--until", type=_moment, metavar="TIME", help="history and snapshots up to this time")
-    parser.add_argument("--damaged", choices=("fail", "skip"), default="fail", help="what to do about damage (default: fail)")
+    parser.add_argument(
+        "--damaged", choices=("fail", "skip"), default="fail", help="leave damage out, with status 65 or 0 (default: fail)"
+    )
     parser.add_argument("--newer", choices=("fail", "skip"), default="fail", help="and about snapshots of a newer version")
     parser.add_argument("--check", action="store_true", help="exit with 1 if something does not add up")
     parser.add_argument("--title", default="Bascule report", help="the title of the page")

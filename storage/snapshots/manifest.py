@@ -27,6 +27,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from storage.files import local_path
 from storage.plain_names import is_plain_name, is_plain_path, lies_below
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 from wire.typed_values import build
@@ -37,6 +38,7 @@ STORE_NAME = "store"
 PART_PREFIX = ".part-"
 PART_SUFFIX = ".part"
 READ_BYTES = 1 << 20
+_LOST_AND_FOUND = "lost+found"  # a disk's own, and root's only
 FOLDERS_DEEP_MAX = 2  # a folder of snapshots, or of such folders
 
 Ranges = tuple[tuple[int, int], ...]
@@ -90,9 +92,9 @@ class QueueFacts:
     """Where a queue stood.
 
     bridge, lane: None for the queue of a session. depth: durable messages, in the snapshot; volatile ones come on top. size_bytes:
-    of all in the queue, to within a chunk. in_flight: handed out and not settled. settlements: the numbers
-    [first, next) of its settlement rows. damaged: its row could not be read, and all
-    figures are 0. max_messages, max_bytes: its bridge's limits, None is unlimited.
+    of all in the queue, to within a chunk. in_flight: handed out and not settled. settlements: the numbers [first, next) of its
+    settlement rows. history_from: what was settled from this sequence on is kept, -1: nothing is. damaged: its row could not be
+    read, and all figures are 0. max_messages, max_bytes: its bridge's limits, None is unlimited.
     """
 
     name: str
@@ -113,6 +115,7 @@ class QueueFacts:
     retention_s: float
     damaged: bool = False
     settlements: tuple[int, int] = (0, 0)
+    history_from: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +257,9 @@ class Fault:
     name: str
     problem: str
 
+    def __str__(self) -> str:
+        return f"{self.name} {self.problem}"
+
 
 def snapshot_id(node: str, at_ms: int, epoch: int) -> str:
     """What a snapshot is called: by node, time and life of the store; the names of one node sort by time."""
@@ -308,18 +314,24 @@ def verify(folder: Path, *, files: bool = True, on_file: Callable[[str], None] |
         NoManifest, ManifestDamaged, ManifestNewer, OSError: as ``read_manifest``.
     """
     manifest = read_manifest(folder)
-    faults = []
-    for entry in manifest.files:
-        if on_file is not None:
-            on_file(entry.name)
-        problem = file_problem(folder / entry.name, entry, content=files)
-        if problem:
-            faults.append(Fault(entry.name, problem))
+    faults = not_whole(folder, manifest, content=files, on_file=on_file)
     stated = {entry.name for entry in manifest.files}
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
     faults += [Fault(name, "is not of the snapshot") for name in sorted(present - stated - {MANIFEST_NAME})]
     if not is_half_made(folder.name) and node_of(folder.name) is not None and folder.name != manifest.id:
         faults.append(Fault(MANIFEST_NAME, f"is of the snapshot {manifest.id}"))
+    return faults
+
+
+def not_whole(folder: Path, manifest: Manifest, *, content: bool, on_file: Callable[[str], None] | None = None) -> list[Fault]:
+    """What lacks in ``folder`` of what ``manifest`` names; nothing if all of it is there. Otherwise as ``verify``."""
+    faults = []
+    for entry in manifest.files:
+        if on_file is not None:
+            on_file(entry.name)
+        problem = file_problem(folder / entry.name, entry, content=content)
+        if problem:
+            faults.append(Fault(entry.name, problem))
     return faults
 
 
@@ -372,8 +384,9 @@ def find_snapshots(where: str | Path) -> list[Found]:
 
     Raises:
         NoManifest: nothing there looks like a snapshot.
+        ConfigError: it is a URL of something that is no file system.
     """
-    text = os.fspath(where)
+    text = local_path(os.fspath(where))
     paths = [Path(text)] if os.path.lexists(text) else [Path(path) for path in glob.glob(text, recursive=True)]
     found: dict[Path, Found] = {}
     for path in paths:
@@ -385,13 +398,19 @@ def find_snapshots(where: str | Path) -> list[Found]:
 
 
 def _candidates(path: Path, deep: int) -> Iterator[Path]:
-    if not path.is_dir():
-        return
-    if (path / MANIFEST_NAME).exists() or _looks_half_made(path):
+    try:
+        if not path.is_dir() or path.name == _LOST_AND_FOUND:
+            return
+        is_one = (path / MANIFEST_NAME).exists() or _looks_half_made(path)
+        within = sorted(path.iterdir()) if not is_one and deep > 0 else []
+    except FileNotFoundError:
+        return  # it has gone meanwhile
+    except OSError:
+        is_one, within = True, []  # a look at it says why
+    if is_one:
         yield path
-    elif deep > 0:
-        for below in sorted(path.iterdir()):
-            yield from _candidates(below, deep - 1)
+    for below in within:
+        yield from _candidates(below, deep - 1)
 
 
 def _looks_half_made(path: Path) -> bool:
@@ -450,6 +469,7 @@ def queue_fields(queue: QueueFacts) -> dict[str, Any]:
         "retention_s": queue.retention_s,
         "damaged": queue.damaged,
         "settlements": queue.settlements,
+        "history_from": queue.history_from,
     }
 
 
@@ -490,6 +510,7 @@ def queue_of(fields: Mapping[str, Any]) -> QueueFacts:
         retention_s=fields["retention_s"],
         damaged=fields.get("damaged", False),
         settlements=_numbers(fields, "settlements"),
+        history_from=fields["history_from"],
     )
 
 

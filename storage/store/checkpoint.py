@@ -148,6 +148,7 @@ def note(queue: Queue, limits: LimitSettings, *, configured: bool, retention_s: 
         retention_s=retention_s,
         damaged=damaged,
         settlements=(history.first, history.next),
+        history_from=history.begins,
     )
     return QueueStands(facts=facts, chunks=tuple(chunks), settled=queue.settled.ranges() if chunks else ())
 

@@ -41,7 +41,9 @@ class Plain:
 
     @property
     def head(self) -> Row:
-        return {"node": self.manifest.node, "snapshot_id": self.manifest.id, "snapshot_at": self.manifest.at_ms * 1000}
+        manifest = self.manifest
+        made = {"snapshot_id": manifest.id, "snapshot_at": manifest.at_ms * 1000}
+        return {"node": manifest.node, "store_id": manifest.store_id, **made}
 
     def row(self, queue: QueueFacts) -> LaneRow:
         value = self.families["meta"].get(b"L" + queue.number.to_bytes(4, "big"))

@@ -14,12 +14,13 @@ from click.testing import CliRunner
 
 from storage.analysis.export import EXPORTED, SUCCESS_NAME, export, path_of
 from storage.analysis.generate import Made
-from storage.analysis.tables.reader import Problem, SnapshotDamaged
+from storage.analysis.tables.reader import Problem
 from storage.snapshots.manifest import find_snapshots, read_manifest
 from supervisor.cli import export as cli_export
 from supervisor.cli.main import cli
 from tests.analysis.rows import rows_of, table
 from tests.analysis.test_damage import copied, flip
+from wire.errors import StorageDamaged
 
 
 def written(path: Path) -> list[dict[str, Any]]:
@@ -37,7 +38,7 @@ def test_the_files_have_the_rows_of_the_tables(day: Made, tmp_path: Path) -> Non
         for name in EXPORTED:
             path = path_of(tmp_path, name, manifest)
             date = datetime.fromtimestamp(manifest.at_ms / 1000, UTC).strftime("%Y-%m-%d")
-            assert path == tmp_path / name / f"date={date}" / "node=box-1" / f"{snapshot.name}.parquet"
+            assert path == tmp_path / name / f"date={date}" / "node=box-1" / f"{snapshot.name}.{manifest.store_id[:8]}.parquet"
             expected = table(snapshot, name)
             for row in expected:
                 assert row.pop("node") == "box-1"
@@ -78,13 +79,16 @@ def test_damage_leaves_no_file_or_is_told_and_the_file_is_made_again_next_time(m
     snapshot = copied(middle, tmp_path / "in")
     flip(snapshot)
     found = find_snapshots(snapshot)
-
-    with pytest.raises(SnapshotDamaged):
-        export(found, tmp_path / "out", tables=["messages"])
-    assert list((tmp_path / "out").rglob("*.parquet*")) == []
-    assert not (tmp_path / "out" / SUCCESS_NAME).exists()
-
     problems: list[Problem] = []
+
+    with pytest.raises(StorageDamaged, match="not all snapshots could be read; the others are exported"):
+        export([*found, *find_snapshots(middle)], tmp_path / "out", tables=["messages"], on_problem=problems.append)
+    assert {problem.path for problem in problems} == {str(snapshot)}
+    (sound,) = (tmp_path / "out").rglob("*.parquet*")
+    assert not (tmp_path / "out" / SUCCESS_NAME).exists()
+    sound.unlink()
+
+    problems.clear()
     done = export(found, tmp_path / "out", tables=["messages"], damaged="skip", on_problem=problems.append)
     assert problems
     assert done.problems == len(problems)
@@ -117,3 +121,36 @@ def test_without_the_extra_the_command_says_what_to_install(middle: Path, tmp_pa
 
     assert "pip install 'bascule[export]'" in str(ran.exception)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["s3://bucket/tables", "hdfs://box:8020/x", "S3A://bucket"])
+def test_a_place_that_is_no_file_system_is_refused_by_name(
+    middle: Path, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And makes no folder of that name."""
+    monkeypatch.chdir(tmp_path)
+    for words in (
+        ["export", str(middle), "--to", where],
+        ["export", where, "--to", "out"],
+        ["snapshot", "node.yaml", "--to", where],
+        ["snapshot", "--verify", where],
+        ["backup", "node.yaml", "--to", where],
+        ["restore", "node.yaml", where],
+        ["queue", "export", "node.yaml", "cloud", "--to", where],
+        ["demo", "--keep", where],
+        ["export", str(middle), where, "--to", "out"],
+    ):
+        ran = CliRunner().invoke(cli, words)
+
+        assert f"{where!r} is not in a file system" in ran.output + str(ran.exception), words
+        assert ran.exit_code != 0
+        assert [path.name for path in tmp_path.iterdir() if ":" in path.name] == []
+
+
+def test_a_file_url_is_a_path(middle: Path, tmp_path: Path) -> None:
+    to = tmp_path / "two words"
+
+    ran = CliRunner().invoke(cli, ["export", middle.as_uri(), "--to", to.as_uri(), "--tables", "queues"], standalone_mode=False)
+
+    assert ran.exception is None
+    assert (to / SUCCESS_NAME).exists()

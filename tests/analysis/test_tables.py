@@ -87,7 +87,12 @@ FILTERS: list[tuple[Filters, Callable[[Row], bool]]] = [
     (Filters(states=("settled",)), lambda row: row["state"] == "settled"),
     (Filters(states=("queued", "released")), lambda row: row["state"] in ("queued", "released")),
     (Filters(states=("in_flight",), queues=(CLOUD,)), lambda row: row["state"] == "in_flight" and row["queue"] == CLOUD),
-    (Filters(numbers_from={CLOUD: 40}), lambda row: row["queue"] != CLOUD or row["state"] != "settled" or row["settlement"] >= 40),
+    (
+        Filters(numbers={CLOUD: ((20, 25), (40, 90))}),
+        lambda row: (
+            row["queue"] != CLOUD or row["state"] != "settled" or 20 <= row["settlement"] < 25 or 40 <= row["settlement"] < 90
+        ),
+    ),
 ]
 
 
@@ -120,11 +125,13 @@ def test_settlements_are_found_by_sequence_and_number(middle: Path) -> None:
     every = table(middle, "settlements")
 
     by_seq = table(middle, "settlements", None, Filters(queues=(CLOUD,), seq_from=50, seq_to=60))
-    by_number = table(middle, "settlements", None, Filters(numbers_from={CLOUD: 30, "bridge:plant:0": 10**9}))
+    by_number = table(middle, "settlements", None, Filters(numbers={CLOUD: ((5, 7), (30, 10**9)), "bridge:plant:0": ()}))
 
     assert by_seq == [row for row in every if row["queue"] == CLOUD and row["last_seq"] >= 50 and row["first_seq"] < 60]
     assert by_number == [
-        row for row in every if row["queue"] != "bridge:plant:0" and (row["queue"] != CLOUD or row["number"] >= 30)
+        row
+        for row in every
+        if row["queue"] != "bridge:plant:0" and (row["queue"] != CLOUD or row["number"] in (5, 6) or row["number"] >= 30)
     ]
 
 

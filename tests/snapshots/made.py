@@ -34,6 +34,7 @@ def queue(**keys: Any) -> QueueFacts:
         "max_bytes": 1 << 30,
         "retention_s": 3600.0,
         "settlements": (2, 5),
+        "history_from": 3,
     }
     return QueueFacts(**{**known, **keys})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from storage.snapshots.manifest import LedgerFacts, Manifest, QueueFacts, VolatileFacts, snapshot_id
@@ -12,16 +13,18 @@ def manifest(
     at_ms: int = 1000,
     *,
     epoch: int = 1,
+    store: str = "",
     numbers: Mapping[str, tuple[int, int]] | None = None,
     events: tuple[int, int] = (0, 0),
     damaged: tuple[str, ...] = (),
-    store_id: str = "0123456789abcdef" * 2,
 ) -> Manifest:
-    """A snapshot of ``node``. numbers: by queue, the settlements ``[first, next)`` that are kept; damaged: queues whose row is."""
+    """A snapshot of ``node``. numbers: by queue, the settlements ``[first, next)`` that are kept, each of one message;
+    damaged: queues whose row is; store: its identity, made of the node's name if it is empty.
+    """
     return Manifest(
         id=snapshot_id(node, at_ms, epoch),
         node=node,
-        store_id=store_id,
+        store_id=store or hashlib.md5(node.encode()).hexdigest(),
         boot_id="boot",
         at_ms=at_ms,
         epoch=epoch,
@@ -30,10 +33,10 @@ def manifest(
             QueueFacts(
                 name=name,
                 number=number,
-                bridge=None,
+                bridge="b",
                 lane=None,
                 configured=True,
-                head=0,
+                head=of[1],
                 tail=0,
                 cursor=0,
                 depth=0,
@@ -45,6 +48,7 @@ def manifest(
                 max_bytes=None,
                 retention_s=0.0,
                 settlements=(0, 0) if name in damaged else of,
+                history_from=of[0],
                 damaged=name in damaged,
             )
             for number, (name, of) in enumerate((numbers or {}).items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -67,10 +68,11 @@ class Edge:
         return self.model.snapshot(target)
 
 
-def copy_of(snapshot: Path, target: Path, node: str, at_ms: int) -> Path:
+def copy_of(snapshot: Path, target: Path, node: str, at_ms: int, store_id: str = "") -> Path:
     """The same snapshot as if ``node`` had made it at ``at_ms``: the files are links, the manifest is another one."""
     manifest = read_manifest(snapshot)
-    renamed = replace(manifest, id=snapshot_id(node, at_ms, manifest.epoch), node=node, at_ms=at_ms)
+    store_id = store_id or (manifest.store_id if node == manifest.node else uuid.uuid5(uuid.NAMESPACE_OID, node).hex)
+    renamed = replace(manifest, id=snapshot_id(node, at_ms, manifest.epoch), node=node, store_id=store_id, at_ms=at_ms)
     folder = target / renamed.id
     for entry in manifest.files:
         (folder / entry.name).parent.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -85,9 +86,11 @@ def test_damage_is_refused_or_left_out_by_name(sound: Made, tmp_path: Path, caps
     for pattern, at in (("*.sst", 0.3), ("OPTIONS-*", 0.5)):  # what a store says of its options is not needed
         flip(max((hurt / "store").glob(pattern), key=lambda each: each.stat().st_size), at)
     assert main([str(whole), str(hurt), "--report", "topics", "--format", "json"]) == 65
-    assert "--damaged skip leaves out what cannot be read" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "the report is made without what cannot be read" in said.err
+    assert {problem.path for problem in Report.from_json(said.out).problems} == {str(hurt)}
     (no_manifest / MANIFEST_NAME).write_text("{")
-    assert main([str(no_manifest), str(whole)]) == 65
+    assert main([str(no_manifest), str(whole), "--report", "topics"]) == 65
     assert str(no_manifest) in capsys.readouterr().err
 
     status, report = run(capsys, tmp_path, "--report", "topics", "--damaged", "skip", "--check")
@@ -108,6 +111,26 @@ def test_without_java_the_command_says_what_to_install(tmp_path: Path) -> None:
     assert "Spark runs in Java, and there is none on PATH or in JAVA_HOME" in done.stderr
     assert "apt-get install openjdk-17-jre-headless" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_another_spark_of_the_environment_is_not_used_and_an_executor_that_lacks_something_is_one_line(
+    sound: Made, tmp_path: Path
+) -> None:
+    lacking = tmp_path / "lacking"
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions nonsense\n")
+    (tmp_path / "rocksdict.py").write_text("raise ModuleNotFoundError(\"No module named 'rocksdict'\", name='rocksdict')\n")
+    lacking.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    lacking.chmod(0o755)
+    foreign = {"SPARK_HOME": str(tmp_path / "nowhere"), "SPARK_CONF_DIR": str(tmp_path / "conf"), "SPARK_REMOTE": "sc://nowhere"}
+    words = [*bascule("report"), str(sound.snapshots[0]), "--report", "topics", "--cores", "1", "--memory-mb", "768"]
+
+    for python, status in ((sys.executable, 0), (str(lacking), 78)):
+        done = programs.run(words, cwd=tmp_path, env={**os.environ, **foreign, "PYSPARK_PYTHON": python}, timeout_s=240.0)
+        assert done.returncode == status, done.stderr
+    assert "the data source bascule needs rocksdict" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
 def test_no_snapshot_and_wrong_usage_have_statuses_of_their_own(

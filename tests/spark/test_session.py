@@ -92,7 +92,7 @@ def test_the_schema_of_a_table_is_the_same_for_spark_and_arrow(table: str) -> No
 
 
 def parse(**given: str) -> Options:
-    return Options.parse({"path": "/snapshots", "table": "messages", **given}, pushdown=False)
+    return Options.parse({"path": "/snapshots", "table": "messages", **given})
 
 
 def test_options_are_understood_whatever_their_case() -> None:

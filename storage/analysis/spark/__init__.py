@@ -1,1 +1,1 @@
-"""Snapshots in Spark: the data source ``bascule``, its filters, options and stream, and a session that has it."""
+"""Snapshots in Spark: the data source ``bascule``, its options and stream, and a session that has it."""

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal, cast
-from urllib.parse import unquote, urlsplit
 
-from storage.analysis.spark.filters import moment_us
-from storage.analysis.tables.reader import TARGET_ROWS, Filters
+try:
+    from storage.analysis.tables.reader import TARGET_ROWS, Filters
+except ModuleNotFoundError as error:  # the first import in each Python of Spark's: of the planning, and of every executor
+    raise ImportError(
+        f"the data source bascule needs {error.name}, and there is none in {sys.executable}: it needs rocksdict, pyarrow, numpy and"
+        " msgpack in the Python of the driver and of each executor"
+    ) from None
 from storage.analysis.tables.schemas import TABLES
+from storage.files import local_path
 from storage.snapshots.manifest import Found, find_snapshots
 from wire.errors import ConfigError
 
+_OF_TABLE = "option."
 Judgement = Literal["fail", "skip"]
 
 
@@ -28,10 +35,11 @@ class Options:
 
     path (or load's argument): a snapshot, a folder of snapshots, or a glob over them; several as a list. table: one of
     ``tables.TABLES``. damaged, newer: ``fail`` (default), or ``skip`` what cannot be read, or was written by a newer version.
-    payload: whether the default schema has the column. pushdown: see ``spark_source.register``. nodes, queues, bridges, states:
-    names with commas, or as a JSON list. seq_from, seq_to, since, until: half-open; times are ISO 8601, UTC unless they say
-    otherwise, of the column ``tables.TIME_COLUMN``. rows_per_partition: about how many a task reads. maxSnapshotsPerTrigger: of a
-    stream, 0 is no limit.
+    payload: whether the default schema has the column. nodes, queues, bridges, states: names with commas, or as a JSON list.
+    seq_from, seq_to, since, until: half-open; times are ISO 8601, UTC unless they say otherwise, of the column
+    ``tables.TIME_COLUMN``. rows_per_partition: about how many a task reads. maxSnapshotsPerTrigger: of a stream, 0 is no limit.
+    failOnDataLoss: of a stream, whether what can't be read any more ends it (default); else it is told, and the table ``gaps`` has
+    it.
     """
 
     table: str
@@ -39,19 +47,19 @@ class Options:
     damaged: Judgement
     newer: Judgement
     payload: bool
-    pushdown: bool
     filters: Filters
     rows_per_partition: int
     snapshots_per_trigger: int
+    fail_on_data_loss: bool
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], *, pushdown: bool) -> Options:
-        """The options that Spark was ``given``; ``pushdown`` where they do not say.
+    def parse(cls, given: Mapping[str, str]) -> Options:
+        """The options that Spark was ``given``.
 
         Raises:
             WrongOption: one is unknown, or its value is.
         """
-        options = {name.lower(): value for name, value in given.items()}
+        options = options_of_table(given) or {name.lower(): value for name, value in given.items()}
         unknown = sorted(options.keys() - _OPTIONS)
         if unknown:
             raise WrongOption(f"{unknown[0]!r} is no option of the data source; there are {', '.join(sorted(_OPTIONS))}")
@@ -60,11 +68,10 @@ class Options:
             raise WrongOption(f"the option table is {table!r}; there are {', '.join(TABLES)}")
         return cls(
             table=table,
-            paths=tuple(_local_path(path) for path in _list(options, "paths", options.get("path", "[]"), commas=False)),
+            paths=tuple(local_path(path) for path in _list(options, "paths", options.get("path", "[]"), commas=False)),
             damaged=_judgement(options, "damaged"),
             newer=_judgement(options, "newer"),
             payload=_flag(options, "payload", default=False),
-            pushdown=_flag(options, "pushdown", default=pushdown),
             filters=Filters(
                 nodes=_names(options, "nodes"),
                 queues=_names(options, "queues"),
@@ -77,6 +84,7 @@ class Options:
             ),
             rows_per_partition=_number(options, "rows_per_partition", least=1) or TARGET_ROWS,
             snapshots_per_trigger=_number(options, "maxsnapshotspertrigger", least=0) or 0,
+            fail_on_data_loss=_flag(options, "failondataloss", default=True),
         )
 
     def find(self) -> list[Found]:
@@ -93,21 +101,17 @@ class Options:
 
 
 _OPTIONS = {
-    *("path", "paths", "table", "damaged", "newer", "payload", "pushdown", "rows_per_partition", "maxsnapshotspertrigger"),
+    *("path", "paths", "table", "damaged", "newer", "payload", "rows_per_partition"),
+    *("maxsnapshotspertrigger", "failondataloss"),
     *("nodes", "queues", "bridges", "states", "seq_from", "seq_to", "since", "until"),
 }
 
 
-def _local_path(path: str) -> str:
-    url = urlsplit(path)
-    if url.scheme == "file":
-        return unquote(url.path)
-    if "://" in path:
-        raise WrongOption(
-            f"{path!r} is not in a file system, and RocksDB opens local and mounted folders only:"
-            " copy the snapshot, or read its export as Parquet"
-        )
-    return path
+def options_of_table(given: Mapping[str, str]) -> dict[str, str]:
+    """The options that CREATE TABLE was given, where that is what is done: Spark brings them under names of its own."""
+    options = {name.lower(): value for name, value in given.items()}
+    place = {"path": options["location"]} if "location" in options else {}
+    return place | {name.removeprefix(_OF_TABLE): value for name, value in options.items() if name.startswith(_OF_TABLE)}
 
 
 def _list(options: Mapping[str, str], name: str, default: str, *, commas: bool) -> tuple[str, ...]:
@@ -158,4 +162,5 @@ def _time_us(options: Mapping[str, str], name: str) -> int | None:
         moment = datetime.fromisoformat(options[name])
     except ValueError as error:
         raise WrongOption(f"the option {name} is {options[name]!r}; it is a time like 2026-01-31T12:00:00Z") from error
-    return moment_us(moment)
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.fromtimestamp(0, UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

@@ -187,30 +187,41 @@ def _settings(scratch: Path, cores: int, memory_mb: int, quick: bool) -> dict[st
     }
 
 
-def _for_java() -> dict[str, str]:
-    """Environment for Java, and so for Spark's Python workers: this interpreter, and this very Bascule."""
+def _for_java() -> dict[str, str | None]:
+    """Environment for Java, and so for Spark's Python workers: this interpreter, this very Bascule, and its own Spark.
+
+    What the environment says of another Spark is about that one; None: it is not set.
+    """
+    import pyspark
+
     path = os.environ.get("PYTHONPATH")
     return {
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
         "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable),
         "PYTHONPATH": str(_ROOT) + (os.pathsep + path if path else ""),
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        **dict.fromkeys(("SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_SUBMIT_ARGS")),
         "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
     }
 
 
 @contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Within it these variables are set for whatever is started."""
+def _environment(variables: dict[str, str | None]) -> Iterator[None]:
+    """Within it these variables are set, or are not, for whatever is started."""
     former = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
+    _set_variables(variables)
     try:
         yield
     finally:
-        for name, value in former.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        _set_variables(former)
+
+
+def _set_variables(variables: dict[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 @contextmanager

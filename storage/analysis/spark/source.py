@@ -6,16 +6,17 @@
 What the tables are is ``analysis.tables``', how they are read ``analysis.reader``'s; this module says it in Spark's words. Planning
 reads manifests alone, one partition is one split of the reader, and rows cross as Arrow batches. Spark passes no list of wanted
 columns to a Python data source, so ``.schema("queue string, seq bigint")`` is what prunes them. ``options`` understands the
-options, ``filters`` pushes filters down, ``splits`` is what a task reads, ``stream`` reads what arrives.
+options, ``splits`` is what a task reads, ``stream`` reads what arrives.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator, MutableMapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.datasource import Filter as SparkFilter
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -30,17 +31,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from storage.analysis.spark.filters import Narrowed
-from storage.analysis.spark.options import Options, WrongOption
+from storage.analysis.spark.options import Options, WrongOption, options_of_table
 from storage.analysis.spark.splits import SplitReading
-from storage.analysis.spark.stream import ArrivalReader
 from storage.analysis.tables.schemas import TABLES, columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME = "bascule"
-PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 
 _TYPES: dict[str, DataType] = {
     "string": StringType(),
@@ -57,43 +55,54 @@ _TYPES: dict[str, DataType] = {
 class BasculeSource(DataSource):
     """The data source. Spark makes one for every query, in a Python of its own."""
 
-    pushdown_default = False
-
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Understand the options; raises ``WrongOption`` where that cannot be done."""
+        """Understand the options; raises ``WrongOption`` where that cannot be done.
+
+        A query of a table is told none of those that CREATE TABLE was given, so they are kept in the schema, which it is told.
+        """
         super().__init__(options)
-        self._options = Options.parse(options, pushdown=self.pushdown_default)
+        self._options = Options.parse(options) if options else None
+        self._of_table = options_of_table(options)
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> StructType:
-        return spark_schema(self._options.table, payload=self._options.payload)
+        options = self._options_for(StructType())
+        schema = spark_schema(options.table, payload=options.payload)
+        if self._of_table:
+            schema.fields[0].metadata = {NAME: self._of_table}
+        return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        reader = PushdownReader if self._options.pushdown else SnapshotReader
-        return reader(self._options, columns_wanted(self._options.table, schema))
+        options = self._options_for(schema)
+        return SnapshotReader(options, columns_wanted(options.table, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        return ArrivalReader(self._options, columns_wanted(self._options.table, schema))
+        if importlib.util.find_spec("pyspark.sql.streaming.datasource") is None:
+            return _NoStream()
+        from storage.analysis.spark.stream import ArrivalReader
+
+        options = self._options_for(schema)
+        return ArrivalReader(options, columns_wanted(options.table, schema))
+
+    def _options_for(self, schema: StructType) -> Options:
+        if self._options is not None:
+            return self._options
+        kept = [field.metadata[NAME] for field in schema.fields if NAME in field.metadata]
+        return Options.parse(kept[0] if kept else {})
 
 
-class PushdownSource(BasculeSource):
-    """The same, for a session in which filters may be pushed down to Python data sources."""
+def register(spark: SparkSession) -> None:
+    """Make ``bascule`` known to ``spark``. An installed Bascule is known without."""
+    from pyspark.errors import AnalysisException
 
-    pushdown_default = True
-
-
-def register(spark: SparkSession, *, pushdown: bool = True) -> None:
-    """Make ``bascule`` known to ``spark``. An installed Bascule is known without; its filters are then pushed down on request only.
-
-    pushdown: let filters on node, queue, bridge, state, sequence and time reach the reader, for which the session's
-    ``spark.sql.python.filterPushdown.enabled`` is switched on. Spark refuses the query of a source that would, while it is off.
-    """
-    if pushdown:
-        spark.conf.set(PUSHDOWN_SETTING, "true")
-    spark.dataSource.register(PushdownSource if pushdown else BasculeSource)
+    try:
+        spark.dataSource.register(BasculeSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 says so of one that it has found by itself
+            raise
 
 
 def spark_schema(table: str, columns: Sequence[str] | None = None, *, payload: bool = False) -> StructType:
@@ -119,24 +128,24 @@ def columns_wanted(table: str, schema: StructType) -> tuple[str, ...]:
     return tuple(field.name for field in schema.fields)
 
 
-class SnapshotReader(SplitReading, DataSourceReader):
-    """Reads the snapshots that are there when the query is planned."""
+class _NoStream(DataSourceStreamReader):
+    """The stream of a Spark that does not say from where on something is to be read."""
 
-    def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
-        super().__init__(options, columns)
-        self.narrowed = Narrowed(options.table, options.filters)
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        raise WrongOption(f"a stream of snapshots needs Spark 4.2 or newer; this is {pyspark.__version__}")
+
+    def latestOffset(self, *_: Any) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        return self.initialOffset()
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002
+        return iter(())
+
+
+class SnapshotReader(SplitReading, DataSourceReader):
+    """Reads the snapshots that are there when the query is planned.
+
+    It takes no filters: Spark 4.1 to 4.3 keep what a frame has read with one query's filters, for all other queries of that frame.
+    """
 
     def partitions(self) -> Sequence[InputPartition]:
-        if self.narrowed.nothing:
-            return []
-        return self.splits([each for each in self.options.find() if self.narrowed.takes(each.manifest)], self.narrowed.filters)
-
-
-class PushdownReader(SnapshotReader):
-    """A reader that takes filters. A class of its own: Spark refuses it where the session does not allow them."""
-
-    def pushFilters(self, filters: list[SparkFilter]) -> Iterator[SparkFilter]:  # noqa: N802 (Spark's name)
-        """Narrow the reading as far as ``filters`` allow. Spark evaluates all of them once more on what is left."""
-        for each in filters:
-            self.narrowed.push(each)
-        return iter(filters)
+        return self.splits(self.options.find(), self.options.filters)

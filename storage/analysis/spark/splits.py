@@ -32,6 +32,8 @@ class SplitPartition(InputPartition):
 class SplitReading:
     """How a task reads a partition; the batch reader's and the stream reader's."""
 
+    whole = False  # whether the snapshots were found to be, see ``reader.read``
+
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
         """columns: those to build, in that order."""
         self.options = options
@@ -42,7 +44,9 @@ class SplitReading:
         if not isinstance(partition, SplitPartition):
             return iter(())  # Spark's way to say that there is nothing to read
         _spare_the_collector()
-        return read(partition.split, self._columns, partition.filters, damaged=self.options.damaged, on_problem=tell)
+        return read(
+            partition.split, self._columns, partition.filters, damaged=self.options.damaged, whole=self.whole, on_problem=tell
+        )
 
     def splits(self, found: Sequence[Found], filters: Filters) -> list[SplitPartition]:
         """The partitions that read ``found``; a snapshot that cannot be used is an error, or is told to the log."""

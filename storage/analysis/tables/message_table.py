@@ -63,8 +63,9 @@ def read_messages(snapshot: Snapshot, part: Part, schema: pa.Schema, filters: Fi
     start, stop = wanted_range(row, part, filters)
     if start >= stop:
         return
-    if OF_SETTLEMENT & set(schema.names) or queue.name in filters.numbers_from:
-        place.settlements = _settlements(snapshot, queue, row, start, stop, filters.numbers_from.get(queue.name, 0))
+    if OF_SETTLEMENT & set(schema.names) or queue.name in filters.numbers:
+        wanted = filters.numbers_of(queue.name, row.history.first, row.history.next)
+        place.settlements = _settlements(snapshot, queue, row, start, stop, min(wanted)[0] if wanted else row.history.next)
     with_lengths = PAYLOAD in schema.names
     for rows in decoded(snapshot, place, start, stop, filters):
         chosen = _chosen(rows, place, start, stop, filters)
@@ -228,11 +229,12 @@ def _chosen(rows: Rows, place: Place, start: int, stop: int, filters: Filters) -
     codes = _state_codes(filters, history=place.row.history.begins >= 0)
     if len(codes) < len(STATES):
         chosen &= np.isin(place.states.of(rows.seq), codes)
-    number = filters.numbers_from.get(place.queue.name)
-    if number is not None and place.settlements is not None:
+    numbers = filters.numbers.get(place.queue.name)
+    if numbers is not None and place.settlements is not None:
         states = place.states.of(rows.seq)
-        entries = place.entries(rows.seq, states)
-        chosen &= (states != SETTLED_CODE) | (place.settlements.at("numbers", entries) >= number)
+        settled_by = place.settlements.at("numbers", place.entries(rows.seq, states))
+        within = np.searchsorted(np.array(numbers, np.int64).ravel(), settled_by, side="right") % 2 == 1
+        chosen &= (states != SETTLED_CODE) | within
     return None if chosen.all() else np.flatnonzero(chosen)
 
 

@@ -39,6 +39,7 @@ from wire.ranges import RangeSet
 Batches = Iterator[pa.RecordBatch]
 TEXT_KEY_BYTES = 64
 ROWS_MAX = 1000
+_ALL = (1 << 64) - 1
 
 
 def _store(snapshot: Snapshot) -> SnapshotStore:
@@ -234,11 +235,11 @@ def read_settlement_rows(snapshot: Snapshot, _part: Part, schema: pa.Schema, fil
         def missing(first: int, stop: int, why: str, name: str = queue.name) -> None:
             snapshot.damaged(f"{why}: settlements {first} to {stop - 1}", name)
 
-        first = max(row.history.first, filters.numbers_from.get(queue.name, 0))
-        for found in read_settlements(_store(snapshot), queue.number, first, row.history.next, missing):
-            made = _settlement_batch(snapshot, queue, found, schema, filters)
-            if made is not None:
-                yield from slices(made)
+        for first, stop in filters.numbers_of(queue.name, row.history.first, row.history.next):
+            for found in read_settlements(_store(snapshot), queue.number, first, stop, missing):
+                made = _settlement_batch(snapshot, queue, found, schema, filters)
+                if made is not None:
+                    yield from slices(made)
 
 
 def _settlement_batch(
@@ -277,14 +278,18 @@ def _settlement_batch(
 
 def read_events(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Filters) -> Batches:
     """What happened on the node. A gap in the numbers is a loss, and told."""
+    for first, stop in filters.numbers_of("", 0, _ALL):
+        yield from _read_events(snapshot, first, stop, schema, filters)
+
+
+def _read_events(snapshot: Snapshot, first: int, last: int, schema: pa.Schema, filters: Filters) -> Batches:
     due, why = NONE, ""
 
     def damaged(_start: bytes, _stop: bytes, error: str) -> None:
         nonlocal why
         why = error
 
-    start, stop = event_key(filters.numbers_from.get("", 0)), b"F"
-    for bulk in _store(snapshot).bulks_around("history", start, stop, 9, damaged):
+    for bulk in _store(snapshot).bulks_around("history", event_key(first), event_key(last), 9, damaged):
         kept: list[dict[str, Any]] = []
         for key, value in zip(*bulk, strict=True):
             number = event_number(key)

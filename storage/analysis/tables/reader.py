@@ -6,12 +6,13 @@ run anywhere the folder can be seen. What cannot be read is named: it fails, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from storage.analysis.tables.schemas import SETTLED, columns_of
+from storage.analysis.tables.snapshot_arrivals import Gap, gaps_between
 from storage.analysis.tables.splits import (
     EVERYTHING,
     Damaged,
@@ -32,6 +33,7 @@ from storage.queue.ledger import ROW_VERSION
 from storage.snapshots.manifest import Found, Manifest, QueueFacts, is_half_made
 from wire.errors import ConfigError
 from wire.frames.batch import BATCH_VERSION
+from wire.frames.names import lane_of_queue
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,12 +93,33 @@ def plan(
     columns_of(table)
     usable = _usable(found, table, damaged, newer, on_problem)
     pieces: list[tuple[Part, int]] = []
+    if table == "gaps":
+        manifests = [each.manifest for each in usable if each.manifest is not None]
+        return gap_split(gap for gap in gaps_between(manifests) if wants_gap(filters, gap))
     for each in usable:
         if each.manifest is None:
             pieces.append((Part(str(each.path), problem=each.problem), 1))
         elif filters.nodes is None or each.manifest.node in filters.nodes:
             pieces.extend(_parts(str(each.path), each.manifest, table, target_rows, filters))
     return _packed(table, pieces, target_rows)
+
+
+def gap_split(gaps: Iterable[Gap]) -> list[Split]:
+    """What "reads" the rows of ``gaps``, which are known already; [] for none."""
+    parts = tuple(Part("", gap=gap) for gap in gaps)
+    return [Split("gaps", parts, len(parts))] if parts else []
+
+
+def wants_gap(filters: Filters, gap: Gap) -> bool:
+    """Whether ``gap`` is wanted: by node, queue, bridge, and when the snapshot was made in which it shows."""
+    lane = lane_of_queue(gap.queue)
+    return (
+        (filters.nodes is None or gap.node in filters.nodes)
+        and (filters.queues is None or gap.queue in filters.queues)
+        and (filters.bridges is None or (lane is not None and lane.bridge in filters.bridges))
+        and (filters.since_us is None or gap.at_ms * 1000 >= filters.since_us)
+        and (filters.until_us is None or gap.at_ms * 1000 < filters.until_us)
+    )
 
 
 def _usable(
@@ -213,20 +236,22 @@ def read(
     filters: Filters = EVERYTHING,
     *,
     damaged: Damaged = "fail",
+    whole: bool = False,
     on_problem: Callable[[Problem], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of ``split`` in the schema ``tables.arrow_schema(split.table, columns)``.
 
     At most ``BATCH_ROWS_MAX`` rows and, but for a single large one, about ``BATCH_BYTES_MAX`` a batch. Only ``columns`` are built.
+    whole: the snapshots were found to be whole; one that is no longer there is an error, whatever ``damaged`` says.
 
     Raises:
         SnapshotDamaged: ``damaged`` is fail, and something cannot be read. With skip it is told to ``on_problem``, and left out.
         ConfigError: a newer build wrote it.
-        Unavailable: the folder cannot be read for now.
+        Unavailable: ``damaged`` is fail, or it was ``whole``, and the snapshot cannot be read for now or has gone.
     """
     from storage.analysis.tables import tasks  # needs Arrow, which planning does not
 
-    return tasks.read(split, columns, filters, damaged, on_problem)
+    return tasks.read(split, columns, filters, damaged, whole, on_problem)
 
 
 def read_table(

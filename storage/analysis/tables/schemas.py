@@ -35,6 +35,7 @@ def _columns(*columns: tuple[str, Type, str]) -> tuple[Column, ...]:
 
 _SNAPSHOT = _columns(
     ("node", "string", "The node's name."),
+    ("store_id", "string", "The identity of its store: another one under the same name is another store."),
     ("snapshot_id", "string", "The snapshot: node, time and epoch of the store."),
     ("snapshot_at", "timestamp", "When the snapshot was made."),
 )
@@ -186,6 +187,13 @@ _DAMAGE = _columns(
     ("why", "string", "What was found."),
 )
 
+_GAPS = _columns(
+    ("queue?", "string", "The queue; null where it is events that are gone."),
+    ("first_seq", "long", "Some or all from this sequence on are gone; of events, from this number on."),
+    ("last_seq", "long", "Up to this one."),
+    ("snapshot_before?", "string", "The last snapshot made before that; null where there is none of this store."),
+)
+
 TABLES: dict[str, tuple[Column, ...]] = {
     "messages": _SNAPSHOT + _QUEUE + _MESSAGES,
     "queues": _SNAPSHOT + _QUEUE[:1] + _QUEUES[:1] + _QUEUE[1:] + _QUEUES[1:],
@@ -197,6 +205,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "retained": _SNAPSHOT + _RETAINED,
     "snapshots": _SNAPSHOT + _SNAPSHOTS,
     "damage": _SNAPSHOT + _DAMAGE,
+    "gaps": _SNAPSHOT + _GAPS,
 }
 
 # The column that ``Filters.since_us`` and ``until_us`` are about.
@@ -211,6 +220,7 @@ TIME_COLUMN: dict[str, str] = {
     "retained": "accepted_at",
     "snapshots": "snapshot_at",
     "damage": "snapshot_at",
+    "gaps": "snapshot_at",
 }
 
 PAYLOAD = "payload"

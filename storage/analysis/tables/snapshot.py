@@ -15,33 +15,35 @@ from storage.analysis.tables.checkpoint_reader import SnapshotStore
 from storage.analysis.tables.splits import Filters, Problem, Trouble, wants
 from storage.engine.keys import lane_key
 from storage.queue.ledger import LaneRow
-from storage.snapshots.manifest import STORE_NAME, Manifest, QueueFacts, index_faults, read_manifest, verify
-from wire.errors import BasculeError, StorageDamaged
+from storage.snapshots.manifest import STORE_NAME, Manifest, QueueFacts, index_faults, not_whole, read_manifest
+from wire.errors import BasculeError, StorageDamaged, Unavailable
 
 
 class Snapshot:
     """The snapshot in the folder ``path``, opened; use it in ``with``. ``store`` is None where it cannot be and may be skipped."""
 
-    def __init__(self, path: str, trouble: Trouble) -> None:
-        """Open it.
+    def __init__(self, path: str, trouble: Trouble, *, whole: bool = False) -> None:
+        """Open it. whole: it was found to be; a file that is missing now has gone since, and that is never skipped.
 
         Raises:
             SnapshotDamaged: it cannot be opened, and is not to be skipped.
             BasculeError: the manifest cannot be used.
-            Unavailable: the disk refuses for now.
+            Unavailable: the disk refuses for now, or the snapshot has gone.
+            OSError: it cannot be read.
         """
         self.path = path
         self.manifest: Manifest = read_manifest(Path(path))
         self.trouble = trouble
+        self._whole = whole
         self._constant: dict[tuple[object, pa.DataType], pa.Array] = {}
         self.store: SnapshotStore | None = None
         try:
             store = SnapshotStore(Path(path) / STORE_NAME)
         except StorageDamaged as error:
-            faults = [f"{fault.name} {fault.problem}" for fault in verify(Path(path), files=False)]
-            self.damaged("; ".join(["the store cannot be opened", *faults, str(error)]))
+            faults = not_whole(Path(path), self.manifest, content=False)
+            self.damaged("; ".join(["the store cannot be opened", *map(str, faults), str(error)]))
             return
-        index = [f"{fault.name} {fault.problem}" for fault in index_faults(Path(path), self.manifest)]
+        index = [str(fault) for fault in index_faults(Path(path), self.manifest)]
         if not index:
             self.store = store
             return
@@ -60,7 +62,10 @@ class Snapshot:
 
         Raises:
             SnapshotDamaged: it is not to be left out.
+            Unavailable: a file of it has gone.
         """
+        if self._whole and not_whole(Path(self.path), self.manifest, content=False):
+            raise Unavailable("the snapshot goes while it is read", path=self.path, why=why)
         self.trouble.meet(Problem(self.path, self.manifest.id, why, queue, first_seq, last_seq))
 
     @property
@@ -71,12 +76,14 @@ class Snapshot:
     @cached_property
     def head(self) -> Mapping[str, Any]:
         """What every row begins with."""
-        return {"node": self.manifest.node, "snapshot_id": self.manifest.id, "snapshot_at": self.at_us}
+        manifest = self.manifest
+        return {"node": manifest.node, "store_id": manifest.store_id, "snapshot_id": manifest.id, "snapshot_at": self.at_us}
 
     def same(self, count: int, queue: QueueFacts | None = None) -> Makers:
         """The columns that are the same in ``count`` rows, of ``queue`` if it is one's."""
         facts: dict[str, tuple[object, pa.DataType]] = {
             "node": (self.manifest.node, STRING),
+            "store_id": (self.manifest.store_id, STRING),
             "snapshot_id": (self.manifest.id, STRING),
             "snapshot_at": (self.at_us, TIMESTAMP),
         }

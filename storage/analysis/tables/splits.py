@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from storage.analysis.tables.snapshot_arrivals import Gap
 from storage.snapshots.manifest import QueueFacts
 from wire.errors import StorageDamaged
+from wire.ranges import Ranges
 
 Damaged = Literal["fail", "skip"]
 Newer = Literal["fail", "skip"]
@@ -19,8 +21,8 @@ class Filters:
 
     since_us, until_us: UTC epoch in microseconds, ``[since, until)``, of the column ``tables.TIME_COLUMN`` names.
     seq_from, seq_to: ``[seq_from, seq_to)`` of ``seq``; of settlements, those that reach into it.
-    states: of messages and inflight. numbers_from: queue -> the first ``number`` wanted of its settlements, and of settled messages
-    the first ``settlement``; the queue "" stands for events.
+    states: of messages and inflight. numbers: queue -> the ranges of ``number`` wanted of its settlements, and of settled messages
+    those of ``settlement``; the queue "" stands for events.
     """
 
     nodes: tuple[str, ...] | None = None
@@ -31,7 +33,12 @@ class Filters:
     since_us: int | None = None
     until_us: int | None = None
     states: tuple[str, ...] | None = None
-    numbers_from: Mapping[str, int] = field(default_factory=dict)
+    numbers: Mapping[str, Ranges] = field(default_factory=dict)
+
+    def numbers_of(self, queue: str, first: int, stop: int) -> list[tuple[int, int]]:
+        """What of the numbers [``first``, ``stop``) of ``queue`` is wanted."""
+        wanted = self.numbers.get(queue, ((first, stop),))
+        return [(max(first, low), min(stop, high)) for low, high in wanted if low < stop and high > first]
 
 
 EVERYTHING = Filters()
@@ -39,13 +46,17 @@ EVERYTHING = Filters()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is read of one snapshot: the folder, and of its queue ``number`` the sequences ``[start, stop)`` (messages only)."""
+    """What is read of one snapshot: the folder, and of its queue ``number`` the sequences ``[start, stop)`` (messages only).
+
+    problem: why nothing can be. gap: the row of the table ``gaps``, which only the planning knows.
+    """
 
     path: str
     number: int = -1
     start: int = 0
     stop: int = 0
     problem: str = ""
+    gap: Gap | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -15,9 +15,10 @@ from storage.analysis.tables.arrow import rows_batch
 from storage.analysis.tables.message_table import read_messages
 from storage.analysis.tables.schemas import arrow_schema
 from storage.analysis.tables.snapshot import Snapshot
-from storage.analysis.tables.splits import EVERYTHING, Damaged, Filters, Part, Problem, Split, Trouble
+from storage.analysis.tables.snapshot_arrivals import Gap
+from storage.analysis.tables.splits import EVERYTHING, Damaged, Filters, Part, Problem, SnapshotDamaged, Split, Trouble
 from storage.snapshots.manifest import Manifest, read_manifest
-from wire.errors import BasculeError
+from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 
 Reader = Callable[[Snapshot, Part, pa.Schema, Filters], Iterator[pa.RecordBatch]]
 
@@ -34,7 +35,12 @@ READERS: dict[str, Reader] = {
 
 
 def read(
-    split: Split, columns: Sequence[str] | None, filters: Filters, damaged: Damaged, on_problem: Callable[[Problem], None] | None
+    split: Split,
+    columns: Sequence[str] | None,
+    filters: Filters,
+    damaged: Damaged,
+    whole: bool,
+    on_problem: Callable[[Problem], None] | None,
 ) -> Iterator[pa.RecordBatch]:
     """See ``reader.read``."""
     schema = arrow_schema(split.table, columns)
@@ -43,21 +49,37 @@ def read(
             yield from _snapshots(path, list(parts), schema, filters)
         elif split.table == "damage":
             yield from _damage(path, schema, filters)
+        elif split.table == "gaps":
+            yield rows_batch(schema, [_gap_row(part.gap) for part in parts if part.gap is not None])
         else:
-            with Snapshot(path, Trouble(damaged, on_problem)) as snapshot:
-                if snapshot.store is not None:
-                    for part in parts:
-                        yield from READERS[split.table](snapshot, part, schema, filters)
+            yield from _rows(split.table, path, parts, schema, filters, Trouble(damaged, on_problem), whole)
+
+
+def _rows(
+    table: str, path: str, parts: Iterator[Part], schema: pa.Schema, filters: Filters, trouble: Trouble, whole: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one snapshot. It may have gone since it was planned, or be another user's."""
+    try:
+        with Snapshot(path, trouble, whole=whole) as snapshot:
+            if snapshot.store is not None:
+                for part in parts:
+                    yield from READERS[table](snapshot, part, schema, filters)
+    except (BasculeError, OSError) as error:
+        if isinstance(error, SnapshotDamaged | ConfigError) or (isinstance(error, BasculeError) and (whole or trouble.fails)):
+            raise
+        if whole or trouble.fails:
+            raise Unavailable("the snapshot cannot be read", path=path, error=str(error)) from error
+        trouble.meet(Problem(path, Path(path).name, str(error)))
 
 
 def _snapshots(path: str, parts: list[Part], schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
     problem = parts[0].problem
     try:
         manifest = None if problem else read_manifest(Path(path))
-    except BasculeError as error:
+    except (BasculeError, OSError) as error:
         manifest, problem = None, str(error)
     row = _snapshot_row(path, manifest, problem)
-    at_us = row["snapshot_at"]
+    at_us: int | None = row["snapshot_at"]
     wanted = at_us is None or (filters.since_us is None or at_us >= filters.since_us)
     if wanted and (at_us is None or filters.until_us is None or at_us < filters.until_us):
         yield rows_batch(schema, [row])
@@ -69,6 +91,7 @@ def _snapshot_row(path: str, manifest: Manifest | None, problem: str) -> dict[st
         return {**unknown, "snapshot_id": Path(path).name, "path": path, "problem": problem}
     return {
         "node": manifest.node,
+        "store_id": manifest.store_id,
         "snapshot_id": manifest.id,
         "snapshot_at": manifest.at_ms * 1000,
         "at": manifest.at_ms * 1000,
@@ -87,26 +110,44 @@ def _snapshot_row(path: str, manifest: Manifest | None, problem: str) -> dict[st
     }
 
 
+def _gap_row(gap: Gap) -> dict[str, Any]:
+    return {
+        "node": gap.node,
+        "store_id": gap.store_id,
+        "snapshot_id": gap.after,
+        "snapshot_at": gap.at_ms * 1000,
+        "queue": gap.queue or None,
+        "first_seq": gap.first,
+        "last_seq": gap.stop - 1,
+        "snapshot_before": gap.before or None,
+    }
+
+
 def _damage(path: str, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
     """Read all that is in the snapshot, and tell what cannot be read, and what should be there and is not."""
     problems: dict[Problem, None] = {}
-    with Snapshot(path, Trouble("skip", lambda problem: problems.setdefault(problem))) as snapshot:
-        if not filters.nodes or snapshot.manifest.node in filters.nodes:
-            if snapshot.store is not None:
-                for table, reader in READERS.items():
-                    parts = [Part(path)]
-                    if table == "messages":
-                        parts = [Part(path, queue.number, 0, queue.tail) for queue in snapshot.queues(filters)]
-                    for part in parts:
-                        for _ in reader(snapshot, part, arrow_schema(table, ["snapshot_id"]), EVERYTHING):
-                            pass
-            if problems:
-                yield rows_batch(schema, [_damage_row(snapshot, problem) for problem in problems])
+    head: Mapping[str, Any] = {"node": None, "store_id": None, "snapshot_id": Path(path).name, "snapshot_at": None}
+    try:
+        with Snapshot(path, Trouble("skip", lambda problem: problems.setdefault(problem))) as snapshot:
+            head = snapshot.head
+            if filters.nodes and snapshot.manifest.node not in filters.nodes:
+                return
+            for table, reader in READERS.items() if snapshot.store is not None else ():
+                parts = [Part(path)]
+                if table == "messages":
+                    parts = [Part(path, queue.number, 0, queue.tail) for queue in snapshot.queues(filters)]
+                for part in parts:
+                    for _ in reader(snapshot, part, arrow_schema(table, ["snapshot_id"]), EVERYTHING):
+                        pass
+    except (Unavailable, StorageDamaged, OSError) as error:
+        problems[Problem(path, Path(path).name, str(error))] = None
+    if problems:
+        yield rows_batch(schema, [_damage_row(head, problem) for problem in problems])
 
 
-def _damage_row(snapshot: Snapshot, problem: Problem) -> dict[str, Any]:
+def _damage_row(head: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
     return {
-        **snapshot.head,
+        **head,
         "queue": problem.queue or None,
         "first_seq": problem.first_seq if problem.first_seq >= 0 else None,
         "last_seq": problem.last_seq if problem.last_seq >= 0 else None,
