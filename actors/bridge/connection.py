@@ -132,6 +132,7 @@ class Connection(MailboxActor):
 
     def on_turn_end(self, now_s: float) -> None:
         exchange, link = self.exchange, self.link
+        link.take_lesson()
         if exchange.intake is not None:
             self._end_turn_of(exchange.intake, now_s)
         if link.remote is not None:
@@ -161,6 +162,7 @@ class Connection(MailboxActor):
                 "session_expiry_s": link.kept_s,
                 "in_flight": self._flow.exchange.unsettled,
                 "suspects": self._reports.figures(),
+                "lacks": self._reports.lacks(),
             },
             "exchange": self.exchange.counts(),
             "remote_subscriptions": intake.status() if intake is not None else {},
@@ -174,6 +176,7 @@ class Connection(MailboxActor):
             self.exchange.take_in(self.peers)
         self.exchange.settlements.open(frame.epoch)
         self._flow.open(frame)
+        self.exchange.learnt.open(frame.learnt)
         self.link.connect("the lane was opened")
 
     def _obey(self, verb: str) -> None:
@@ -181,6 +184,7 @@ class Connection(MailboxActor):
             case "pause":
                 self.link.pause()
             case "resume":
+                self.exchange.learnt.forget()
                 self.link.resume()
             case "reconnect":
                 self.link.reconnect()

@@ -21,8 +21,9 @@ from actors.process.mailbox import Mailbox
 from wire.exchange import remote_packets
 from wire.exchange.failback import place_of
 from wire.exchange.lane_sender import LaneSender
+from wire.exchange.learnt_limits import LearntLimits
 from wire.exchange.remote_keep_alive import LinkWatch, Verdict
-from wire.exchange.remote_limits import RemoteLimits
+from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.frames.names import remote_session_name
 from wire.settings import NodeSettings
 
@@ -48,7 +49,10 @@ class Exchange:
         self.flow = flow
         self.writer = RemoteWriter(mailbox, flow, self._watch, self._poll)
         self.reader = RemoteReader(mailbox, lane, flow, self._watch, self._poll, self.writer)
-        self.settlements = Settlements(mailbox, settings, lane, flow)
+        self.learnt = LearntLimits(lane.bridge)
+        self._known = NO_LIMITS  # of that, what holds on this connection
+        self._place = ""
+        self.settlements = Settlements(mailbox, settings, lane, flow, self.learnt)
         self.intake: RemoteIntake | None = None
 
     def take_in(self, peers: Mapping[str, int]) -> None:
@@ -73,6 +77,7 @@ class Exchange:
         """A connection is up: go on where its session stands."""
         connack, settings = remote.connack, self._remote_settings
         session = self._lane.session_at(remote.address)
+        self._place, self._known = remote.address, self.learnt.of(remote.address, self._mailbox.wall_ms())
         self.writer.opened(remote)
         self._watch.started(now_s, keep_alive_s=settings.keep_alive_s if connack.keep_alive_s is None else connack.keep_alive_s)
         self.flow.connected(
@@ -80,10 +85,12 @@ class Exchange:
             session_present=connack.session_present,
             level=settings.protocol,
             receive_maximum=connack.receive_maximum,
+            learnt=self._known,
             limits=connack.limits.joined(RemoteLimits(packet_max_bytes=settings.packet_max_bytes)),
         )
         if self.intake is not None:
-            self.intake.connected(remote_session_name(self._lane.actor, session, self.flow.session_number), connack)
+            name = remote_session_name(self._lane.actor, session, self.flow.session_number)
+            self.intake.connected(name, connack, connack.limits.joined(self._known))
         self.reader.opened(remote)
         self._poll.opened(remote)
 
@@ -108,6 +115,15 @@ class Exchange:
         busy = self.intake is not None and not self.intake.idle
         return busy or self.writer.waits or self.flow.unfinished
 
+    def take_lesson(self) -> RemoteLimits | None:
+        """What the remote was seen not to take, if that is more than when this was last asked; it goes on record."""
+        learnt = self.flow.exchange.publishing.learnt
+        if learnt is self._known or learnt == self._known:
+            return None
+        self._known = learnt
+        self.learnt.learnt(self._place, learnt, self._mailbox.wall_ms())
+        return learnt
+
     # --- whether the connection lives ---
 
     @property
@@ -117,6 +133,9 @@ class Exchange:
 
     def look(self, now_s: float) -> str:
         """Look whether the connection still lives, and have the remote asked: why it is to be given up, if it is."""
+        if self._known != NO_LIMITS and self.learnt.of(self._place, self._mailbox.wall_ms()) == NO_LIMITS:
+            self._known = NO_LIMITS
+            self.flow.exchange.publishing.unlearn()
         writer = self.writer
         verdict = self._watch.look(now_s, owed=self.flow.owed, given=writer.given_bytes, left=writer.left_bytes)
         if verdict is Verdict.PING:

@@ -11,6 +11,7 @@ from actors.process.mailbox import Mailbox
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.messages_closed_on import Blamed
 from wire.exchange.refusal_policy import RefusalPolicy
+from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import NodeEvents
 from wire.mqtt.reason_codes import reason_name
@@ -30,6 +31,7 @@ class LaneReports:
         self._exchange = flow.exchange
         self._policy = policy
         self._refusals_logged_s = float("-inf")
+        self._learnt = NO_LIMITS
         self._suspected: dict[int, int] = {}  # messages on which the remote closes -> how often it had when that was last said
 
     def event(self, kind: str, reason: str, details: Mapping[str, str | int], *, count: int = 0) -> None:
@@ -52,6 +54,14 @@ class LaneReports:
             log.warning("message.given_up", extra=facts)
             self._blamed("message.given_up", blamed)
         return bool(convicted)
+
+    def learnt(self, limits: RemoteLimits, address: str) -> None:
+        """Say what the remote at ``address`` was seen not to take, of which nothing was said before."""
+        for what in limits.lacks.keys() - self._learnt.lacks.keys():
+            key = limits.lacks[what]
+            log.warning("remote.limited", extra={**self._lane.facts, "address": address, "takes_no": what, "key": key})
+            self.event("remote.limited", what, {"address": address, "key": key})
+        self._learnt = limits
 
     def refusals(self, now_s: float) -> None:
         """What was refused since the last time; the first at once, then at most every few seconds."""
@@ -80,6 +90,12 @@ class LaneReports:
     def figures(self) -> list[dict[str, Any]]:
         """The messages for which the remote seems to close its connections, for ``bascule status``."""
         return [_facts_of(suspect) for suspect in self._exchange.suspects]
+
+    def lacks(self) -> list[dict[str, Any]]:
+        """What the remote does not take, and the key that says it for good, for ``status``. learnt: it did not say so itself."""
+        publishing = self._exchange.publishing
+        learnt = publishing.learnt.lacks
+        return [{"what": what, "key": key, "learnt": what in learnt} for what, key in publishing.limits.lacks.items()]
 
     def _blamed(self, kind: str, blamed: Blamed) -> None:
         details: dict[str, str | int] = {"seq": blamed.seq, "topic": blamed.topic, "bytes": blamed.packet_bytes}

@@ -17,6 +17,7 @@ from actors.bridge.remote_socket import LEVEL_5, Connack, InputLimits
 from actors.process.mailbox import Mailbox
 from wire.exchange import remote_packets
 from wire.exchange.remote_inbox import RemoteInbox
+from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.remote_subscriptions import RemoteSubscriptions
 from wire.frames.intake import Committed, SenderResumes, SessionOpen, SessionOpened, SourceResumed
 from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE
@@ -112,14 +113,15 @@ class RemoteIntake:
 
     # --- connections and peers ---
 
-    def connected(self, session: str, connack: Connack) -> None:
+    def connected(self, session: str, connack: Connack, limits: RemoteLimits) -> None:
         """A CONNACK came: open the session; packets are taken, and SUBSCRIBE is sent, when the store has answered.
 
-        session: its name on record. What began anew has another number, and nothing on record.
+        session: its name on record. What began anew has another number, and nothing on record. limits: what the remote takes.
         """
         self._session = session
         self._inbox.connected(session, forgotten=connack.session_expiry_s == 0)
-        self._packet_max_bytes = connack.limits.packet_max_bytes
+        self._packet_max_bytes = limits.packet_max_bytes
+        self._subscriptions.limit(limits)
         self._opening, self._asked = True, False
         self._request += 1
         self._open_session()

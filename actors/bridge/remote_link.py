@@ -132,7 +132,7 @@ class RemoteLink:
                 why = {"client_id": self._lane.client_id, "why": "another client uses this client identifier"}
                 log.warning("session.contended", extra={**self._lane.facts, **why})
             self._drop(error.message, by_remote=bool(error.fields.get("by_remote")), taken_over=taken_over)
-            self._retry(error, soon=self._exchange.flow.exchange.closed_on.wants_another)
+            self._retry(error, soon=self._exchange.flow.exchange.closed_on.hurries)
         except PeerViolation as error:
             log.warning("remote.violated", extra={**self._lane.facts, "error": str(error)})
             if self.remote is not None and self._exchange.writer.between_packets and self._level == LEVEL_5:
@@ -208,6 +208,7 @@ class RemoteLink:
         remote = self.remote
         assert remote is not None
         self._exchange.disconnected(by_remote=by_remote)
+        self.take_lesson()
         remote.close()
         self.remote = None
         self._takeovers = self._takeovers + 1 if taken_over else 0
@@ -219,6 +220,11 @@ class RemoteLink:
         self._reports.event("link.down", reason, {"address": remote.address})
         if by_remote and self._reports.suspects():
             self.status.forgive()  # it takes others
+
+    def take_lesson(self) -> None:
+        """Say what the remote was seen not to take, if anything is new."""
+        if self.remote is not None and (lesson := self._exchange.take_lesson()) is not None:
+            self._reports.learnt(lesson, self.remote.address)
 
     def _failed_to_connect(self, error: BasculeError) -> None:
         self._retry(error)

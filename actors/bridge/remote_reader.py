@@ -18,6 +18,7 @@ from wire.errors import PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.remote_keep_alive import LinkWatch
+from wire.exchange.remote_limits import RemoteLimits
 from wire.mqtt.reason_codes import ReasonCode
 
 log = logging.getLogger("bascule")
@@ -48,6 +49,14 @@ MAY_MEAN_A_MESSAGE = frozenset(
         ReasonCode.QOS_NOT_SUPPORTED,
     }
 )
+
+
+# What others of them say that the remote does not take.
+_SAID: dict[int, RemoteLimits] = {
+    ReasonCode.RETAIN_NOT_SUPPORTED: RemoteLimits(retain_available=False),
+    ReasonCode.QOS_NOT_SUPPORTED: RemoteLimits(maximum_qos=1),
+    ReasonCode.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED: RemoteLimits(wildcard_available=False),
+}
 
 
 class RemoteReader:
@@ -162,6 +171,8 @@ class RemoteReader:
         if farewell.server_reference:
             said["server_reference"] = farewell.server_reference
         log.warning("remote.disconnected", extra={**self._facts, **said})
+        if (lacking := _SAID.get(farewell.reason_code)) is not None:
+            self._flow.exchange.publishing.learn(lacking)
         raise Unavailable(
             f"the remote disconnected: {farewell.name} (0x{farewell.reason_code:02x})",
             by_remote=farewell.reason_code in MAY_MEAN_A_MESSAGE,

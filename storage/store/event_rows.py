@@ -30,6 +30,8 @@ not synced by themselves: those on their way may be lost when a process is kille
     message.suspected   bridge, lane, actor; reason: connection_closed; count: how often the remote has closed the connection on it;
                         details: seq, topic, bytes (of the PUBLISH)
     message.given_up    as before: the remote took others meanwhile; what became of it is on_refusal's
+    remote.limited      bridge, lane, actor; reason: what the remote was seen not to take; details: address, key (of the
+                        configuration that says it for good)
     messages.dropped    bridge, lane, reason; count: messages since the last such row; details: total (of the ledger)
     messages.expired    bridge, lane; count, details as before
     messages.dead       bridge, lane, reason; count, details as before

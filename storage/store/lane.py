@@ -98,6 +98,7 @@ class Lane:
             session=queue.sent.session,
             receives=receives,
             left=queue.sent.left,
+            learnt=queue.sent.learnt,
         )
 
     def grant(self, messages: int, size_bytes: int, wall_ms: int) -> None:

@@ -10,6 +10,7 @@ from supervisor.control.client import ControlClient
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from supervisor.link_cures import cure_of
 from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, log_state, own_part
+from supervisor.terminal.lacking import lacking
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError
 
@@ -244,6 +245,10 @@ def _remote(row: Status, about: str) -> Iterator[Finding]:
             f"the remote has no QoS 2: it acknowledged {counted(lowered, 'message')} of QoS 2 as QoS 1, and gets QoS 1 from then on"
         )
         yield warn(about, found, "max_qos: 1 in its local_subscriptions says so for good; such a message may arrive twice")
+    for words, key in lacking(row):
+        again = f"bascule bridge pause CONFIG {row['name']} and bascule bridge resume CONFIG {row['name']}"
+        cure = f"write {key}; or let the remote take it, and have it tried again: {again}"
+        yield warn(about, f"the {words}", cure)
     remote = row["remote_subscriptions"]
     for topic_filter, code in remote.get("refused", {}).items():
         yield fail(about, f"the remote refuses the subscription {topic_filter} ({code})", "allow it at the broker, or remove it")

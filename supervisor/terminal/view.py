@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from supervisor.terminal import cluster_text
+from supervisor.terminal.lacking import lacking
 from supervisor.terminal.message_text import printable
 from supervisor.terminal.typed_commands import typed
 from supervisor.units import counted, write_time
@@ -299,8 +300,9 @@ def _without_room(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 
 def _notes(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     """What an operator should know of a link beside its state."""
-    noted = [(f"{row['name']}:{row['lane']}", note) for row in rows if (note := row["link"].get("note"))]
-    return [Text.assemble((f"{lane} ", "bold"), (note, _BAD)) for lane, note in noted]
+    noted = [(_lane(row), note, _BAD) for row in rows if (note := row["link"].get("note"))]
+    noted += [(_lane(row), words, _BUSY) for row in rows for words, _ in lacking(row)]
+    return [Text.assemble((f"{lane} ", "bold"), (printable(note), style)) for lane, note, style in noted]
 
 
 def _paused(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:

@@ -35,7 +35,7 @@ class BrokerWatcher(RemotePublisherWatcher, Protocol):
 
     def remote_delivered(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_refused(self, client_id: str, packet: Publish) -> None: ...
-    def remote_closed_on(self, packet: Publish, *, always: bool) -> None: ...
+    def remote_closed_on(self, packet: Publish, *, always: bool, of_class: str) -> None: ...
     def remote_swallowed(self, packet: Publish) -> None: ...
     def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_release_written(self, client_id: str, payload: bytes, packet_id: int, place: str) -> None: ...
@@ -94,8 +94,9 @@ class _Judge:
     exchange.no-publish-after-pubrec: after PUBREL a message is never published again in that session.
     exchange.left-identifiers-released: to a session that was left and is come back to, nothing is published under an identifier
         that it holds for another message.
-    exchange.receive-maximum-kept: the receive maximum holds; at level 4 the limit on unreleased QoS 2 messages. (A crash may lose
-        that others have been tried before a message for which connections were closed: what they left behind comes on top of it.)
+    exchange.receive-maximum-kept: the receive maximum holds; at level 4 the limit on unreleased QoS 2 messages. (Others may be
+        tried before a message for which connections were closed: what that left behind comes on top of it, and after a crash what
+        they did.)
     exchange.pubrels-in-pubrec-order: PUBREL comes only for what was answered with PUBREC, in the order of the PUBRECs
         [MQTT-4.6.0-4], also when it comes again. (Where a lost session's releases are assumed delivered, a PUBREL may still come
         for them.)
@@ -154,7 +155,7 @@ class _Judge:
     def _unreleased(self, packet_id: int) -> set[int]:
         """The identifiers that the peer can know to be unreleased, with that of its newest PUBLISH."""
         session = self._session
-        unreleased = {*session.received, packet_id}
+        unreleased = {sent for sent, payload in session.received.items() if payload not in session.came_late} | {packet_id}
         if session.came_late.intersection(session.unanswered.get(sent, b"") for sent in self.open):
             unreleased &= self.open
         return unreleased
@@ -290,9 +291,9 @@ class BrokerConnection(Far):
 
     def _publish(self, packet: Publish) -> None:
         broker = self._broker
-        every = broker.disliked_one_in == 1
-        if broker.dislikes(packet.payload) and (every or packet.payload not in self.session.ids):
-            broker.watcher.remote_closed_on(packet, always=not every)
+        every = broker.disliked_one_in == 1 and not broker.disliked_class
+        if broker.dislikes(packet) and (every or broker.disliked_class or packet.payload not in self.session.ids):
+            broker.watcher.remote_closed_on(packet, always=not every, of_class=broker.disliked_class)
             self.session.closed_on.add(packet.packet_id)
             self.session.came_late.add(packet.payload)
             self.close()
@@ -302,6 +303,8 @@ class BrokerConnection(Far):
         known = self.session.received.get(packet.packet_id) if packet.qos else None
         if self.session.left and known not in (None, packet.payload) and not broker.watcher.amnesia:
             raise Violation("exchange.left-identifiers-released", f"{packet}, and the identifier is held for {known!r}")
+        if packet.qos == 1:  # it was lowered since, and as Mosquitto does, the remote lets go of what it held under that identifier
+            self.session.received.pop(packet.packet_id, None)
         known = known if packet.qos == 2 else None
         reason = broker.reason(self.level) if packet.qos and known is None else 0
         if reason >= 0x80:
@@ -380,6 +383,7 @@ class Broker:
         self.slow_until_s = 0.0
         self.rejections = 0
         self.disliked_one_in = 0  # 1: the connection is closed on every PUBLISH; 0: on none
+        self.disliked_class = ""  # qos, retain: on each of QoS 2, or with RETAIN
         self.sessions_lost = 0
         self.on_new_session: Callable[[str], None] | None = None  # told once, when a client finds its session lost
         self.on_left: Callable[[BrokerConnection, Broker], None] | None = None  # told of each DISCONNECT
@@ -511,9 +515,11 @@ class Broker:
         heard = {name for name, link in links.items() if link is not None and not link.silent}  # half open, it would time out
         return [session for name, session in self._sessions.items() if name in heard]
 
-    def dislikes(self, payload: bytes) -> bool:
+    def dislikes(self, packet: Publish) -> bool:
         """Whether the connection is closed on that message."""
-        return self.disliked_one_in > 0 and crc32(payload) % self.disliked_one_in == 0
+        if self.disliked_one_in and self.disliked_class:
+            return packet.qos == 2 if self.disliked_class == "qos" else packet.retain
+        return self.disliked_one_in > 0 and crc32(packet.payload) % self.disliked_one_in == 0
 
     def reason(self, level: int) -> int:
         """The reason code for the next PUBLISH."""

@@ -166,10 +166,12 @@ def commands(rng: Random, span_s: float) -> Iterator[Step]:
 
 
 def dislikes(rng: Random, span_s: float) -> Iterator[Step]:
-    """For a while the remote closes the connection on some messages, or on every one; and what makes that interesting."""
+    """For a while the remote closes the connection on some messages, of a class or by chance, or on every one; and what makes that
+    interesting.
+    """
     at_s = 0.3 + rng.random() * span_s
     lasts_s = rng.choice((3.0, 15.0, 30.0))
-    yield at_s, "dislike", "", float(rng.choice((1, 2, 4, 8, 8, 16)))
+    yield at_s, "dislike", rng.choice(("qos", "retain", "", "", "")), float(rng.choice((1, 2, 4, 8, 8, 16)))
     for _ in range(rng.choice((0, 0, 1, 3))):
         yield _step(rng, at_s + rng.random() * lasts_s, rng.choice(("cut", "cut", "kill", "session", "stall", "disk")), "")
     yield at_s + lasts_s, "dislike", "", 0.0

@@ -170,6 +170,7 @@ class Faults:
     def _dislike(self, fault: Fault) -> None:
         """The remote closes the connection on one message in so many, or on none any more."""
         self._broker.disliked_one_in = int(fault.amount)
+        self._broker.disliked_class = fault.target
 
     def _slow_broker(self, fault: Fault) -> None:
         self._broker.slow_until_s = self._world.now_s + fault.amount

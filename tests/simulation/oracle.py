@@ -127,6 +127,7 @@ class Oracle:
         self._deliveries: dict[bytes, list[int]] = {}
         self._remote_refused: set[bytes] = set()
         self._always_closed_on: set[bytes] = set()
+        self._classes_closed_on: set[str] = set()
         self._arrivals = Order()
         self._passings = Order()  # to Connections, of whatever lanes
         self._passed_in_order: dict[bytes, tuple[int, int]] = {}  # before any later one -> the lane's connection of then
@@ -602,9 +603,13 @@ class Oracle:
             self.rules.judge(message, packet.topic)
         elif packet.topic != f"up/{message.topic}":
             raise Violation("corruption", f"m{message.number} came under {packet.topic}")
-        if packet.qos != self.applied_qos(message):
+        # The remote closed on it: it may be tried at a lower QoS, or without RETAIN; so may others that are like many of those.
+        tried = payload in self._remote_refused
+        lowered = packet.qos == 1 and (tried or "qos" in self._classes_closed_on)
+        stripped = not packet.retain and (tried or "retain" in self._classes_closed_on)
+        if packet.qos != self.applied_qos(message) and not lowered:
             raise Violation("QoS", f"m{message.number} came at QoS {packet.qos}")
-        if packet.retain != (payload in self._retained):
+        if packet.retain != (payload in self._retained) and not stripped:
             raise Violation("RETAIN", f"m{message.number} came with RETAIN {packet.retain}")
         if packet.qos and not self.relaxed and not self._survives(payload):
             raise Violation("store.hand-out-after-commit", f"m{message.number} was handed out before it was committed")
@@ -663,8 +668,9 @@ class Oracle:
     def remote_refused(self, client_id: str, packet: Publish) -> None:
         self._remote_refused.add(packet.payload)
 
-    def remote_closed_on(self, packet: Publish, *, always: bool) -> None:
-        """The remote closes the connection on that message; ``always``: and not on every other as well."""
+    def remote_closed_on(self, packet: Publish, *, always: bool, of_class: str) -> None:
+        """The remote closes the connection on that message; ``always``: and not on every other as well; or on each ``of_class``."""
+        self._classes_closed_on.add(of_class)
         self._remote_refused.add(packet.payload)
         if always:
             self._always_closed_on.add(packet.payload)

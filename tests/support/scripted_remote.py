@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -29,10 +30,21 @@ class RemoteEnd(Connection):
         self.take_socket(sock)
         self.connect = Packet(kind=CONNECT)
 
-    def connack(self, *, session_present: bool, session_expiry_s: int | None = None, packet_max_bytes: int | None = None) -> None:
-        """Let the client in. session_expiry_s: what the session has instead of what was asked for, at MQTT 5."""
+    def connack(
+        self,
+        *,
+        session_present: bool,
+        session_expiry_s: int | None = None,
+        packet_max_bytes: int | None = None,
+        lacks: Sequence[int] = (),
+    ) -> None:
+        """Let the client in. session_expiry_s: what the session has instead of what was asked for, at MQTT 5.
+
+        lacks: properties that say 0: not available.
+        """
         wanted = (SESSION_EXPIRY, session_expiry_s), (MAXIMUM_PACKET_SIZE, packet_max_bytes)
         properties = [(identifier, value) for identifier, value in wanted if value is not None]
+        properties += [(identifier, 0) for identifier in lacks]
         self.send(connack_bytes(self.version, session_present=session_present, properties=properties))
 
     def publish(self, topic: str, payload: str, *, qos: int, packet_id: int = 0, dup: bool = False) -> None:
@@ -69,11 +81,18 @@ class ScriptedRemote:
         self._server.close()
 
     def accept(
-        self, *, session_present: bool = False, session_expiry_s: int | None = None, packet_max_bytes: int | None = None
+        self,
+        *,
+        session_present: bool = False,
+        session_expiry_s: int | None = None,
+        packet_max_bytes: int | None = None,
+        lacks: Sequence[int] = (),
     ) -> RemoteEnd:
-        """The next connection, its CONNECT read and answered."""
+        """The next connection, its CONNECT read and answered as ``RemoteEnd.connack`` says."""
         end = self.accept_silently()
-        end.connack(session_present=session_present, session_expiry_s=session_expiry_s, packet_max_bytes=packet_max_bytes)
+        end.connack(
+            session_present=session_present, session_expiry_s=session_expiry_s, packet_max_bytes=packet_max_bytes, lacks=lacks
+        )
         return end
 
     def accept_silently(self) -> RemoteEnd:

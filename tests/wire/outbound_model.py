@@ -278,7 +278,11 @@ class RemoteModel:
         assert packet.qos <= self.maximum_qos, "a QoS that the remote does not take"
         assert packet.packet_id == seq % 65_000 + 1
         repeated = packet.packet_id in self.received_ids
-        assert packet.qos == 2 or not repeated, "exchange.lowered-after-release: QoS 1 under an identifier that is held for QoS 2"
+        if packet.qos == 1 and repeated:  # lowered since: Mosquitto lets go of what it held under that identifier
+            self.never_heard({packet.packet_id})
+            self.received_ids.discard(packet.packet_id)
+            self.unsettled.pop(packet.packet_id, None)
+            repeated = False
         if not repeated:
             assert packet.packet_id not in self.unsettled, "exchange.identifier-never-twice: a packet identifier was given twice"
             reason_code = self.refusing.popleft() if self.refusing and self.level == 5 else 0

@@ -1,7 +1,7 @@
 """QoS 2 packet identifiers that the remote holds, or may hold, until its PUBCOMP. Pure.
 
 exchange.release-after-record [P2, P3]: PUBREL leaves only after the PUBREC was committed. exchange.held-identifier-released and
-    exchange.lowered-after-release have PUBRELs of what no PUBREC came for.
+    exchange.lowered-identifier-released have PUBRELs of what no PUBREC came for.
 exchange.no-publish-after-pubrec [P2, MQTT]: after a PUBREC no PUBLISH of that message leaves again in that session [MQTT-4.3.3-6].
 exchange.pubrels-in-pubrec-order [P4, MQTT]: PUBRELs leave in the order in which their PUBRECs came [MQTT-4.6.0-4], also on a
     resumed session and after a crash. That differs from the order of the sequences where a refused message was tried again.
@@ -9,9 +9,9 @@ exchange.held-identifier-released [P2]: what is given up while the remote may ho
     of a PUBREL, which goes on each connection of that session until then. An identifier that is held for ever would make of a later
     message a repeat [MQTT-4.3.3-10]. A crash before the PUBCOMP forgets that the message was given up; it is queued again, and its
     identifier is taken.
-exchange.lowered-after-release [P2]: what left at QoS 2 and is owed a PUBREC goes to a remote that takes no QoS 2 any more only
-    after the PUBCOMP of a PUBREL, for the same reason; nothing is PUBLISHed before. It may arrive twice then: a PUBCOMP does not
-    tell whether the remote had it.
+exchange.lowered-identifier-released [P2]: what left at QoS 2 and is owed a PUBREC goes at a lower QoS to a remote that takes no
+    QoS 2 any more, and may arrive twice. Its identifier may stay held there. A PUBREL lets go of it once a PUBREC shows that the
+    remote knows QoS 2 again; before that some remotes close the connection on one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class HeldIdentifiers:
 
     releasing: PUBREC came, and that is not committed yet. due: it is, and no PUBREL was sent on this connection. awaited: PUBCOMP
     is owed; whoever reads those takes them out. untold: those of ``releasing`` that the store was not told of. unanswered: to be
-    sent again, and a PUBREC is owed. freeing: those of them that wait for PUBCOMP, and all PUBLISHes for them
-    (exchange.lowered-after-release). replies: PUBRELs that leave behind what leaves next.
+    sent again, and a PUBREC is owed. lowered: left at a lower QoS since, and held perhaps
+    (exchange.lowered-identifier-released). replies: PUBRELs that leave behind what leaves next.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class HeldIdentifiers:
         self.unanswered = RangeSet()
         self.untold = RangeSet()
         self.replies: list[bytes] = []
-        self.freeing = RangeSet()
+        self.lowered = RangeSet()
         self.pubrels_sent = 0
         self._order = ArrivalSet()  # the first three as their PUBRECs came (exchange.pubrels-in-pubrec-order)
         self._told: deque[tuple[int, Ranges]] = deque()  # and the others, by the ``Settle`` that told them
@@ -63,7 +63,7 @@ class HeldIdentifiers:
 
     def open(self, released: Ranges) -> None:
         """Forget everything; ``released`` is on record, in the order of the PUBRECs."""
-        for held in (self.releasing, self.due, self.awaited, self.unanswered, self.freeing, self.untold):
+        for held in (self.releasing, self.due, self.awaited, self.unanswered, self.lowered, self.untold):
             held.clear()
         self._order.clear()
         self._told.clear()
@@ -83,6 +83,9 @@ class HeldIdentifiers:
         self.releasing.add(start, stop)
         self.untold.add(start, stop)
         self._order.add(start, stop)
+        if self.lowered:
+            self.let_go(self.lowered.ranges())
+            self.lowered.clear()
 
     def tell(self, number: int) -> Ranges:
         """What the store is told of with ``Settle`` ``number``, in the order of the PUBRECs."""
@@ -122,16 +125,9 @@ class HeldIdentifiers:
     def pubcomp(self, start: int, stop: int) -> list[tuple[str, int, int]]:
         """PUBCOMPs came for ``[start, stop)``, which are awaited no more: what is settled now, by outcome."""
         self._order.discard(start, stop)
-        if not (self._given_up or self.freeing):
+        if not self._given_up:
             return [(DELIVERED, start, stop)]
-        settled = []
-        for seq in range(start, stop):
-            if seq in self.freeing:
-                self.freeing.discard(seq, seq + 1)
-                self.unanswered.discard(seq, seq + 1)
-            else:
-                settled.append((self._given_up.pop(seq, DELIVERED), seq, seq + 1))
-        return settled
+        return [(self._given_up.pop(seq, DELIVERED), seq, seq + 1) for seq in range(start, stop)]
 
     def _in_order(self, released: RangeSet) -> Ranges:
         return released.ranges() if self._order.rising else self._order.within(released)
@@ -158,8 +154,13 @@ class HeldIdentifiers:
 
     # --- PUBRELs of what no PUBREC came for ---
 
-    def sent_again(self, start: int, stop: int) -> None:
-        """``[start, stop)`` was PUBLISHed again."""
+    def sent_again(self, start: int, stop: int, qos: int) -> None:
+        """``[start, stop)`` was PUBLISHed again, at ``qos``."""
+        if qos == 2:
+            self.lowered.discard(start, stop)
+        else:
+            for begin, end in ArrivalSet(((start, stop),)).within(self.unanswered):
+                self.lowered.add(begin, end)
         self.unanswered.discard(start, stop)
 
     def give_up(self, seq: int, outcome: str) -> bool:
@@ -181,12 +182,6 @@ class HeldIdentifiers:
         self._order.add(seq, seq + 1)
         self._given_up[seq] = outcome
 
-    def free(self) -> None:
-        """The remote takes no QoS 2: what goes again goes once it has let go of the identifier (exchange.lowered-after-release)."""
-        for start, stop in self.unanswered:
-            self.freeing.add(start, stop)
-        self._is_due(self.unanswered)
-
     # --- connections and sessions ---
 
     def disconnected(self, unanswered: RangeSet) -> None:
@@ -196,16 +191,12 @@ class HeldIdentifiers:
         for start, stop in self.awaited:
             self.due.add(start, stop)
         self.awaited.clear()
-        for start, stop in self.freeing:  # the next connection may take QoS 2 again
-            self.due.discard(start, stop)
-            self._order.discard(start, stop)
-        self.freeing.clear()
         self.replies.clear()
 
     def lost(self) -> tuple[RangeSet, dict[int, str]]:
         """The remote holds nothing any more: what had its PUBREC, and what was given up, with the outcome."""
         released, given_up = self.taken(), self._given_up
-        for held in (self.releasing, self.due, self.unanswered, self.untold):
+        for held in (self.releasing, self.due, self.unanswered, self.lowered, self.untold):
             held.clear()
         self._order.clear()
         self._told.clear()

@@ -80,8 +80,6 @@ class ClosedOn:
         return convicted
 
     @property
-    def wants_another(self) -> bool:
-        """Whether the next connection, soon, is to show what else the remote takes, or this one has shown it
-        (exchange.given-up-only-when-proven).
-        """
-        return self._suspects.wants_another or bool(self._suspects.found and self._suspects.accepted_another)
+    def hurries(self) -> bool:
+        """Whether the next connection, soon, is likely to show more (exchange.given-up-only-when-proven)."""
+        return self._suspects.hurries

@@ -17,10 +17,11 @@ from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
+from wire.exchange.message_class import MessageClass
 from wire.exchange.outcomes import DELIVERED, REDELIVERED, Counts
 from wire.exchange.refusal_policy import TOO_LARGE, Refusals
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
-from wire.exchange.suspected_messages import Suspects
+from wire.exchange.suspected_messages import QOS_2, WITHOUT, Suspects
 from wire.exchange.what_may_be_sent import PublishDue
 from wire.frames.batch import QOS_MASK, RETAIN
 from wire.mqtt.aliases import OutgoingAliases
@@ -29,8 +30,8 @@ from wire.mqtt.aliases import OutgoingAliases
 class Publishing:
     """One lane's.
 
-    style: how the remote wants its PUBLISHes. learnt: what of that was seen of it, and not said by it. finishing: nothing new is to
-    leave (exchange.finishing-begins-nothing).
+    style: how the remote wants its PUBLISHes. limits: what it takes. learnt: what of that was seen of it, and not said by it.
+    finishing: nothing new is to leave (exchange.finishing-begins-nothing).
     """
 
     def __init__(
@@ -48,9 +49,9 @@ class Publishing:
     ) -> None:
         self.style = Style(4, 2, True)
         self.finishing = False
-        self.learnt = self._stated = NO_LIMITS
+        self.learnt = self._stated = self.limits = NO_LIMITS
+        self._traits = 0  # what a message may have of ``WITHOUT`` for this remote
         self._heads = HeadCache(4)
-        self._packet_max: int | None = None
         self._wall_ms = 0  # when what leaves leaves
         self._handed_out = handed_out
         self._due = due
@@ -71,9 +72,20 @@ class Publishing:
     def learn(self, found: RemoteLimits) -> None:
         """The remote has shown that it takes no more than ``found``: that holds for what leaves from now on."""
         self.learnt = self.learnt.joined(found)
-        limits = self._stated.joined(self.learnt)
-        self.style = Style(self._heads.level, limits.maximum_qos, limits.retain_available)
-        self._packet_max = self._heads.packet_max_bytes = limits.packet_max_bytes
+        self.limits = limits = self._stated.joined(self.learnt)
+        self.style = _style(self._heads.level, limits)
+        self._traits = (QOS_2 if limits.maximum_qos == 2 else 0) | (RETAIN if limits.retain_available else 0)
+        self._heads.packet_max_bytes = limits.packet_max_bytes
+
+    def unlearn(self) -> None:
+        """What was learnt holds no more: all is tried again (exchange.lesson-for-a-day)."""
+        self.learnt = NO_LIMITS
+        self.learn(NO_LIMITS)
+
+    def take_lessons(self) -> None:
+        """What the search has shown is known from now on (exchange.lowered-before-given-up)."""
+        for found in self._suspects.take_lessons():
+            self.learn(found)
 
     def publish(self, bytes_max: int, wall_ms: int, parts: list[bytes]) -> None:
         """Add the PUBLISHes that may leave now to ``parts``, about ``bytes_max`` bytes at most; they count as sent.
@@ -81,6 +93,7 @@ class Publishing:
         wall_ms: UTC epoch.
         """
         self._wall_ms = wall_ms
+        self.take_lessons()
         if self._suspects.active:
             self._publish_carefully(bytes_max, parts)
         else:
@@ -124,7 +137,7 @@ class Publishing:
 
     def _publish_run(self, segment: Segment, bytes_max: int, parts: list[bytes]) -> int | None:
         """Add PUBLISHes of the current run to ``parts``; the bytes they take, or None when the next one has to wait."""
-        due, style = self._due, self.style
+        due, style, suspects = self._due, self.style, self._suspects
         run = segment.runs[segment.run]
         seq = segment.next_seq
         start, stop, again = due.next(seq, run.first_seq + run.stop - run.start)
@@ -132,10 +145,13 @@ class Publishing:
             self._handed_out.move_over(segment, start - seq)
         if start == stop:
             return 0
+        if suspects.active and (without := suspects.without(start)):
+            style = _style(style.level, self.limits.joined(WITHOUT[without]))
         qos = min(run.flags & QOS_MASK, style.maximum_qos)
         rows = segment.rows_within(stop - start, bytes_max)
-        if self._packet_max is not None and segment.may_exceed(self._packet_max):
-            rows = self._rows_not_too_large(segment, run, start, rows)
+        limits = self.limits
+        if limits.refused or (limits.packet_max_bytes is not None and segment.may_exceed(limits.packet_max_bytes)):
+            rows = self._rows_taken(segment, run, start, rows)
             if not rows:
                 return 0
         if self.finishing and not again and start >= due.dup_below:
@@ -143,11 +159,8 @@ class Publishing:
         rows = min(rows, self._span.room(start, qos))  # exchange.identifier-never-twice
         if qos:
             rows = min(rows, self._in_flight.room(qos))  # exchange.receive-maximum-kept, exchange.qos2-maximum-kept
-        if self._suspects.active:
-            if not self._suspects.may_leave(start, self._in_flight.messages):
-                return None  # exchange.given-up-only-when-proven
-            if qos and self._suspects.goes_alone(start):
-                rows = min(rows, 1)
+        if suspects.active:
+            rows = self._rows_alone(run, start, rows, qos)  # exchange.given-up-only-when-proven
         if rows <= 0:
             return None  # exchange.publish-in-order
         if not again:
@@ -158,26 +171,40 @@ class Publishing:
             if self._record.expiring:
                 return None  # exchange.expiry-committed-first
         parts.extend(segment.publishes(rows, start, due.has_dup(start), style, self._heads))
-        self._sent(run, qos, start, start + rows, again)
-        if self._suspects.active:
-            self._suspects.left(start, qos)
-            if not qos:
-                self._suspects.settled(start, start + rows)
+        if suspects.active:
+            self._suspected_left(segment, run, start, rows, qos)
+        self._sent(run, style, qos, start, start + rows, again)
         size = segment.ends[segment.row + rows] - segment.ends[segment.row] + 16 * rows
         self._handed_out.move_over(segment, rows)
         return size
 
-    def _sent(self, run: Run, qos: int, start: int, stop: int, again: bool) -> None:
+    def _rows_alone(self, run: Run, start: int, rows: int, qos: int) -> int:
+        """How many of the next ``rows`` rows may leave while a culprit is looked for."""
+        traits = run.flags & self._traits
+        if not self._suspects.may_leave(start, traits, self._in_flight.messages):
+            return 0
+        return min(rows, 1) if qos and self._suspects.goes_alone(start, traits) else rows
+
+    def _suspected_left(self, segment: Segment, run: Run, start: int, rows: int, qos: int) -> None:
+        suspects, traits = self._suspects, run.flags & self._traits
+        of = None
+        if qos and suspects.goes_alone(start, traits):
+            of = MessageClass.of(*segment.describe(start, self.style))
+        suspects.left(start, qos, traits, suspects.without(start), of)
+        if not qos:
+            suspects.settled(start, start + rows)
+
+    def _sent(self, run: Run, style: Style, qos: int, start: int, stop: int, again: bool) -> None:
         """Account for the PUBLISHes of ``[start, stop)``."""
         rows = stop - start
         counts = self._counts
         counts.published += rows
         self._due.sent(start, stop, again=again)
         if again:
-            self._held.sent_again(start, stop)
+            self._held.sent_again(start, stop, qos)
         if qos < run.flags & QOS_MASK:
             counts.qos_lowered += rows
-        if run.flags & RETAIN and not self.style.retain_available:
+        if run.flags & RETAIN and not style.retain_available:
             counts.retain_stripped += rows
         if qos == 0:
             if run.flags & QOS_MASK:  # lowered here; real QoS 0 was settled by the Forwarder
@@ -190,28 +217,42 @@ class Publishing:
 
     # --- what never leaves ---
 
-    def _rows_not_too_large(self, segment: Segment, run: Run, seq: int, rows: int) -> int:
-        """How many of the next ``rows`` rows the remote takes; a first one that is too large is settled [MQTT-3.1.2-24]."""
-        assert self._packet_max is not None
+    def _rows_taken(self, segment: Segment, run: Run, seq: int, rows: int) -> int:
+        """How many of the next ``rows`` rows the remote takes; a first one that it does not is settled [MQTT-3.1.2-24]."""
+        size_max, refused = self.limits.packet_max_bytes, self.limits.refused
         for row in range(segment.row, segment.row + rows):
-            if segment.packet_bytes(row, run.flags, self.style) > self._packet_max:
+            too_large = size_max is not None and segment.packet_bytes(row, run.flags, self.style) > size_max
+            if too_large and size_max is not None and segment.slim(row, run.flags, self.style, size_max):
+                too_large = False  # exchange.additions-give-way
+                self._counts.additions_left_out += 1
+            if too_large or (refused and self._is_refused(segment.describe(seq + row - segment.row, self.style))):
                 if row > segment.row:
                     return row - segment.row
                 if self._due.may_expire(seq) and not segment.alike_in_time(1)[1]:
                     return 1  # it expires
-                self._give_up_too_large(run, seq)
+                self._give_up(run, seq, too_large=too_large)
                 self._handed_out.move_over(segment, 1)
                 return 0
         return rows
 
-    def _give_up_too_large(self, run: Run, seq: int) -> None:
-        self._counts.too_large += 1
+    def _is_refused(self, message: tuple[str, int]) -> bool:
+        """Whether the remote closes the connection on such messages (exchange.class-covers-convicted-only)."""
+        one = MessageClass.of(*message)
+        return any(refused.covers(one) for refused in self.limits.refused)
+
+    def _give_up(self, run: Run, seq: int, *, too_large: bool) -> None:
+        counts, policy = self._counts, self._refusals.policy
         self._suspects.settled(seq, seq + 1)
-        self._refusals.count(TOO_LARGE)
         qos = run.flags & QOS_MASK
         may_be_held = qos == 2 and self._may_be_held(seq)
         self._due.given_up(seq)
-        outcome = self._refusals.policy.too_large
+        outcome = policy.too_large if too_large else policy.closed
+        assert outcome is not None, "learnt where nothing is given up"
+        if too_large:
+            counts.too_large += 1
+            self._refusals.count(TOO_LARGE)
+        else:
+            counts.closed_on += 1
         if may_be_held:  # the remote took more then
             self._in_flight.gave_up()
             self._held.give_up_at_once(seq, outcome)
@@ -258,3 +299,7 @@ class Publishing:
                     self._counts.expired += end - start
                     self._record.expire(start, end)
         self._record.expired()
+
+
+def _style(level: int, limits: RemoteLimits) -> Style:
+    return Style(level, limits.maximum_qos, limits.retain_available)

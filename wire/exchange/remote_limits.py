@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from wire.exchange.message_class import MessageClass
+
 
 class RemoteLimits(NamedTuple):
     """The highest QoS, whether RETAIN and wildcard subscriptions are taken, and the largest packet (None: any).
+
+    refused: messages on which the remote closes the connection, whatever leaves with them.
 
     Source: MQTT 5.0 section 3.2.2.3.
     """
@@ -18,16 +22,31 @@ class RemoteLimits(NamedTuple):
     retain_available: bool = True
     packet_max_bytes: int | None = None
     wildcard_available: bool = True
+    refused: tuple[MessageClass, ...] = ()
 
     def joined(self, other: RemoteLimits) -> RemoteLimits:
         """What both allow."""
         sizes = [size for size in (self.packet_max_bytes, other.packet_max_bytes) if size is not None]
+        refused = tuple(dict.fromkeys((*self.refused, *other.refused)))
         return RemoteLimits(
             maximum_qos=min(self.maximum_qos, other.maximum_qos),
             retain_available=self.retain_available and other.retain_available,
             packet_max_bytes=min(sizes, default=None),
             wildcard_available=self.wildcard_available and other.wildcard_available,
+            refused=tuple(one for one in refused if not any(wide != one and wide.covers(one) for wide in refused)),
         )
+
+    @property
+    def lacks(self) -> dict[str, str]:
+        """What the remote does not take, in words -> the key of the configuration that says so for good."""
+        lacks = {}
+        if self.maximum_qos < 2:
+            lacks[f"QoS above {self.maximum_qos}"] = f"local_subscriptions[].max_qos: {self.maximum_qos}"
+        if not self.retain_available:
+            lacks["RETAIN"] = "local_subscriptions[].preserve_retain: false"
+        if not self.wildcard_available:
+            lacks["subscriptions with wildcards"] = "remote_subscriptions[].filters"
+        return lacks | {f"messages with {one.says}": "on_refusal.connection-closed" for one in self.refused}
 
 
 NO_LIMITS = RemoteLimits()

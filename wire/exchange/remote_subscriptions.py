@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from wire.exchange.packet_identifiers import PACKET_IDS
+from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from wire.mqtt.reason_codes import ReasonCode
-from wire.mqtt.topics import covers
+from wire.mqtt.topics import covers, has_wildcard
 from wire.settings import RuleSettings
 
 FAILURE = 0x80
@@ -40,32 +41,48 @@ class RemoteSubscriptions:
         5.0, 3.3.4]; the configuration refuses filters that overlap otherwise.
     exchange.refused-filter-asked-again [P2]: a refused filter is asked for again by the next connection; the others are not held up
         by it.
+    exchange.unavailable-filter-not-asked [P2, MQTT]: a remote without wildcard subscriptions is asked for no filter with one [MQTT
+        5.0, 3.2.2.3.11]: it would end the connection, and the others would have nothing. Those that such a filter covers are asked
+        for then. Shared subscriptions and subscription identifiers are never asked for.
     exchange.unwanted-filter-given-up [P2]: a filter that was subscribed to in this session and is not asked for any more is given
         up, because a remote may send once for it, too, what a filter of today matches. That comes after the SUBSCRIBEs: between the
         two a message may come twice, the other way round it could be missed.
     """
 
     def __init__(self, rules: Sequence[RuleSettings], *, level: int, no_local: bool) -> None:
+        self._rules = rules
         self._level = level
+        self._no_local = no_local
         self._wanted: dict[str, Subscription] = {}
-        for topic_filter in outermost([topic_filter for rule in rules for topic_filter in rule.filters]):
-            covered = [rule for rule in rules if any(covers(topic_filter, narrow) for narrow in rule.filters)]
-            self._wanted[topic_filter] = Subscription(
-                topic_filter=topic_filter,
-                qos=max(rule.max_qos for rule in covered),
-                no_local=no_local,
-                retain_as_published=any(rule.preserve_retain for rule in covered),
-                retain_handling=_ONLY_WHEN_NEW,
-            )
+        self._lacking: list[str] = []  # wanted, and the remote has no wildcards
+        self.limit(NO_LIMITS)
         self._asked: dict[int, list[str]] = {}
         self._given_up: set[int] = set()  # identifiers of the UNSUBSCRIBEs without UNSUBACK
         self.granted: dict[str, int] = {}
         self.refused: dict[str, int] = {}
 
+    def limit(self, limits: RemoteLimits) -> None:
+        """The next connection is to a remote that takes no more than ``limits``; ask it for nothing else
+        (exchange.unavailable-filter-not-asked).
+        """
+        rules, wildcards = self._rules, limits.wildcard_available
+        filters = [topic_filter for rule in rules for topic_filter in rule.filters]
+        self._lacking = [] if wildcards else [each for each in outermost(filters) if has_wildcard(each)]
+        self._wanted = {}
+        for topic_filter in outermost([each for each in filters if wildcards or not has_wildcard(each)]):
+            covered = [rule for rule in rules if any(covers(topic_filter, narrow) for narrow in rule.filters)]
+            self._wanted[topic_filter] = Subscription(
+                topic_filter=topic_filter,
+                qos=max(rule.max_qos for rule in covered),
+                no_local=self._no_local,
+                retain_as_published=any(rule.preserve_retain for rule in covered),
+                retain_handling=_ONLY_WHEN_NEW,
+            )
+
     @property
     def filters(self) -> int:
         """How many filters there are."""
-        return len(self._wanted)
+        return len(self._wanted) + len(self._lacking)
 
     @property
     def asked_for(self) -> tuple[str, ...]:
@@ -91,7 +108,7 @@ class RemoteSubscriptions:
         without a packet identifier with 0x97.
         """
         self.forget()
-        self.refused = {}
+        self.refused = dict.fromkeys(self._lacking, int(ReasonCode.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED))
         room = min(_SUBSCRIBE_BYTES_MAX, packet_max_bytes or _SUBSCRIBE_BYTES_MAX) - _HEAD_BYTES
         runs: list[list[Subscription]] = []
         left = 0

@@ -6,13 +6,13 @@ acknowledgements are the owner's. The parts own what there is to know of a lane,
 exchange.qos2-maximum-kept, exchange.identifier-never-twice, exchange.release-after-record, exchange.nothing-twice-live,
 exchange.resumed-in-order, exchange.session-on-record-first, exchange.publish-in-order, exchange.refusal-ends-exchange,
 exchange.pubrels-in-pubrec-order, exchange.expired-not-sent, exchange.given-up-only-when-proven, exchange.held-identifier-released,
-exchange.lowered-after-release, exchange.expiry-committed-first, exchange.finishing-begins-nothing stand with them:
+exchange.lowered-identifier-released, exchange.expiry-committed-first, exchange.finishing-begins-nothing stand with them:
 
 ``publish_due`` what is due to be PUBLISHed (exchange.nothing-twice-live), ``handed_out`` what is in hand, ``in_flight`` the windows
 (exchange.receive-maximum-kept, exchange.qos2-maximum-kept), ``identifier_span`` how far identifiers reach
 (exchange.identifier-never-twice), ``held_identifiers`` QoS 2 from PUBREC to PUBCOMP (exchange.release-after-record,
-exchange.pubrels-in-pubrec-order, exchange.held-identifier-released, exchange.lowered-after-release), ``lane_record`` what is on
-record (exchange.expiry-committed-first), ``publishing`` what leaves (exchange.publish-in-order, exchange.expired-not-sent,
+exchange.pubrels-in-pubrec-order, exchange.held-identifier-released, exchange.lowered-identifier-released), ``lane_record`` what is
+on record (exchange.expiry-committed-first), ``publishing`` what leaves (exchange.publish-in-order, exchange.expired-not-sent,
 exchange.finishing-begins-nothing), ``answers`` what comes back (exchange.refusal-ends-exchange), ``closed_on`` what the remote
 seems to close for (exchange.given-up-only-when-proven).
 
@@ -246,10 +246,8 @@ class SenderHalf:
             released, sent = self.stays_due(left.released), self.stays_due(left.sent)
             self.held.resumed(released, sent, self.due.sent_stop)
             self.due.resumed(left.sent_below, released)
-        if limits.maximum_qos < 2:  # one that only showed that it takes no QoS 2 holds nothing, and may know no PUBREL
-            self.held.free()
         self.in_flight.connected(level, receive_maximum, self.held.between_connections)
-        if self._suspects.connected():
+        if self._suspects.connected(session):
             self.due.set_aside(self._suspects.found)
         self.live = True
 
@@ -295,6 +293,7 @@ class SenderHalf:
             answers=self._answers.any_on_this_connection,
             sent_stop=self.due.sent_stop,
         )
+        self.publishing.take_lessons()
         self.due.disconnected(*self.in_flight.unsettled)
         self.held.disconnected(self.in_flight.pubrec)
         if convicted is not None:
@@ -326,8 +325,7 @@ class SenderHalf:
         parts: list[bytes] = []
         if held.due:
             held.pubrels(parts)
-        # exchange.lowered-after-release, exchange.publish-in-order
-        may_publish = not held.freeing and (not hold.reason_code or self._hold_over(now_s))
+        may_publish = not hold.reason_code or self._hold_over(now_s)  # exchange.publish-in-order
         if may_publish and (self.handed_out.waiting or self._suspects.active):
             self.publishing.publish(bytes_max, wall_ms, parts)
         if held.replies:

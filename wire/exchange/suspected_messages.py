@@ -1,4 +1,4 @@
-"""Finds the message for which a remote closes its connections, where no reason code names it. Pure.
+"""Finds the messages for which a remote closes its connections, and what they have in common, where no reason code names it. Pure.
 
 MQTT 3.1.1 has no other way to refuse a message [MQTT-4.8.0-2], and an MQTT 5 remote may say too little as well. It is evidence
 that this looks for: a remote that is sick closes its connections on any message, a bad link on none in particular. What is
@@ -10,13 +10,13 @@ exchange.barren-links-go-alone [P2]: after ``BARREN`` connections in a row that 
     while anything is unanswered.
 exchange.alone-at-closing-suspected [P2]: a message that was alone when the remote closed is suspected; one that is answered is not,
     or no longer.
-exchange.suspects-take-turns [P2]: while there are suspects all messages go alone, and suspects first, as order wants it. After
-    ``FIRST`` closings on which a suspect went first, connections take turns: on every other one the suspects are set aside until
-    the remote has accepted another message, and go then. Where there is no other, they are not set aside. If the remote takes a
-    suspect after all, it comes behind that other.
-exchange.proof-beside-accepted [P2]: a suspect for which the remote closes after it has accepted another on the same connection is
-    proven. ``PROOFS`` proofs and ``FIRST`` other closings convict it: so none is convicted while the remote accepts nothing, or for
-    coming at a bad time.
+exchange.lowered-before-given-up [P2]: a suspect of QoS 2, or with RETAIN, is tried without that before it is given up. ``LEARNT``
+    such messages on which the remote closed, and which it took so, teach what it does not take; so does a closing right after it
+    has accepted another. One that it takes as it is refutes that.
+exchange.proof-beside-accepted [P2]: while there are suspects all messages go alone. One for which the remote has closed ``FIRST``
+    times, or that is like others that were convicted, is set aside until the remote has accepted another on the same connection; a
+    closing after that is a proof. ``PROOFS`` convict it, with ``FIRST`` other closings if it is not like those. None is convicted
+    while the remote accepts nothing.
 exchange.qos0-closing-says-nothing [P2]: QoS 0 is never answered: a closing says nothing if QoS 0 left since the last answer.
 """
 
@@ -24,18 +24,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wire.exchange.message_class import ClosedClasses, MessageClass
+from wire.exchange.remote_limits import RemoteLimits
+from wire.frames.batch import RETAIN
+
 BARREN = 2
-FIRST = 5
+FIRST = 2
 PROOFS = 2
+LEARNT = 3
 SUSPECTS_MAX = 100
+HURRIED_MAX = 6  # closings in a row without any answer after which connections come at their own pace
+
+QOS_2 = 2
+# Without which of its traits a message may be tried -> how it leaves then.
+WITHOUT = {
+    QOS_2: RemoteLimits(maximum_qos=1),
+    RETAIN: RemoteLimits(retain_available=False),
+    QOS_2 | RETAIN: RemoteLimits(maximum_qos=1, retain_available=False),
+}
 
 
 @dataclass(slots=True)
 class Suspect:
-    """A message for which the remote seems to close. ``closed``: how often; ``proofs``: how often although it accepted another."""
+    """A message for which the remote seems to close. ``closed``: how often; ``proofs``: how often although it accepted another.
 
+    untried: without which traits it is yet to be tried. waits: another is to be accepted before it goes.
+    """
+
+    of: MessageClass
+    untried: list[int]
     closed: int = 0
     proofs: int = 0
+    waits: bool = False
 
 
 class Suspects:
@@ -44,59 +64,87 @@ class Suspects:
     def __init__(self, *, sets_aside: bool) -> None:
         """sets_aside: whether a culprit is to be given up, so that there is a use in letting others pass it."""
         self._sets_aside = sets_aside
+        self._session = ""
         self.clear()
 
     def clear(self) -> None:
         """Forget everything: the lane is opened anew."""
         self.active = False
         self.found: dict[int, Suspect] = {}
+        self.lessons: list[RemoteLimits] = []  # what the remote was seen not to take
         self._barren = 0
         self._alone_below = 0
-        self._turn = False  # whether the suspects were set aside on the last connection
+        self._doubts: dict[int, int] = {}  # traits without which a message was taken -> how much speaks for that they are the cause
+        self._classes = ClosedClasses()
         self._forget_connection()
 
     def _forget_connection(self) -> None:
         self.aside = False
         self.accepted_another = False
         self._alone: int | None = None
+        self._traits = self._without = 0
         self._unsure = False
 
     # --- a connection ---
 
-    def connected(self) -> bool:
-        """A connection begins; whether the suspects are to be set aside on it (exchange.suspects-take-turns)."""
+    def connected(self, session: str) -> bool:
+        """A connection begins; whether what ``waits`` is to be set aside on it (exchange.proof-beside-accepted)."""
+        if session != self._session:  # another remote, perhaps
+            self._session = session
+            self._doubts, self._classes = {}, ClosedClasses()
         self._forget_connection()
-        self.aside = self._turn = self.wants_another
+        self.aside = self._sets_aside and any(suspect.waits for suspect in self.found.values())
         return self.aside
 
     def taken_back(self) -> None:
         """The suspects go now, on the connection on which they were set aside."""
         self.aside = False
 
-    def may_leave(self, seq: int, unanswered: int) -> bool:
-        """Whether ``seq`` may leave while so many messages are unanswered (exchange.barren-links-go-alone,
-        exchange.suspects-take-turns).
-        """
-        return self._alone is None and not (unanswered and self.goes_alone(seq))
+    def may_leave(self, seq: int, traits: int, unanswered: int) -> bool:
+        """Whether ``seq`` may leave while so many messages are unanswered (exchange.barren-links-go-alone)."""
+        return self._alone is None and not (unanswered and self.goes_alone(seq, traits))
 
-    def goes_alone(self, seq: int) -> bool:
+    def goes_alone(self, seq: int, traits: int) -> bool:
         """Whether nothing else may be unanswered beside ``seq``."""
-        return bool(self.found) or seq < self._alone_below
+        return bool(self.found) or seq < self._alone_below or any(doubt & traits == doubt for doubt in self._doubts)
 
-    def left(self, seq: int, qos: int) -> None:
-        """The PUBLISH of ``seq`` has left, as QoS 1 or 2 if it goes alone."""
+    def without(self, seq: int) -> int:
+        """Without which of its traits ``seq`` leaves next (exchange.lowered-before-given-up)."""
+        suspect = self.found.get(seq)
+        if suspect is None or not suspect.untried:
+            return 0
+        doubted = next((traits for traits in suspect.untried if traits in self._doubts), 0)
+        return doubted or (suspect.untried[0] if suspect.closed >= FIRST else 0)
+
+    def left(self, seq: int, qos: int, traits: int, without: int = 0, of: MessageClass | None = None) -> None:
+        """The PUBLISH of ``seq`` has left, as QoS 1 or 2 if it goes alone. traits: what it has of ``WITHOUT``; of: how it looks."""
         if qos == 0:
             self._unsure = True
-        elif self.goes_alone(seq):
-            self._alone = seq
+        elif of is not None:
+            self._alone, self._traits, self._without, self._of = seq, traits, without, of
 
     def answered(self, start: int, stop: int, *, accepted: bool = True) -> None:
         """PUBACKs or PUBRECs came for ``[start, stop)``."""
         self._unsure = False
         if self._alone is not None and start <= self._alone < stop:
             self._alone = None
+            if accepted:
+                self._accepted_alone()
         suspected = self.settled(start, stop)
-        self.accepted_another |= accepted and not suspected
+        self.accepted_another |= accepted and not (suspected and not self._without)
+
+    def _accepted_alone(self) -> None:
+        self._classes.accepted(self._of)
+        if self._without:
+            self._speaks_for(self._without)
+        else:
+            self._doubts = {doubt: count for doubt, count in self._doubts.items() if doubt & self._traits != doubt}
+
+    def _speaks_for(self, doubt: int) -> None:
+        self._doubts[doubt] = self._doubts.get(doubt, 0) + 1
+        if self._doubts[doubt] == LEARNT:
+            self.lessons.append(WITHOUT[doubt])
+            del self._doubts[doubt]
 
     def settled(self, start: int, stop: int) -> bool:
         """Messages of ``[start, stop)`` are none to be looked for any more; whether any was suspected."""
@@ -107,8 +155,13 @@ class Suspects:
 
     def over(self, settled_below: int) -> None:
         """All that was sent below that sequence is settled: the search ends if it was for nothing else."""
-        if not self.found and settled_below >= self._alone_below:
+        if not (self.found or self._doubts) and settled_below >= self._alone_below:
             self.active = False
+
+    def take_lessons(self) -> list[RemoteLimits]:
+        """What the remote was seen not to take, since the last call."""
+        lessons, self.lessons = self.lessons, []
+        return lessons
 
     def closed(self, *, by_remote: bool, unanswered: bool, answers: bool, sent_stop: int) -> int | None:
         """The connection has ended; the message that is convicted now, if one is.
@@ -123,22 +176,35 @@ class Suspects:
                 self.active = True
         elif answers:
             self._barren = 0
-        seq = self._alone
-        if not by_remote or seq is None or self._unsure:
+        if not by_remote or self._alone is None or self._unsure:
             return None
+        return self._closed_on(self._alone)
+
+    def _closed_on(self, seq: int) -> int | None:
         suspect = self.found.get(seq)
         if suspect is None:
             if len(self.found) >= SUSPECTS_MAX:
                 return None
-            suspect = self.found[seq] = Suspect()
+            untried = [traits for traits in WITHOUT if traits & self._traits == traits]
+            suspect = self.found[seq] = Suspect(self._of, untried)
         suspect.closed += 1
         suspect.proofs += self.accepted_another
-        convicted = self._sets_aside and suspect.proofs >= PROOFS and suspect.closed - suspect.proofs >= FIRST
-        return seq if convicted else None
+        if self._without:
+            suspect.untried.remove(self._without)
+        elif self.accepted_another:
+            for doubt in [doubt for doubt in self._doubts if doubt & self._traits == doubt]:
+                self._speaks_for(doubt)
+        expected = self._classes.expect(suspect.of)
+        suspect.waits = not suspect.untried and (expected or suspect.proofs > 0 or suspect.closed >= FIRST)
+        enough = suspect.proofs >= PROOFS and (expected or suspect.closed >= FIRST + PROOFS)
+        if not (self._sets_aside and suspect.waits and enough):
+            return None
+        if (found := self._classes.convicted(suspect.of)) is not None:
+            self.lessons.append(RemoteLimits(refused=(found,)))
+        return seq
 
     @property
-    def wants_another(self) -> bool:
-        """Whether the next connection is to let another message show what the remote takes."""
-        if self._turn or not self._sets_aside:
-            return False
-        return any(suspect.closed - suspect.proofs >= FIRST for suspect in self.found.values())
+    def hurries(self) -> bool:
+        """Whether the next connection, soon, is likely to show more."""
+        waits = any(suspect.waits for suspect in self.found.values())
+        return 0 < self._barren <= HURRIED_MAX or bool(self.found and (self.accepted_another or (waits and not self.aside)))

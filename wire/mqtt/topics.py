@@ -61,6 +61,11 @@ def topic_fault(topic: str) -> str | None:
     return None
 
 
+def has_wildcard(topic_filter: str) -> bool:
+    """Whether ``topic_filter``, which is well formed, has a wildcard."""
+    return "+" in topic_filter or "#" in topic_filter
+
+
 def filter_fault(topic_filter: str) -> str | None:
     """What is wrong with ``topic_filter``, plain or shared, clause first; None if nothing is."""
     if is_shared(topic_filter):

@@ -56,6 +56,9 @@ function connectedTroubles(row, lane, waits) {
   for (const one of link.suspects ?? []) {
     found.push(trouble("attention", `${lane}the remote closes the connection on message ${one.seq} (${one.topic})`, [counted(one.closed, "time")], "After a few times on_refusal decides what becomes of it."));
   }
+  for (const one of (link.lacks ?? []).filter((lack) => lack.learnt)) {
+    found.push(trouble("attention", `${lane}the remote was seen to take no ${one.what}`, [], `Write ${one.key}; or let it take that, and pause and resume the bridge.`));
+  }
   const refused = Object.entries(row.remote_subscriptions?.refused ?? {});
   if (refused.length) {
     const names = listed(refused.map(([filter, code]) => `${filter} (${code})`));

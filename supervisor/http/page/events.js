@@ -6,7 +6,7 @@ import { clock, count, lasting } from "./format.js";
 const KEPT = 1000;
 const ROWS_FIRST = 25;
 const PAGE = 200;
-const BAD = new Set(["link.failed", "link.down", "process.ended", "disk.full", "messages.dropped", "messages.dead", "messages.expired", "overflow.began", "message.suspected", "message.given_up", "clock.jumped", "events.lost", "node.reload_refused"]);
+const BAD = new Set(["link.failed", "link.down", "process.ended", "disk.full", "messages.dropped", "messages.dead", "messages.expired", "overflow.began", "message.suspected", "message.given_up", "remote.limited", "clock.jumped", "events.lost", "node.reload_refused"]);
 const GOOD = new Set(["link.up", "disk.available", "overflow.ended", "bridge.resumed", "snapshot.made"]);
 
 /** The events of the node that the page has, by number. */

@@ -11,6 +11,7 @@ from actors.bridge.remote_socket import Connack
 from actors.process.mailbox import Mailbox
 from tests.supervisor.settings import node_settings
 from tests.wire.rules import bridge_of, rule
+from wire.exchange.remote_limits import NO_LIMITS
 from wire.frames.base import Frame
 from wire.frames.intake import SessionOpen, SessionOpened
 from wire.frames.names import QUEUE_STORE
@@ -86,7 +87,7 @@ def test_a_remote_s_messages_wait_for_the_last_opening(tmp_path: Path) -> None:
     ends = Ends(tmp_path)
     intake = ends.intake
 
-    intake.connected("c@one", Connack(session_present=False))
+    intake.connected("c@one", Connack(session_present=False), NO_LIMITS)
     intake.peer_up(QUEUE_STORE, 2)
     first, second = ends.asked
     intake.frame(opened(first))
@@ -100,18 +101,18 @@ def test_a_session_is_opened_under_its_own_name_once_the_store_knows_it(tmp_path
     """What was received in one at another address is neither forgotten nor taken for what comes in this one [MQTT-4.3.3-10]."""
     ends = Ends(tmp_path)
     intake = ends.intake
-    intake.connected("c@one#1", Connack(session_present=True))
+    intake.connected("c@one#1", Connack(session_present=True), NO_LIMITS)
     intake.frame(opened(ends.asked.pop()))
     intake.disconnected()
     ends.session_known = False
-    intake.connected("c@two#2", Connack(session_present=False))
+    intake.connected("c@two#2", Connack(session_present=False), NO_LIMITS)
     ends.turn_ends()
     assert not ends.asked, "a crash now would make another session of it"
 
     ends.session_known = True
     ends.turn_ends()
     intake.disconnected()
-    intake.connected("c@one#1", Connack(session_present=True))
+    intake.connected("c@one#1", Connack(session_present=True), NO_LIMITS)
 
     assert [(asked.session, asked.clean) for asked in ends.asked] == [("c@two#2", False), ("c@one#1", False)]
 
@@ -119,7 +120,7 @@ def test_a_session_is_opened_under_its_own_name_once_the_store_knows_it(tmp_path
 def test_a_remote_that_does_not_answer_a_subscribe_in_time_is_given_up(tmp_path: Path) -> None:
     ends = Ends(tmp_path)
     intake = ends.intake
-    intake.connected("c@one", Connack(session_present=False))
+    intake.connected("c@one", Connack(session_present=False), NO_LIMITS)
     intake.frame(opened(ends.asked.pop()))
     ((name, at_s),) = ends.timers.items()
     assert at_s == SUBACK_DUE_S, "counted from when the SUBSCRIBE is out"

@@ -10,6 +10,7 @@ from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.lane_record import LaneRecord
+from wire.exchange.message_class import MessageClass
 from wire.exchange.messages_closed_on import Blamed, ClosedOn
 from wire.exchange.outcomes import Counts
 from wire.exchange.suspected_messages import Suspect, Suspects
@@ -30,7 +31,7 @@ def test_what_is_given_up_is_settled_at_once_or_at_its_pubcomp_if_the_remote_may
     due.sent(0, 1, again=False)
     due.disconnected(RangeSet([(0, 1)]))
     held.disconnected(RangeSet([(0, 1)] if held_there else []))
-    suspects.found[0] = Suspect(closed=7, proofs=2)
+    suspects.found[0] = Suspect(MessageClass.of("plant/a", 14), [], closed=7, proofs=2)
     blamed = Blamed(seq=0, topic="plant/a", packet_bytes=14, closed=7, proofs=2)
     assert closed_on.messages(STYLE) == [blamed]
 

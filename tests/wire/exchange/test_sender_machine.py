@@ -31,7 +31,7 @@ class Exchange(RuleBasedStateMachine):
         self.store = StoreModel(head=head, republish=republish)
         self.exempt: set[int] = set()  # unsettled when a session was lost: nobody can promise exactly once
         self.sent_here: set[int] = set()  # in the remote session that is live now
-        self.sent_as_2: set[int] = set()  # the same, refused ones included
+        self.lowered: set[int] = set()  # left below their QoS
         # and PUBRELed, so that after a crash they may come once more (exchange.held-identifier-released)
         self.given_up: set[int] = set()
         self.maximum_qos = 2
@@ -74,7 +74,6 @@ class Exchange(RuleBasedStateMachine):
             unsettled = [seq for seq in self.store.rows if self.store.settled.get(seq) is None]
             self.exempt.update(unsettled)
             self.sent_here.clear()
-            self.sent_as_2.clear()
             self.crashed = False
         self.resumed = present
         self.remote.maximum_qos = 2 if self.crashed else self.maximum_qos
@@ -104,23 +103,22 @@ class Exchange(RuleBasedStateMachine):
                 completed = packet.packet_id in self.remote.said_again and named & self.store.settled.keys()
                 if not named & self.store.released.keys() and not completed:
                     given_up = named & self.store.large if self.level == 5 else set()
-                    lowered = named & self.sent_as_2 if self.remote.maximum_qos < 2 else set()
+                    # exchange.lowered-identifier-released
+                    lowered = named & self.lowered if self.remote.maximum_qos == 2 else set()
                     assert given_up or lowered, "exchange.release-after-record: PUBREL before the commit"
                     self.given_up |= given_up
-                    self.exempt |= lowered - self.store.settled.keys()  # exchange.lowered-after-release
             if packet.kind == PUBLISH and packet.qos:
                 seq = int(packet.payload)
                 assert seq not in self.store.released, "exchange.no-publish-after-pubrec: PUBLISH of something released"
                 if packet.qos < self.store.rows[seq]:
                     self.exempt.add(seq)
+                    self.lowered.add(seq)
                 if packet.dup:
                     assert seq < self.store.handed_stop
                     assert self.resumed, "DUP on a new session"
                 elif self.resumed:
                     assert seq not in self.sent_here, "exchange.dup-on-repeats: sent again without DUP"
                 self.sent_here.add(seq)
-                if packet.qos == 2:
-                    self.sent_as_2.add(seq)
         self.to_remote.extend(packets)
 
     def process(self, count: int) -> None:
