@@ -224,6 +224,10 @@ class RunningChildren:
         silent = child.is_working and self._liveness.judge(child.name, self._mailbox.now_s()) is not Health.ALIVE
         return SILENT if silent else child.state
 
+    def not_ready(self) -> str:
+        """Those that are not ready, each with its state."""
+        return ", ".join(f"{child.name} {state}" for child in self if (state := self.state_of(child)) != "ready")
+
     def views(self, now_s: float) -> list[ActorView]:
         """The actors of the children for ``bascule status``."""
         return [

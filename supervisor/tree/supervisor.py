@@ -345,7 +345,7 @@ class Supervisor(PolledActor):
         """What the service manager shows: that the node does its work, or which of its processes do not."""
         if self._lives.all_ready:
             return STANDS_BY if stands_by(self._settings.now, self._children) else "ready"
-        return ", ".join(f"{row.name} {row.state}" for row in self._children.processes() if row.state != "ready") or "starting"
+        return self._children.not_ready() or "starting"
 
     def _store_state(self) -> str:
         if stands_by(self._settings.now, self._children):
