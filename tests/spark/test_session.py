@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from storage.analysis.spark.options import Options, WrongOption
+from storage.analysis.spark.options import Options
 from storage.analysis.spark.session import JavaMissing, java_version
 from storage.analysis.spark.source import spark_schema
 from storage.analysis.tables.schemas import TABLES, arrow_schema
 from tests.support import programs
 from tests.support.node import ROOT
+from wire.errors import ConfigError
 
 
 def fake_java(folder: Path, said: str, status: int = 0) -> Path:
@@ -112,5 +113,5 @@ def test_options_are_understood_whatever_their_case() -> None:
     [{"seq_from": "-1"}, {"rows_per_partition": "0"}, {"payload": "yes"}, {"queues": "[1"}, {"path": "hdfs://x/y"}, {"newer": ""}],
 )
 def test_an_option_without_meaning_is_refused(given: dict[str, str]) -> None:
-    with pytest.raises(WrongOption):
+    with pytest.raises(ConfigError):
         parse(**given)

@@ -111,7 +111,7 @@ def test_a_wrong_option_is_refused_when_it_is_given(
 
 
 def test_a_place_that_rocksdb_cannot_open_is_refused_by_name(spark: SparkSession) -> None:
-    with pytest.raises(PySparkException, match="RocksDB opens local and mounted folders only"):
+    with pytest.raises(PySparkException, match="this takes local and mounted folders only"):
         load(spark, "messages", "s3a://bucket/snapshots").count()
 
 
