@@ -1006,10 +1006,6 @@ class Configuration(Section):
     def _consistent(self) -> Configuration:
         problems = self._nobody_could_log_in()
         for index, bridge in enumerate(self.bridges):
-            if bridge.tier2.max_bytes < self.clients.packet_max_bytes:
-                least = write_size(self.clients.packet_max_bytes)
-                message = f"is below clients.packet_max_bytes ({least}), so the largest message could never be handed out; raise it"
-                problems.append((("bridges", index, "tier2", "max_bytes"), message))
             if bridge.retention and self.persistence.mode == "in-memory":
                 message = "in memory nothing is kept; write 0s, or persistence.mode: file-native"
                 problems.append((("bridges", index, "retention"), message))
@@ -1019,11 +1015,38 @@ class Configuration(Section):
                     whose = f"makes {min(same)}, which is bridges[{earlier}]'s at {place_of(min(shared))}"
                     message = f"{whose}, so each would throw out the other; take another"
                     problems.append((("bridges", index, "remote", "client_id"), message))
+        problems += self._too_small()
         problems += self._no_snapshots()
         problems += self._half_replicated()
         if problems:
             raise Inconsistent(problems)
         return self
+
+    def _too_small(self) -> list[tuple[tuple[str | int, ...], str]]:
+        """Limits that the largest message which a client may publish could never be within."""
+        largest = self.clients.packet_max_bytes
+        limits: list[tuple[tuple[str | int, ...], int | None, str]] = [
+            (("sessions", "queue_max_bytes"), self.sessions.queue_max_bytes, "delivered to a session that lasts"),
+            (("sessions", "retained_max_bytes"), self.sessions.retained_max_bytes, "retained"),
+            (("limits", "max_bytes"), self.limits.max_bytes, "queued"),
+            (("limits", "volatile_max_bytes"), self.limits.volatile_max_bytes, "queued at QoS 0"),
+        ]
+        for index, bridge in enumerate(self.bridges):
+            place = ("bridges", index)
+            limits.append(((*place, "tier2", "max_bytes"), bridge.tier2.max_bytes, "handed out"))
+            limits.append(((*place, "dead_letter", "max_bytes"), bridge.dead_letter.max_bytes, "kept as a dead letter"))
+            if bridge.limits is not None and bridge.limits.given("max_bytes"):
+                limits.append(((*place, "limits", "max_bytes"), bridge.limits.max_bytes, "queued"))
+            if bridge.limits is not None and bridge.limits.given("volatile_max_bytes"):
+                limits.append(((*place, "limits", "volatile_max_bytes"), bridge.limits.volatile_max_bytes, "queued at QoS 0"))
+        return [
+            (
+                key,
+                f"is below clients.packet_max_bytes ({write_size(largest)}), so the largest message is never {what}; raise it",
+            )
+            for key, size_bytes, what in limits
+            if size_bytes is not None and size_bytes < largest
+        ]
 
     def _half_replicated(self) -> list[tuple[tuple[str | int, ...], str]]:
         replicated = self.persistence.mode == "replicated"
