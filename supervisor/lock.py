@@ -45,6 +45,14 @@ def lock_data_dir(data_dir: Path, check: Callable[[], None] = lambda: None) -> i
     return lock
 
 
+def is_there(data_dir: Path, lock: int) -> bool:
+    """Whether ``data_dir`` is still the folder whose ``lock`` this process has: it may be gone, or another be mounted over it."""
+    try:
+        return os.path.samestat(os.stat(data_dir / FILE_NAME), os.fstat(lock))
+    except OSError:
+        return False
+
+
 def running_pid(data_dir: Path) -> int | None:
     """The supervisor's pid that the lock file names, if that process is alive and not a zombie."""
     try:

@@ -52,6 +52,15 @@ class Unavailable(BasculeError):
     exit_status = 75
 
 
+class StoreGone(BasculeError):
+    """The node's store is not there, or another one is: what was promised is in the one that is gone.
+
+    The process that had it open ends; the next one waits until it is back. Nothing is acknowledged meanwhile.
+    """
+
+    exit_status = 75
+
+
 class DiskFull(Unavailable):
     """There is no room on the disk, or the quota is used up."""
 

@@ -414,6 +414,8 @@ class ReplicationSettings:
 class NodeSettings:
     """Everything. Paths are absolute; ``run_dir`` holds the sockets.
 
+    new_store: allow | refuse: whether a node that finds no store may begin one without being told to.
+
     number: which settings of this run of the node these are; those that it began with are 1, and each change adds one.
     files: those that the configuration is made of, and those that it names, each with a digest of what was in it when it was read;
     of a folder whose files are included, one of their names.
@@ -436,6 +438,7 @@ class NodeSettings:
     telemetry: TelemetrySettings | None = None
     control: ControlSettings | None = None
     replication: ReplicationSettings | None = None
+    new_store: str = "allow"
     number: int = 1
     files: tuple[tuple[str, str], ...] = ()
 

@@ -161,6 +161,8 @@ class RemoteLink:
         session = self._lane.session_at(remote.address)
         if not self._exchange.flow.knows(session, remote.connack.session_present):
             log.warning("session.unknown", extra={**self._lane.facts, "address": remote.address})
+            known = self._exchange.flow.exchange.record.generation
+            self._reports.event("session.unknown", "" if known else "new store", {"address": remote.address})
             self._exchange.flow.ends(session)
             self._say_disconnect(remote)
             if ended.clean:

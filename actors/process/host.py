@@ -18,7 +18,7 @@ from actors.process.actor import MailboxActor, PolledActor
 from actors.process.logs import set_level
 from actors.process.mailbox import Reconfigured, TimerDue, TurnEnded
 from actors.process.post import Post
-from wire.errors import Unavailable
+from wire.errors import StoreGone, Unavailable
 from wire.frames.names import SUPERVISOR, bridge_of_process
 from wire.frames.supervision import Heartbeat, PeerUp, Reconfigure, ReportNow, Stop
 from wire.settings import NodeSettings, load
@@ -54,7 +54,7 @@ class Host:
             self.begin()
             while not self.ended:
                 self.give(*self._post.next())
-        except Unavailable as error:  # the world's fault, not ours: a line says it, and a trace only hides that
+        except (Unavailable, StoreGone) as error:  # the world's fault, not ours: a line says it, and a trace only hides that
             log.error("actor.failed", extra={"error": str(error)})
             return error
         except Exception as error:  # the edge of the actors: nothing above can judge it

@@ -22,7 +22,7 @@ from storage.replication.replicated_engine import Replaced
 from storage.store.disk_trouble import refusal_facts
 from storage.store.lane import Effects
 from storage.store.store import TICK_S, Store
-from wire.errors import BasculeError, StorageDamaged, Unavailable
+from wire.errors import BasculeError, StorageDamaged, StoreGone, Unavailable
 from wire.frames.base import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand, SnapshotMade, SnapshotWanted
@@ -66,7 +66,7 @@ class QueueStore(MailboxActor):
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
         self._store: Store | None = None
-        self._refusal: Unavailable | None = None  # why it could not be opened
+        self._refusal: Unavailable | StoreGone | None = None  # why it could not be opened
         self._ticked_s = 0.0
         self._snapshot: _Snapshot | None = None
         self._leading = Leading(self) if settings.persistence.mode == "replicated" else None
@@ -247,7 +247,7 @@ class QueueStore(MailboxActor):
                 engine.close()
             self._replaced(error)
             return
-        except Unavailable as error:
+        except (Unavailable, StoreGone) as error:  # its disk may be mounted late
             if engine is not None:
                 engine.close()
             if self._leading is not None:
@@ -265,7 +265,7 @@ class QueueStore(MailboxActor):
             return MemoryEngine()
         if self._leading is not None:
             return self._leading.open()
-        engine = RocksEngine(Path(self.settings.data_dir) / "store")
+        engine = RocksEngine(Path(self.settings.data_dir) / "store", begins=False)
         if leave(engine):
             log.warning("replication.left", extra={"why": "persistence.mode is not replicated any more"})
         return engine

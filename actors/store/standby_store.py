@@ -23,7 +23,7 @@ from storage.replication.lease import clock_s, renewal_s
 from storage.replication.log import LogAway
 from storage.replication.members import Report, exchange_reports, member_rows
 from storage.replication.replica import open_replica
-from wire.errors import BasculeError, Unavailable
+from wire.errors import BasculeError, StoreGone, Unavailable
 from wire.frames.base import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, RoleChanged, SessionCommand, SnapshotMade, SnapshotWanted
@@ -88,7 +88,7 @@ class StandbyStore(MailboxActor):
             self._absence.ends()
             if self._follower is not None and self._follower.needs_base:
                 wait_s = RETRY_S
-        except Unavailable as error:
+        except (Unavailable, StoreGone) as error:
             if not self._error:
                 log.warning("replication.unavailable", extra={"error": str(error)})
             self._error = str(error.fields.get("error") or error.message)

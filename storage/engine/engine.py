@@ -40,6 +40,7 @@ from rocksdict import (
 from storage.engine.commit_mark import Evidence
 from storage.engine.dead_bytes import STEP_BYTES, DeadBytes, are_small
 from storage.engine.disk_reserve import Reserve
+from storage.engine.known_store import IDENTITY_KEY, KnownStore
 from storage.engine.readable_around_damage import readable
 from storage.engine.rocksdb_errors import TRANSLATED, WriteStalled
 from storage.engine.store_folder import PROBE_NAME
@@ -147,6 +148,10 @@ class Engine(Protocol):
     def kept(self) -> str:
         """Where the files are that damage was found in, as they were."""
 
+    @property
+    def known(self) -> KnownStore:
+        """What is noted of the store beside it; nothing where it has no files."""
+
     def commit(self, write: Write, *, sync: bool) -> float:
         """Make ``write`` durable as a whole, then run its callbacks; how long it took, in seconds.
 
@@ -187,6 +192,13 @@ class Engine(Protocol):
 
     def free_bytes(self) -> int | None:
         """Free space where the engine keeps its data, less what is in memory and will need some; None where that means nothing."""
+
+    def look(self, waiting: int | None = None) -> None:
+        """See that the store's files are there; with how many messages are ``waiting``, note that and how far it is beside them.
+
+        Raises:
+            StoreGone: they are not.
+        """
 
     def reserve(self, size_bytes: int) -> None:
         """Hold so much room on the disk ready, if it can be had; ``reopen`` gives it up where the disk is full. 0: give it up."""
@@ -363,8 +375,8 @@ class RocksDatabase:
                 continue
         return {"log_bytes": log_bytes}
 
-    def look(self, *, tolerant: bool) -> int:
-        """The number that an opening would reach, found by reading alone."""
+    def look(self, *, tolerant: bool) -> tuple[int, str]:
+        """The number that an opening would reach, and the store's identity, found by reading alone."""
         with TRANSLATED:
             cache = Cache(BLOCK_CACHE_BYTES)
             there: dict[str, Options] = {
@@ -372,9 +384,14 @@ class RocksDatabase:
             }
             db = Rdict(str(self._path), _options(cache, tolerant=tolerant), there, access_type=AccessType.read_only(False))
             try:
-                return int(db.latest_sequence_number())
+                identity = db.get_column_family("meta").get(IDENTITY_KEY) if "meta" in there else None
+                return int(db.latest_sequence_number()), (identity or b"").hex()
             finally:
                 db.close()
+
+    def identity(self) -> str:
+        """The store's, in hexadecimal digits; empty while it has none."""
+        return (self.get("meta", IDENTITY_KEY) or b"").hex()
 
     def copy_to(self, target: Path) -> int:
         """Make a store in ``target`` of all that can be read, synced; the number that it has reached."""
@@ -402,9 +419,10 @@ class RocksEngine:
 
     durable = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, begins: bool = True) -> None:
+        """begins: as ``StoreOpening`` has it."""
         self.database = RocksDatabase(path)
-        self.opening = StoreOpening(path, self.database)
+        self.opening = StoreOpening(path, self.database, begins=begins)
         self.path = path
         self._folder = self.opening.folder
         self._reserve = Reserve(path.with_name(path.name + ".reserve"))
@@ -417,6 +435,10 @@ class RocksEngine:
     @property
     def kept(self) -> str:
         return self.opening.kept
+
+    @property
+    def known(self) -> KnownStore:
+        return self.opening.known
 
     def commit(self, write: Write, *, sync: bool) -> float:
         began_s = perf_counter()
@@ -475,6 +497,12 @@ class RocksEngine:
             disk = os.statvfs(self.path)
             return max(0, disk.f_bavail * disk.f_frsize - self.database.memory_bytes())
 
+    def look(self, waiting: int | None = None) -> None:
+        self.opening.check()
+        if waiting is not None and self.database.is_open:
+            with TRANSLATED:
+                self.opening.note(waiting, durable=False)
+
     def reserve(self, size_bytes: int) -> None:
         if size_bytes:
             self._reserve.hold(size_bytes)
@@ -491,6 +519,7 @@ class RocksEngine:
 
     def _reopen(self) -> None:
         if self.database.is_open:
+            self.opening.check()
             self._probe()
         self.close()
         try:

@@ -14,11 +14,11 @@ import os
 from collections.abc import Callable
 
 from storage.engine.engine import Engine, Write
+from storage.engine.known_store import IDENTITY_KEY
 from wire.errors import ConfigError, StorageDamaged
 
 STORE_FORMAT = 1
 IDENTITY_BYTES = 16
-IDENTITY_KEY = b"I"
 _FORMAT_KEY = b"F"
 _NAME = b"N"
 _HIGHEST = b"H"
@@ -78,8 +78,8 @@ def pass_key(queue: int, topic_filter: str, early: bytes = b"") -> bytes:
     return PASSES + queue.to_bytes(4, "big") + topic_filter.encode() + (b"\0" + early if early else b"")
 
 
-def open_format(engine: Engine) -> str:
-    """The identity of the store, in hexadecimal digits; a new one is given it, and this build's format, by its first write.
+def open_format(engine: Engine) -> tuple[str, bool]:
+    """The store's identity, in hexadecimal digits, and whether that is new: its first write has it, and this build's format.
 
     Raises:
         ConfigError: a newer build wrote the store.
@@ -87,7 +87,10 @@ def open_format(engine: Engine) -> str:
     """
     mark, identity = engine.get("meta", _FORMAT_KEY), engine.get("meta", IDENTITY_KEY)
     if mark is None:
-        write, identity = Write(), os.urandom(IDENTITY_BYTES)
+        write, identity = (
+            Write(),
+            bytes.fromhex(engine.known.store) or os.urandom(IDENTITY_BYTES),
+        )  # damage may have taken both rows
         write.put("meta", _FORMAT_KEY, bytes([STORE_FORMAT]))
         write.put("meta", IDENTITY_KEY, identity)
         engine.commit(write, sync=True)
@@ -97,7 +100,7 @@ def open_format(engine: Engine) -> str:
         raise ConfigError("the store was written by a newer version", format=mark[0], known=STORE_FORMAT)
     if identity is None or len(identity) != IDENTITY_BYTES:
         raise StorageDamaged("the store's identity is damaged")
-    return identity.hex()
+    return identity.hex(), mark is None
 
 
 class QueueNumbers:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from storage.engine.commit_mark import Evidence
 from storage.engine.engine import FAMILIES, Family, Write
+from storage.engine.known_store import KnownStore
 from wire.errors import Unavailable
 
 _PREFIX = 4
@@ -46,6 +47,7 @@ class MemoryEngine:
     durable = False
     missing: Evidence | None = None
     kept = ""
+    known = KnownStore()
 
     def __init__(self) -> None:
         self._families: dict[Family, dict[bytes, _Group]] = {family: {} for family in FAMILIES}
@@ -108,6 +110,9 @@ class MemoryEngine:
 
     def free_bytes(self) -> int | None:
         return None
+
+    def look(self, waiting: int | None = None) -> None:
+        """There are no files."""
 
     def reserve(self, size_bytes: int) -> None:
         """There is no disk."""

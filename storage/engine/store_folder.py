@@ -76,7 +76,7 @@ class StoreFolder:
             self._lock = None
 
     def prepare(self) -> None:
-        """Have the folder. A rebuilt store that was whole takes its place now, and one that was not goes.
+        """A rebuilt store that was whole takes its place now, and one that was not goes.
 
         Raises:
             OSError: the disk refuses.
@@ -85,7 +85,6 @@ class StoreFolder:
         if (self._part / WHOLE_NAME).exists():
             self._take_place(keep=True)
         files.discard(self._part)
-        files.make_folder(self.path, files.PRIVATE_FOLDER)
         if (self.path / WHOLE_NAME).exists():
             files.remove(self.path / WHOLE_NAME)
 

@@ -6,14 +6,18 @@ What mends the files is ``store_folder``'s, the mark of what was promised ``comm
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from storage import files
 from storage.engine.commit_mark import CommitMark, Evidence
+from storage.engine.known_store import CURE, KnownStore, OpenFolder, StoreNote
 from storage.engine.rocksdb_errors import TRANSLATED
 from storage.engine.store_folder import StoreFolder
-from wire.errors import StorageDamaged, Unavailable
+from wire.errors import StorageDamaged, StoreGone, Unavailable
 
 log = logging.getLogger("bascule")
 
@@ -30,7 +34,9 @@ class Database(Protocol):
 
     def number(self, *, sync: bool = False) -> int: ...
 
-    def look(self, *, tolerant: bool) -> int: ...
+    def look(self, *, tolerant: bool) -> tuple[int, str]: ...
+
+    def identity(self) -> str: ...
 
     def copy_to(self, target: Path) -> int: ...
 
@@ -40,10 +46,11 @@ class StoreOpening:
 
     missing: what was committed once, if less than that was found. kept: where damaged files are kept as they were. tolerant:
     whether a damaged table is opened, and a damaged block does not stop all writing. owed: whether the first commit puts on record
-    that commits are missing.
+    that commits are missing. known: what the note beside the store says.
     """
 
-    def __init__(self, path: Path, database: Database) -> None:
+    def __init__(self, path: Path, database: Database, *, begins: bool = True) -> None:
+        """begins: where there is no note a new store may be made, or what is there be taken for the one that is meant."""
         self.missing: Evidence | None = None
         self.kept = ""
         self.tolerant = False
@@ -52,27 +59,48 @@ class StoreOpening:
         self._path = path
         self._database = database
         self._mark: CommitMark | None = None
+        self._begins = begins
+        self._note = StoreNote(path)
+        self._open_folder: OpenFolder | None = None
+        self._number = 0  # how far the store had gone when it was synced last
+        self._promised = False  # something was, since it was opened
+
+    @property
+    def known(self) -> KnownStore:
+        return self._note.known or KnownStore()
 
     def open(self) -> None:
         """Open the folder, whatever state it is in, and look whether everything that was promised is there.
 
         Raises:
+            StoreGone: the store is not there, or another one is (engine.own-store-only).
             Unavailable: the disk refuses, or another process has the store.
             StorageDamaged: nothing opens it; its files are as they were.
         """
-        self.missing, self.owed = None, False
+        self.missing, self.owed, self._promised = None, False, False
         with TRANSLATED:
+            self._note.read()
+            if self._note.known is None and not self._begins:
+                raise self._gone("there is no note of it, and no sign of it, in its data folder")
             self.folder.lock()
             self.folder.prepare()
+            if self.known.number and not self.folder.holds_a_store():
+                raise self._gone("there is nothing of a store in its folder")
+            files.make_folder(self._path, files.PRIVATE_FOLDER)
             self._mark = CommitMark(self._path)
-            if self._mark.evidence is None and not self._mark.damaged:
+            unmarked = self._mark.evidence is None
+            if unmarked and not (self._mark.damaged or self.known.number):
                 self.folder.begin_anew()
-        if self._mark.damaged:
+        if self._mark.damaged or (unmarked and self.known.number):
             log.warning("store.mark_damaged", extra={"path": str(self._path)})
         self._open_somehow(self._mark)
         if self.tolerant:
             self._rebuild()
         self.folder.spare_manifest()
+        with TRANSLATED:
+            self._open_folder = OpenFolder(self._path)
+            self._number = self._database.number(sync=True)
+            self.note(self.known.waiting, durable=True)
 
     def close(self) -> None:
         """Close the database and what goes with it."""
@@ -81,6 +109,10 @@ class StoreOpening:
             self._mark = None
         if self._database.is_open:
             self.folder.spare_manifest()
+        if self._open_folder is not None:
+            self._open_folder.close()
+            self._open_folder = None
+        self._note.close()
         self.folder.forget_manifest()
         self._database.close()
         self.folder.unlock()
@@ -90,6 +122,50 @@ class StoreOpening:
         if self._mark is not None:
             self._mark.write(number, tails, synced=synced)
         self.owed = False
+        if synced:
+            self._number = number
+        if not self._promised:  # from here on a copy of before this opening is an older one
+            self._number = max(number, self._database.number(sync=True))
+            self.note(self.known.waiting, durable=True)
+            self._promised = True
+        self.check()
+
+    def check(self) -> None:
+        """See that what was written is in files that the next opening finds (engine.files-there).
+
+        Raises:
+            StoreGone: it is not. This process must end: RocksDB goes by names, and would write to what has them now.
+        """
+        if self._open_folder is not None and (fault := self._open_folder.fault()):
+            raise self._gone(fault)
+
+    def note(self, waiting: int, *, durable: bool) -> None:
+        """Note beside the store how far it is, with ``waiting`` messages.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        known, inside = self.known, self._database.identity()
+        now = inside or known.store, self._number, waiting
+        if self._note.known is None or now != (known.store, known.number, known.waiting):
+            now_ms = time.time_ns() // 1_000_000
+            found = replace(known, store=now[0], number=now[1], waiting=waiting, noted_ms=now_ms)
+            self._note.write(replace(found, since_ms=known.since_ms or now_ms), durable=durable)
+
+    def _gone(self, why: str) -> StoreGone:
+        return StoreGone(f"the {self.known} is not here: {why}. {CURE}", path=str(self._path))
+
+    def _compare(self, number: int, identity: str) -> None:
+        """The store in the folder goes up to ``number``.
+
+        Raises:
+            StoreGone: it is another than the note's, or an older one.
+        """
+        known = self.known
+        if known.store and identity != known.store:
+            raise self._gone(f"store {identity[:8] or 'without a name'} is in its place")
+        if number < known.number:
+            raise self._gone(f"an older copy of it is in its place, which ends at commit {number} and not at {known.number}")
 
     def keep_evidence(self) -> str:
         """Keep, once, the files as they are because damage was met in them; where, or nothing."""
@@ -163,8 +239,12 @@ class StoreOpening:
         """
         with TRANSLATED:
             self.folder.check()
-        evidence, replayed = mark.evidence, self._database.look(tolerant=tolerant) if self.folder.holds_a_store() else 0
+        evidence, (replayed, identity) = mark.evidence, (0, "")
+        if there := self.folder.holds_a_store():
+            replayed, identity = self._database.look(tolerant=tolerant)
         short = evidence is not None and replayed < evidence.number
+        if there and not (short and not identity):  # then it was among the commits that are missing
+            self._compare(max(replayed, evidence.number if evidence is not None else 0), identity)
         if short and whole:
             raise StorageDamaged("commits are missing", path=str(self._path))
         if short and not mark.owed:
@@ -197,6 +277,7 @@ class StoreOpening:
             number = self._database.copy_to(target)
             self._database.close()
             with TRANSLATED:
+                self._note.write(replace(self.known, number=1), durable=True)  # the rebuilt store counts anew
                 self._take_place(target, number)
         except (StorageDamaged, Unavailable) as error:
             log.critical("store.not_rebuilt", extra={"path": str(self._path), "error": str(error)})

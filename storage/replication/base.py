@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from storage import files
+from storage.engine.known_store import StoreNote
 from storage.plain_names import is_plain_name
 from wire.errors import Unavailable
 from wire.typed_values import build
@@ -101,6 +103,11 @@ def install(store: Path) -> bool:
             files.remove(store / WHOLE)
             files.discard(old)
         return False
+    note = StoreNote(store)
+    known = note.read()
+    if known is not None and known.number:
+        note.write(replace(known, store="", number=0), durable=True)  # what was brought is another
+        note.close()
     if store.exists():
         files.discard(old)
         files.rename(store, old)

@@ -322,7 +322,7 @@ def open_replica(data_dir: Path) -> Replica:
         StorageDamaged: the store is not what it was: it is no beginning of the log any more.
         Unavailable: the disk refuses.
     """
-    engine = RocksEngine(data_dir / "store")
+    engine = RocksEngine(data_dir / "store", begins=False)
     try:
         replica = Replica(engine, member_id(data_dir))
         alone = replica.position.alone or replica.position.rebased  # then it is as on one box: nobody has it whole

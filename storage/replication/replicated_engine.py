@@ -20,6 +20,7 @@ from time import perf_counter
 
 from storage.engine.commit_mark import Evidence
 from storage.engine.engine import Family, Write
+from storage.engine.known_store import KnownStore
 from storage.replication.absence import Absence
 from storage.replication.lease import clock_s as lease_clock_s
 from storage.replication.log import Behind, Log, LogAway
@@ -102,6 +103,10 @@ class ReplicatedEngine:
     @property
     def kept(self) -> str:
         return self._engine.kept
+
+    @property
+    def known(self) -> KnownStore:
+        return self._engine.known
 
     # --- write ---
 
@@ -275,6 +280,9 @@ class ReplicatedEngine:
 
     def free_bytes(self) -> int | None:
         return self._engine.free_bytes()
+
+    def look(self, waiting: int | None = None) -> None:
+        self._engine.look(waiting)
 
     def reserve(self, size_bytes: int) -> None:
         self._engine.reserve(size_bytes)

@@ -10,11 +10,12 @@ import logging
 from storage.engine.engine import Engine
 from storage.replication.log import LogAway
 from storage.store.event_log import LOG_AWAY, EventLog
-from wire.errors import DiskFull, Unavailable
+from wire.errors import DiskFull, StoreGone, Unavailable
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
+STORE_GONE = "store_gone"
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
 LOOK_PERIOD_S = 1.0
@@ -98,8 +99,12 @@ class Disk:
         self._events.disk("", wall_ms, self.free_bytes)
 
 
-def refusal_facts(error: Unavailable) -> dict[str, str]:
-    """What ``status`` says of what refuses: the disk has no room, something else is wrong with it, or it is the replicated log."""
+def refusal_facts(error: Unavailable | StoreGone) -> dict[str, str]:
+    """What ``status`` says of what refuses: the disk has no room, something else is wrong with it, the store is not there, or it is
+    the replicated log.
+    """
+    if isinstance(error, StoreGone):
+        return {"state": STORE_GONE, "error": error.message}
     if isinstance(error, LogAway):
         return {"state": LOG_AWAY, "error": str(error)}
     return {"state": "disk_full" if isinstance(error, DiskFull) else "disk_error", "error": str(error)}

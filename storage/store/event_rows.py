@@ -19,6 +19,8 @@ not synced by themselves: those on their way may be lost when a process is kille
                         valid, problems (how many)
     node.restored       actor: operator; reason: the snapshot of the backup; count: messages in it; details: of_store
                         (the identity of the store that it was made of)
+    store.begun         actor: store. The node has begun a new one; reason: the identity of the one before, if there was one; count:
+                        messages that waited in that when it was seen last
     process.started     actor: the process; count: its restarts so far; details: pid
     process.ended       actor: the process; reason: why, or ordered; details: status (as of waitpid; negative for a signal), pid
     link.up             bridge, lane, actor; details: address, session_expiry_s (where the remote keeps the session less long
@@ -27,6 +29,8 @@ not synced by themselves: those on their way may be lost when a process is kille
     link.failed         bridge, lane, actor; reason: why it could not connect, for each address; count: attempts since the last such
                         row; details: attempt (how many failed since it was up). The first of each cause at once, then each
                         minute, and ever less, down to once an hour
+    session.unknown     bridge, lane, actor; reason: new store, where this one had never begun any; details: address, which has one
+                        that is on no record, and is ended
     message.suspected   bridge, lane, actor; reason: connection_closed; count: how often the remote has closed the connection on it;
                         details: seq, topic, bytes (of the PUBLISH)
     message.given_up    as before: the remote took others meanwhile; what became of it is on_refusal's

@@ -15,7 +15,8 @@ import os
 from dataclasses import dataclass
 
 from storage.engine.engine import Engine, Write
-from storage.engine.keys import IDENTITY_BYTES, IDENTITY_KEY, QueueNumbers, lane_key, open_format
+from storage.engine.keys import IDENTITY_BYTES, QueueNumbers, lane_key, open_format
+from storage.engine.known_store import IDENTITY_KEY
 from storage.queue.ledger import LaneRow
 from storage.replication.position import POSITION_KEY
 from storage.store.event_rows import Detail, Event, event_key, event_number
@@ -46,7 +47,7 @@ def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) ->
     Raises:
         StorageDamaged, ConfigError, Unavailable: the store cannot be read or written; nothing has changed.
     """
-    former = open_format(engine)
+    former, _ = open_format(engine)
     numbers, write, sessions = QueueNumbers(engine), Write(), Sessions(engine)
     write.put("meta", IDENTITY_KEY, os.urandom(IDENTITY_BYTES))
     write.delete("meta", POSITION_KEY)  # replication.left-when-written-alone
@@ -80,6 +81,7 @@ def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) ->
         Event(at_ms=wall_ms, kind="node.restored", actor="operator", reason=snapshot, count=messages, details=details),
     )
     engine.commit(write, sync=True)
+    engine.look(messages)  # what is noted beside it follows
     return Restored(queues=queues, sessions=len(known), damaged=tuple(damaged))
 
 

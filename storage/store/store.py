@@ -28,6 +28,7 @@ from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.dead_letter_replay import Replay
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog, event_of
+from storage.store.event_rows import Event
 from storage.store.hand_outs import HandOuts
 from storage.store.history_retention import Retention
 from storage.store.intake import Intake
@@ -80,7 +81,7 @@ class Store:
         Raises:
             StorageDamaged, ConfigError, Unavailable: the store cannot be opened.
         """
-        self.identity = open_format(engine)
+        self.identity, new = open_format(engine)
         self._engine = engine
         self._epoch = epoch
         self.acknowledges_fast = settings.persistence.acknowledge == "fast"
@@ -126,6 +127,8 @@ class Store:
         )
         kept: tuple[_Part, ...] = (events, disk, self._retention, lanes, changes, dead_letters, pieces.retained, local)
         self._parts = (*kept, rooms, commit.time, self._commands, self._figures)
+        if new and (known := engine.known).node:
+            events.add(Event(at_ms=known.since_ms, kind="store.begun", actor="store", reason=known.former, count=known.lost))
         if engine.missing is not None:
             self._went_back()
             commits.commit(self._now_s, 0)  # at that time no dead letter is old
@@ -187,6 +190,7 @@ class Store:
     def admit(self, now_s: float, wall_ms: int) -> Effects:
         """Decide on what waits and put it into the next commit. Acknowledgements, where they need not wait for it."""
         if self.intake.waiting and self.intake.admit(now_s, wall_ms) and self.acknowledges_fast:
+            self._engine.look()
             return self.intake.take_acks()
         return []
 
@@ -301,6 +305,8 @@ class Store:
         self._pieces.tick(write, now_s, wall_ms)
         self._local_sessions.tick(wall_ms)
         self._session_queues.count()
+        queues = (lane.queue for lane in self.lanes.all.values() if lane.queue.depth)
+        self._engine.look(sum(queue.depth - queue.contents.in_memory()[0] for queue in queues))
         self._disk.look(now_s)
         self._keep_events(now_s, wall_ms)
         self._space.tick(write, now_s)
@@ -316,7 +322,9 @@ class Store:
 
     def status(self, wall_ms: int) -> dict[str, Any]:
         """Figures for ``bascule status``."""
-        return self._figures.status(self._now_s, wall_ms)
+        known = self._engine.known
+        own = {"store_id": self.identity, "since_ms": known.since_ms or None, "former_store": known.former, "lost": known.lost}
+        return self._figures.status(self._now_s, wall_ms) | own
 
     # --- snapshots ---
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from storage import files
 from storage.engine.engine import RocksEngine
+from storage.engine.known_store import begin_store
 from storage.plain_names import lies_below
 from storage.snapshots.manifest import STORE_NAME, Manifest, read_manifest, sha256_of
 from storage.snapshots.snapshot_copy import copy_snapshot
@@ -28,7 +29,14 @@ from supervisor.tree.pauses import Pauses
 from wire.errors import ConfigError, DiskFull, StorageDamaged, Unavailable
 
 _OF_NO_NODE = {"lock", "run", "lost+found"}  # what a data folder without a node's data may hold
-_OF_A_RESTORE = {"store", "epoch", "paused", "store.lock", "store.reserve"}  # what one that was cut short may have left
+_OF_A_RESTORE = {
+    "store",
+    "epoch",
+    "paused",
+    "store.lock",
+    "store.reserve",
+    "store.identity",
+}  # what one that was cut short may have left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +178,7 @@ def _fill(checked: Checked, data_dir: Path) -> Restored:
     pauses = Pauses(data_dir)
     for bridge in backup.paused:
         pauses.pause(bridge)
+    begin_store(data_dir / STORE_NAME, backup.node, time.time_ns() // 1_000_000)  # its identity is the one inside
     files.rename(copied.path / STORE_NAME, data_dir / STORE_NAME)
     files.discard(restoring)
     files.sync(data_dir)

@@ -92,14 +92,16 @@ def cli(context: click.Context) -> None:
 
 @cli.command()
 @CONFIG
-def run(config: Path) -> NoReturn:
+@click.option("--new-store", is_flag=True, help="Begin a new, empty store; what is in its place is kept aside.")
+@click.option("--renamed", is_flag=True, help="The store is this node's, which had another name.")
+def run(config: Path, *, new_store: bool, renamed: bool) -> NoReturn:
     """Run the node of CONFIG in the foreground.
 
     SIGTERM stops it in good order.
     """
     from supervisor.launch import become
 
-    become("supervisor.tree.run", str(config))
+    become("supervisor.tree.run", str(config), *["--new-store"] * new_store, *["--renamed"] * renamed)
 
 
 @cli.command()

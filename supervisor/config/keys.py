@@ -155,6 +155,9 @@ class Node(Section):
 
     name: Name = Field(description="The node's name, in logs, status and process lists.")
     data_dir: Folder = Field(description="Where queues are kept; made if need be. Relative paths count from this file's folder.")
+    new_store: Literal["allow", "refuse"] = setting(
+        "allow", "Whether a start that finds nothing in data_dir begins a new store; if not, bascule run CONFIG --new-store does."
+    )
 
 
 class ListenerTls(Section):

@@ -75,6 +75,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
         data_dir=str(data_dir),
         run_dir=run_dir(configuration.node.data_dir),
         log_level=configuration.log.level,
+        new_store=configuration.node.new_store,
         listeners=tuple(_listener(listener, configuration.access) for listener in configuration.listeners),
         access=_access(configuration.access),
         clients=_clients(configuration.clients),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from supervisor.config.loading import load
 from supervisor.doctor.cluster import examine_cluster
-from supervisor.doctor.findings import Finding, fail, ok, warn
+from supervisor.doctor.findings import Finding, fail, ok
 from supervisor.doctor.machine import examine_machine
 from supervisor.doctor.network import examine_listeners, examine_remotes
 from supervisor.doctor.rules import examine_rules
@@ -16,17 +16,26 @@ from supervisor.doctor.running_node import ask
 from supervisor.doctor.trust import examine_trust
 from supervisor.doctor.unmet import circles
 from supervisor.lock import running_pid
-from supervisor.running_node import last_name
-from wire.errors import ConfigError
+from supervisor.tree.own_store import is_anothers, judge
+from wire.errors import ConfigError, StorageDamaged, StoreGone
 from wire.settings import NodeSettings
 
 
 def examine_owner(settings: NodeSettings) -> Iterator[Finding]:
-    """Whether another node has used the data folder: bridges are known by name, and what waits for one goes where it leads now."""
-    before = last_name(Path(settings.data_dir))
-    if before and before != settings.name:
-        found = f"{settings.data_dir} was last used by a node called {before}; what waits there goes to the bridges of this one"
-        yield warn("data folder", found, "take another node.data_dir, unless it is that node under another name")
+    """Whether the store in the data folder is this node's."""
+    if settings.persistence.mode == "in-memory":
+        return
+    try:
+        known = judge(settings)
+    except (StoreGone, StorageDamaged) as error:
+        found, _, cure = error.message.partition(". ")
+        yield fail("store", found, cure)
+    except OSError as error:
+        yield fail(
+            "store", f"{settings.data_dir}: {(error.strerror or str(error)).lower()}", "run bascule doctor as the node's user"
+        )
+    else:
+        yield ok("store", f"{known}" if known is not None else "none yet: the next start begins one")
 
 
 def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
@@ -42,10 +51,11 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
         return
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     yield ok("configuration", f"{config}: node {settings.name}, bridges: {bridges}")
-    pid, owner = running_pid(Path(settings.data_dir)), list(examine_owner(settings))
-    runs = pid is not None and not owner
+    pid = running_pid(Path(settings.data_dir))
+    runs = pid is not None and not is_anothers(settings)
     yield ok("node", f"runs, pid {pid}" if runs else "does not run")
-    yield from owner
+    if not runs:
+        yield from examine_owner(settings)
     yield from examine_machine(settings, pid)
     yield from examine_trust(settings, time.time())
     yield from examine_rules(settings)

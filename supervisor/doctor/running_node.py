@@ -59,6 +59,9 @@ def _disk(status: Status) -> Iterator[Finding]:
         yield fail("store", error, "make room on the disk of node.data_dir; the node then goes on by itself")
     elif state == "disk_error":
         yield fail("store", error, "see what is wrong with the disk: dmesg, smartctl, ulimit -n")
+    elif state == "store_gone":
+        found, _, cure = error.partition(". ")
+        yield fail("store", found, cure)
     elif state == "log_away":
         yield fail("store", error, "see that a majority of the NATS servers runs and is reached; the node then goes on by itself")
     elif state == "disk_low":
@@ -97,15 +100,15 @@ def _processes(status: Status) -> Iterator[Finding]:
             yield fail(name, f"its files are damaged: {cause}", "restore a backup, or purge the queue; the log names the files")
         elif state == "misconfigured":
             yield fail(name, cause or "its configuration does not hold", "mend the file; bascule check CONFIG names the line")
-        elif cause:
+        elif cause and cause != status["store"].get("error"):
             cure = "stop that process, or take another port" if "taken" in cause or "in use" in cause else _LIVES[_kind(name)]
             say = warn if state == "ready" else fail
             yield say(name, f"{cause}; started again {row['restarts']} times" if row["restarts"] else cause, cure)
 
 
 _LIVES = {
-    "store": "the last log lines of the store say why; dmesg tells of the out-of-memory killer; no message is lost",
-    "other": "its last log lines say why; dmesg tells of the out-of-memory killer; no message is lost",
+    "store": "the last log lines of the store say why; dmesg tells of the out-of-memory killer; bascule status has the ledgers",
+    "other": "its last log lines say why; dmesg tells of the out-of-memory killer",
 }
 
 
@@ -328,6 +331,11 @@ def examine_events(events: Sequence[dict[str, Any]]) -> Iterator[Finding]:
                 f"its link went down {len(lost)} times since {write_time(lost[0]['at_ms'])}, the last time: {lost[-1]['reason']}"
             )
             yield warn(f"bridge {bridge}:{lane}", found, cure_of(lost[-1]["reason"]))
+    for event in events:
+        if event["kind"] == "session.unknown" and event["reason"]:
+            found = f"the remote had a session of it at {write_time(event['at_ms'])}, and this store had never begun one"
+            cure = "see that this is the store that the node had (its disk is mounted), and that nobody else has its client_id"
+            yield warn(f"bridge {event['bridge']}:{event['lane']}", found, cure)
     jumps = [event for event in events if event["kind"] == "clock.jumped" and abs(event["details"]["by_ms"]) >= _CLOCK_S * 1000]
     if jumps:
         last = jumps[-1]

@@ -19,6 +19,7 @@ NODE_RESTART: How = "node-restart"  # not while the node runs
 # The longest key that a change is below says how. Which of these give something up besides, depends on the values: the plan's.
 EFFECTS: dict[str, How] = {
     "node": NODE_RESTART,
+    "node.new_store": LIVE,
     "log": LIVE,
     "listeners": LIVE,
     "access": LIVE,
@@ -70,6 +71,7 @@ _KEYS = {
     "name": "node.name",
     "data_dir": "node.data_dir",
     "run_dir": "node.data_dir",
+    "new_store": "node.new_store",
     "log_level": "log.level",
     "persistence.events_max": "persistence.events.max",
     "persistence.events_max_age_s": "persistence.events.max_age",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from actors.process.mailbox import Mailbox
+from storage.engine.known_store import CURE
 from supervisor.tree.child_processes import Ending
 from supervisor.tree.child_table import former_lanes, former_spec
 from supervisor.tree.current_settings import CurrentSettings
@@ -18,7 +19,7 @@ from supervisor.tree.event_notes import Notes
 from supervisor.tree.peers import Peers
 from supervisor.tree.restart_limit import Escalate, GiveUp, Restart
 from supervisor.tree.running_children import Child, RunningChildren
-from wire.errors import ConfigError, Unavailable
+from wire.errors import ConfigError, StorageDamaged, StoreGone, Unavailable
 from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, queue_name
 from wire.frames.supervision import ResetMarkers
 
@@ -38,8 +39,11 @@ class Lives:
         peers: Peers,
         notes: Notes,
         end_node: Callable[[int], None],
+        has_folder: Callable[[], bool] = lambda: True,
     ) -> None:
-        """end_node: ends the node with that exit status, because a child that it needs cannot live."""
+        """end_node: ends the node with that exit status, because a child that it needs cannot live. has_folder: whether the data
+        folder is the one that it began with.
+        """
         self.stopping = False
         self._mailbox = mailbox
         self._settings = settings
@@ -47,6 +51,7 @@ class Lives:
         self._peers = peers
         self._notes = notes
         self._end_node = end_node
+        self._has_folder = has_folder
         self._stop_orders: list[int] = []  # taken from the end
         self._stop_waits: set[str] = set()
         self._stop_until_s = 0.0  # those that were told to stop are killed then
@@ -125,6 +130,7 @@ class Lives:
 
     def follow(self, child: Child, ending: Ending) -> bool:
         """Do what follows from the end of ``child``'s life; whether the node, which is to stop, has stopped with it."""
+        self.look_for_folder()
         if self.stopping or not child.wanted:
             child.state = "stopped"
             self._stop_waits.discard(child.name)
@@ -177,6 +183,18 @@ class Lives:
             self._children.order_stop(clients)
         elif clients is not child:
             clients.state = "stopped"
+
+    def look_for_folder(self) -> bool:
+        """Whether the node goes on: it ends if its data folder is gone, for no child can begin again, and what waits for the store
+        waits in vain.
+        """
+        if self.stopping or self._has_folder():
+            return not self.stopping
+        log.critical("node.data_folder_gone", extra={"data_dir": self._settings.now.data_dir, "remedy": CURE})
+        self._children.kill_all_but(STORE)
+        begins_by_itself = self._settings.now.new_store == "allow"  # then it is to be started by somebody who has read this
+        self._end_node(StorageDamaged.exit_status if begins_by_itself else StoreGone.exit_status)
+        return False
 
     # --- the end of all ---
 

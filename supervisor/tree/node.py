@@ -9,6 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from actors.process.host import Host
@@ -18,13 +19,13 @@ from actors.process.post import Post
 from actors.system.clock_file import ClockFile
 from actors.system.clocks import both_ms
 from storage import files
-from supervisor.lock import lock_data_dir
+from supervisor.lock import is_there, lock_data_dir
 from supervisor.reload.source import Source
-from supervisor.running_node import last_name
 from supervisor.tree.child_processes import Spawner
 from supervisor.tree.child_table import ChildSpec, child_specs, standby_specs
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.epochs import Epochs
+from supervisor.tree.own_store import claim
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.signals import SignalPipe
@@ -47,16 +48,18 @@ def run_node(
     load: Callable[[], NodeSettings],
     source: Source,
     table: Callable[[NodeSettings], tuple[ChildSpec, ...]] = child_specs,
+    consent: frozenset[str] = frozenset(),
 ) -> int:
     """Run the node in the foreground until one of ``signals`` or a command stops it.
 
-    source: where the settings that ``load`` waits for are from. table: makes the children's table, another one in tests.
+    source: where the settings that ``load`` waits for are from. table: makes the children's table, another one in tests. consent: to
+    what ``claim`` would refuse.
 
     Raises:
         Stopped: a signal came before the node began.
         ConfigError: what ``load`` raises, or a restore was cut short.
         Unavailable: another node runs in the data folder, or the folder cannot be used.
-        StorageDamaged: the epoch file cannot be trusted.
+        StoreGone: the node's store is not there. StorageDamaged: another node's is, or the epoch file cannot be trusted.
     """
     settings = load()
     configure_logging(settings.log_level, node=settings.name, process=SUPERVISOR)
@@ -66,13 +69,25 @@ def run_node(
         lock = lock_data_dir(data_dir, signals.check)
     except OSError as error:
         raise _unusable(data_dir, error) from error
-    if (before := last_name(data_dir)) not in ("", settings.name):
-        log.warning("node.renamed", extra={"before": before, "data_dir": str(data_dir)})
     try:
         signals.check()
+        _claim(settings, consent)
         return _supervise(settings, source, table, template, signals, lock)
     finally:
         os.close(lock)
+
+
+def _claim(settings: NodeSettings, consent: frozenset[str]) -> None:
+    data_dir = Path(settings.data_dir)
+    if (data_dir / RESTORING_NAME).exists():
+        raise ConfigError(
+            "a restore to this data folder was cut short: give bascule restore CONFIG BACKUP again", data_dir=str(data_dir)
+        )
+    if settings.persistence.mode != "in-memory":
+        try:
+            claim(settings, consent)
+        except OSError as error:
+            raise _unusable(data_dir, error) from error
 
 
 def _supervise(
@@ -83,11 +98,6 @@ def _supervise(
     signals: SignalPipe,
     lock: int,
 ) -> int:
-    data_dir = Path(settings.data_dir)
-    if (data_dir / RESTORING_NAME).exists():
-        raise ConfigError(
-            "a restore to this data folder was cut short: give bascule restore CONFIG BACKUP again", data_dir=str(data_dir)
-        )
     if settings.replication is None:
         return _one_life(settings, source, table, template, signals, lock)[0].exit_status
     role: Callable[[NodeSettings], tuple[ChildSpec, ...]] = standby_specs
@@ -126,7 +136,8 @@ def _one_life(
     mailbox = Mailbox(post, SUPERVISOR)
     spawner = Spawner(template, current.file, clock, inherit=(lock,))
     children = RunningChildren(mailbox, settings.supervision, table(settings), spawner, epochs)
-    supervisor = Supervisor(mailbox, signals, current, children, pauses, source, table)
+    has_folder = partial(is_there, data_dir, lock)
+    supervisor = Supervisor(mailbox, signals, current, children, pauses, source, table, has_folder)
     host = Host(post)
     host.add(supervisor)
     failure = host.run()

@@ -21,10 +21,10 @@ from wire.settings import NodeSettings
 
 def main(argv: list[str]) -> int:
     """Run the node of a configuration until it is stopped; the exit status, as of every command."""
-    return printing(lambda: _main(Path(argv[0])))
+    return printing(lambda: _main(Path(argv[0]), frozenset(argv[1:])))
 
 
-def _main(config: Path) -> int:
+def _main(config: Path, consent: frozenset[str]) -> int:
     block()
     if has_ended_the_start():
         return 0
@@ -41,7 +41,8 @@ def _main(config: Path) -> int:
                 signals.check()
                 return loading.settings()
 
-            return run_node(template, signals, settings, Source(config.absolute(), lambda: Loading(config).settings()))
+            source = Source(config.absolute(), lambda: Loading(config).settings())
+            return run_node(template, signals, settings, source, consent=consent)
     except Stopped:
         return 0
     except BasculeError as error:

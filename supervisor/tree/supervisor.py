@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
 from actors.process.actor import PolledActor
@@ -64,8 +65,9 @@ class Supervisor(PolledActor):
         pauses: Pauses,
         source: Source,
         table: Table = child_specs,
+        has_folder: Callable[[], bool] = lambda: True,
     ) -> None:
-        """source: where the settings are from, to be read again. table: makes the children's rows of them."""
+        """source: where the settings are read from again. table: makes the children's rows of them. has_folder: as in ``Lives``."""
         super().__init__(mailbox)
         self._signals = signals
         self.exit_status = 0
@@ -78,7 +80,7 @@ class Supervisor(PolledActor):
         self._service = ServiceManager(os.environ)
         self._notes = Notes(mailbox, children)
         self._peers = Peers(mailbox, settings, children, pauses)
-        self._lives = Lives(mailbox, settings, children, self._peers, self._notes, self._end_node)
+        self._lives = Lives(mailbox, settings, children, self._peers, self._notes, self._end_node, has_folder)
         self._snapshots = Snapshots(self, settings.now, self._store_state, self._note_snapshot)
         self._doors = ControlDoors(mailbox, settings.now)
         rollout = Rollout(mailbox, settings, children, self._lives, table)
@@ -142,7 +144,7 @@ class Supervisor(PolledActor):
             case "tick":
                 self.mailbox.set_timer("tick", now_s + self._settings.now.supervision.heartbeat_period_s)
                 self._notes.send()
-                if not self._lives.stopping:
+                if self._lives.look_for_folder():
                     self._children.kill_hung(now_s)
                     self._peers.tell_acl_changes()
                     self._reloads.look()
@@ -279,8 +281,7 @@ class Supervisor(PolledActor):
         if self._lives.stopping:
             self.next_role = None  # it ends, even if it was about to go on as something else
             return
-        self._lives.stopping = True
-        self.exit_status = exit_status
+        self._lives.stopping, self.exit_status = True, exit_status
         log.info("node.stopping", extra={"exit_status": exit_status})
         self._snapshots.stop()
         if self.next_role is None:

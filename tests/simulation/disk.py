@@ -11,6 +11,7 @@ from typing import Protocol
 
 from storage.engine.commit_mark import Evidence
 from storage.engine.engine import FAMILIES, Family, Write
+from storage.engine.known_store import KnownStore
 from storage.engine.memory_engine import MemoryEngine
 from tests.simulation.process import current
 from tests.simulation.world import World
@@ -106,6 +107,7 @@ class SimEngine:
 
     missing: Evidence | None = None
     kept = ""
+    known = KnownStore()
 
     def __init__(self, disk: SimDisk) -> None:
         self.durable = disk.durable
@@ -187,6 +189,9 @@ class SimEngine:
 
     def free_bytes(self) -> int | None:
         return None
+
+    def look(self, waiting: int | None = None) -> None:
+        """There are no files."""
 
     def reserve(self, size_bytes: int) -> None:
         """The disk has no size."""

@@ -122,9 +122,9 @@ class Node:
 
     # --- life ---
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """Run the node, and wait for ``node.ready``."""
-        self.spawn()
+        self.spawn(*options)
         self.wait_ready()
 
     def wait_ready(self) -> None:
@@ -132,17 +132,17 @@ class Node:
         wait_until(self._is_ready_or_ended, READY_DEADLINE_S, lambda: f"node.ready\n{self.output[-4000:]}")
         assert self.supervisor.poll() is None, f"the node ended with {self.supervisor.returncode}:\n{self.output[-4000:]}"
 
-    def spawn(self) -> None:
-        """What ``bascule run`` becomes at once, without waiting."""
+    def spawn(self, *options: str) -> None:
+        """What ``bascule run`` with ``options`` becomes at once, without waiting."""
         assert self._process is None, "the node runs already"
         self.output_path.write_bytes(b"")
         with self.output_path.open("ab") as log:
             if self._preloaded and preloaded.suits(self.environment):
-                words, said = [str(self.config_path)], log.fileno()
+                words, said = [str(self.config_path), *options], log.fileno()
                 self._process = preloaded.start(preloaded.NODE, words, cwd=ROOT, environment=self.environment, out=said, err=said)
                 return
             self._process = subprocess.Popen(
-                [*self._prefix, *launch.command(preloaded.NODE, str(self.config_path))],
+                [*self._prefix, *launch.command(preloaded.NODE, str(self.config_path), *options)],
                 cwd=ROOT,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,

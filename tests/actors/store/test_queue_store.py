@@ -14,6 +14,7 @@ from actors.process.mailbox import Mailbox, TimerDue
 from actors.process.post import Post
 from actors.store.queue_store import QueueStore
 from storage.engine.engine import RocksEngine
+from storage.engine.known_store import begin_store
 from tests.storage.building import QUEUE, append_frame, batch, messages, node
 from tests.support.waiting import PATIENCE_S
 from wire.frames.base import Frame, FrameType
@@ -55,6 +56,8 @@ class Peer:
 @pytest.fixture(params=["file-native", "in-memory"])
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> NodeSettings:
     (tmp_path / "run").mkdir()
+    (tmp_path / "data").mkdir()
+    begin_store(tmp_path / "data" / "store", "edge", 1)
     return node(mode=request.param, data_dir=str(tmp_path / "data"), run_dir=str(tmp_path / "run"))
 
 

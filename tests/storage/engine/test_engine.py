@@ -84,11 +84,12 @@ def test_a_store_of_a_newer_version_is_refused(engine: Engine) -> None:
 
 
 def test_a_store_keeps_the_identity_that_its_first_write_gave_it(engine: Engine) -> None:
-    first = open_format(engine)
+    first, new = open_format(engine)
 
+    assert new
     assert len(bytes.fromhex(first)) == 16
-    assert open_format(engine) == first
-    assert open_format(MemoryEngine()) != first
+    assert open_format(engine) == (first, False)
+    assert open_format(MemoryEngine())[0] != first
 
 
 def test_a_store_that_has_lost_its_identity_is_damaged(engine: Engine) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from storage.engine.store_opening import StoreOpening
-from wire.errors import StorageDamaged
+from wire.errors import StorageDamaged, StoreGone
 
 
 class ModelDatabase:
     """Has taken ``at`` operations; it can be opened, or only so that it bears with damage, or not at all."""
 
-    def __init__(self, at: int = 0, *, damaged: bool = False, hopeless: bool = False) -> None:
+    def __init__(self, at: int = 0, *, damaged: bool = False, hopeless: bool = False, name: str = "5a" * 16) -> None:
         self.at = at
+        self.name = name
         self.damaged, self.hopeless = damaged, hopeless
         self.is_open = False
         self.openings: list[tuple[bool, bool]] = []  # tolerant, salvage
@@ -32,8 +34,11 @@ class ModelDatabase:
     def number(self, *, sync: bool = False) -> int:
         return self.at
 
-    def look(self, *, tolerant: bool) -> int:
-        return self.at
+    def look(self, *, tolerant: bool) -> tuple[int, str]:
+        return self.at, self.name
+
+    def identity(self) -> str:
+        return self.name
 
     def copy_to(self, target: Path) -> int:
         self.copies.append(target)
@@ -50,9 +55,10 @@ def folder(tmp_path: Path) -> Path:
     path = tmp_path / "store"
     database = ModelDatabase()
     opening = StoreOpening(path, database)
-    opening.open()
+    path.mkdir()
     (path / "MANIFEST-000001").write_bytes(b"whole")
     (path / "CURRENT").write_text("MANIFEST-000001\n")
+    opening.open()
     opening.promise(7, {1: 30}, synced=True)
     opening.close()
     return path
@@ -119,3 +125,123 @@ def test_what_nothing_opens_is_left_as_it_was(folder: Path) -> None:
     opening.close()
 
     assert {name: (folder / name).read_bytes() for name in before} == before
+
+
+# --- whose store it is (engine.own-store-only) ---
+
+
+def refused(path: Path, database: ModelDatabase, *, begins: bool = False) -> str:
+    opening = StoreOpening(path, database, begins=begins)
+    with pytest.raises(StoreGone) as refusal:
+        opening.open()
+    opening.close()
+    assert database.openings == [], "nothing is changed in what is not ours"
+    assert "bascule run CONFIG --new-store" in str(refusal.value)
+    return str(refusal.value)
+
+
+def test_another_store_is_not_opened_and_both_are_named(folder: Path) -> None:
+    """engine.own-store-only"""
+    assert "store b0b0b0b0 is in its place" in refused(folder, ModelDatabase(9, name="b0" * 16))
+    assert "store 5a5a5a5a" in refused(folder, ModelDatabase(9, name="b0" * 16)), "the one that is wanted"
+
+
+def test_a_store_without_an_identity_is_none_where_one_is_known(folder: Path) -> None:
+    """engine.own-store-only"""
+    assert "store without a name is in its place" in refused(folder, ModelDatabase(7, name=""))
+
+
+def test_an_older_copy_is_not_opened(folder: Path) -> None:
+    """engine.own-store-only: its mark is as old as itself, and the note is not."""
+    kept = folder.with_name("copy")
+    shutil.copytree(folder, kept)
+    opening = opened(folder, ModelDatabase(7))
+    opening.promise(8, {}, synced=True)
+    opening.note(0, durable=False)
+    opening.close()
+    shutil.rmtree(folder)
+    kept.rename(folder)
+
+    assert "ends at commit 7 and not at 8" in refused(folder, ModelDatabase(7))
+
+
+@pytest.mark.parametrize("left", ["empty", "nothing", "mark"])
+def test_a_store_that_is_not_there_is_not_made_anew(folder: Path, left: str) -> None:
+    """engine.own-store-only: not even where what may make a new one asks."""
+    for path in folder.iterdir():
+        if left != "mark" or path.name != "COMMITTED":
+            path.unlink()
+    if left == "nothing":
+        folder.rmdir()
+
+    assert "nothing of a store" in refused(folder, ModelDatabase(), begins=True)
+    assert folder.exists() is (left != "nothing"), "so that it can be moved back"
+
+
+def test_without_a_note_a_node_makes_nothing_at_all(tmp_path: Path) -> None:
+    """engine.own-store-only: the whole data folder may be gone, or covered by another one."""
+    assert "no note of it" in refused(tmp_path / "data" / "store", ModelDatabase())
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_store_of_which_nothing_was_ever_promised_may_be_made_again(tmp_path: Path) -> None:
+    opened(tmp_path / "store", ModelDatabase(0, name="")).close()
+    (tmp_path / "store" / "COMMITTED").unlink()
+    (tmp_path / "store").rmdir()
+
+    opened(tmp_path / "store", ModelDatabase(0, name="")).close()
+
+
+def test_what_the_note_says_of_a_store_that_went_back_is_what_was_found(folder: Path) -> None:
+    """Otherwise the next opening would take it for an older copy."""
+    opening = opened(folder, ModelDatabase(5))
+    assert opening.owed
+    opening.promise(6, {}, synced=True)
+    opening.close()
+
+    opened(folder, ModelDatabase(6)).close()
+
+
+def test_a_folder_whose_note_was_lost_is_taken_for_what_is_inside(folder: Path) -> None:
+    folder.with_name("store.identity").unlink()
+    opening = opened(folder, ModelDatabase(7))
+
+    assert (opening.known.store, opening.known.number) == ("5a" * 16, 7)
+    opening.close()
+
+
+# --- the files of an open store (engine.files-there) ---
+
+
+@pytest.mark.parametrize("what", ["removed", "moved", "emptied", "replaced", "one file"])
+def test_nothing_is_promised_in_files_that_the_next_opening_would_not_find(folder: Path, what: str) -> None:
+    """engine.files-there"""
+    opening = opened(folder, ModelDatabase(7))
+    opening.promise(8, {}, synced=True)
+    match what:
+        case "removed":
+            shutil.rmtree(folder)
+        case "moved":
+            folder.rename(folder.with_name("away"))
+        case "emptied":
+            for path in folder.iterdir():
+                path.unlink()
+        case "replaced":
+            folder.rename(folder.with_name("away"))
+            shutil.copytree(folder.with_name("away"), folder)
+        case _:
+            (folder / "COMMITTED").unlink()
+
+    with pytest.raises(StoreGone, match="is not here"):
+        opening.promise(9, {}, synced=True)
+    opening.close()
+
+
+def test_a_file_that_comes_and_goes_is_nothing(folder: Path) -> None:
+    """engine.files-there: only what is open in this process must have its name."""
+    opening = opened(folder, ModelDatabase(7))
+    (folder / "000001.sst").touch()
+    opening.check()
+    (folder / "000001.sst").unlink()
+    opening.check()
+    opening.close()

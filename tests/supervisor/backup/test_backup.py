@@ -16,7 +16,7 @@ from supervisor.backup import restoring
 from supervisor.backup.making import Made, make_backup
 from supervisor.lock import lock_data_dir
 from supervisor.tree.epochs import Epochs, carry_on
-from supervisor.tree.node import RESTORING_NAME, _supervise
+from supervisor.tree.node import RESTORING_NAME, _claim
 from supervisor.tree.pauses import Pauses
 from tests.storage.building import QUEUE, append_frame, batch, node
 from tests.supervisor.settings import node_settings
@@ -151,7 +151,7 @@ def test_no_node_starts_where_a_restore_was_cut_short_and_the_next_one_ends_it(
             with pytest.raises(Unavailable, match="give it again"):
                 restoring.restore(checked, data_dir, replace=False)
         with pytest.raises(ConfigError, match="cut short"):
-            _supervise(node_settings(data_dir.parent), list, (), None, None, 0)  # type: ignore[arg-type]
+            _claim(node_settings(data_dir.parent), frozenset())
     restoring.restore(checked, data_dir, replace=False)
 
     assert depth(data_dir) == 2

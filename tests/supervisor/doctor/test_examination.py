@@ -10,8 +10,8 @@ import pytest
 
 from supervisor.cli.main import main
 from supervisor.doctor.examination import examine_owner
-from supervisor.doctor.findings import WARN
-from supervisor.tree.node import prepare_run_dir
+from supervisor.doctor.findings import FAIL, OK
+from supervisor.tree.own_store import claim
 from tests.supervisor.settings import node_settings
 
 NODE = """\
@@ -57,12 +57,19 @@ def test_offline_no_remote_is_asked_and_json_has_a_line_for_each(config: Path, c
 
 def test_a_data_folder_of_another_node_is_told(config: Path, tmp_path: Path) -> None:
     mine = replace(node_settings(tmp_path), data_dir=str(tmp_path / "data"), run_dir=str(tmp_path / "data" / "run"))
-    assert not list(examine_owner(mine)), "nobody has used it yet"
-    prepare_run_dir(tmp_path / "data" / "run", replace(mine, name="edge-2"))
+    mine = replace(mine, persistence=replace(mine.persistence, mode="file-native"))
+    (finding,) = examine_owner(mine)
+    assert (finding.verdict, finding.found) == (OK, "none yet: the next start begins one"), "nobody has used it yet"
+    (finding,) = examine_owner(replace(mine, new_store="refuse"))
+    assert (finding.verdict, "--new-store" in finding.cure) == (FAIL, True)
+    (tmp_path / "data").mkdir()
+    claim(replace(mine, name="edge-2"), frozenset())
 
     (finding,) = examine_owner(mine)
-    assert (finding.verdict, "edge-2" in finding.found) == (WARN, True)
-    assert not list(examine_owner(replace(mine, name="edge-2")))
+    assert (finding.verdict, "edge-2" in finding.found, "--renamed" in finding.cure) == (FAIL, True, True)
+    assert [finding.verdict for finding in examine_owner(replace(mine, name="edge-2"))] == [OK]
+    claim(mine, frozenset(("--renamed",)))
+    assert [finding.verdict for finding in examine_owner(mine)] == [OK]
 
 
 def test_a_configuration_that_is_wrong_is_all_there_is_to_say(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

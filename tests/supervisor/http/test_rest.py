@@ -53,7 +53,7 @@ def test_the_node_tells_its_status_and_events(served: Served) -> None:
 
     page = fits(models.Events, served.get("/events?count=2").json)
     assert len(page["events"]) == 2
-    assert page["events"][0]["kind"] == "node.started"
+    assert page["events"][0]["kind"] == "store.begun"
     following = served.get(f"/events?from={page['next']}").json
     assert page["next"] + len(following["events"]) == following["until"] == following["next"]
 

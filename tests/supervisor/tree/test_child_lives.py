@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from supervisor.tree.child_lives import EXIT_ESCALATED, Lives
@@ -23,13 +25,13 @@ BUG, DAMAGED, UNAVAILABLE, MISCONFIGURED = 70, 65, 75, 78
 class LivesOf(Children):
     """All children run and are ready. ends: the exit statuses with which the node was to end."""
 
-    def __init__(self, http: HttpSettings | None = None) -> None:
+    def __init__(self, http: HttpSettings | None = None, *, has_folder: bool = True) -> None:
         super().__init__(http)
         self.pauses = FakePauses()
         self.notes = Notes(self.mailbox, self.children)
         peers = Peers(self.mailbox, self.current, self.children, self.pauses)
         self.ends: list[int] = []
-        self.lives = Lives(self.mailbox, self.current, self.children, peers, self.notes, self.ends.append)
+        self.lives = Lives(self.mailbox, self.current, self.children, peers, self.notes, self.ends.append, lambda: has_folder)
         for child in self.children:
             self.lives.spawn(child)
             child.state = "ready"
@@ -50,6 +52,18 @@ class LivesOf(Children):
     def stopped(self) -> list[str]:
         """Who was told to stop since the last time."""
         return [peer for peer, _ in self.sent(Stop)]
+
+
+@pytest.mark.parametrize(("new_store", "status"), [("allow", 65), ("refuse", 75)])
+def test_a_node_whose_data_folder_is_gone_ends_and_only_one_that_begins_nothing_is_to_be_started_again(
+    new_store: str, status: int
+) -> None:
+    assert LivesOf().lives.look_for_folder()
+    node = LivesOf(has_folder=False)
+    node.current.now = replace(node.current.now, new_store=new_store)
+
+    assert not node.lives.look_for_folder()
+    assert node.ends == [status]
 
 
 def test_a_child_that_crashes_waits_for_its_next_life_and_one_that_was_to_begin_anew_does_not() -> None:
