@@ -55,6 +55,14 @@ def supervisors_of(config: Path) -> list[int]:
     return found
 
 
+def last_name(data_dir: Path) -> str:
+    """The name of the node that ran last in that folder; empty where none has, or it cannot be told."""
+    try:
+        return _place(data_dir / RUN_NAME / SETTINGS_NAME).name
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
 def _place(settings: Path) -> NodePlace:
     """Who goes by that file: three of its values, without all that the other hundreds would need to be imported."""
     told = msgpack.unpackb(settings.read_bytes())

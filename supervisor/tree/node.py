@@ -52,8 +52,8 @@ def run_node(
 ) -> int:
     """Run the node in the foreground until one of ``signals`` or a command stops it.
 
-    source: where the settings that ``load`` waits for are from. table: makes the children's table, another one in tests. consent: to
-    what ``claim`` would refuse.
+    source: where the settings that ``load`` waits for are from. table: makes the children's table, another one in tests.
+    consent: to what ``claim`` would refuse.
 
     Raises:
         Stopped: a signal came before the node began.
