@@ -119,8 +119,11 @@ def test_another_spark_of_the_environment_is_not_used_and_an_executor_that_lacks
     lacking = tmp_path / "lacking"
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions nonsense\n")
-    (tmp_path / "rocksdict.py").write_text("raise ModuleNotFoundError(\"No module named 'rocksdict'\", name='rocksdict')\n")
-    lacking.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    (tmp_path / "less").mkdir()
+    (tmp_path / "less" / "rocksdict.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'rocksdict'\", name='rocksdict')\n"
+    )
+    lacking.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}/less:$PYTHONPATH exec {sys.executable} "$@"\n')
     lacking.chmod(0o755)
     foreign = {"SPARK_HOME": str(tmp_path / "nowhere"), "SPARK_CONF_DIR": str(tmp_path / "conf"), "SPARK_REMOTE": "sc://nowhere"}
     words = [*bascule("report"), str(sound.snapshots[0]), "--report", "topics", "--cores", "1", "--memory-mb", "768"]

@@ -148,10 +148,10 @@ def _start(name: str, cores: int, memory_mb: int, quick: bool) -> SparkSession:
     scratch = Path(tempfile.mkdtemp(prefix="bascule-spark-"))
     atexit.register(_end, scratch)
     (scratch / _LOG4J_NAME).write_text(_LOG4J, encoding="utf-8")
-    builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
-    for key, value in _settings(scratch, cores, memory_mb, quick).items():
-        builder = builder.config(key, value)
     with _environment(_for_java()), _what_java_says() as said:
+        builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
+        for key, value in _settings(scratch, cores, memory_mb, quick).items():
+            builder = builder.config(key, value)
         try:
             return builder.getOrCreate()
         except PySparkRuntimeError as error:
