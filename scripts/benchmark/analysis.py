@@ -32,14 +32,14 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from rocksdict import AccessType, Options, Rdict, ReadOptions
 
-from storage.analysis import traffic
-from storage.analysis.generate import Wanted, generate
 from storage.analysis.spark.session import spark_session
 from storage.analysis.tables.reader import plan, read
 from storage.analysis.tables.schemas import columns_of
 from storage.queue.chunk import Chunk
 from storage.queue.history import Settlement, settlement_of
 from storage.snapshots.manifest import MANIFEST_NAME, STORE_NAME, Manifest, QueueFacts, find_snapshots, read_manifest, snapshot_id
+from tests.support.made_snapshots import traffic
+from tests.support.made_snapshots.generate import Wanted, generate
 from wire.frames.batch import QOS_MASK, RETAIN, Batch
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.routing.ways import Way

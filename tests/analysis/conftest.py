@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.analysis.generate import Made, Wanted, generate
+from tests.support.made_snapshots.generate import Made, Wanted, generate
 
 
 @pytest.fixture(scope="session")

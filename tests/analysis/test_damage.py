@@ -10,8 +10,6 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from storage.analysis.generate import Made
-from storage.analysis.node_model import NodeModel
 from storage.analysis.tables.reader import Problem, SnapshotDamaged, plan
 from storage.engine.engine import Write
 from storage.engine.keys import chunk_key, lane_key
@@ -21,6 +19,8 @@ from supervisor.cli.main import cli
 from tests.analysis.rows import Row, table
 from tests.analysis.test_columns import resealed
 from tests.storage.building import batch, bridge, node
+from tests.support.made_snapshots.generate import Made
+from tests.support.made_snapshots.node_model import NodeModel
 from wire.errors import ConfigError
 
 QUEUE = "bridge:cloud:0"

@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from storage.analysis.export import EXPORTED, SUCCESS_NAME, export, path_of
-from storage.analysis.generate import Made
 from storage.analysis.tables.reader import Problem
 from storage.snapshots.manifest import find_snapshots, read_manifest
 from supervisor.cli import export as cli_export
 from supervisor.cli.main import cli
 from tests.analysis.rows import rows_of, table
 from tests.analysis.test_damage import copied, flip
+from tests.support.made_snapshots.generate import Made
 from wire.errors import StorageDamaged
 
 

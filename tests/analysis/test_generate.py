@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.analysis.generate import Made, Wanted, generate, main
 from tests.analysis.rows import Row, table
+from tests.support.made_snapshots.generate import Made, Wanted, generate, main
 
 
 def faults(snapshot: Path) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:

@@ -10,7 +10,6 @@ from random import Random
 import msgpack
 import pytest
 
-from storage.analysis.node_model import LaneModel, NodeModel
 from storage.analysis.tables import message_table
 from storage.analysis.tables.checkpoint_reader import SnapshotStore
 from storage.analysis.tables.reader import Filters, plan, read
@@ -21,6 +20,7 @@ from storage.snapshots.manifest import find_snapshots
 from tests.analysis.plainly import Plain
 from tests.analysis.rows import Row, rows_of, table
 from tests.storage.building import batch, bridge, node
+from tests.support.made_snapshots.node_model import LaneModel, NodeModel
 
 QUEUE = "bridge:cloud:0"
 NUMBER = 1

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from storage.analysis.generate import Made
-from storage.analysis.node_model import NodeModel
 from storage.analysis.tables.arrow import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from storage.analysis.tables.reader import Filters, plan, read, read_table
 from storage.analysis.tables.schemas import TABLES, arrow_schema, columns_of
@@ -20,6 +18,8 @@ from storage.snapshots.manifest import find_snapshots, read_manifest
 from tests.analysis.plainly import Plain
 from tests.analysis.rows import Row, rows_of, table
 from tests.storage.building import batch, bridge, node
+from tests.support.made_snapshots.generate import Made
+from tests.support.made_snapshots.node_model import NodeModel
 
 READ_PLAINLY = ("messages", "queues", "inflight", "settlements", "events", "dead_letters", "sessions", "retained")
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from storage.analysis.node_model import LaneModel, NodeModel, retained_rows
 from storage.snapshots.manifest import MANIFEST_NAME, FileFacts, Manifest, read_manifest, snapshot_id
 from tests.storage.building import node
 from tests.support import settings
+from tests.support.made_snapshots.node_model import LaneModel, NodeModel, retained_rows
 from wire.frames.batch import REFUSABLE, RETAIN, Batch, from_rows
 from wire.ranges import ranges_of
 

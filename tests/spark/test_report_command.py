@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from storage.analysis.generate import Made, Wanted, generate
 from storage.analysis.job import main
 from storage.analysis.reports.report_model import Report, Section
 from storage.analysis.tables.reader import read_table
 from storage.snapshots.manifest import MANIFEST_NAME, find_snapshots, read_manifest
 from tests.spark.report_plain import facts, latencies, percentile
 from tests.support import programs
+from tests.support.made_snapshots.generate import Made, Wanted, generate
 from tests.support.node import ROOT, bascule
 
 pytestmark = pytest.mark.usefixtures("spark")

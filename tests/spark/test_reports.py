@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from storage.analysis.export import export
-from storage.analysis.generate import Made, Wanted, generate
 from storage.analysis.job import adds_up, main
 from storage.analysis.reports import flapping as flapping_report
 from storage.analysis.reports import reconciliation
@@ -44,6 +43,7 @@ from tests.spark.report_plain import (
     traffic,
 )
 from tests.spark.report_rows import Rows, RowsSource, at
+from tests.support.made_snapshots.generate import Made, Wanted, generate
 
 Row = dict[str, Any]
 QUEUE = "bridge:cloud:0"

@@ -1,6 +1,6 @@
 """Makes realistic snapshots of any size, through the real Tier 1: for tests, benchmarks and demonstrations.
 
-``python -m storage.analysis.generate --to DIR --messages 1000000`` writes snapshots of nodes that never were, and with
+``python -m tests.support.made_snapshots.generate --to DIR --messages 1000000`` writes snapshots of nodes that never were, and with
 ``--plant-loss`` and ``--plant-duplicate`` falsifies the last one of the first node, so that a reconciliation has something to find.
 What the nodes did is ``traffic``'s; the same seed makes the same messages.
 """
@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from storage.analysis.node_model import NodeModel
-from storage.analysis.traffic import generate_day
 from storage.engine.engine import Write
 from storage.engine.keys import lane_key
 from storage.queue.history import Settlement, settlement_key, settlement_of
 from storage.queue.ledger import LaneRow
+from tests.support.made_snapshots.node_model import NodeModel
+from tests.support.made_snapshots.traffic import generate_day
 
 START_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 PLANTED_IN = "bridge:cloud:0"
@@ -158,7 +158,9 @@ def _put(model: NodeModel, key: bytes, row: Settlement) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Make snapshots as the arguments say; prints what was made as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m storage.analysis.generate", description="Make realistic snapshots.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.support.made_snapshots.generate", description="Make realistic snapshots."
+    )
     parser.add_argument("--to", type=Path, required=True, help="the folder in which each node gets a folder of snapshots")
     parser.add_argument("--messages", type=int, default=100_000, help="messages a node (%(default)s)")
     parser.add_argument("--nodes", type=int, default=1)

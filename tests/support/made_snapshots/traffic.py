@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 
-from storage.analysis.node_model import LaneModel, NodeModel, retained_rows
+from tests.support.made_snapshots.node_model import LaneModel, NodeModel, retained_rows
 from wire.frames.base import Frame
 from wire.frames.batch import REFUSABLE, RETAIN, Batch, ways_columns
 from wire.frames.intake import SessionClose, SessionOpen, SessionOpened
