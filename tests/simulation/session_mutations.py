@@ -108,10 +108,10 @@ def _wider(original: Any) -> Any:
 
 
 def _not_kept(original: Any) -> Any:
-    def add(self: SessionSubscriptions, frame: Any, wall_ms: int) -> Any:
+    def add(self: SessionSubscriptions, frame: Any) -> Any:
         self.sessions.keep = _nothing  # type: ignore[method-assign]
         try:
-            return original(self, frame, wall_ms)
+            return original(self, frame)
         finally:
             del self.sessions.keep
 
