@@ -1,12 +1,14 @@
 """One connection to the HTTP interface: uvicorn's protocol, with a time for each thing that its client may keep it waiting for.
 
 A request has to be complete, and an answer to be read, within ``request_timeout_s``; between them a connection may wait for
-``idle_timeout_s``. Whoever waits for a request is in ``waiting``, the longest first, and may be closed for the sake of a newcomer.
+``idle_timeout_s``. A client that sends a request before the answer to the one before it is not served further: the connection ends
+after that answer. It ends after ``REQUESTS_MAX`` too, and for the sake of a newcomer, at the latest after the answer under way.
 """
 
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from typing import Any
 
 from uvicorn.config import Config
@@ -15,11 +17,15 @@ from uvicorn.server import ServerState
 
 from supervisor.http.answers import MALFORMED
 from supervisor.http.figures import HttpFigures
+from supervisor.http.request_head import RequestHead
 from wire.settings import HttpSettings
+
+REQUESTS_MAX = 1000
+_NUMBERS = count()
 
 
 class HttpConnection(H11Protocol):
-    """From its first byte to its end."""
+    """From its first byte to its end. number: later ones have a higher one. answered: how many requests."""
 
     def __init__(
         self,
@@ -28,12 +34,14 @@ class HttpConnection(H11Protocol):
         *,
         settings: HttpSettings,
         figures: HttpFigures,
-        waiting: dict[HttpConnection, None],
     ) -> None:
         super().__init__(config, server_state, {})
         self._settings = settings
         self._figures = figures
-        self._waiting = waiting
+        self._head = RequestHead()
+        self._leaves = self.aborted = False
+        self.number = next(_NUMBERS)
+        self.answered = 0
         self._request_timer: asyncio.TimerHandle | None = None
         self._reading_timer: asyncio.TimerHandle | None = None
 
@@ -54,6 +62,10 @@ class HttpConnection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if self._request_timer is None and self._idle:
             self._expect_request()
+        if self._idle and not self._head.complete and not self._head.take(data):
+            self._unset_keepalive_if_required()
+            self.send_400_response("")
+            return
         super().data_received(data)
         if not self._idle and not self.cycle.more_body:
             self._got_request()
@@ -66,11 +78,13 @@ class HttpConnection(H11Protocol):
         return True
 
     def on_response_complete(self) -> None:
+        self.answered += 1
+        self._head = RequestHead()
+        if self._leaves or self.answered >= REQUESTS_MAX or self.conn.trailing_data[0]:
+            self.transport.close()
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
             self._expect_reading()
-        if self._idle and not self.transport.is_closing():
-            self._waiting[self] = None
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -93,9 +107,22 @@ class HttpConnection(H11Protocol):
 
     # --- for the server ---
 
+    @property
+    def address(self) -> str:
+        """Where its client is."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it ends with the answer that is under way."""
+        return self._leaves
+
     def give_way(self) -> None:
-        """End it for the sake of a newcomer."""
-        self.transport.abort()
+        """End it for the sake of a newcomer: after the answer that is under way, or now if there is none or it was asked before."""
+        if self._idle or self._leaves:
+            self.aborted = True
+            self.transport.abort()
+        self._leaves = True
 
     # --- inside ---
 
@@ -105,11 +132,9 @@ class HttpConnection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _expect_request(self) -> None:
-        self._waiting.setdefault(self, None)
         self._request_timer = self._later("slow_request")
 
     def _got_request(self) -> None:
-        self._waiting.pop(self, None)
         if self._request_timer is not None:
             self._request_timer.cancel()
             self._request_timer = None

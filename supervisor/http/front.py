@@ -6,9 +6,9 @@ without a header of ours, which a page of another site cannot set. Security head
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import HTTPException
 
@@ -25,6 +25,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
 _HEADERS = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 
 
@@ -64,13 +65,17 @@ class Front:
 
     def _judge(self, method: str, path: str, headers: dict[bytes, bytes]) -> None:
         """Raise Refusal if another site may be behind it, or it is too large."""
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            raise Refusal(400, "malformed", "a request says how long it is in one way")
         host = headers.get(b"host", b"").decode("latin-1").lower()
+        if host and _HOST.fullmatch(host) is None:
+            raise Refusal(403, "malformed", "the header Host is no name with a port")
         if self._hosts is not None and _name_of(host) not in self._hosts:
             raise Refusal(
                 421, "wrong_host", f"this node is not called {host[:100]!r}; http.hosts has the names it may be called by"
             )
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin.decode("latin-1").lower()).netloc != host:
+        if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != host:
             raise Refusal(403, "cross_site", "requests of other web sites are refused")
         if path.startswith("/api/") and headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
             raise Refusal(403, "cross_site", "requests of other web sites are refused")

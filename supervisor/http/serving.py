@@ -10,6 +10,7 @@ import logging
 import socket
 import ssl
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,9 +23,9 @@ from supervisor.http.app import make_app
 from supervisor.http.connection import HttpConnection
 from supervisor.http.figures import HttpFigures
 from supervisor.http.front import Front
+from supervisor.http.request_head import HEAD_MAX_BYTES
 from wire.settings import HttpSettings, NodeSettings
 
-HEAD_MAX_BYTES = 16_384
 ACCEPT_PAUSE_S = 1.0
 STOP_TIMEOUT_S = 2  # for answers that are under way when the node stops
 
@@ -38,7 +39,9 @@ def serve(sock: socket.socket, node: NodeSettings, settings: HttpSettings, figur
         Unavailable: the certificate or the key cannot be used.
     """
     sock.setblocking(False)
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it warns of each request that is none
+    errors = logging.getLogger("uvicorn.error")
+    errors.setLevel(logging.ERROR)  # it warns of each request that is none
+    errors.addFilter(OncePerMinute())
     certificates = None if settings.tls is None else Certificates(settings.tls, settings.bind, "http/1.1")
     if certificates is not None:
         certificates.warn_of_dates(time.strftime("%Y%m%d%H%M%SZ", time.gmtime()))
@@ -58,6 +61,22 @@ def serve(sock: socket.socket, node: NodeSettings, settings: HttpSettings, figur
     asyncio.run(LimitedServer(config, settings, figures, certificates).run_on(sock, started))
 
 
+class OncePerMinute(logging.Filter):
+    """Lets one record a minute pass: whoever has found a bug of ours may ask for it again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next_s = float("-inf")
+
+    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002  # logging's name
+        """Whether ``record`` is logged."""
+        now_s = time.monotonic()
+        passes = now_s >= self._next_s
+        if passes:
+            self._next_s = now_s + 60.0
+        return passes
+
+
 class LimitedServer(uvicorn.Server):
     """One socket, at most ``connections_max`` connections."""
 
@@ -68,8 +87,7 @@ class LimitedServer(uvicorn.Server):
         self._settings = settings
         self._figures = figures
         self._certificates = certificates
-        self._waiting: dict[HttpConnection, None] = {}  # those from whom a request is expected, the longest first
-        self._beginning: dict[asyncio.Task[None], None] = {}  # those that shake hands
+        self._beginning: dict[asyncio.Task[None], str] = {}  # those that shake hands, with their addresses
         self._told_to_stop = asyncio.Event()
         self._started: Callable[[], object] = lambda: None
 
@@ -118,7 +136,7 @@ class LimitedServer(uvicorn.Server):
         loop = asyncio.get_running_loop()
         while True:
             try:
-                sock, _ = await loop.sock_accept(self._socket)
+                sock, (address, *_) = await loop.sock_accept(self._socket)
             except ConnectionAbortedError:
                 continue
             except OSError:  # no descriptor, no memory: it would be so again at once
@@ -126,29 +144,39 @@ class LimitedServer(uvicorn.Server):
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
             self._figures.accepted += 1
-            if not self._has_room():
-                self._figures.refuse("connections_max")
-                sock.close()
-                continue
+            self._make_room()
             task = loop.create_task(self._begin(sock))
-            self._beginning[task] = None
+            self._beginning[task] = address
             task.add_done_callback(lambda task: self._beginning.pop(task, None))
 
-    def _has_room(self) -> bool:
-        """Whether one more may come, perhaps because the one that has waited longest for a request was closed for it."""
-        if len(self.server_state.connections) + len(self._beginning) < self._settings.connections_max:
-            return True
-        for connection in self._waiting:
-            self._figures.refuse("gave_way")
-            del self._waiting[connection]
-            connection.give_way()
-            return True
-        for task in self._beginning:
-            self._figures.refuse("gave_way")
-            del self._beginning[task]
-            task.cancel()
-            return True
-        return False
+    def _make_room(self) -> None:
+        """Let one more come: where there are ``connections_max``, one of the address that has most gives way.
+
+        There, those that were answered before go first, and among them the oldest. So an address with few connections is always let
+        in, and of another one who asks for the first time. One that is being answered ends after its answer: for so long there are
+        more than ``connections_max``, at most twice as many.
+        """
+        limit, open_now = self._settings.connections_max, self._connections()
+        staying = [each for each in open_now if not each.leaves]
+        if len(open_now) + len(self._beginning) >= 2 * limit:
+            self._give_way(open_now, lambda each: (not each.leaves, each.number))
+        elif len(staying) + len(self._beginning) >= limit:
+            self._give_way(staying, lambda each: (not each.answered, each.number))
+
+    def _give_way(self, connections: list[HttpConnection], order: Callable[[HttpConnection], tuple[bool, int]]) -> None:
+        """The first by ``order`` of the address that has most of ``connections`` and of those that shake hands."""
+        self._figures.refuse("gave_way")
+        crowds = Counter([each.address for each in connections]) + Counter(self._beginning.values())
+        crowded = max(crowds, key=crowds.__getitem__)
+        if of_crowd := [each for each in connections if each.address == crowded]:
+            min(of_crowd, key=order).give_way()
+            return
+        task = next(task for task, address in self._beginning.items() if address == crowded)
+        del self._beginning[task]
+        task.cancel()
+
+    def _connections(self) -> list[HttpConnection]:
+        return [each for each in self.server_state.connections if isinstance(each, HttpConnection) and not each.aborted]
 
     async def _begin(self, sock: socket.socket) -> None:
         """Shake hands, if that is to be done."""
@@ -165,4 +193,4 @@ class LimitedServer(uvicorn.Server):
             self._figures.refuse("handshake")
 
     def _protocol(self) -> asyncio.Protocol:
-        return HttpConnection(self.config, self.server_state, settings=self._settings, figures=self._figures, waiting=self._waiting)
+        return HttpConnection(self.config, self.server_state, settings=self._settings, figures=self._figures)
