@@ -1,4 +1,4 @@
-"""What an operator may do with local clients' sessions: ls, show, end, disconnect. Each looks at, or changes, a page at most.
+"""What an operator may do with local clients' sessions: ls, show, will, end, disconnect. Each looks at, or changes, a page at most.
 
 The Listener comes first: it adds what it knows of those that are connected (``live``), and for an end or a disconnect it has closed
 the connection. What outlives a connection is known here. Arguments and results are maps of msgpack types; times are UTC
@@ -6,7 +6,9 @@ milliseconds, None where there is none.
 
 ls {after?, count?, like?, user?, connected?} -> {sessions: [row, ...], next}: in the order of the client identifiers, from the one
 behind ``after`` on; ``next`` is the ``after`` of the next page, None after the last. like: a glob on the client identifier.
-show {client_id, from?} -> row and {filters: [...], next, will, refused_wills, queue}: its subscriptions from number ``from`` on.
+show {client_id, from?} -> row and {filters: [...], next, will, refused_wills, queue}: its subscriptions from number ``from`` on,
+and of its Will the topic and the sizes.
+will {client_id} -> {will}: the same of its Will, with its properties and the begin of its payload; None if it has none.
 end {client_id, drops_will?} -> {client_id, was_connected, purged, subscriptions, will}: will: published, dropped or none.
 disconnect {client_id}: comes here where nobody is connected under that identifier, to be refused.
 
@@ -67,6 +69,8 @@ class SessionCommands:
                 return self._list(command)
             case "show":
                 return self._show(command)
+            case "will":
+                return self._whole_will(command)
             case "end":
                 return self._end(command, wall_ms)
             case "disconnect":
@@ -172,6 +176,14 @@ class SessionCommands:
             "refused_wills": 0 if session is None else len(session.refused_wills),
         }
 
+    def _whole_will(self, command: SessionCommand) -> dict[str, Any]:
+        session = self._find(command.arguments["client_id"], command.live[0] if command.live else None)
+        if session is None or session.will is None:
+            return {"will": None}
+        _, _, payload, properties, _ = session.will
+        content = {"payload": payload[:SHOWN_PAYLOAD_BYTES], "properties": properties}
+        return {"will": {**_will_map(session.will, session), **content}}
+
     # --- end, disconnect ---
 
     def _end(self, command: SessionCommand, wall_ms: int) -> dict[str, Any]:
@@ -245,8 +257,7 @@ def _will_map(will: Will, session: Session) -> dict[str, Any]:
         "qos": flags & QOS_MASK,
         "retain": bool(flags & RETAIN),
         "size": len(payload),
-        "payload": payload[:SHOWN_PAYLOAD_BYTES],
-        "properties": properties,
+        "properties_size": len(properties),
         "delay_s": delay_s,
         "due_ms": session.will_due_ms if session.connected is None else None,
     }

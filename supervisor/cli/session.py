@@ -62,10 +62,11 @@ def list_sessions(node: GivenNode, like: str | None, state: str | None, user: st
 
 @session.command()
 @about_node(client_id="CLIENT_ID")
+@click.option("--will", "whole_will", is_flag=True, help="Also what its Will says, which the role view may not see.")
 @JSON
-def show(node: GivenNode, client_id: str, as_json: bool) -> int:
-    """Show one session, with its subscriptions and its Will."""
-    found = _show(node.client, client_id)
+def show(node: GivenNode, client_id: str, whole_will: bool, as_json: bool) -> int:
+    """Show one session, with its subscriptions, and of its Will the topic and the size."""
+    found = _show(node.client, client_id, whole_will=whole_will)
     if as_json:
         print(json.dumps(found))
         return 0
@@ -122,11 +123,13 @@ def disconnect(node: GivenNode, client_id: str, as_json: bool) -> int:
 # --- inside ---
 
 
-def _show(client: ControlClient, client_id: str) -> dict[str, Any]:
+def _show(client: ControlClient, client_id: str, *, whole_will: bool) -> dict[str, Any]:
     """The session with all its subscriptions, as it is printed."""
     from supervisor.terminal.session_view import will_json
 
     found = client.session(client_id)
+    if whole_will:
+        found["will"] = client.will(client_id)["will"]
     found["filters"].sort(key=itemgetter("filter"))
     found["will"] = None if found["will"] is None else will_json(found["will"])
     return found

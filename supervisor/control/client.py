@@ -231,7 +231,7 @@ class ControlClient:
                 return
 
     def session(self, client_id: str) -> Answer:
-        """One session, with all its subscriptions and its Will."""
+        """One session, with all its subscriptions; of its Will the topic and the sizes."""
         found = self._ask("session.show", {"client_id": client_id})
         following = found.pop("next")
         while following is not None:
@@ -239,6 +239,10 @@ class ControlClient:
             found["filters"] += page["filters"]
             following = page["next"]
         return found
+
+    def will(self, client_id: str) -> Answer:
+        """All of the Will of a session, None if it has none. ``will``."""
+        return self._ask("session.will", {"client_id": client_id})
 
     def end_session(self, client_id: str, *, drops_will: bool = False) -> Answer:
         """End a session for good. ``purged``, ``subscriptions``, ``was_connected``, ``will``."""

@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "queue.replay": ("bridge",),
     "session.ls": (),
     "session.show": ("client_id",),
+    "session.will": ("client_id",),
     "session.end": ("client_id",),
     "session.disconnect": ("client_id",),
     "events": (),

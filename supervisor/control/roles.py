@@ -9,7 +9,8 @@ from wire.door.roles import ROLES, Role
 
 __all__ = ["NEEDED", "ROLES", "Role", "may", "needed"]
 
-# view: sees how the node is, and no message. operate: sees messages, and does what can be undone. admin: all.
+# view: sees how the node is: topics and sizes, never what a client has sent, a payload, properties or a Will's.
+# operate: sees messages, and does what can be undone. admin: all.
 NEEDED: dict[str, Role] = {
     "ping": "view",
     "status": "view",
@@ -17,6 +18,7 @@ NEEDED: dict[str, Role] = {
     "queue.ls": "view",
     "session.ls": "view",
     "session.show": "view",
+    "session.will": "operate",
     "snapshot.result": "view",
     "trace": "operate",
     "trace.result": "operate",

@@ -38,6 +38,7 @@ _VERBS = {
 _SESSION_VERBS = {
     "session.ls": "ls",
     "session.show": "show",
+    "session.will": "will",
     "session.end": "end",
     "session.disconnect": "disconnect",
 }

@@ -263,6 +263,12 @@ class Session(_Answer):
     will: Any
 
 
+class Will(_Answer):
+    """What is published for a client that is gone."""
+
+    will: Any
+
+
 class Sessions(_Answer):
     """A page of sessions, by client identifier."""
 

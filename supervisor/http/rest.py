@@ -192,9 +192,15 @@ class RestApi:
 
         @self._route("GET", "/sessions/{client_id:path}", "session.show", models.Session, "sessions")
         async def show_session(client_id: ClientId) -> Json:
-            """One session, with all its subscriptions and its Will."""
+            """One session, with all its subscriptions; of its Will the topic and the sizes."""
             found = await self._calls.ask(lambda node: node.session(client_id))
             return Json({**found, "will": found["will"] and will_json(found["will"])})
+
+        @self._route("GET", "/wills/{client_id:path}", "session.will", models.Will, "sessions")
+        async def show_will(client_id: ClientId) -> Json:
+            """What a session's Will says; null if it has none."""
+            found = await self._calls.ask(lambda node: node.will(client_id))
+            return Json({"will": found["will"] and will_json(found["will"])})
 
         @self._route("DELETE", "/sessions/{client_id:path}", "session.end", models.SessionEnded, "sessions")
         async def end_session(

@@ -14,17 +14,11 @@ _COLUMNS = ("client id", "user", "state", "since", "expires", ">subs", ">depth",
 
 
 def will_json(will: dict[str, Any]) -> dict[str, Any]:
-    """A Will as the store tells of it, in values that JSON has."""
-    return {
-        "topic": will["topic"].decode(errors="replace"),
-        "qos": will["qos"],
-        "retain": will["retain"],
-        "size": will["size"],
-        "payload": shown(will["payload"], will["size"]),
-        "properties": properties_of(will["properties"]),
-        "delay_s": will["delay_s"],
-        "due_ms": will["due_ms"],
-    }
+    """A Will as the store tells of it, whole or not, in values that JSON has."""
+    said = {**will, "topic": will["topic"].decode(errors="replace")}
+    if "payload" in will:
+        said |= {"payload": shown(will["payload"], will["size"]), "properties": properties_of(will["properties"])}
+    return said
 
 
 def print_sessions(rows: Sequence[dict[str, Any]]) -> None:
@@ -132,8 +126,11 @@ def _will(will: dict[str, Any] | None) -> str:
     retain = ", retained" if will["retain"] else ""
     delay = f", delay {will['delay_s']} s" if will["delay_s"] else ""
     due = f", due {_time(will['due_ms'])}" if will["due_ms"] is not None else ""
+    head = f"to {printable(will['topic'])} at QoS {will['qos']}{retain}{delay}{due}"
+    if "payload" not in will:
+        return f"{head}, {size(will['size'])}"
     properties = "".join(f", {name}={value}" for name, value in will["properties"].items())
-    return f"to {printable(will['topic'])} at QoS {will['qos']}{retain}{delay}{due}{printable(properties)}: {will['payload']}"
+    return f"{head}{printable(properties)}: {will['payload']}"
 
 
 def _time(at_ms: int | None) -> str:

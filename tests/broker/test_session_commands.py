@@ -121,7 +121,8 @@ def test_sessions_are_listed_shown_and_disconnected(start_node: StartNode, capsy
             ("u", 2, False, None),
         ]
         text = session("show", "live")
-        assert "to will at QoS 1: gone" in text
+        assert "to will at QoS 1, 4 B" in text
+        assert "to will at QoS 1: gone" in session("show", "live", "--will")
         assert "MQTT 5.0, keep alive 30 s" in text
         assert "there is no session of a client 'nobody'" in session("show", "nobody", status=1)
         assert "'abandoned' is not connected" in session("disconnect", "abandoned", status=1)

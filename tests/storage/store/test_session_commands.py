@@ -169,12 +169,14 @@ def test_a_live_session_has_what_the_listener_says(engine: Engine) -> None:
     assert (row["depth"], row["lasting"], row["expires_ms"]) == (3, False, None)
     shown = result(store, "show", live("live", will=True, filters=(("t", 1, 9),)), client_id="live")
     assert shown["filters"] == [{"filter": "t", "qos": 1, "no_local": False, "retain_as_published": False, "identifier": 9}]
-    assert (shown["will"]["topic"], shown["will"]["payload"], shown["will"]["delay_s"], shown["will"]["due_ms"]) == (
+    assert (shown["will"]["topic"], shown["will"]["size"], shown["will"]["delay_s"], shown["will"]["due_ms"]) == (
         WILL[0],
-        WILL[2],
+        len(WILL[2]),
         30,
         None,
     )
+    whole = result(store, "will", live("live", will=True), client_id="live")["will"]
+    assert (whole["payload"], whole["properties"]) == (WILL[2], WILL[3])
 
 
 @pytest.mark.parametrize("verb", ["show", "end", "disconnect"])

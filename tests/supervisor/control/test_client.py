@@ -105,6 +105,7 @@ CALLS: list[tuple[Callable[[ControlClient], Any], str, dict[str, str]]] = [
         {"after": "a", "like": "b*", "user": "c", "connected": "no"},
     ),
     (lambda node: node.session("pump"), "session.show", {"client_id": "pump"}),
+    (lambda node: node.will("pump"), "session.will", {"client_id": "pump"}),
     (lambda node: node.end_session("pump", drops_will=True), "session.end", {"client_id": "pump", "drops_will": "yes"}),
     (lambda node: node.disconnect("pump"), "session.disconnect", {"client_id": "pump"}),
     (lambda node: node.snapshot(), "snapshot", {}),
