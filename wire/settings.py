@@ -110,6 +110,7 @@ class ClientLimitSettings:
     publish_bytes_per_s: int | None = None
     topic_levels_max: int | None = None
     topic_max_bytes: int | None = None
+    will_max_bytes: int = 64 << 10
     sys_period_s: float = 0.0
     response_information: str | None = None
     input_max_bytes: int = 256 << 20
@@ -281,6 +282,7 @@ class SessionSettings:
     in_flight_max: int = 100
     retained_max_messages: int = 100_000
     retained_max_bytes: int = 256 << 20
+    wills_max_bytes: int = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,13 +70,13 @@ class Gathering:
     def turn_end(self, now_s: float) -> None:
         """Send what is to go now; the others go on where there is room for what they sent."""
         rows = len(self._builder)
-        waiting = bool(rows or self._batches.touched)
+        waiting = self._batches.carries
         if self._has_committed and not len(self._link):
             self._pace.committed(waiting=waiting)
         self._has_committed = False
         if waiting or self._waiting.for_batch:
             self._send(now_s)
-            waiting = bool(len(self._builder) or self._batches.touched)
+            waiting = self._batches.carries
         outstanding = bool(len(self._link))
         if not (outstanding and self._resting):
             until_s = self._pace.rest_until_s(
@@ -96,7 +96,7 @@ class Gathering:
             if not self._waiting.for_batch:
                 break
             self._input.go_on_with_room()  # what waited in the clients' buffers for this batch
-            if not (len(self._builder) or self._batches.touched or self._waiting.for_batch):
+            if not (self._batches.carries or self._waiting.for_batch):
                 break
         if len(self._builder):
             self._pass_on(now_s)

@@ -17,6 +17,7 @@ from actors.process.local_messages import Published
 from wire.exchange.receiver import AnswerBurst
 from wire.exchange.wills import Message
 from wire.frames.batch import Batch, pack_column
+from wire.frames.intake import NO_ROW
 from wire.frames.names import DISTRIBUTOR
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.mqtt.properties import USER_PROPERTIES_MAX
@@ -81,6 +82,11 @@ class ClientBatches:
 
     # --- the batch that is being built ---
 
+    @property
+    def carries(self) -> bool:
+        """Whether there is anything in it, a message or the record of what was read."""
+        return bool(len(self.builder) or self.touched or self._wills)
+
     def owes(self, client: Client) -> None:
         """The client is owed an answer with it."""
         self.touched[client.number] = client
@@ -99,13 +105,17 @@ class ClientBatches:
         self._wills.append((session, len(self.builder), *refused))
         self.builder.add(topic, flags, payload, source=source, properties=properties)
 
+    def drop_will(self, session: str) -> None:
+        """Its record goes with the batch, and it is not published."""
+        self._wills.append((session, NO_ROW, 0, 0))
+
     def will_rows(self) -> list[int]:
         """The rows that are Wills."""
-        return [row for _, row, _, _ in self._wills]
+        return [row for _, row, _, _ in self._wills if row != NO_ROW]
 
     def moved(self, places: Mapping[int, int]) -> None:
         """Rows have left it: where those that are left are now."""
-        self._wills = [(session, places[row], epoch, number) for session, row, epoch, number in self._wills]
+        self._wills = [(session, places.get(row, NO_ROW), epoch, number) for session, row, epoch, number in self._wills]
 
     # --- batches on their way ---
 
@@ -128,7 +138,7 @@ class ClientBatches:
         # A client may be gone already and still have sent something of this batch.
         kept_sessions = {client.session for client in self.touched.values() if _keeps(client)}
         bursts, released = self._seal()
-        if not bursts and not len(self.builder):
+        if not bursts and not len(self.builder) and not self._wills:
             return False
         received = self.builder.received
         batch = self.builder.build(accepted_ms=self._host.mailbox.wall_ms())

@@ -22,7 +22,7 @@ from actors.door.client import Client
 from actors.door.logins_and_rights import Access, Verdict
 from actors.process.local_messages import SessionDown
 from wire.door.connect_checks import LoginFault, Welcome, judge_connect, refuse_login
-from wire.exchange.wills import Message
+from wire.exchange.wills import Message, size_bytes
 from wire.frames.batch import REFUSABLE, RETAIN
 from wire.frames.intake import SessionClose, SessionGone, SessionsKnown
 from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
@@ -76,6 +76,12 @@ class ClientSessions:
                 self._send(client, Connack(session_present=False, reason_code=ReasonCode.TOPIC_NAME_INVALID))
             self._host.close_client(client, "refused")
             return
+        will = None if connect.will is None else _message(connect.will)
+        if will is not None and size_bytes(will) > self._limits.will_max_bytes:
+            self._host.limited("will_max_bytes")
+            self._send(client, refuse_login(LoginFault.WILL_TOO_LARGE, client.level))
+            self._host.close_client(client, "refused")
+            return
         judged = judge_connect(connect, self._limits, self._settings, new_id=f"auto-{uuid.uuid4().hex}")
         if isinstance(judged, Connack):
             least = connect.properties.maximum_packet_size
@@ -84,14 +90,14 @@ class ClientSessions:
             self._host.close_client(client, "refused")
             return
         client.hear(False)  # what it sends before its CONNACK waits in its socket
-        self._access.judge(client, connect, partial(self._admit, client, judged, connect.will))
+        self._access.judge(client, connect, partial(self._admit, client, judged, will))
 
-    def _admit(self, client: Client, welcome: Welcome, will: Will | None, verdict: Verdict) -> None:
+    def _admit(self, client: Client, welcome: Welcome, will: Message | None, verdict: Verdict) -> None:
         """Go on with a client that may come in, and has not gone meanwhile; send the others away [MQTT-3.1.4-2]."""
         if verdict is None:
             client.session = welcome.client_id
             self._access.give_rights(client)
-            topic = b"" if will is None else will.topic.encode()
+            topic = b"" if will is None else will[0]
             if will is not None and (is_reserved(topic) or not self._access.may_publish(client, topic)):
                 if topic.startswith(b"$"):  # bridges put it there unasked, so that is no reason to refuse them
                     self._reserved.drop(client, topic)
@@ -101,6 +107,9 @@ class ClientSessions:
         older = self._clients.get(welcome.client_id)
         if verdict is None and older is not None and not self._access.may_take_over(client, older):
             verdict = LoginFault.ANOTHERS
+        if verdict is None and will is not None and not self._wills.fits(client.session, will, older):
+            self._host.limited("wills_max_bytes")
+            verdict = LoginFault.NO_ROOM_FOR_WILL
         if verdict is not None:
             self._send(client, refuse_login(verdict, client.level))
             self._host.close_client(client, "refused")
@@ -115,7 +124,8 @@ class ClientSessions:
         client.receive_maximum = welcome.receive_maximum
         client.packet_max_bytes = welcome.packet_max_bytes
         client.aliases = OutgoingAliases(welcome.topic_alias_maximum) if welcome.topic_alias_maximum else None
-        client.will = None if will is None else _message(will)
+        client.will = will
+        self._wills.brought(client)
         self._openings.add(client, welcome)
 
     # --- the end ---
@@ -139,6 +149,7 @@ class ClientSessions:
         if self._clients.get(client.session) is not client:
             return
         del self._clients[client.session]
+        self._wills.left(client)
         opening = self._openings.closed(client)
         if opening is not None and not opening.asked and not opening.let_in:
             return

@@ -4,6 +4,9 @@ A Will leaves its client when its connection ends, and gets into the batch that 
 
 broker.will-unless-taken-back [MQTT]: a Will is published unless DISCONNECT with 0x00 came, or the session was resumed before its
     delay had passed [MQTT-3.1.3-9]. A client that gets no CONNACK has not resumed its session.
+broker.will-judged-when-published [access]: a Will whose topic its client may not publish to any more when it is due is not
+    published, and its record goes with the next commit.
+broker.wills-bounded [P5]: Wills of clients that are here or gone have at most ``wills_max_bytes``; who brings one more is refused.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ from actors.broker.client_batches import ClientBatches
 from actors.broker.listener_interface import ClientHost
 from actors.broker.session_records import SessionRecords
 from actors.door.client import Client
+from actors.door.logins_and_rights import Access
 from wire.clock_steps import elapsed_ms
-from wire.exchange.wills import PendingWill, PendingWills, RefusedWill, RefusedWills
+from wire.exchange.wills import Message, PendingWill, PendingWills, RefusedWill, RefusedWills, size_bytes
 from wire.frames.batch import OFFERED
 from wire.frames.intake import SessionsKnown
+from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -31,13 +36,22 @@ NO_SOURCE = 0  # a connection that nothing waits behind
 class ClientWills:
     """Publishes them when they are due."""
 
-    def __init__(self, host: ClientHost, batches: ClientBatches, records: SessionRecords) -> None:
+    def __init__(
+        self, host: ClientHost, settings: NodeSettings, access: Access, batches: ClientBatches, records: SessionRecords
+    ) -> None:
         self._host = host
+        self._access = access
         self._batches = batches
         self._records = records
         self._pending = PendingWills()
+        self._connected_bytes = 0  # of the Wills of those who are connected
         self._refused = RefusedWills()
         self._refused_retry_s = 0.0
+        self.adopt(settings)
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold for who connects from now on."""
+        self._max_bytes = settings.sessions.wills_max_bytes
 
     @property
     def pending(self) -> int:
@@ -58,15 +72,30 @@ class ClientWills:
     def found(self, frame: SessionsKnown) -> None:
         """The Wills that clients of an earlier life of the Listener have left."""
         now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
-        for session, _, _, will, due_ms, user, _ in frame.sessions:
+        for session, _, _, will, due_ms, user, listener in frame.sessions:
             if will is not None:
                 wait_s = max(0.0, will[4] - elapsed_ms(due_ms - will[4] * 1000, wall_ms) / 1000)
-                self._pending.add(session, PendingWill(will, now_s + wait_s, 0, user))
+                self._pending.add(session, PendingWill(will, now_s + wait_s, 0, user, listener))
         for session, epoch, number, will in frame.refused:
             topic, flags, payload, properties, _ = will
             self._refused.add(RefusedWill(session, epoch, number, (topic, flags | OFFERED, payload, properties, 0)))
 
     # --- connections and sessions ---
+
+    def fits(self, session: str, will: Message, older: Client | None) -> bool:
+        """Whether there is room (broker.wills-bounded) for the Will of who comes as ``session``, in place of ``older``."""
+        gone = self._pending.size_of(session) + (size_bytes(older.will) if older is not None and older.will is not None else 0)
+        return self._connected_bytes + self._pending.size_bytes - gone + size_bytes(will) <= self._max_bytes
+
+    def brought(self, client: Client) -> None:
+        """The client is connected, with its Will if it has one."""
+        if client.will is not None:
+            self._connected_bytes += size_bytes(client.will)
+
+    def left(self, client: Client) -> None:
+        """It is not any more."""
+        if client.will is not None:
+            self._connected_bytes -= size_bytes(client.will)
 
     def connection_ended(self, client: Client, *, on_record: bool) -> None:
         """The client's Will is to be published, now or after its delay.
@@ -75,7 +104,8 @@ class ClientWills:
         """
         assert client.will is not None
         delay_s = min(client.will[4], client.expiry_s)
-        pending = PendingWill(client.will, self._host.mailbox.now_s() + delay_s, client.number, client.user)
+        due_s = self._host.mailbox.now_s() + delay_s
+        pending = PendingWill(client.will, due_s, client.number, client.user, self._access.bind_of(client))
         if delay_s:
             self._pending.add(client.session, pending)
         elif on_record or len(self._pending) < UNRECORDED_WILLS_MAX:
@@ -87,7 +117,7 @@ class ClientWills:
         """The session's Will waits no longer [MQTT-3.1.3-9]."""
         pending = self._pending.take_ended(session)
         if pending is not None and not drops_will:  # whoever comes next under the identifier has it published first
-            self._publish(session, replace(pending, due_s=self._host.mailbox.now_s(), user=None))
+            self._publish(session, replace(pending, due_s=self._host.mailbox.now_s(), ended=True))
 
     def take(self, session: str, user: str | None, *, resumes: bool) -> tuple[PendingWill | None, bool]:
         """Somebody comes who will resume the session, or not: its Will, and whether it is out of the way.
@@ -133,5 +163,8 @@ class ClientWills:
         if self._batches.full:
             self._pending.add(session, pending)
             return False
-        self._batches.add_will(session, pending.message, pending.source)
+        if self._access.may_publish_left(session, pending.user, pending.listener, pending.message[0]):
+            self._batches.add_will(session, pending.message, pending.source)
+        else:  # broker.will-judged-when-published
+            self._batches.drop_will(session)
         return True

@@ -19,7 +19,7 @@ from actors.process.local_messages import Deliver, Published, PublishedAhead, Se
 from actors.process.mailbox import Mailbox
 from wire.frames.base import Frame
 from wire.frames.batch import QOS_ONLY, REFUSABLE, Batch, pack_column, unpack_column, ways_columns
-from wire.frames.intake import Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
+from wire.frames.intake import NO_ROW, Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import LISTENER, QUEUE_STORE, lane_of_actor, lane_of_queue
 from wire.frames.supervision import AclChanged
@@ -227,7 +227,8 @@ def _publishers(frame: Published) -> Sequence[Publisher]:
         return sources
     publishers: list[Publisher] = list(sources)
     for session, row, _, _ in frame.wills:
-        publishers[row] = session
+        if row != NO_ROW:
+            publishers[row] = session
     return publishers
 
 

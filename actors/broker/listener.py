@@ -78,7 +78,7 @@ class Listener(MailboxActor):
         self.batches = ClientBatches(clients, limits, self._reserved)
         self._access = Access(clients, settings, self.tell_from_thread)
         self._records = SessionRecords()
-        self._wills = ClientWills(clients, self.batches, self._records)
+        self._wills = ClientWills(clients, settings, self._access, self.batches, self._records)
         self.openings = SessionOpenings(clients, settings, self._access, self.batches, self._records, self._wills, self._welcomed)
         self.sessions = ClientSessions(clients, settings, self._access, self._reserved, self._records, self._wills, self.openings)
         self._admin = ClientAdmin(clients, self.sessions)
@@ -116,7 +116,8 @@ class Listener(MailboxActor):
         self.silence = ClientSilence(clients, ClientStalls(clients, self.packets, limits), limits, self.openings.stood_still)
         self._sockets = ClientSockets(self._group, clients, self.reception, self._lingering, self._input, self.deliveries)
         door: tuple[_Part, ...] = (clients, self.reception, self._access, self.openings, self.sessions, self._subscriptions)
-        self._parts = (*door, self.batches, self.deliveries, self._retained, self._input, self.gathering, self.silence)
+        talk: tuple[_Part, ...] = (self.batches, self.deliveries, self._retained, self._input, self.gathering, self.silence)
+        self._parts = (*door, self._wills, *talk)
 
     # --- life ---
 

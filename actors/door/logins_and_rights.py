@@ -298,6 +298,15 @@ class Access:
             self._on_denial(client, topic)
         return False
 
+    def may_publish_left(self, session: str, user: str | None, listener: str, topic: bytes) -> bool:
+        """Whether ``user``, who came by ``listener`` and is gone, may publish to ``topic``; a no is counted and logged."""
+        rights = self._lists.rights_at(listener, user, session)
+        if rights is None or rights.may_publish(topic):
+            return True
+        self._counts["publishes_forbidden"] += 1
+        self._tell("publish.forbidden", None, client_id=session, user=user, topic=topic.decode()[:200], why="its Will was due")
+        return False
+
     def watch_denials(self, on_denial: Callable[[Client, bytes], None] | None) -> None:
         """Have ``on_denial`` told of each PUBLISH that a client may not send; None: nobody any more."""
         self._on_denial = on_denial
@@ -330,12 +339,12 @@ class Access:
         """Count rows that were not delivered to a client because it may not read them."""
         self._counts["deliveries_forbidden"] += count
 
-    def _tell(self, event: str, client: Client, **facts: object) -> None:
+    def _tell(self, event: str, client: Client | None, **facts: object) -> None:
         """Log ``event``, but each kind at most once in ``TOLD_PERIOD_S``."""
         now_s = self._host.mailbox.now_s()
         if now_s - self._told_s.get(event, float("-inf")) < TOLD_PERIOD_S:
             self._untold[event] = self._untold.get(event, 0) + 1
             return
         self._told_s[event] = now_s
-        named = {"address": client.address, "client_id": client.session, "user": client.user}
+        named = {} if client is None else {"address": client.address, "client_id": client.session, "user": client.user}
         log.warning(event, extra={**named, **facts, "not_logged": self._untold.pop(event, 0)})

@@ -347,6 +347,9 @@ class Clients(Section):
     )
     topic_levels_max: Annotated[int, Number(1, 65535)] = setting(200, "Levels of a client's topic names and filters.")
     topic_max_bytes: Annotated[int, Size(1, 65535)] = setting("65535B", "Length of a client's topic names and filters.")
+    will_max_bytes: Annotated[int, Size(1, PACKET_MAX_BYTES)] = setting(
+        "64KiB", "Size of a client's Will, its topic and properties included; a client with a larger one is refused (0x97)."
+    )
     response_information: TopicPrefix | None = setting(
         None,
         "What an MQTT 5 client that asks for it is told to begin its response topics with: %u is the user name, %c the client"
@@ -389,6 +392,9 @@ class Sessions(Section):
     )
     retained_max_messages: Annotated[int, Number(1, 10**9)] = setting(100_000, "Retained messages; more are not retained.")
     retained_max_bytes: Annotated[int, Size(1024)] = setting("256MiB", "Their bytes.")
+    wills_max_bytes: Annotated[int, Size(1024)] = setting(
+        "64MiB", "Bytes of all Wills, of clients that are here or gone; who brings one more is refused (0x97)."
+    )
 
 
 class Events(Section):

@@ -88,6 +88,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             in_flight_max=sessions.in_flight_max,
             retained_max_messages=sessions.retained_max_messages,
             retained_max_bytes=sessions.retained_max_bytes,
+            wills_max_bytes=sessions.wills_max_bytes,
         ),
         persistence=PersistenceSettings(
             mode=configuration.persistence.mode,
@@ -136,6 +137,7 @@ def _clients(clients: Clients) -> ClientLimitSettings:
         publish_bytes_per_s=clients.publish_bytes_per_s,
         topic_levels_max=clients.topic_levels_max,
         topic_max_bytes=clients.topic_max_bytes,
+        will_max_bytes=clients.will_max_bytes,
         sys_period_s=clients.sys_period,
         response_information=clients.response_information,
         input_max_bytes=clients.input_max_bytes,

@@ -117,7 +117,7 @@ class Parts:
     def __init__(self, host: Any, settings: NodeSettings) -> None:
         access = Access(host, settings, lambda _: True)
         self.records = SessionRecords()
-        self.wills = ClientWills(host, host, self.records)
+        self.wills = ClientWills(host, settings, access, host, self.records)
         self.openings = SessionOpenings(host, settings, access, host, self.records, self.wills, host.welcomed)
         self.sessions = ClientSessions(host, settings, access, ReservedTopics(host), self.records, self.wills, self.openings)
         host.sessions = self.sessions

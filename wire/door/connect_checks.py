@@ -23,6 +23,8 @@ class LoginFault(Enum):
     NO_USER_NAME = "no user name"
     WRONG = "wrong user name or password"
     WILL_FORBIDDEN = "its Will may not be published"
+    WILL_TOO_LARGE = "its Will is larger than any may be"
+    NO_ROOM_FOR_WILL = "the Wills of all clients are as large as they may be"
     ANOTHERS = "its client identifier, or the session under it, is another user's"
     ADDRESS_BLOCKED = "too many failed logins from its address"
     BUSY = "too many logins are waiting"
@@ -33,6 +35,8 @@ _LOGIN_CODES = {  # MQTT 3.1.1, MQTT 5
     LoginFault.NO_USER_NAME: (ConnectReturnCode.NOT_AUTHORIZED, ReasonCode.NOT_AUTHORIZED),
     LoginFault.WRONG: (ConnectReturnCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.BAD_USER_NAME_OR_PASSWORD),
     LoginFault.WILL_FORBIDDEN: (ConnectReturnCode.NOT_AUTHORIZED, ReasonCode.NOT_AUTHORIZED),
+    LoginFault.WILL_TOO_LARGE: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.QUOTA_EXCEEDED),
+    LoginFault.NO_ROOM_FOR_WILL: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.QUOTA_EXCEEDED),
     LoginFault.ANOTHERS: (ConnectReturnCode.IDENTIFIER_REJECTED, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID),
     LoginFault.ADDRESS_BLOCKED: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.CONNECTION_RATE_EXCEEDED),
     LoginFault.BUSY: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_BUSY),

@@ -15,13 +15,16 @@ Message = tuple[bytes, int, bytes, bytes, int]  # as in ``SessionOpen``: topic, 
 class PendingWill:
     """A Will that is to be published at ``due_s``.
 
-    source: the connection that left it, 0 for one of an earlier Listener. user: whose session it is; None: anybody's.
+    source: the connection that left it, 0 for one of an earlier Listener. user: whose session it is; None: anybody's. listener:
+    where its client came in, empty where that is not known. ended: its session has, so it is nobody's to take back.
     """
 
     message: Message
     due_s: float
     source: int
     user: str | None = None
+    listener: str = ""
+    ended: bool = False
 
 
 def size_bytes(will: Message) -> int:
@@ -71,26 +74,40 @@ class PendingWills:
 
     def __init__(self) -> None:
         self._pending: dict[str, PendingWill] = {}
+        self.size_bytes = 0
 
     def __len__(self) -> int:
         return len(self._pending)
 
     def add(self, session: str, will: PendingWill) -> None:
         """Publish ``will`` when it is due, unless it is taken before."""
+        self._pop(session)
         self._pending[session] = will
+        self.size_bytes += size_bytes(will.message)
+
+    def size_of(self, session: str) -> int:
+        """The bytes of the session's Will; 0 if none is pending."""
+        pending = self._pending.get(session)
+        return 0 if pending is None else size_bytes(pending.message)
 
     def take(self, session: str, user: str | None = None) -> PendingWill | None:
         """The session's Will, which is its taker's now; None if none is pending, or it is another user's."""
         pending = self._pending.get(session)
-        if pending is None or (pending.user is not None and pending.user != user):
+        if pending is None or (pending.user is not None and pending.user != user and not pending.ended):
             return None
-        return self._pending.pop(session)
+        return self._pop(session)
 
     def take_ended(self, session: str) -> PendingWill | None:
         """The Will of a session that has ended, whoever's it was; None if none is pending."""
-        return self._pending.pop(session, None)
+        return self._pop(session)
 
     def take_due(self, now_s: float) -> list[tuple[str, PendingWill]]:
         """The Wills that are due, in the order in which they became so."""
         due = sorted((will.due_s, session) for session, will in self._pending.items() if will.due_s <= now_s)
-        return [(session, self._pending.pop(session)) for _, session in due]
+        return [(session, pending) for _, session in due if (pending := self._pop(session)) is not None]
+
+    def _pop(self, session: str) -> PendingWill | None:
+        pending = self._pending.pop(session, None)
+        if pending is not None:
+            self.size_bytes -= size_bytes(pending.message)
+        return pending

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from wire.frames.base import Frame, frame_kind
 
+NO_ROW = -1  # of a Will that is not published
+
 
 @frame_kind(1)
 class Publishes(Frame):
@@ -32,8 +34,8 @@ class Append(Frame):
     as a u16 column, empty for all rows). Commit them all, with ``received``, ``released`` and ``wills``, in one write. The part for
     ``names.RETAINED`` is no queue: its rows replace, or with an empty payload remove, what is retained under their topics.
     wills: Wills that are in this batch: (session, row, epoch and number of the batch in which it was refused before, 0 and 0 for
-    none). Their records lose them in the same commit; one that is refused stays on record, to be sent again. settings: the number
-    of those by which it was routed.
+    none; row: ``NO_ROW`` for one that is not published). Their records lose them in the same commit; one that is refused stays on
+    record, to be sent again. settings: the number of those by which it was routed.
     """
 
     sender: str
