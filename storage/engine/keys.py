@@ -87,10 +87,8 @@ def open_format(engine: Engine) -> tuple[str, bool]:
     """
     mark, identity = engine.get("meta", _FORMAT_KEY), engine.get("meta", IDENTITY_KEY)
     if mark is None:
-        write, identity = (
-            Write(),
-            bytes.fromhex(engine.known.store) or os.urandom(IDENTITY_BYTES),
-        )  # damage may have taken both rows
+        write = Write()
+        identity = bytes.fromhex(engine.known.store) or os.urandom(IDENTITY_BYTES)  # damage may have taken both rows
         write.put("meta", _FORMAT_KEY, bytes([STORE_FORMAT]))
         write.put("meta", IDENTITY_KEY, identity)
         engine.commit(write, sync=True)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from storage.engine.commit_mark import Evidence
 from storage.engine.engine import FAMILIES, Family, Write
+from storage.engine.keys import IDENTITY_BYTES
 from storage.engine.known_store import KnownStore
 from storage.engine.memory_engine import MemoryEngine
 from tests.simulation.process import current
@@ -107,7 +108,7 @@ class SimEngine:
 
     missing: Evidence | None = None
     kept = ""
-    known = KnownStore()
+    known = KnownStore(store="51" * IDENTITY_BYTES)  # a store of its own in each run would be another course of each seed
 
     def __init__(self, disk: SimDisk) -> None:
         self.durable = disk.durable
