@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from wire.exchange.message_class import MessageClass
 
+REFUSED_MAX = 32  # classes of messages; the oldest is forgotten, and learnt again
+
 
 class RemoteLimits(NamedTuple):
     """The highest QoS, whether RETAIN and wildcard subscriptions are taken, and the largest packet (None: any).
@@ -33,7 +35,7 @@ class RemoteLimits(NamedTuple):
             retain_available=self.retain_available and other.retain_available,
             packet_max_bytes=min(sizes, default=None),
             wildcard_available=self.wildcard_available and other.wildcard_available,
-            refused=tuple(one for one in refused if not any(wide != one and wide.covers(one) for wide in refused)),
+            refused=tuple(one for one in refused if not any(wide != one and wide.covers(one) for wide in refused))[-REFUSED_MAX:],
         )
 
     @property
