@@ -60,7 +60,7 @@ class ClientRetained:
         """The client has its SUBACK for ``filters``."""
         if client.retained is not None:
             client.retained.answered(filters)
-            self._turns[client.number] = client
+            self._wants(client)
 
     def end(self, client: Client, filters: Iterable[str]) -> None:
         """The client wants nothing under ``filters`` any more [MQTT-3.10.4-2]."""
@@ -79,12 +79,12 @@ class ClientRetained:
             options, identifier = client.filters[each.topic_filter]
             self._deliveries.retained(client, batch, qos=options & QOS_MASK, identifier=identifier)
         self._send(client, late)
-        self._turns[client.number] = client
+        self._wants(client)
 
     def turn_end(self) -> None:
         """Ask for what clients have room for, in turn."""
         for client in self._deliveries.take_wanting():
-            self._turns[client.number] = client
+            self._wants(client)
         while self._turns and len(self._asked) < PIECES_MAX:
             client = self._turns.pop(next(iter(self._turns)))
             if not client.closed and client.retained is not None and self._has_room(client):
@@ -109,9 +109,17 @@ class ClientRetained:
                 self.given_up += len(filters)
                 log.error("retained.given_up", extra={"client_id": client.label, "filters": len(filters)})
                 self.end(client, filters)
-            self._turns[client.number] = client
+            self._wants(client)
+
+    def closed(self, client: Client) -> None:
+        """The connection is gone, and its turn with it: while the store answers nobody, no turn comes."""
+        self._turns.pop(client.number, None)
 
     # --- inside ---
+
+    def _wants(self, client: Client) -> None:
+        if not client.closed:
+            self._turns[client.number] = client
 
     def _has_room(self, client: Client) -> bool:
         assert client.outbox is not None

@@ -337,6 +337,7 @@ class Listener(MailboxActor):
         self.acknowledgements.forget(client)
         self.deliveries.closed(client)
         self._subscriptions.closed(client)
+        self._retained.closed(client)
         self.sessions.closed(client, publish_will=publish_will)
 
     def _sys_figures(self) -> ListenerFigures:

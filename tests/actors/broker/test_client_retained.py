@@ -1,0 +1,78 @@
+"""Whose turn it is for retained messages, and what is kept of clients that wait for theirs."""
+
+from __future__ import annotations
+
+import weakref
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from actors.broker.client_retained import PIECES_MAX, ClientRetained
+from tests.supervisor.settings import node_settings
+from wire.frames.base import Frame
+from wire.frames.local_sessions import RetainedPiece
+
+
+class Subscriber:
+    """A client that has read everything."""
+
+    closed, queue, retained, output_bytes = False, "", None, 0
+    outbox = SimpleNamespace(waits=False)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.filters = {"#": (0, 0)}
+
+
+class Desk:
+    """A Listener's retained messages, and what it asks the store for."""
+
+    name, epoch = "listener", 1
+
+    def __init__(self, folder: Path) -> None:
+        self.mailbox = SimpleNamespace(now_s=lambda: 0.0, wall_ms=lambda: 0)
+        self.asked: list[Any] = []
+        self.wanting: list[Any] = []
+        desk: Any = self
+        self.retained = ClientRetained(desk, node_settings(folder), desk)
+
+    def send(self, peer: str, frame: Frame) -> None:
+        self.asked.append(frame)
+
+    def take_wanting(self) -> list[Any]:
+        wanting, self.wanting = self.wanting, []
+        return wanting
+
+    def subscribed(self, number: int) -> Any:
+        client: Any = Subscriber(number)
+        self.retained.begin(client, ["#"])
+        self.retained.answered(client, ["#"])
+        self.retained.turn_end()
+        return client
+
+
+def test_a_client_that_has_gone_is_not_kept_while_the_store_answers_nobody(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    others = [desk.subscribed(number) for number in range(PIECES_MAX)]
+    gone = desk.subscribed(PIECES_MAX)
+    assert len(desk.asked) == len(others), "its turn does not come while none is answered"
+    kept = weakref.ref(gone)
+
+    desk.wanting.append(gone)  # it was written to in the turn in which it is closed
+    gone.closed = True
+    desk.retained.closed(gone)
+    desk.retained.turn_end()
+    del gone
+
+    assert kept() is None
+
+
+def test_the_next_in_turn_is_asked_for_when_a_piece_has_come(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    for number in range(PIECES_MAX + 1):
+        desk.subscribed(number)
+
+    desk.retained.piece(RetainedPiece(epoch=1, request=1, done=1, after=b"", places=(), bodies=()))
+    desk.retained.turn_end()
+
+    assert [frame.request for frame in desk.asked] == list(range(1, PIECES_MAX + 2))
