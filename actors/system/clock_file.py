@@ -12,6 +12,7 @@ import json
 import logging
 from pathlib import Path
 
+from actors.system.clocks import machine_run
 from storage import files
 from wire.clock_steps import STEPS_MAX, ClockSteps
 
@@ -19,16 +20,15 @@ log = logging.getLogger("bascule")
 
 FILE_NAME = "clock"
 WRITE_PERIOD_MS = 600_000
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class ClockFile:
-    """What is on record of one node's clock. ``machine_run``: a name that each start of the machine has for itself."""
+    """What is on record of one node's clock. run: as ``machine_run`` has it."""
 
-    def __init__(self, data_dir: Path, clock: ClockSteps, machine_run: str | None = None) -> None:
+    def __init__(self, data_dir: Path, clock: ClockSteps, run: str | None = None) -> None:
         self._path = data_dir / FILE_NAME
         self._clock = clock
-        self._machine_run = _BOOT_ID.read_text().strip() if machine_run is None else machine_run
+        self._run = machine_run() if run is None else run
         self._written: list[tuple[int, int]] | None = None
         self._due_ms = 0
 
@@ -37,14 +37,14 @@ class ClockFile:
         try:
             known = json.loads(self._path.read_bytes())
             steps = [(int(before_ms), int(after_ms)) for before_ms, after_ms in known["steps"]]
-            machine_run, shown_ms, beside_ms = str(known["machine_run"]), int(known["wall_ms"]), int(known["steady_ms"])
+            run, shown_ms, beside_ms = str(known["machine_run"]), int(known["wall_ms"]), int(known["steady_ms"])
         except FileNotFoundError:
             pass
         except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
             log.warning("clock.unreadable", extra={"path": str(self._path), "error": str(error)})
         else:
             self._clock.steps = steps[-STEPS_MAX:]
-            if machine_run == self._machine_run:
+            if run and run == self._run:
                 self._clock.distance_ms = shown_ms - beside_ms
             elif wall_ms < shown_ms:
                 self._clock.stepped(shown_ms, wall_ms)
@@ -61,6 +61,6 @@ class ClockFile:
         if self._clock.steps is self._written and steady_ms < self._due_ms:
             return
         steps = self._clock.steps
-        row = {"machine_run": self._machine_run, "wall_ms": wall_ms, "steady_ms": steady_ms, "steps": steps}
+        row = {"machine_run": self._run, "wall_ms": wall_ms, "steady_ms": steady_ms, "steps": steps}
         files.write(self._path, json.dumps(row).encode())
         self._written, self._due_ms = steps, steady_ms + WRITE_PERIOD_MS

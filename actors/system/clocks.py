@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from wire.clock_steps import CLOCK, STEP_MIN_MS
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def wall_ms() -> int:
@@ -27,3 +30,11 @@ def both_ms() -> tuple[int, int]:
         now_ms = time.time_ns() // 1_000_000
         if (after_ms := steady_ms()) - before_ms <= STEP_MIN_MS // 10:
             return now_ms, after_ms
+
+
+def machine_run() -> str:
+    """A name that each start of the machine has for itself; empty where the kernel tells none."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -7,7 +7,6 @@ This class is in the supervisor's actor: it decides, and it never blocks.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.process.actor import PolledActor
+from actors.system.clocks import machine_run
 from storage.snapshots.manifest import STORE_NAME, Manifest
 from storage.snapshots.snapshot_folder import FOLDER_NAME, SnapshotFolder, Usage
 from storage.store.event_rows import Detail
@@ -42,9 +42,6 @@ UPKEEP_S = 5.0
 USAGE_S = 60.0
 RESULTS_MAX = 100
 STANDS_BY = "standing by"  # the state of the store of a node that follows another one
-
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
 
 Note = Callable[[str, int, dict[str, Detail]], None]  # the snapshot or why there is none, messages, details
 
@@ -219,10 +216,7 @@ class Snapshots:
 
     def _finish(self, part: Path, fields: dict[str, Any]) -> Manifest:
         """In a thread: checksums, the manifest, the name."""
-        boot_id = ""
-        with contextlib.suppress(OSError):
-            boot_id = _BOOT_ID.read_text().strip()
-        return self._folder.finish(part, {**fields, "boot_id": boot_id})
+        return self._folder.finish(part, {**fields, "boot_id": machine_run()})
 
     def _finished(self, making: _Making, pause_ms: float, manifest: Manifest) -> None:
         self._making = None

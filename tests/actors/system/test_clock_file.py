@@ -39,6 +39,15 @@ def test_a_step_is_on_record_at_once(tmp_path: Path) -> None:
     assert clock.elapsed_ms(BEGIN_MS, BEGIN_MS + HOUR_MS + 9_000) == 9_000
 
 
+def test_where_the_kernel_does_not_name_its_starts_the_steady_clock_tells_nothing_across_lives(tmp_path: Path) -> None:
+    _, file = life(tmp_path, BEGIN_MS, 60_000, machine_run="")
+    file.write(BEGIN_MS, 60_000)
+
+    clock, _ = life(tmp_path, BEGIN_MS + HOUR_MS, 10, machine_run="")
+
+    assert clock.steps == [], "the machine may have begun anew"
+
+
 def test_a_step_while_nothing_ran_is_known_in_the_same_run_of_the_machine(tmp_path: Path) -> None:
     _, file = life(tmp_path, BEGIN_MS, 0)
     file.write(BEGIN_MS, 0)
