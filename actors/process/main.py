@@ -86,10 +86,8 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
         log.error("actor.failed", extra={"error": str(error)})
         return error.exit_status
     gc.freeze()
-    if name not in ASIDE:
-        gc.set_threshold(
-            50_000, 20, 50
-        )  # the path of a message makes many objects and no cycles; a connection over HTTP makes some
+    if name not in ASIDE:  # the path of a message makes many objects and no cycles; a connection over HTTP makes some
+        gc.set_threshold(50_000, 20, 50)
     failure = host.run()
     post.close()
     if failure is None:

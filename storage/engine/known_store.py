@@ -136,8 +136,10 @@ class OpenFolder:
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises:
-        OSError: the disk refuses.
+        """Hold what is at ``path`` now.
+
+        Raises:
+            OSError: the disk refuses.
         """
         self._path = str(path)
         self._held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -29,14 +29,8 @@ from supervisor.tree.pauses import Pauses
 from wire.errors import ConfigError, DiskFull, StorageDamaged, Unavailable
 
 _OF_NO_NODE = {"lock", "run", "lost+found"}  # what a data folder without a node's data may hold
-_OF_A_RESTORE = {
-    "store",
-    "epoch",
-    "paused",
-    "store.lock",
-    "store.reserve",
-    "store.identity",
-}  # what one that was cut short may have left
+# What a restore that was cut short may have left.
+_OF_A_RESTORE = {"store", "epoch", "paused", "store.lock", "store.reserve", "store.identity"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
