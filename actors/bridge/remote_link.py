@@ -137,7 +137,7 @@ class RemoteLink:
             log.warning("remote.violated", extra={**self._lane.facts, "error": str(error)})
             if self.remote is not None and self._exchange.writer.between_packets and self._level == LEVEL_5:
                 self._say(self.remote, bytes((remote_packets.DISCONNECT, 1, error.reason_code)))
-            self._drop(error.message, by_remote=True)  # what it says so to a message of ours is as if it had closed on that
+            self._drop(error.message, by_remote=bool(error.fields.get("by_remote")))
             self._retry(error)
 
     # --- up and down ---

@@ -33,6 +33,7 @@ REST_LEAST_S = 0.005  # after which it is read when there is something to be sen
 REST_BUSY_S = 0.001
 
 _ANSWERS = (remote_packets.CONNACK, remote_packets.SUBACK, remote_packets.UNSUBACK)  # to what was asked for, or never was
+_UNASKED = (3, 6)  # types of PUBLISH and PUBREL
 
 # What a DISCONNECT may say because of a message that we sent; the others are about the connection, the remote or us.
 MAY_MEAN_A_MESSAGE = frozenset(
@@ -106,7 +107,8 @@ class RemoteReader:
         Raises:
             Unavailable: the connection is closed, or the remote says that it ends it; ``by_remote``: maybe for a message of ours;
                 ``taken_over``: because another uses our client identifier.
-            PeerViolation: what came is not MQTT, or not for us.
+            PeerViolation: what came is not MQTT, or not for us; ``by_remote`` as before: what the remote sends unasked says nothing
+                of a message of ours.
         """
         remote = self._remote
         assert remote is not None
@@ -124,24 +126,28 @@ class RemoteReader:
     def _parse(self, buffer: bytes) -> None:
         position = 0
         intake = self._intake
-        while True:
-            position = self._flow.received(buffer, position)
-            if intake is not None:
-                position, before = intake.take(buffer, position), position
-                if intake.blocked:
+        try:
+            while True:
+                position = self._flow.received(buffer, position)
+                if intake is not None:
+                    position, before = intake.take(buffer, position), position
+                    if intake.blocked:
+                        break
+                    if position != before:
+                        continue
+                packet = remote_packets.next_packet(
+                    buffer,
+                    position,
+                    bytes_max=self.limits.packet_max_bytes,
+                    publish_bytes_max=self.limits.publish_max_bytes(self._level),
+                )
+                if packet is None:
                     break
-                if position != before:
-                    continue
-            packet = remote_packets.next_packet(
-                buffer,
-                position,
-                bytes_max=self.limits.packet_max_bytes,
-                publish_bytes_max=self.limits.publish_max_bytes(self._level),
-            )
-            if packet is None:
-                break
-            self._take(packet)
-            position = packet.end
+                self._take(packet)
+                position = packet.end
+        except PeerViolation as error:
+            error.fields = {**error.fields, "by_remote": buffer[position] >> 4 not in _UNASKED}
+            raise
         self._input = buffer[position:]
 
     def _take(self, packet: remote_packets.RemotePacket) -> None:

@@ -73,6 +73,28 @@ def test_a_packet_that_only_a_client_may_send_is_a_violation(protocol: int, pack
         parts.exchange.reader.read()
 
 
+@pytest.mark.parametrize(
+    ("packet", "by_remote"),
+    [
+        (b"\x30\xff\xff\xff\xff\xff", False),
+        (b"\x62\xff\xff\xff\xff\xff", False),
+        (b"\x40\xff\xff\xff\xff\xff", True),
+        (b"\x00\x00", True),
+    ],
+)
+def test_of_a_violation_only_what_the_remote_sends_unasked_has_nothing_to_do_with_a_message_of_ours(
+    packet: bytes, by_remote: bool
+) -> None:
+    parts = LaneParts()
+    parts.connect()
+    parts.remote.say(packet)
+
+    with pytest.raises(PeerViolation) as violation:
+        parts.exchange.reader.read()
+
+    assert violation.value.fields["by_remote"] is by_remote
+
+
 def test_acknowledgements_gather_while_the_window_is_open_and_are_read_along_after_a_while() -> None:
     parts = LaneParts(receive_maximum=8)
     parts.connect()
