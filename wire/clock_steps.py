@@ -44,7 +44,8 @@ class ClockSteps:
     def elapsed_ms(self, since_ms: int, now_ms: int) -> int:
         """How long ago the clock showed ``since_ms``, now that it shows ``now_ms``; 0 at least.
 
-        Of a time that the clock showed twice, since it was set back, the later one counts; for one that it left out, the step does.
+        A time that the clock showed twice, since it was set back, is taken for the later one. One that it left out, since it was
+        set forward, is taken for the moment of that step.
         """
         elapsed_ms = least_ms = 0
         for before_ms, after_ms in reversed(self.steps):

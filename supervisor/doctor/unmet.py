@@ -1,4 +1,4 @@
-"""What a configuration that holds asks in vain: of this machine, of files that remotes want, and of topics that only go round.
+"""What a valid configuration asks for in vain: of this machine, of the files that remotes want; and topics that go in a circle.
 
 A node runs with most of it all the same: its clock may be wrong at first, an address may come later, a file be written meanwhile.
 """

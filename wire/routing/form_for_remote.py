@@ -38,7 +38,7 @@ class RemoteForm:
 
     def __init__(self, bridge: BridgeSettings) -> None:
         self._mapper = TopicMapper()
-        self._rules = Router((replace(bridge, persist=True),))  # not to keep any more is said of what comes, not of what waits
+        self._rules = Router((replace(bridge, persist=True),))  # ``persist: false`` is about what comes: what waits is kept
         self._level = bridge.remote.protocol
         self._counts_hops = bridge.loop_prevention
         self._max_age_s = bridge.limits.max_age_s

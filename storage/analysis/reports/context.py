@@ -209,7 +209,6 @@ class Context:
             raise NoSnapshots("there is no usable snapshot" + ("" if not every else ": all were left out"))
         self._usable = usable
         self._tell_stores_apart()
-        self.unusable_rows = [row for row in every if row["problem"] is not None]
 
     def _tell_stores_apart(self) -> None:
         """A node with several stores is, from here on, several nodes by name: nothing of one store tells anything of another."""
