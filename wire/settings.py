@@ -270,11 +270,13 @@ class BridgeSettings:
 class SessionSettings:
     """What is kept for local clients: sessions that outlive their connection, their queues, retained messages.
 
-    expiry_max_s: 0xFFFFFFFF is no limit. overflow: drop-newest | drop-oldest, when a session's queue is full. in_flight_max: QoS 1
-    and 2 messages on their way to one client.
+    user_share_percent: of ``sessions_max``, for one user, or for one address without a user. expiry_max_s: 0xFFFFFFFF is no limit.
+    overflow: drop-newest | drop-oldest, when a session's queue is full. in_flight_max: QoS 1 and 2 messages on their way to one
+    client.
     """
 
     sessions_max: int = 10_000
+    user_share_percent: int = 50
     expiry_max_s: int = 0xFFFF_FFFF
     queue_max_messages: int = 10_000
     queue_max_bytes: int = 16 << 20

@@ -23,6 +23,7 @@ from actors.broker.client_wills import ClientWills
 from actors.broker.listener_interface import ClientHost
 from actors.broker.session_records import SessionRecords
 from actors.door.client import Client
+from actors.door.login_limits import network_of
 from actors.door.logins_and_rights import Access
 from actors.process.local_messages import SessionUp
 from wire.door.access_rules import resolve
@@ -189,6 +190,7 @@ class SessionOpenings:
                 resumes=resumes,
                 user=client.user,
                 listener=self._access.bind_of(client),
+                origin=network_of(client.host),
             ),
         )
 
@@ -220,7 +222,7 @@ class SessionOpenings:
             self._access.refuse_session(client)
             self._send(client, refuse_login(LoginFault.ANOTHERS, client.level))
         else:
-            self._host.limited("sessions_max")
+            self._host.limited(why)
             self._send(client, opening.welcome.no_room())
         self._host.close_client(client, "refused", publish_will=False)
 

@@ -16,6 +16,8 @@ store.session-is-its-users [access]: what lasts of a session is its user's: nobo
     ends its Will's delay by that.
 store.end-kept-until-committed [P3]: what a connection said when it ended is kept by the Listener until it is committed here: it is
     sent again to a new store.
+store.sessions-shared-out [P5, access]: no user, and no address of clients without a user, has more than its share of
+    ``sessions_max``, a restart later neither. Who is there stays.
 store.ended-by-operator-at-once [P3]: a session that an operator ends goes in one commit with its queue, its subscriptions and the
     event; its Will is due at once.
 """
@@ -23,6 +25,7 @@ store.ended-by-operator-at-once [P3]: a session that an operator ends goes in on
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -73,6 +76,7 @@ class LocalSessions:
         self._limit_expiry()
         self._listener_epoch = max((session.connected[0] for session in sessions if session.connected), default=0)
         self._kept = sum(1 for session in sessions if session.queue)
+        self._kept_of = Counter(session.owner for session in sessions if session.queue)
         self._answers: list[tuple[str, Frame]] = []
         self._expired = 0
         self._ended = self._purged = 0
@@ -201,10 +205,9 @@ class LocalSessions:
                 self._end(session, "clean start" if frame.clean else "its connection ended")
                 session = None
             makes_queue = frame.sender == LISTENER and bool(frame.expiry_s) and (session is None or not session.queue)
-            if makes_queue and self._kept >= self._settings.sessions_max:
-                session, refused = None, "sessions_max"
-            else:
-                session = self._begin(frame, opening, present, makes_queue=makes_queue)
+            if makes_queue:
+                refused = self._no_room(_owner(frame))
+            session = None if refused else self._begin(frame, opening, present, makes_queue=makes_queue)
         if session is not None:
             self._note_filters(session, frame.filters)
         self._answers.append(
@@ -224,6 +227,14 @@ class LocalSessions:
                 ),
             )
         )
+
+    def _no_room(self, owner: str) -> str:
+        """Which limit one more session of ``owner`` would break, empty for none (store.sessions-shared-out)."""
+        sessions_max = self._settings.sessions_max
+        if self._kept >= sessions_max:
+            return "sessions_max"
+        share = max(1, sessions_max * self._settings.user_share_percent // 100)
+        return "user_share_percent" if self._kept_of[owner] >= share else ""
 
     def _is_anothers(self, session: Session, frame: SessionOpen) -> bool:
         """Whether something lasts of the session that is another user's (store.session-is-its-users)."""
@@ -245,6 +256,8 @@ class LocalSessions:
             session.connected = (frame.epoch, frame.source)
         if makes_queue:
             session.queue = self._queues.make(frame.session)
+            session.owner = _owner(frame)
+            self._kept_of[session.owner] += 1
             self._kept += 1
         if changes:
             self._changed(session)
@@ -292,6 +305,9 @@ class LocalSessions:
             log.info("session.ended", extra={"client_id": session.name, "why": why, "discarded": discarded})
             session.queue = ""
             self._kept -= 1
+            self._kept_of[session.owner] -= 1
+            if not self._kept_of[session.owner]:
+                del self._kept_of[session.owner]
             if why == _OPERATOR:
                 self._purged += discarded
 
@@ -324,6 +340,11 @@ class LocalSessions:
                 refused=tuple(refused[start:stop]),
                 last=stop >= count,
             )
+
+
+def _owner(frame: SessionOpen) -> str:
+    """In whose share a session counts: its user's, or its address's where nobody has logged in."""
+    return f"user {frame.user}" if frame.user is not None else f"address {frame.origin}"
 
 
 def _subscriptions(session: Session) -> tuple[tuple[str, int, int], ...]:

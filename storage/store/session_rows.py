@@ -41,7 +41,7 @@ class Session:
     one, and whether it found the session: asked for again, because a store died with the answer, it gets the same answer. user: who
     alone may open it; None: anybody, and the first user that does is the one. refused_wills: those for which there was no room,
     under epoch and number of their batch; they outlive the session. listener: where the listener listens by which its client came
-    last, empty where that is not known.
+    last, empty where that is not known. owner: in whose share of all sessions it counts.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Session:
     user: str | None = None
     refused_wills: dict[tuple[int, int], Will] = field(default_factory=dict)
     listener: str = ""
+    owner: str = ""
     request: tuple[int, int] = (0, 0)  # the newest SUBSCRIBE that is on record: epoch of the Listener's life, its number
 
     @property
@@ -94,6 +95,7 @@ class Session:
                 self.user,
                 [(*batch, will) for batch, will in self.refused_wills.items()],
                 self.listener,
+                self.owner,
             )
         )
         return packed
@@ -126,6 +128,7 @@ class Session:
                 user,
                 refused,
                 listener,
+                owner,
             ) = fields
             return cls(
                 name=name,
@@ -142,6 +145,7 @@ class Session:
                 user=user,
                 refused_wills={(epoch, number): will for epoch, number, will in refused},
                 listener=listener,
+                owner=owner,
             )
         except (TypeError, ValueError) as error:
             raise StorageDamaged("the row of a session is damaged", session=name) from error

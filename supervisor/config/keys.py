@@ -378,8 +378,11 @@ class Sessions(Section):
     sessions_max: Annotated[int, Number(1, 1_000_000)] = setting(
         10_000, "Sessions that outlive their connection; more are refused."
     )
+    user_share_percent: Annotated[int, Number(1, 100)] = setting(
+        50, "How much of sessions_max one user may have; clients without a user share by their address (IPv6: their /64)."
+    )
     expiry_max: Annotated[float | None, Duration(1, SESSION_NEVER_EXPIRES_S - 1, whole=True, unlimited=True)] = setting(
-        UNLIMITED, "Longest life of a session without its client; MQTT 3.1.1 sessions with clean session 0 have this one."
+        "7d", "Longest life of a session without its client; MQTT 3.1.1 sessions with clean session 0 have this one."
     )
     queue_max_messages: Annotated[int, Number(1, 10**9)] = setting(10_000, "Messages of QoS 1 and 2 that wait for one client.")
     queue_max_bytes: Annotated[int, Size(1024)] = setting("16MiB", "Their bytes.")

@@ -81,6 +81,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
         clients=_clients(configuration.clients),
         sessions=SessionSettings(
             sessions_max=sessions.sessions_max,
+            user_share_percent=sessions.user_share_percent,
             expiry_max_s=SESSION_NEVER_EXPIRES_S if sessions.expiry_max is None else int(sessions.expiry_max),
             queue_max_messages=sessions.queue_max_messages,
             queue_max_bytes=sessions.queue_max_bytes,

@@ -231,8 +231,11 @@ class MqttClient(Connection):
         properties: Sequence[tuple[int, Value]] = (),
         tls: ssl.SSLContext | None = None,
         holds: bool = False,
+        source: str = "",
     ) -> None:
+        """source: the address that it comes from; empty: the system's choice."""
         super().__init__(Sender.SERVER, version)
+        self._source = (source, 0) if source else None
         self.connack = Packet(kind=CONNACK)
         self._port = port
         self._tls = tls
@@ -260,7 +263,8 @@ class MqttClient(Connection):
     def dial(self, deadline_s: float | None = None) -> None:
         """Open the connection; CONNECT is the caller's."""
         self.close()
-        sock = socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE_S if deadline_s is None else deadline_s)
+        timeout_s = PATIENCE_S if deadline_s is None else deadline_s
+        sock = socket.create_connection(("127.0.0.1", self._port), timeout_s, self._source)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.take_socket(sock if self._tls is None else self._tls.wrap_socket(sock, server_hostname="localhost"))
 

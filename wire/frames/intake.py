@@ -98,7 +98,8 @@ class SessionOpen(Frame):
     has a queue and kept subscriptions. source: the connection's number. will: (topic, flags, payload, properties, delay in
     seconds), kept until ``SessionClose`` drops it or a batch with it is committed. resumes: asked again because the store is new;
     nothing is cleaned. user: who has logged in; None is nobody. listener: where the listener listens by which the client came.
-    filters: what a lane is about to subscribe to in its session.
+    origin: the network that it came from, empty for none, as of a Unix socket. filters: what a lane is about to subscribe to in its
+    session.
     """
 
     sender: str
@@ -112,6 +113,7 @@ class SessionOpen(Frame):
     resumes: bool = False
     user: str | None = None
     listener: str = ""
+    origin: str = ""
     filters: tuple[str, ...] = ()
 
 
@@ -122,8 +124,8 @@ class SessionOpened(Frame):
     queue: ``session:<number>:<session>``, a number that is never given twice; empty where the session ends with its connection.
     subscriptions: what is kept: (topic filter, options, subscription identifier), the options being those of a SUBSCRIBE as one
     byte (QoS 0x03, No Local 0x04, Retain As Published 0x08), the identifier 0 for none. Of a lane's session: each filter that was
-    ever subscribed to in it, without options. refused: empty, or why nothing was opened: ``sessions_max`` is reached, or the
-    session is another ``user``'s. store: epoch of the store that answers.
+    ever subscribed to in it, without options. refused: empty, or why nothing was opened: ``sessions_max`` or
+    ``user_share_percent`` is reached, or the session is another ``user``'s. store: epoch of the store that answers.
     """
 
     sender: str

@@ -66,7 +66,7 @@ GOLDEN: list[tuple[Frame, str]] = [
     ),
     (Committed(sender="l", epoch=2, store=9, number=3, refused={3: b"\0\0"}), "970301a16c0209038103c4020000"),
     (SourceResumed(sender="l", epoch=2, source=9, number=3, held=4, given_up=5), "980401a16c0209030405"),
-    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9e0501a16c0201a173c30000c0c2c0a090"),
+    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9f0501a16c0201a173c30000c0c2c0a0a090"),
     (
         SessionOpened(sender="l", epoch=2, store=9, request=1, session="s", present=False, received=b""),
         "9c0601a16c020901a173c2c400a090a0",
