@@ -392,8 +392,7 @@ class ReplicationSettings:
     """The log that the members of a cluster share. member: what this node is called in it. address: where its clients are to go.
 
     lease_s: how long nobody else leads after a leader's newest record. trim_max_bytes, trim_max_age_s: beyond these the log does
-    not wait for a member that is behind; None is without limit. standby: closed | redirect, as clients find it. alone_after_s: a
-    leader goes on without the log when that has been away for so long; None is never.
+    not wait for a member that is behind; None is without limit. standby: closed | redirect, as clients find it.
     """
 
     servers: tuple[str, ...]
@@ -405,7 +404,6 @@ class ReplicationSettings:
     trim_max_bytes: int | None = 10 << 30
     trim_max_age_s: float | None = 86400.0
     standby: str = "closed"
-    alone_after_s: float | None = None
     user: str | None = None
     password_file: str | None = None
     token_file: str | None = None

@@ -7,15 +7,12 @@ The store itself goes on as on any node, over an engine that puts each commit on
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actors.store.alone import Alone, LogAsked
 from storage import files
-from storage.replication.absence import Absence
 from storage.replication.base import offer, withdraw
 from storage.replication.leader import Leader
 from storage.replication.lease import LeaseFile
@@ -32,7 +29,6 @@ from wire.settings import ReplicationSettings
 if TYPE_CHECKING:
     from actors.process.actor import MailboxActor
     from storage.replication.jetstream import JetStreamLog
-    from storage.store.store import Store
 
 log = logging.getLogger("bascule")
 
@@ -63,8 +59,6 @@ class Leading:
         self._leader: Leader | None = None
         self._epoch = store.epoch
         self._offering = False
-        self._alone = Alone(store, lambda: _connect(self._settings))
-        self._absence = Absence()
         self._ended = self._ended_at_once = False  # this node leads no more
 
     def met(self, epoch: int) -> None:
@@ -90,7 +84,7 @@ class Leading:
             self._log = _connect(self._settings)
         replica = open_replica(self._data_dir)
         try:
-            self._leader = Leader(replica, self._log, self._settings, self._lease, absence=self._absence)
+            self._leader = Leader(replica, self._log, self._settings, self._lease)
         except BasculeError:
             replica.engine.close()
             raise
@@ -110,10 +104,6 @@ class Leading:
             return
         leader.look(self._actor.mailbox.wall_ms())
         now_s = self._actor.mailbox.now_s()  # it may have waited for the log; what else is to be done has its turn
-        if leader.engine.alone:
-            self._actor.mailbox.set_timer(LEAD_TIMER, now_s + leader.period_s)
-            self._alone.ask()
-            return
         if self._ended:  # clients and bridges are told to stop, and may take their time
             self._actor.mailbox.set_timer(LEAD_TIMER, now_s + leader.period_s)
             return
@@ -136,7 +126,7 @@ class Leading:
     def step_down(self) -> None:
         """Let another member lead at once. All that was spoken to clients and remotes is over."""
         leader = self._leader
-        if leader is None or leader.lease_left_s <= 0 or leader.engine.alone:
+        if leader is None or leader.lease_left_s <= 0:
             return
         try:
             leader.engine.sync()
@@ -161,8 +151,6 @@ class Leading:
             error, message = "unavailable", "this node does not lead yet; nothing was done"
         elif frame.verb == "promote":
             result = {"leads": True}
-        elif leader.engine.alone:
-            error, message = "alone", "this node goes on without the log, and has what nobody else has; nothing was done"
         elif frame.verb == "step_down":
             leader.successor = str(frame.arguments.get("to", ""))
             result = {"to": leader.successor}
@@ -185,37 +173,18 @@ class Leading:
         if leader is None:
             return figures | {"log": "away", "error": "not reached yet"}
         position = leader.engine.replica.position
-        left_s = leader.lease_left_s
         return figures | {
-            "log": "alone" if leader.engine.alone else "away" if leader.log_error else "ready",
+            "log": "away" if leader.log_error else "ready",
             "error": leader.log_error,
-            "shared": leader.is_shared,
-            "alone_since_ms": position.alone_since_ms,
-            "alone_commits": leader.engine.alone_commits,
             "leader": self._settings.member,
             "leader_address": self._settings.address,
             "term": position.term,
             "sequence": position.sequence,
             "records": leader.engine.records,
-            "lease_left_s": None if math.isinf(left_s) else round(left_s, 3),
+            "lease_left_s": round(leader.lease_left_s, 3),
             "log_first": leader.log_first,
             "members": member_rows(leader.members, position.sequence, self._actor.mailbox.wall_ms()),
         }
-
-    def log_asked(self, message: LogAsked) -> None:
-        """A thread has seen whether the log can be used again."""
-        if self._alone.asked(message, self._leader):
-            self._actor.mailbox.set_timer(LEAD_TIMER, self._actor.mailbox.now_s())
-
-    def keep_events(self, store: Store) -> None:
-        """Have ``store`` keep what has become of this node and the log."""
-        if self._leader is not None:
-            self._alone.look(self._leader, store, self._actor.mailbox.wall_ms())
-
-    def mark(self, queues: dict[str, dict[str, Any]]) -> None:
-        """Say of each of ``queues``, as the status has them, how much of it no other member can take."""
-        for name, row in queues.items():
-            row["accepted_alone"] = self._alone.accepted(name, row["accepted"])
 
     # --- inside ---
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from actors.process.actor import MailboxActor
 from actors.process.mailbox import Mailbox
-from actors.store.alone import LogAsked
 from actors.store.leading import LEAD_TIMER, BaseOffered, Leading
 from storage.engine.engine import Engine, RocksEngine
 from storage.engine.memory_engine import MemoryEngine
@@ -110,9 +109,6 @@ class QueueStore(MailboxActor):
             case BaseOffered():
                 if self._leading is not None:
                     self._leading.offered(message)
-            case LogAsked():
-                if self._leading is not None:
-                    self._leading.log_asked(message)
             case _Noted():
                 self.send(SUPERVISOR, SnapshotMade(request=message.request, error="", message="", facts=message.facts))
             case _:
@@ -125,8 +121,6 @@ class QueueStore(MailboxActor):
         if self._snapshot is not None and self._snapshot.ready:
             self._take_snapshot(self._snapshot.wanted, now_s)
         wall_ms = self.mailbox.wall_ms()
-        if self._leading is not None:
-            self._leading.keep_events(store)
         if store.acknowledges_fast:
             self._send_all(store.admit(now_s, wall_ms))
         self._send_all(store.commit(now_s, wall_ms))
@@ -161,10 +155,7 @@ class QueueStore(MailboxActor):
         if self._store is None:
             facts = {"state": "opening"} if self._refusal is None else refusal_facts(self._refusal)
             return {"queues": {}, "mode": self.settings.persistence.mode, **facts, **self._replication_figures()}
-        figures = self._store.status(self.mailbox.wall_ms()) | self._replication_figures()
-        if self._leading is not None:
-            self._leading.mark(figures["queues"])
-        return figures
+        return self._store.status(self.mailbox.wall_ms()) | self._replication_figures()
 
     def _replication_figures(self) -> dict[str, Any]:
         return {} if self._leading is None else {"replication": self._leading.figures()}

@@ -7,7 +7,6 @@ then begins as one that leads (``supervisor/tree/node.py``).
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 from actors.process.actor import MailboxActor
 from actors.process.mailbox import Mailbox
 from actors.store.redirecting import Redirecting
-from storage.replication.absence import Absence
 from storage.replication.base import fetch, install
 from storage.replication.follower import Follower
 from storage.replication.jetstream import JetStreamLog
@@ -53,7 +51,6 @@ class StandbyStore(MailboxActor):
         self._synced_s = self._told_s = 0.0
         self._fetching = ""  # the base that is being brought
         self._leads = False
-        self._absence = Absence()
         self._redirecting: Redirecting | None = None
         self._leader_address = ""
 
@@ -85,7 +82,6 @@ class StandbyStore(MailboxActor):
         try:
             self._step()
             self._error = ""
-            self._absence.ends()
             if self._follower is not None and self._follower.needs_base:
                 wait_s = RETRY_S
         except (Unavailable, StoreGone) as error:
@@ -93,8 +89,6 @@ class StandbyStore(MailboxActor):
                 log.warning("replication.unavailable", extra={"error": str(error)})
             self._error = str(error.fields.get("error") or error.message)
             wait_s = RETRY_S
-            if isinstance(error, LogAway):
-                self._go_alone()
         if not self._leads:
             self.mailbox.set_timer(_FOLLOW, self.mailbox.now_s() + wait_s)
 
@@ -121,7 +115,6 @@ class StandbyStore(MailboxActor):
                 "sequence": position.sequence,
                 "behind": follower.behind,
                 "silent_s": round(follower.silent_s(), 3),
-                "takes_over": not math.isinf(position.lease_s),
                 "needs_base": follower.needs_base,
                 "applied": follower.replica.applied,
             }
@@ -133,11 +126,6 @@ class StandbyStore(MailboxActor):
 
     def _step(self) -> None:
         follower = self._follower or self._opened()
-        if follower.replica.position.alone:
-            follower.replica.reopen()
-            follower.replica.look_over(self._log)
-            self._lead(follower)
-            return
         now_s = clock_s()
         speaks = now_s - self._told_s >= renewal_s(self._replication.lease_s)
         if speaks or not follower.needs_base:
@@ -155,18 +143,6 @@ class StandbyStore(MailboxActor):
             self._seek_base(follower)
         elif follower.is_due() and follower.lead(self.epoch):
             self._lead(follower)
-
-    def _go_alone(self) -> None:
-        """Lead without the log, if this member led, nobody else does, and the log was waited for."""
-        self._absence.begins()
-        if self._follower is not None and self._follower.forced:
-            self._follower.forced = False
-            log.warning("replication.not_forced", extra={"why": "the log is away: say it again when it can be used"})
-        try:
-            if self._follower is not None and self._follower.goes_alone(self._absence):
-                self._lead(self._follower)
-        except Unavailable as error:
-            log.warning("replication.not_alone", extra={"error": str(error)})
 
     def _opened(self) -> Follower:
         try:
@@ -246,7 +222,7 @@ class StandbyStore(MailboxActor):
         error, message = "", ""
         try:
             if command.verb == "promote":
-                error, message, result = self._want(forced=bool(command.arguments.get("force")))
+                error, message, result = self._want()
             elif command.verb == "forget":
                 error, message, result = self._forget(command.arguments["member"])
             else:
@@ -255,17 +231,17 @@ class StandbyStore(MailboxActor):
             error, message = "unavailable", str(refusal)
         self.send(SUPERVISOR, QueueAnswer(request=command.request, error=error, message=message, result=result))
 
-    def _want(self, *, forced: bool) -> tuple[str, str, dict[str, Any]]:
-        """Have whoever leads step down for this member, or lead at once if ``forced``: what to answer."""
+    def _want(self) -> tuple[str, str, dict[str, Any]]:
+        """Have whoever leads step down for this member: what to answer."""
         follower = self._follower
         if follower is None or self._error:
             return "unavailable", f"the log, or the store, cannot be used for now: {self._error}; nothing was done", {}
         if follower.needs_base:
             return "behind", f"this member cannot lead yet: {follower.needs_base}; nothing was done", {}
-        follower.wants, follower.forced = True, forced
+        follower.wants = True
         self._told_s = 0.0
         position = follower.replica.position
-        asked = "" if position.released or forced else position.leader
+        asked = "" if position.released else position.leader
         return "", "", {"leads": False, "asked": asked, "silent_s": round(follower.silent_s(), 3)}
 
     def _forget(self, member: str) -> tuple[str, str, dict[str, Any]]:

@@ -223,7 +223,8 @@ class StoreOpening:
         with TRANSLATED:
             folder.put_back()
         raise StorageDamaged(
-            "the store cannot be opened; its files are as they were: put back a copy of the folder, or move it away to start empty",
+            "the store cannot be opened; its files are as they were: put back a copy of the folder, or begin a new one:"
+            " bascule run CONFIG --new-store",
             path=str(self._path),
             cause=str(damage),
         ) from damage

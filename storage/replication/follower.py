@@ -7,11 +7,9 @@ replication.foreign-log-left-alone [P1, P2]: who has more than the log leads it 
 from __future__ import annotations
 
 import logging
-import math
 import os
 from collections.abc import Callable
 
-from storage.replication.absence import Absence
 from storage.replication.lease import RENEWALS, Watch
 from storage.replication.lease import clock_s as lease_clock_s
 from storage.replication.log import Behind, Log
@@ -39,7 +37,6 @@ class Follower:
         self.behind = 0
         self.needs_base = ""
         self.wants = False  # an operator has asked that this member leads
-        self.forced = False  # whatever the one that leads says, or does not say
         self._log = shared
         self._settings = settings
         self._clock = clock
@@ -105,8 +102,6 @@ class Follower:
         position, now_s = self.replica.position, self._clock()
         if self.needs_base:
             return False
-        if self.forced:
-            return True
         if not position.log:  # of an empty log; who has something to begin it with goes first
             return not self.replica.is_empty or self._watch.is_over(self._settings.lease_s, now_s)
         mine = position.node == self.replica.node
@@ -115,18 +110,6 @@ class Follower:
                 return self._watch.silent_s(now_s) >= STEPPED_DOWN_REST_S
             return position.successor in ("", self._settings.member) or self._watch.is_over(self._settings.lease_s, now_s)
         return mine or self._watch.is_over(position.lease_s, now_s)
-
-    def goes_alone(self, absence: Absence) -> bool:
-        """Whether this member, which led, goes on leading without the log, by the log's ``absence``.
-
-        Raises:
-            Unavailable: the disk refuses.
-        """
-        if not absence.outlasts(self._settings.alone_after_s) or not self.replica.may_go_alone():
-            return False
-        self.replica.reopen()
-        self.replica.commit_alone(())
-        return True
 
     def lead(self, epoch: int) -> bool:
         """Try to be the one that leads; whether this member does. ``epoch``: the highest of this node's processes so far.
@@ -143,11 +126,9 @@ class Follower:
             self._settings.member,
             replica.node,
             self._settings.address,
-            self._settings.lease_s if self._settings.alone_after_s is None else math.inf,
+            self._settings.lease_s,
             not position.log and not replica.is_empty,
         )
-        if not math.isinf(term.lease_s) and replica.may_go_alone():
-            replica.note_leaving()  # others may lead after this one's lease, be it answered or not
         record = Record(TERM, position.term + 1, position.number + 1, max(epoch, position.epoch), term.encode())
         try:
             sequence = self._log.append(split(record, self._log.part_bytes), replica.read_to)

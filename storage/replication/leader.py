@@ -5,11 +5,9 @@ Blocks; no actor, no thread.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from storage.replication.absence import Absence
 from storage.replication.lease import LeaseFile, renewal_s
 from storage.replication.lease import clock_s as lease_clock_s
 from storage.replication.log import Log
@@ -19,8 +17,6 @@ from storage.replication.replicated_engine import ReplicatedEngine
 from wire.errors import Unavailable
 from wire.settings import ReplicationSettings
 
-log = logging.getLogger("bascule")
-
 SYNC_S = 1.0
 
 
@@ -28,8 +24,6 @@ class Leader:
     """engine: for the store. members: what each said the last time. successor: who is to lead next, if it is not to be anybody.
 
     offered: the base that others may begin with, and where it stands. log_error: why the log cannot be used; empty while it can.
-
-    log_answers: while this node goes on without the log, nothing here waits for that, until somebody else has seen it answer.
     """
 
     def __init__(
@@ -39,18 +33,15 @@ class Leader:
         settings: ReplicationSettings,
         lease: LeaseFile,
         clock: Callable[[], float] = lease_clock_s,
-        *,
-        absence: Absence | None = None,
     ) -> None:
         """Raises:
         Replaced, Unavailable, StorageDamaged, ConfigError: as the engine.
         """
-        self.engine = ReplicatedEngine(replica, shared, lease.hold, clock, alone_after_s=settings.alone_after_s, absence=absence)
+        self.engine = ReplicatedEngine(replica, shared, lease.hold, clock)
         self.members: dict[str, Report] = {}
         self.successor = ""
         self.offered: tuple[str, int] = ("", 0)
         self.log_error = ""
-        self.log_answers = False
         self.log_first = self.log_last = 0
         self._replica = replica
         self._log = shared
@@ -77,12 +68,8 @@ class Leader:
             Replaced: another member leads.
             ConfigError: another node goes by this one's name.
         """
-        if self.engine.alone and not self.log_answers:
-            return
         now_s = self._clock()
         try:
-            if self.engine.alone:
-                self._rejoin()
             if now_s - self.engine.renewed_s >= renewal_s(self._settings.lease_s):
                 self.engine.renew()
             if now_s - self._synced_s >= SYNC_S:
@@ -94,29 +81,11 @@ class Leader:
             self.log_error = ""
         except Unavailable as error:
             self.log_error = str(error.fields.get("error") or error.message)
-            self.log_answers = False
-
-    def _rejoin(self) -> None:
-        self.offered = ("", 0)  # what was offered is not what the log goes on from
-        self.engine.rejoin()
-        log.warning("replication.rejoined", extra={"commits": self.engine.alone_commits})
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether all that is here is where another member can take it: on the log, in another store, or offered to all."""
-        position = self._replica.position
-        return not position.alone and (not position.rebased or self._is_offered())
 
     def offer(self, name: str, sequence: int) -> None:
         """A base of that name is there, at ``sequence``, or none (an empty one); others are told at the next look."""
-        if self.engine.alone or sequence < self._replica.position.rebased:
-            name = ""  # it was made before this node went on alone
         self.offered = (name, sequence if name else 0)
         self._told_s = 0.0
-
-    def _is_offered(self) -> bool:
-        name, sequence = self.offered
-        return bool(name) and sequence >= self._replica.position.rebased
 
     def wanted(self) -> str:
         """The member that an operator wants to lead, if it is level enough."""
@@ -127,11 +96,11 @@ class Leader:
 
     def needs_base(self) -> bool:
         """Whether a member waits for a store to begin with, and none is offered that the log goes on from."""
-        return self.base_is_needed() and (not self._is_offered() or self.offered[1] + 1 < self.log_first)
+        return self.base_is_needed() and (not self.offered[0] or self.offered[1] + 1 < self.log_first)
 
     def base_is_needed(self) -> bool:
-        """Whether a member waits for one, offered or not, or one that comes later has to."""
-        return bool(self._replica.position.rebased) or any(report.needs_base for report in self._others())
+        """Whether a member waits for one, offered or not."""
+        return any(report.needs_base for report in self._others())
 
     def _others(self) -> list[Report]:
         return [report for report in self.members.values() if report.node != self._replica.node]
@@ -141,9 +110,6 @@ class Leader:
         name, at = self.offered
         own = replace(self._replica.report("leader", wall_ms, settings.address), base=name, base_sequence=at)
         self.members = exchange_reports(self._log, settings.member, own)
-        rebased = self._replica.position.rebased
-        if rebased and any(report.synced >= rebased and not report.needs_base for report in self._others()):
-            self._replica.shared()
         self.log_first, self.log_last = self._log.ends()
         waits = settings.trim_max_bytes is None or self._log.size_bytes() <= settings.trim_max_bytes
         first = keep_from(

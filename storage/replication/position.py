@@ -20,10 +20,7 @@ class Position:
     """log: which one; empty where the store belongs to none. sequence, number: of the last message, and of the last record.
 
     term, leader, node, address, lease_s: who leads, as of that record. epoch: no process of an earlier leader had a higher one.
-    released: the leader has stepped down, for ``successor`` if that is named. leaving: it was about to say so.
-
-    alone: this node leads without the log, and has what that has not. alone_since_ms: since when, by the wall clock; until others
-    have it too. rebased: the record behind which the log goes on with what was committed alone, until another member has that.
+    released: the leader has stepped down, for ``successor`` if that is named.
     """
 
     log: str = ""
@@ -37,15 +34,10 @@ class Position:
     epoch: int = 0
     released: bool = False
     successor: str = ""
-    leaving: bool = False
-    alone: bool = False
-    alone_since_ms: int = 0
-    rebased: int = 0
 
     def encode(self) -> bytes:
         fields = (self.log, self.sequence, self.number, self.term, self.leader, self.node, self.address, self.lease_s, self.epoch)
-        apart = (self.leaving, self.alone, self.alone_since_ms, self.rebased)
-        packed: bytes = msgpack.packb((_VERSION, *fields, self.released, self.successor, *apart))
+        packed: bytes = msgpack.packb((_VERSION, *fields, self.released, self.successor))
         return packed
 
 

@@ -23,7 +23,7 @@ from wire.errors import ConfigError, StorageDamaged
 from wire.records import record
 
 VERSION = 1
-COMMIT, TERM, RENEWAL, STEP_DOWN, REBASE = range(5)
+COMMIT, TERM, RENEWAL, STEP_DOWN = range(4)
 _HEAD = struct.Struct(
     "<2sBBIQQHHII"
 )  # magic, version, kind, term, number, epoch, part, parts, checksums of the whole and of the part
@@ -36,8 +36,7 @@ _OPERATION_NUMBERS = {operation: number for number, operation in enumerate(_OPER
 
 @record
 class Record:
-    """kind: of a commit, of a new leader, of one that still leads, of one that leads no more, of one that went on without the log:
-    others begin anew with its store.
+    """kind: of a commit, of a new leader, of one that still leads, of one that leads no more.
 
     term: counts the leaders. number: counts the records. epoch: the highest that anybody of the leader's node had. body: what the
     kind says. sequence: of its last message in the log; 0 before it is there.

@@ -5,31 +5,21 @@ it reads from the log. It need not sync for a promise.
 
 replication.log-before-answer [P1]: what waits for a commit is told once a majority has its record.
 replication.expected-sequence [P1, P2]: each record says behind which message it belongs, so a leader that was replaced adds none.
-
-With ``on_loss: degrade`` a leader goes on without the log when that is away for long: commits are its own disk's alone, synced,
-and when the log is back others begin anew with its store. Nobody takes over by itself from such a leader.
 """
 
 from __future__ import annotations
 
-import logging
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from time import perf_counter
 
 from storage.engine.commit_mark import Evidence
 from storage.engine.engine import Family, Write
 from storage.engine.known_store import KnownStore
-from storage.replication.absence import Absence
 from storage.replication.lease import clock_s as lease_clock_s
 from storage.replication.log import Behind, Log, LogAway
-from storage.replication.records import COMMIT, REBASE, RENEWAL, STEP_DOWN, Record, encode_operations, split
+from storage.replication.records import COMMIT, RENEWAL, STEP_DOWN, Record, encode_operations, split
 from storage.replication.replica import Replica
 from wire.errors import BasculeError, StorageDamaged
-
-log = logging.getLogger("bascule")
-
 
 RENEWALS_MAX = 3  # for one answer
 
@@ -43,8 +33,7 @@ class Replaced(BasculeError):
 class ReplicatedEngine:
     """Over the store of ``replica``. It leads from the beginning, or there is none.
 
-    held: is told until when this node leads, by ``clock``. alone_after_s: for how long the log is waited for before the node goes
-    on without it; None is for ever. absence: of the log; it may have begun before.
+    held: is told until when this node leads, by ``clock``.
     """
 
     durable = True
@@ -55,9 +44,6 @@ class ReplicatedEngine:
         shared: Log,
         held: Callable[[float], None],
         clock: Callable[[], float] = lease_clock_s,
-        *,
-        alone_after_s: float | None = None,
-        absence: Absence | None = None,
     ) -> None:
         """Read what the log has and the store lacks, and go on leading.
 
@@ -76,25 +62,8 @@ class ReplicatedEngine:
         self._clock = clock
         self._until_s = 0.0  # we lead until then
         self._reads_on = False  # the log is read on before the next record
-        self._alone_after_s = alone_after_s
-        self._absence = absence or Absence(clock)
-        self.alone_commits = 0
-        if not self.alone:
-            self._begin()
-        if self.alone:
-            self._hold(math.inf)
-
-    def _begin(self) -> None:
-        try:
-            self.read_on()
-            self.renew()
-        except LogAway as error:
-            self._go_alone(error)
-
-    @property
-    def alone(self) -> bool:
-        """Whether this node goes on without the log."""
-        return self.replica.position.alone
+        self.read_on()
+        self.renew()
 
     @property
     def missing(self) -> Evidence | None:
@@ -113,14 +82,8 @@ class ReplicatedEngine:
     def commit(self, write: Write, *, sync: bool) -> float:  # noqa: ARG002  # a majority has it
         """Put ``write`` on the log, then into the store; a majority has it, so it is always as if ``sync``."""
         began_s = perf_counter()
-        if write.ops and not self.alone:
-            try:
-                self._append(COMMIT, encode_operations(write.ops), write)
-            except LogAway as error:
-                self._go_alone(error)
-        if write.ops and self.alone:
-            self.replica.commit_alone(write.ops)
-            self.alone_commits += 1
+        if write.ops:
+            self._append(COMMIT, encode_operations(write.ops), write)
         if write.promised:
             self._lead_still()
         write.committed()
@@ -149,9 +112,6 @@ class ReplicatedEngine:
             Replaced, Unavailable: as ``commit``.
         """
         self._hold(0.0)
-        if self.replica.may_go_alone():
-            self._log.ends()  # what cannot be said is not noted either: then this node may go on alone when it starts again
-            self.replica.note_leaving()
         self._append(STEP_DOWN, successor.encode(), Write())
 
     def read_on(self) -> None:
@@ -175,47 +135,7 @@ class ReplicatedEngine:
             self._hold(0.0)
             raise Replaced("another member leads", leader=position.leader, term=position.term)
 
-    # --- without the log ---
-
-    def _go_alone(self, error: LogAway) -> None:
-        """Go on without the log, if it has been waited for long enough.
-
-        Raises:
-            LogAway: ``error``; it has not, or others might lead.
-        """
-        if isinstance(error, Behind):
-            raise error
-        self._absence.begins()
-        if not self._absence.outlasts(self._alone_after_s) or not self.replica.may_go_alone():
-            raise error
-        self.replica.commit_alone(())
-
-    def rejoin(self) -> None:
-        """Have the log go on with what this store has, which went on without it.
-
-        Raises:
-            WentApart: another member has led meanwhile.
-            Unavailable: the log cannot be used for now, or the disk refuses.
-        """
-        self.replica.reopen()
-        found, sent_s = self.replica.look_over(self._log), self._clock()
-        made = Record(REBASE, found.term, found.number + 1, max(self.epoch, found.epoch), b"")
-        sequence = self._log.append(split(made, self._log.part_bytes), found.sequence)
-        self.replica.rejoin(replace(found, sequence=sequence, number=made.number, epoch=made.epoch))
-        self._reads_on, self.renewed_s = False, sent_s
-        self._absence.ends()
-        self.records += 1
-
     def _append(self, kind: int, body: bytes, write: Write) -> None:
-        try:
-            self._send(kind, body, write)
-        except Behind:
-            raise
-        except LogAway:
-            self._absence.begins()
-            raise
-
-    def _send(self, kind: int, body: bytes, write: Write) -> None:
         if self._reads_on:
             self.read_on()
         self._see_who_leads()  # or has stepped down
@@ -232,7 +152,6 @@ class ReplicatedEngine:
             raise
         self.renewed_s = sent_s
         self._hold(sent_s + position.lease_s if kind != STEP_DOWN else 0.0)
-        self._absence.ends()
         replica.apply(made.at(sequence), write.ops)
         self._reads_on = False
         self.records += 1
@@ -263,10 +182,8 @@ class ReplicatedEngine:
         """Keep it, and lead no more: what is damaged here others have, and nobody is to be told that it is lost.
 
         Raises:
-            StorageDamaged: unless this node goes on alone, and others have less.
+            StorageDamaged: always.
         """
-        if self.alone:
-            return self._engine.keep_evidence()
         raise StorageDamaged("this member's store is damaged: another one is to lead", kept=self._engine.keep_evidence())
 
     def flush(self) -> None:
@@ -289,11 +206,7 @@ class ReplicatedEngine:
 
     def reopen(self) -> None:
         """Start afresh: the store is opened anew where it was its disk, and the log is read on."""
-        if not self.alone:
-            try:
-                self.read_on()
-            except LogAway as error:
-                self._go_alone(error)
+        self.read_on()
         self.replica.reopen()
 
     def close(self) -> None:

@@ -45,8 +45,6 @@ not synced by themselves: those on their way may be lost when a process is kille
     disk.available      details: lasted_ms
     log.away            the log of the cluster cannot be used, so nothing is acknowledged; kept once it can be again
     log.available       details: lasted_ms
-    log.left            the node goes on without the log of the cluster (on_loss: degrade)
-    log.rejoined        the log goes on with what the node has; count: commits meanwhile, since its store was opened
     bridge.paused       bridge; actor: operator, or supervisor where a node begins with it; reason: then since when
     bridge.resumed      bridge; actor: operator
     queue.purged        bridge, lane (-1: all, or its dead letters); reason: queue, dead_letters; count

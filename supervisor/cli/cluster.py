@@ -29,8 +29,8 @@ def cluster() -> None:
 def show(node: GivenNode, as_json: bool) -> int:
     """Say who leads, and how far each member is.
 
-    The exit status is 0 if somebody leads and the log can be used, and 1 if not, or if a node goes on without it. Each member is as
-    it was when it spoke last; what it lacked then may be there by now.
+    The exit status is 0 if somebody leads and the log can be used, and 1 if not. Each member is as it was when it spoke last; what
+    it lacked then may be there by now.
     """
     status = node.client.status()
     figures = _figures(status)
@@ -45,20 +45,19 @@ def show(node: GivenNode, as_json: bool) -> int:
 
 @cluster.command()
 @about_node()
-@click.option("--force", is_flag=True, help="Do not ask who leads. Only where that node is gone, or is stopped, for sure.")
 @JSON
-def promote(node: GivenNode, force: bool, as_json: bool) -> int:
+def promote(node: GivenNode, as_json: bool) -> int:
     """Have this node lead.
 
     Whoever leads steps down for it as soon as it has said that it wants to. Where the leader is gone, a member takes over by itself
-    when the lease has ended; with on_loss: degrade only --force has it take over.
+    when the lease has ended.
     """
-    answer = node.client.promote(force=force)
+    answer = node.client.promote()
     if answer["leads"]:
         return told(answer, as_json, "it leads already")
     by = f"{answer['asked']} is asked to step down for it" if answer["asked"] else "nobody is asked, and it leads as soon as it can"
     if answer["asked"] and answer["silent_s"] > SILENT_S:
-        by += f", and has said nothing for {lasting(answer['silent_s'])}; --force does not wait for it"
+        by += f", and has said nothing for {lasting(answer['silent_s'])}"
     return told(answer, as_json, f"{by}; bascule cluster status CONFIG shows when it leads")
 
 

@@ -955,13 +955,6 @@ class Replication(Section):
     standby: Literal["closed", "redirect"] = setting(
         "closed", "What clients find at a node that stands by: closed ports, or the leader's address (MQTT 5, TCP and TLS)."
     )
-    on_loss: Literal["wait", "degrade"] = setting(
-        "wait",
-        "While the log is away: acknowledge nothing; or go on with this node's disk alone, and have nobody take over by itself.",
-    )
-    degrade_after: Annotated[float, Duration(2, 3600)] = setting(
-        "10s", "With on_loss: degrade, for how long the log is waited for."
-    )
     trim: Trim = section(Trim, "How long the log waits for a member that is behind.")
     user: User | None = setting(None, "The user at the servers.")
     password_file: File | None = setting(None, "A file with the user's password on its first line.")

@@ -235,7 +235,6 @@ def _replication(replication: Replication) -> ReplicationSettings:
         replicas=replication.replicas,
         lease_s=replication.lease,
         standby=replication.standby,
-        alone_after_s=replication.degrade_after if replication.on_loss == "degrade" else None,
         trim_max_bytes=replication.trim.max_bytes,
         trim_max_age_s=replication.trim.max_age,
         user=replication.user,

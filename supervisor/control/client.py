@@ -289,12 +289,12 @@ class ControlClient:
 
     # --- the cluster ---
 
-    def promote(self, *, force: bool = False) -> Answer:
+    def promote(self) -> Answer:
         """Have the node lead: ``leads`` if it does already, else ``asked``, the member that steps down for it as soon as it can.
 
-        force: it leads whatever that says, or does not say. silent_s: for how long nobody who leads has said anything.
+        silent_s: for how long nobody who leads has said anything.
         """
-        return self._ask("cluster.promote", _given(force=force))
+        return self._ask("cluster.promote")
 
     def step_down(self, to: str | None = None) -> Answer:
         """Have the node, which leads, let another one do so: the member ``to``, or whichever is first. ``to``."""

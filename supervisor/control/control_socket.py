@@ -63,7 +63,6 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "events": ("from", "count"),
     "trace": ("timeout_s",),
     "topics": ("count",),
-    "cluster.promote": ("force",),
     "cluster.step_down": ("to",),
 }
 

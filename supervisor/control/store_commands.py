@@ -89,7 +89,6 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "user": str,
     "connected": _flag,
     "drops_will": _flag,
-    "force": _flag,
 }
 
 

@@ -78,8 +78,6 @@ def _cluster(status: Status) -> Iterator[Finding]:
         return
     about = f"cluster {figures['stream']}"
     yield ok(about, f"{leader(figures)}; this node, {figures['member']}, is a {figures['role']}: {own_part(figures)}")
-    if figures["log"] == "ready" and not figures.get("shared", True):
-        yield warn(about, f"the log is {log_state(figures)}", "see that another member runs and reaches the log: it gets the store")
     if figures["log"] != "ready":
         cure = "see what bascule doctor CONFIG says of the servers, and their logs; it goes on by itself"
         yield fail(about, f"the log is {log_state(figures)}", cure)

@@ -256,11 +256,9 @@ class RestApi:
 
     def _cluster(self) -> None:
         @self._route("POST", "/cluster/promote", "cluster.promote", models.Promoted, "cluster", status=202)
-        async def promote_node(
-            force: Annotated[bool, Query(description="Do not ask who leads: only where it is sure that it is gone.")] = False,
-        ) -> Json:
+        async def promote_node() -> Json:
             """Have this node lead: whoever does steps down for it as soon as it can."""
-            return await self._ask("cluster.promote", {"force": flag(force)}, status=202)
+            return await self._ask("cluster.promote", status=202)
 
         @self._route("POST", "/cluster/step-down", "cluster.step_down", models.SteppedDown, "cluster", status=202)
         async def step_down(what: Annotated[models.StepDown, Body()]) -> Json:

@@ -42,9 +42,6 @@ QUEUES = (
     _counter("dead_lettered_messages", "dead_lettered", "Messages that became dead letters, ever."),
     _counter("refused_messages", "refused", "Messages that the full queue refused for good; beside the ledger."),
     _counter("redelivered_messages", "redelivered", "Sendings beyond the first, ever."),
-    _gauge(
-        "accepted_alone", "accepted_alone", "Accepted messages that no other member of the cluster can take (on_loss: degrade)."
-    ),
     _gauge("ledger_closes", "ledger_closes", "Whether accepted = delivered + waiting + expired + dropped + dead-lettered."),
     _gauge("in_flight_messages", "in_flight", "Messages sent and not settled."),
     _gauge("handed_out_messages", "tier2.messages", "Messages handed out by the store and not sent yet."),

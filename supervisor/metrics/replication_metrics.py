@@ -15,10 +15,6 @@ def _is_ready(value: Any) -> float:
     return float(value == "ready")
 
 
-def _is_alone(value: Any) -> float:
-    return float(value == "alone")
-
-
 def _is_said(value: Any) -> float:
     return float(bool(value))
 
@@ -44,27 +40,8 @@ REPLICATION = (
         "bascule_replication_log_ready",
         "gauge",
         "replication.log",
-        "Whether the log can be used. While it cannot, a leader acknowledges nothing, or what is on its own disk alone.",
+        "Whether the log can be used. While it cannot, a leader acknowledges nothing.",
         read=_is_ready,
-    ),
-    Metric(
-        "bascule_replication_alone",
-        "gauge",
-        "replication.log",
-        "Of a leader: whether it goes on without the log, so that what it acknowledges is on its own disk alone.",
-        read=_is_alone,
-    ),
-    Metric(
-        "bascule_replication_shared",
-        "gauge",
-        "replication.shared",
-        "Of a leader: whether another member can take all that it has acknowledged.",
-    ),
-    Metric(
-        "bascule_replication_alone_commits_total",
-        "counter",
-        "replication.alone_commits",
-        "Commits of a leader that went on without the log, since its store was opened.",
     ),
     _gauge("term", "term", "How often somebody has begun to lead."),
     _gauge("lease_left_seconds", "lease_left_s", "Of a leader: for how long nobody else leads."),

@@ -84,7 +84,6 @@ _KEYS = {
     "control.port": "control.bind",
     "limits.min_free_disk_bytes": "limits.min_free_disk",
     "bridges.limits.min_free_disk_bytes": "limits.min_free_disk",
-    "replication.alone_after_s": "replication.degrade_after",
     "replication.trim_max_bytes": "replication.trim.max_bytes",
     "replication.trim_max_age_s": "replication.trim.max_age",
     "bridges.tier2_max_messages": "bridges.tier2.max_messages",

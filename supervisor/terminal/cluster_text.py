@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from supervisor.terminal.message_text import printable
@@ -26,9 +25,6 @@ def own_part(figures: dict[str, Any]) -> str:
     if "behind" not in figures:
         return "not level yet: its store is not open"
     count = figures["behind"]
-    if figures["silent_s"] > SILENT_S and not figures["takes_over"] and not figures["needs_base"]:
-        silent = f"{figures['leader'] or 'whoever led'} has said nothing for {lasting(figures['silent_s'])}"
-        return f"{silent} and may go on without the log: if it is gone for sure, bascule cluster promote CONFIG --force"
     behind = f"{count} {'message' if count == 1 else 'messages'} behind" if count else "level with the log"
     return f"{behind}, last heard of a leader {ago(figures['silent_s'])}"
 
@@ -36,17 +32,10 @@ def own_part(figures: dict[str, Any]) -> str:
 def log_state(figures: dict[str, Any]) -> str:
     """Whether the log can be used, and else why and what follows."""
     why = printable(figures["error"]) if figures["error"] else "it was not reached yet"
-    if figures["log"] == "alone":
-        return f"away: {why}; {_alone(figures)}"
     if figures["log"] == "ready":
-        return "ready" if figures.get("shared", True) else f"ready, but {_alone(figures)}, until another one has its store"
+        return "ready"
     follows = "nothing is acknowledged until it is back" if figures["role"] == "leader" else "it is tried again"
     return f"away: {why}; {follows}"
-
-
-def _alone(figures: dict[str, Any]) -> str:
-    since = datetime.fromtimestamp(figures["alone_since_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    return f"what is acknowledged since {since} is on this node's disk alone"
 
 
 def base(figures: dict[str, Any]) -> str:

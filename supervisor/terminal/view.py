@@ -95,7 +95,7 @@ def _cluster(figures: dict[str, Any]) -> list[RenderableType]:
     lines: list[RenderableType] = [Text.assemble(("cluster ", "bold"), typed(said))]
     if why := cluster_text.base(figures):
         lines.append(Text(why, _BUSY))
-    if figures["log"] != "ready" or not figures.get("shared", True):
+    if figures["log"] != "ready":
         lines.append(Text.assemble(("log ", "bold"), (cluster_text.log_state(figures), _BAD)))
     return lines
 
@@ -274,14 +274,11 @@ def _ledger(row: dict[str, Any]) -> Text:
 
 
 def _ledgers(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
-    """Which ledgers do not add up, or count what no other member of the cluster can take."""
+    """Which ledgers do not add up."""
     names = ", ".join(_lane(row) for row in rows if row["ledger_closes"] is False)
     lines: list[RenderableType] = []
     if names:
         lines.append(Text.assemble(("ledger OPEN: ", _BAD), f"{names}; see -o wide, and tell us"))
-    alone = ", ".join(f"{_lane(row)} {row['accepted_alone']}" for row in rows if row["accepted_alone"])
-    if alone:
-        lines.append(Text.assemble(("accepted on this node's disk alone: ", _BAD), alone))
     return lines
 
 

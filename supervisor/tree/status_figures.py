@@ -107,7 +107,6 @@ def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView], rates: R
     row["in_flight"] = link.get("in_flight")  # sent and not settled; what the store has handed out may not have left
     row["end_to_end_seconds"] = None if queue is None else queue.get("end_to_end_seconds")
     row["oldest_age_s"] = None if queue is None else queue.get("oldest_age_s")
-    row["accepted_alone"] = 0 if queue is None else queue.get("accepted_alone", 0)
     row["waits_for_lanes"] = [] if queue is None else list(queue.get("waits_for_lanes", []))
     row["former_rules"] = [] if queue is None else list(queue.get("former_rules", []))
     row["retained"] = {} if queue is None else dict(queue.get("retained", {}))

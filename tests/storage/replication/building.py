@@ -59,7 +59,7 @@ class Node:
 
     def engine(self) -> ReplicatedEngine:
         """That of a node which leads already."""
-        return ReplicatedEngine(self.replica, self.log, self.held.append, self.clock, alone_after_s=self.settings.alone_after_s)
+        return ReplicatedEngine(self.replica, self.log, self.held.append, self.clock)
 
     def lead(self) -> ReplicatedEngine:
         """Begin to lead."""

@@ -61,9 +61,7 @@ class DiskDouble(MemoryEngine):
             self._stands_at(read_position(self), with_more=len(kept.ops) > 1)
 
     def _stands_at(self, position: Position, *, with_more: bool) -> None:
-        if position.rebased == position.sequence != 0:
-            self.numbers = [position.number]
-        elif [position.number] != self.numbers[-1:] or (with_more and not position.alone):
+        if [position.number] != self.numbers[-1:] or with_more:
             self.numbers.append(position.number)
 
     def sync(self) -> None:

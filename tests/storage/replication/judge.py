@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from storage.replication.log import Entry
-from storage.replication.records import COMMIT, HEAD_BYTES, REBASE, STEP_DOWN, TERM, Assembly, Record, Term, decode_operations
+from storage.replication.records import COMMIT, HEAD_BYTES, STEP_DOWN, TERM, Assembly, Record, Term, decode_operations
 from tests.storage.replication.disk_double import DiskDouble, Rows, rows
 from tests.storage.replication.shelf import read_row, read_shelf
 from tests.support.log_double import Servers
@@ -33,7 +33,6 @@ class Judge:
         self.leader = ""  # the node that led last, as of the log
         self.terms = 0
         self.disks: dict[str, DiskDouble] = {}  # of each node
-        self.rebased: set[int] = set()  # the records that say that others begin anew
         self._sent: set[bytes] = set()
         self._on_log: set[Number] = set()
         self._assembly = Assembly()
@@ -63,11 +62,6 @@ class Judge:
         self.states.append(self._after(record))
 
     def _after(self, record: Record) -> Rows:
-        if record.kind == REBASE:
-            self.rebased.add(record.number)
-            content = rows(self.disks[self.leader], position=False)
-            self._on_log.update(read_shelf(content))
-            return content
         if record.kind != COMMIT:
             return self.states[-1]
         content = dict(self.states[-1])
@@ -80,23 +74,21 @@ class Judge:
 
     # --- members ---
 
-    def acknowledges(self, node: str, number: Number, *, held: bool, alone: bool = False) -> None:
-        """``node`` tells a client that ``number`` is kept; ``alone``: by its own disk."""
+    def acknowledges(self, node: str, number: Number, *, held: bool) -> None:
+        """``node`` tells a client that ``number`` is kept."""
         if self.leader != node:
             raise Violation(
                 "replication.no-word-without-lease", f"{node} acknowledges {number}, and {self.leader or 'nobody'} leads"
             )
         if not held:
             raise Violation("replication.no-word-without-lease", f"{node} acknowledges {number} without a lease")
-        if number not in self._on_log and not alone:
+        if number not in self._on_log:
             raise Violation("replication.log-before-answer", f"{node} acknowledges {number}, which the log has not")
         self.acknowledged.add(number)
 
     def holds(self, member: str, disk: DiskDouble, began_with: Rows) -> None:
         """The store of ``member`` is the prefix of the log that it says it is, and nothing was applied twice."""
         position = disk.position
-        if position.alone:  # until the log goes on with it
-            return
         if not position.log:
             if rows(disk) != began_with:
                 raise Violation("replication.log-before-answer", f"{member} has what no record brought")

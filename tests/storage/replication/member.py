@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from storage.replication.absence import Absence
 from storage.replication.follower import Follower
 from storage.replication.leader import Leader
 from storage.replication.lease import RENEWALS, LeaseFile
@@ -58,8 +57,6 @@ class Member:
         began_with: Rows,
         clock: Clock,
         chance: Random,
-        *,
-        alone_after_s: float | None = None,
     ) -> None:
         self.name = name
         self.node = f"node-{name}-0"
@@ -88,9 +85,7 @@ class Member:
             lease_s=LEASE_S,
             trim_max_bytes=None,
             trim_max_age_s=None,
-            alone_after_s=alone_after_s,
         )
-        self._absence = Absence(clock)
         judge.disks[self.node] = self.disk
         self._told_s = self._synced_s = 0.0
         self._members: dict[str, Report] = {}
@@ -135,27 +130,10 @@ class Member:
                 self._lead()
             else:
                 self._follow()
-            self._absence.ends()
         except Replaced:
             self._leads_no_more()
-        except Unavailable as error:  # tried again with the next step
-            if isinstance(error, LogAway):
-                self._log_is_away()
-
-    def _log_is_away(self) -> None:
-        """Go on without it, where it was waited for."""
-        self._absence.begins()
-        if self.follower is None:
-            return
-        try:
-            if self.follower.goes_alone(self._absence):
-                self._leads_on()
-        except Unavailable:
+        except Unavailable:  # tried again with the next step
             pass
-
-    def _leads_on(self) -> None:
-        self.leading, self.wants = True, False
-        self._begin_again()
 
     def _follow(self) -> None:
         if self.follower is None:
@@ -163,10 +141,6 @@ class Member:
             self.follower = Follower(Replica(self.disk, self.node), self.log, self._settings, self._clock)
             self._was_waited_for &= self.node == self._told_node()
         follower, now_s = self.follower, self._clock()
-        if follower.replica.position.alone:
-            follower.replica.look_over(self.log)
-            self._leads_on()
-            return
         follower.wants = self.wants
         follower.follow()
         if now_s - self._synced_s >= 1.0:
@@ -177,14 +151,15 @@ class Member:
             follower.look()
             self._tell(follower)
         if follower.needs_base:
-            if self._was_waited_for and follower.replica.position.number + 1 not in self._judge.rebased:
+            if self._was_waited_for:
                 raise Violation(
                     "replication.trimmed-when-kept", f"{self.name} has told where it is, and the log has gone on without"
                 )
             self._seek_base(follower)
         elif follower.is_due() and follower.lead(1):
             follower.replica.sync()
-            self._leads_on()
+            self.leading, self.wants = True, False
+            self._begin_again()
 
     def _tell(self, follower: Follower) -> None:
         replica, needs_base = follower.replica, bool(follower.needs_base)
@@ -221,16 +196,12 @@ class Member:
             self.lease.hold(0.0)
             self.disk.reopen()
             replica = Replica(self.disk, self.node)
-            self.leader = Leader(replica, self.log, self._settings, self.lease, self._clock, absence=self._absence)
+            self.leader = Leader(replica, self.log, self._settings, self.lease, self._clock)
             if self.lease.is_held():
                 self._judge.leads(self.name, self.disk)
             self.shelf = Shelf(self.leader.engine)
         leader = self.leader
         leader.look(self._wall_ms())
-        if leader.engine.alone:
-            self.log.ends()  # what a thread does
-            leader.log_answers = True
-            return
         if leader.lease_left_s <= 0:
             raise Replaced("the lease has ended")
         if wanted := leader.wanted():
@@ -257,8 +228,6 @@ class Member:
     def step_down(self, successor: str = "") -> None:
         """Let another lead."""
         leader = self.leader
-        if leader is not None and leader.engine.alone:
-            return  # refused
         if leader is not None and leader.lease_left_s > 0:
             try:
                 leader.engine.sync()
@@ -272,10 +241,9 @@ class Member:
         shelf, node, judge, lease, leader = self.shelf, self.node, self._judge, self.lease, self.leader
         if shelf is None or leader is None:
             return
-        engine = leader.engine
 
         def told(client: int, number: int) -> Callable[[], None]:
-            return lambda: judge.acknowledges(node, (client, number), held=lease.is_held(), alone=engine.alone)
+            return lambda: judge.acknowledges(node, (client, number), held=lease.is_held())
 
         try:
             for client, number, payload_bytes in wanted:

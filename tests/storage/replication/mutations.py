@@ -12,12 +12,10 @@ from storage.replication.follower import Follower
 from storage.replication.lease import LeaseFile, Watch
 from storage.replication.log import Entry
 from storage.replication.members import Report
-from storage.replication.position import Position
 from storage.replication.records import TERM, Record, Term, split
 from storage.replication.replica import Replica
 from storage.replication.replicated_engine import ReplicatedEngine
 from tests.simulation.mutations import Mutation
-from tests.storage.replication.disk_double import DiskDouble
 from tests.storage.replication.member import LEASE_S, Member
 from tests.support.log_double import LogDouble
 
@@ -130,32 +128,6 @@ def _part_alone(original: Any) -> Any:
     return parts
 
 
-def _as_if_nothing_was(original: Any) -> Any:
-    def rejoin(self: ReplicatedEngine) -> None:
-        self.replica.rejoin(replace(self.replica.look_over(self._log), rebased=0))
-        self.renew()
-
-    return rejoin
-
-
-def _for_all(original: Any) -> Any:
-    def may_go_alone(self: Replica, position: Position) -> Any:
-        return position.node == self.node
-
-    return may_go_alone
-
-
-def _unnoted(original: Any) -> Any:
-    return lambda self: None
-
-
-def _unsynced(original: Any) -> Any:
-    def commit(self: DiskDouble, write: Write, *, sync: bool) -> Any:
-        return original(self, write, sync=False)
-
-    return commit
-
-
 _COMMIT = (ReplicatedEngine, "commit")
 _mutation(
     "replication.log-before-answer/answered-when-sent", "who waits is told before the log answers", (*_COMMIT, _answered_when_sent)
@@ -188,26 +160,6 @@ _mutation(
     "replication.record-of-its-own-parts/part-alone",
     "a part says what it is a part of, and not of which record's sending",
     (replicated_engine, "split", _part_alone),
-)
-_mutation(
-    "replication.alone-until-rebased/as-if-nothing-was",
-    "what was committed without the log is on no record, and others go on as if it was not",
-    (ReplicatedEngine, "rejoin", _as_if_nothing_was),
-)
-_mutation(
-    "replication.alone-until-rebased/for-all",
-    "a leader whose lease ends goes on without the log",
-    (Replica, "_may_go_alone", _for_all),
-)
-_mutation(
-    "replication.alone-until-rebased/unnoted",
-    "who may have said that it leads no more goes on without the log",
-    (Replica, "note_leaving", _unnoted),
-)
-_mutation(
-    "replication.alone-until-rebased/unsynced",
-    "who may go on without the log has not all that the log has on its own disk",
-    (DiskDouble, "commit", _unsynced),
 )
 _mutation(
     "replication.no-word-without-lease/nobody-is-asked",

@@ -41,7 +41,6 @@ class Cluster:
         based = self.chance.random() < 0.2
         self.judge = Judge(self.servers, BEGAN_WITH if based else {})
         count = self.chance.choice((2, 3, 3))
-        self.degrades = Random(f"{seed}/degrades").random() < 0.3
         self.members = [
             Member(
                 f"m{place}",
@@ -51,7 +50,6 @@ class Cluster:
                 BEGAN_WITH if based and not place else {},
                 lambda: self.now_s,
                 Random(f"{seed}/{place}"),
-                alone_after_s=LEASE_S / 2 if self.degrades else None,
             )
             for place in range(count)
         ]
@@ -274,9 +272,6 @@ class Cluster:
         elif what == "promote":
             member.wants = not member.leading
         elif what == "step down" and member.leader is not None:
-            if self.degrades:  # the answer does not come
-                self._later(0.0025, f"cut {member.name}")
-                self._later(3 * LEASE_S, f"uncut {member.name}")
             self._does(member, member.step_down)
         elif what == "wipe" and not member.leading and any(one.lease.is_held() for one in self.members if one is not member):
             member.wipe()

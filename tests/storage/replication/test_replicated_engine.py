@@ -307,6 +307,23 @@ def test_who_steps_down_without_an_answer_speaks_no_more_until_it_is_known(fate:
     assert bool(told) == (fate is LOST)
 
 
+def test_a_log_that_is_deleted_under_a_leader_is_away_for_however_long() -> None:
+    """replication.log-before-answer: nothing is committed or told, and the store is as it was."""
+    clock = Clock()
+    node = Node(Servers(), clock)
+    engine = node.lead()
+    engine.commit(put()[0], sync=True)
+    engine._log = Servers().client("a")
+
+    for _ in range(2):
+        write, told = put(b"two")
+        with pytest.raises(LogAway, match="ends before what this store has"):
+            engine.commit(write, sync=True)
+        assert told == []
+        clock.now_s += 1000 * LEASE_S
+    assert node.disk.get("msg", b"rows1") == b"one"
+
+
 def test_it_does_for_the_store_what_the_engine_below_does(tmp_path: Path) -> None:
     servers, clock = Servers(), Clock()
     node = Node(servers, clock)

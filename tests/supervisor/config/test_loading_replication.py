@@ -97,16 +97,6 @@ def test_one_file_does_for_all_members(folder: Path, monkeypatch: pytest.MonkeyP
     assert replication.member == "c"
 
 
-@pytest.mark.parametrize(
-    ("keys", "alone_after_s"), [("", None), (", on_loss: degrade", 10.0), (", on_loss: degrade, degrade_after: 1m", 60.0)]
-)
-def test_a_leader_waits_for_the_log_or_goes_on_without_it(keys: str, alone_after_s: float | None, folder: Path) -> None:
-    replication = loaded(folder, LEAST + keys).replication
-
-    assert replication is not None
-    assert replication.alone_after_s == alone_after_s
-
-
 @pytest.mark.parametrize("way", ["token_file: token", "credentials_file: own.creds", "nkey_file: own.nk"])
 def test_there_are_other_ways_of_logging_in_and_each_is_known_for_a_secret(way: str, folder: Path) -> None:
     key, _, name = way.partition(": ")
@@ -137,8 +127,6 @@ def test_there_are_other_ways_of_logging_in_and_each_is_known_for_a_secret(way: 
         (f"{LEAST}, replicas: 2", "replication.replicas", "is not one of 1, 3, 5"),
         (f"{LEAST}, lease: 1s", "replication.lease", "from 2s to 1h"),
         (f"{LEAST}, standby: open", "replication.standby", "is not one of closed, redirect"),
-        (f"{LEAST}, on_loss: stop", "replication.on_loss", "is not one of wait, degrade"),
-        (f"{LEAST}, on_loss: degrade, degrade_after: 1s", "replication.degrade_after", "from 2s to 1h"),
         (f"{LEAST}, trim: {{max_age: 1s}}", "replication.trim.max_age", "1m"),
         (f"{LEAST}, trim: {{max_bytes: 1kB}}", "replication.trim.max_bytes", "1MiB"),
         (f"{LEAST}, password: swordfish", "replication.password", "write password_file: FILE"),

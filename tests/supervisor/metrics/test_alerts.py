@@ -81,7 +81,6 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         },
         {},
     ),
-    "BasculeNotShared": ({f"bascule_replication_shared{{{NODE}}}": "0x120"}, {}),
     "BasculeStandbyBehind": ({f"bascule_replication_needs_base{{{NODE}}}": "1x120"}, {}),
     "BasculeMemberSilent": (
         {f'bascule_replication_member_silent_seconds{{{NODE},member="b"}}': "400x120"},
@@ -139,7 +138,6 @@ WELL = {
     f'bascule_store_state{{{NODE},state="running"}}': "1x120",
     f"bascule_replication_log_ready{{{NODE}}}": "1x120",
     f"bascule_replication_needs_base{{{NODE}}}": "0x120",
-    f"bascule_replication_shared{{{NODE}}}": "1x120",
     f"bascule_replication_behind_messages{{{NODE}}}": "7x120",
     f'bascule_replication_member_silent_seconds{{{NODE},member="b"}}': "3x120",
     f"bascule_disk_free_bytes{{{NODE}}}": "1000000x120",

@@ -234,7 +234,7 @@ def test_a_node_that_stands_by_says_first_who_leads_and_how_far_it_is() -> None:
 
 def test_a_log_that_is_away_and_a_store_that_is_waited_for_are_shown() -> None:
     figures = {"role": "standby", "member": "b", "stream": "site", "log": "away", "error": "no servers", "leader": "", "term": 3}
-    figures |= {"behind": 1, "silent_s": 7200.0, "needs_base": "the log does not reach back", "takes_over": True}
+    figures |= {"behind": 1, "silent_s": 7200.0, "needs_base": "the log does not reach back"}
 
     shown = lines(status({"queue_store": {"replication": figures}}, lanes=0))
 
@@ -258,31 +258,6 @@ def test_a_leader_says_its_term_and_who_follows() -> None:
     )
     assert shown[2] == "log away: it was not reached yet; nothing is acknowledged until it is back"
     assert not any(line.startswith("cluster") for line in lines(status())), "a node that is of none says nothing of it"
-
-
-def test_what_is_on_one_disk_alone_is_shown() -> None:
-    figures = {"role": "leader", "member": "a", "stream": "site", "log": "alone", "error": "no servers", "leader": "a", "term": 3}
-    figures |= {"shared": False, "alone_since_ms": 1_767_225_600_000}
-    queue = {"accepted": 12, "depth": 12, "bytes": 100, "accepted_alone": 7}
-
-    shown = lines(status({"queue_store": {"replication": figures, "queues": {"bridge:a:0": queue}}}))
-
-    assert shown[2] == "log away: no servers; what is acknowledged since 2026-01-01 00:00:00Z is on this node's disk alone"
-    assert any(line.startswith("accepted on this node's disk alone: a") and line.endswith(" 7") for line in shown)
-    shown = lines(status({"queue_store": {"replication": figures | {"log": "ready"}}}))
-    assert shown[2].startswith("log ready, but what is acknowledged since 2026-01-01 00:00:00Z is on this node's disk alone, until")
-
-
-def test_a_leader_that_may_go_on_without_the_log_is_asked_about_when_it_is_silent() -> None:
-    figures = {"role": "standby", "member": "b", "stream": "site", "log": "ready", "error": "", "leader": "a", "term": 3}
-    figures |= {"behind": 0, "silent_s": 300.0, "needs_base": "", "takes_over": False}
-
-    said = lines(status({"queue_store": {"replication": figures}}, lanes=0))[1]
-
-    assert (
-        "a has said nothing for 5 min and may go on without the log: if it is gone for sure, bascule cluster promote CONFIG --force"
-        in said
-    )
 
 
 def test_who_asks_over_the_network_is_shown_and_what_was_refused() -> None:
