@@ -14,16 +14,20 @@ _AMBIGUOUS = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|\r\n[ \t]|\A\s")
 
 
 class RequestHead:
-    """One head, as far as it has come."""
+    """One head, as far as it has come. What was looked at is not looked at again, however small the pieces in which it comes."""
 
     def __init__(self) -> None:
-        self._bytes = b""
+        self._bytes = bytearray()
         self.complete = False
 
     def take(self, data: bytes) -> bool:
         """Add what was read; whether all of it is as it should be. What comes behind the head is not looked at."""
-        head, end, _ = (self._bytes + data).partition(_END)
-        self._bytes, self.complete = head, bool(end)
-        if not end:
-            self._bytes = head[: HEAD_MAX_BYTES + 1]
-        return len(head) + len(_END) <= HEAD_MAX_BYTES and _AMBIGUOUS.search(head) is None
+        looked_at = max(0, len(self._bytes) - len(_END))  # the last bytes may mean something else with those that follow
+        self._bytes += data
+        end = self._bytes.find(_END, looked_at)
+        self.complete = end >= 0
+        size = end if self.complete else len(self._bytes)
+        good = end != 0 and size + len(_END) <= HEAD_MAX_BYTES and _AMBIGUOUS.search(self._bytes, looked_at, size) is None
+        if self.complete or not good:
+            self._bytes.clear()
+        return good

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.http import request_head
 from supervisor.http.request_head import HEAD_MAX_BYTES, RequestHead
 
 GOOD = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a b\r\n\r\n"
@@ -31,6 +32,7 @@ def taken(data: bytes, piece: int) -> bool:
         GOOD.replace(b"a b", b"a\rb"),
         GOOD.replace(b"a b", b"a\nb"),
         b"\r\n" + GOOD,
+        b"\r\n\r\n" + GOOD,
         b"\n" + GOOD,
         b" " + GOOD,
         GOOD.replace(b"a b", b"a" * HEAD_MAX_BYTES),
@@ -46,3 +48,17 @@ def test_a_head_is_taken_and_its_body_not_looked_at(piece: int) -> None:
     assert taken(GOOD, piece)
     assert taken(GOOD + b"\n\n a\rbody\n", piece)
     assert taken(GOOD.replace(b"a b", b"a" * (HEAD_MAX_BYTES - len(GOOD))), piece)
+
+
+def test_a_head_that_comes_byte_by_byte_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counting:
+        looked_at = 0
+
+        def search(self, data: bytearray, start: int = 0, stop: int | None = None) -> None:
+            self.looked_at += (len(data) if stop is None else stop) - start
+
+    counting = Counting()
+    monkeypatch.setattr(request_head, "_AMBIGUOUS", counting)
+
+    assert taken(GOOD.replace(b"a b", b"a" * (HEAD_MAX_BYTES - len(GOOD))), 1)
+    assert counting.looked_at <= 8 * HEAD_MAX_BYTES
