@@ -26,7 +26,7 @@ environment() {
 system_files() {
     debian=$root/packaging/debian
     install -D -m 644 "$debian/bascule.yaml" "$tree/etc/bascule/bascule.yaml"
-    install -D -m 644 "$debian/bascule.default" "$tree/etc/default/bascule"
+    install -D -m 640 "$debian/bascule.default" "$tree/etc/default/bascule"
     install -D -m 644 "$root/packaging/bascule.service" "$tree/lib/systemd/system/bascule.service"
     install -d -m 750 "$tree/var/lib/bascule"
     mkdir -p "$tree/usr/bin"

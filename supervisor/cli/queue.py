@@ -232,7 +232,7 @@ def _write_whole(path: Path, lines: Iterable[str]) -> int:
         raise click.ClickException(f"{path} is not a plain file; - is standard output")
     count = 0
     try:
-        with files.replacing(path, mode=0o666, suffix=f".{os.getpid()}.partial") as file:
+        with files.replacing(path, suffix=f".{os.getpid()}.partial") as file:
             for line in lines:
                 file.write(line.encode())
                 count += 1
