@@ -22,6 +22,7 @@ _STATE_STYLES = {"ready": _GOOD, "connected": _GOOD, "damaged": _BAD, "misconfig
 _FULL = 0.99
 _PIPE_WIDTH = 180
 _MESSAGES_PIPE_WIDTH = 400
+_FAR_S = 30 * 86_400.0  # a queue that is full after that is no news
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -221,7 +222,7 @@ def _reasons(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 
 def _prospects(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     """When queues that grow are full, and how long those that do not move take once they do."""
-    full = {row["name"]: duration(row["full_s"]) for row in rows if row["full_s"]}
+    full = {row["name"]: duration(row["full_s"]) for row in rows if row["full_s"] and row["full_s"] <= _FAR_S}
     best = {_lane(row): duration(row["drain_at_best_s"]) for row in rows if row["drain_s"] is None and row["drain_at_best_s"]}
     return [
         Text.assemble((what, _BUSY), "; ".join(f"{name} {after}" for name, after in found.items()))

@@ -168,6 +168,8 @@ def test_a_link_that_is_down_says_when_its_queue_is_full_and_how_long_it_then_ta
 
     assert "full, as fast as it grows, in: a 20 h 50 min" in shown
     assert "drained, at the best rate so far, in: a:0 1 h 23 min" in shown
+    shown = lines(status(figures, rates={"bridge:a:0": Rates(0.1, 0.0, 600.0)}), width=80)
+    assert not [line for line in shown if "as fast as it grows" in line], "not for years"
 
 
 def test_dead_letters_and_drops_are_told_by_reason_and_what_operators_did_is_no_trouble() -> None:
