@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.metrics.metric import Metric
+from supervisor.metrics.metric import Metric, seconds
 
 
 def _gauge(name: str, path: str, text: str) -> Metric:
@@ -19,11 +19,13 @@ DISK = (
         "states",
         "store.state",
         "1 for the state that the store is in, 0 for the others.",
-        known=("running", "disk_low", "disk_full", "disk_error", "log_away"),
+        known=("running", "disk_low", "disk_full", "disk_error", "log_away", "store_gone"),
     ),
     Metric(
         "bascule_store_error_info", "info", "store", "Why the disk, or the log of the cluster, refuses.", words={"error": "error"}
     ),
+    Metric("bascule_store_start_time_seconds", "gauge", "store.since_ms", "Since when the store is in use.", read=seconds),
+    _gauge("store_lost_messages", "lost", "Messages that waited in the store that was here before, when it was seen last."),
     _gauge("disk_free_bytes", "disk_free_bytes", "Free space on the disk of data_dir."),
     _gauge("disk_needed_bytes", "disk_needed_bytes", "Free space below which nothing is taken: limits.min_free_disk."),
     _counter("store_commits", "commits", "Commits since the process began."),
@@ -65,5 +67,6 @@ SESSIONS = (
     _counter("sessions_dropped_wills", "sessions.dropped_wills", "Wills dropped."),
     _gauge("retained_messages", "sessions.retained.messages", "Retained messages."),
     _gauge("retained_bytes", "sessions.retained.bytes", "Bytes of those."),
+    _gauge("retained_owing", "sessions.retained.owing", "Sessions and connections to which retained messages are still brought."),
     _counter("retained_refused_messages", "sessions.retained.refused", "Retained messages for which there was no room."),
 )
