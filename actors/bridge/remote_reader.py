@@ -153,6 +153,7 @@ class RemoteReader:
     def _take(self, packet: remote_packets.RemotePacket) -> None:
         """Anything but an acknowledgement of ours."""
         if packet.first_byte == remote_packets.PINGRESP:
+            self._flow.exchange.closed_on.hears_pingresp()
             return
         if self._intake is not None and self._intake.packet(packet):
             return

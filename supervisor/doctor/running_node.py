@@ -246,7 +246,12 @@ def _remote(row: Status, about: str) -> Iterator[Finding]:
             f"the remote has no QoS 2: it acknowledged {counted(lowered, 'message')} of QoS 2 as QoS 1, and gets QoS 1 from then on"
         )
         yield warn(about, found, "max_qos: 1 in its local_subscriptions says so for good; such a message may arrive twice")
+    if released := row["exchange"].get("released_unanswered"):
+        found = f"the remote closes on PUBRELs of what it has completed: {counted(released, 'message')} taken as delivered"
+        yield warn(about, found, "it should answer PUBCOMP: bring it up to date, or write max_qos: 1 in local_subscriptions")
     for words, key in lacking(row):
+        if lowered and key == "local_subscriptions[].max_qos: 1":
+            continue  # said above
         again = f"bascule bridge pause CONFIG {row['name']} and bascule bridge resume CONFIG {row['name']}"
         cure = f"write {key}; or let the remote take it, and have it tried again: {again}"
         yield warn(about, f"the {words}", cure)

@@ -144,6 +144,7 @@ EXCHANGE = tuple(
         ("republished", "QoS 2 messages sent anew then."),
         ("unexpected_acknowledgements", "Acknowledgements that came early, once more, late, or of another kind."),
         ("acknowledged_as_qos1", "QoS 2 messages that the remote acknowledged as if they had QoS 1."),
+        ("released_unanswered", "QoS 2 messages taken as delivered because the remote closes on their PUBREL."),
         ("unexpected_publishes", "PUBLISHes of the remote that nobody asked for."),
     )
 )

@@ -8,10 +8,23 @@ import pytest
 
 from tests.conftest import StartNode
 from tests.support.mqtt_client import MqttClient
-from tests.support.mqtt_packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet, acknowledge_bytes, connack_bytes
+from tests.support.mqtt_packets import (
+    PINGREQ,
+    PINGRESP,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    Packet,
+    acknowledge_bytes,
+    connack_bytes,
+    packet_bytes,
+)
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.scripted_remote import RemoteEnd, ScriptedRemote
 from tests.support.waiting import PATIENCE_S, wait_until
+from wire.exchange.suspected_messages import BARREN, RELEASED
 
 QUICK = {"initial": "5ms", "max": "20ms"}
 LEVELS = pytest.mark.parametrize(("protocol", "version"), [("mqtt311", 4), ("mqtt5", 5)])
@@ -82,7 +95,46 @@ def test_a_remote_that_answers_qos_2_with_puback_has_everything_once_and_doctor_
         row = node.wait_lane("cloud", depth=0, delivered=4, ledger_closes=True)
         assert row["exchange"]["acknowledged_as_qos1"] == 3
         assert (row["exchange"]["qos_lowered"], row["link"]["connections"]) == (1, 1)
-        assert "the remote has no QoS 2" in node.cli("doctor", str(node.config_path), "--offline").stdout
+        said = " ".join(node.cli("doctor", str(node.config_path), "--offline").stdout.split())
+        assert "the remote has no QoS 2: it acknowledged 3 messages" in said
+        assert "QoS above 1" not in said, "that is the same, said once more"
+
+
+@LEVELS
+def test_a_remote_that_closes_on_the_pubrel_of_what_it_has_completed_is_not_connected_to_for_ever(
+    start_node: StartNode, protocol: str, version: int
+) -> None:
+    """exchange.closed-on-release-has-it: aedes 0.51, after its PUBCOMP was lost."""
+    with ScriptedRemote(version) as remote:
+        node = start_node(bridged(remote.port, protocol))
+        end = remote.accept()
+        publish(node, 2, "1", "2")
+        sent = take(end, 2)
+        for packet in sent:
+            end.acknowledge(PUBREC, packet.packet_id)
+        assert [end.expect(PUBREL).packet_id for _ in sent] == [packet.packet_id for packet in sent]
+        end.close()
+        publish(node, 1, "3")
+        for _ in range(BARREN):
+            end = remote.accept(session_present=True)
+            assert end.expect(PUBREL).packet_id == sent[0].packet_id
+            end.close()
+        for packet in sent:
+            for _ in range(RELEASED):
+                end = remote.accept(session_present=True)
+                end.expect(PINGREQ)
+                assert end.is_silent_for(0.05), "nothing is beside the PUBREL, and none leaves before the PINGRESP"
+                end.send(packet_bytes(PINGRESP))
+                assert end.expect(PUBREL).packet_id == packet.packet_id
+                end.close()
+        end = remote.accept(session_present=True)
+        (following,) = take(end, 1)
+        assert following.payload == b"3"
+        end.acknowledge(PUBACK, following.packet_id)
+        row = node.wait_lane("cloud", depth=0, delivered=3, ledger_closes=True)
+        assert row["exchange"]["released_unanswered"] == 2
+        said = node.cli("doctor", str(node.config_path), "--offline").stdout
+        assert "closes on PUBRELs of what it has completed: 2 messages" in " ".join(said.split())
 
 
 @LEVELS

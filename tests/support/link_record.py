@@ -13,7 +13,10 @@ from tests.support.tape import Passed, Tape, excerpt
 
 @dataclass(slots=True)
 class Passage:
-    """One PUBLISH on the tape. session: a number that a CONNACK without session present raises. answered: by its receiver."""
+    """One PUBLISH on the tape. session: a number that a CONNACK without session present raises. answered: by its receiver.
+
+    shadowed: under an identifier of QoS 2 that another message had and was not released, so its receiver took it for a repeat.
+    """
 
     place: int
     connection: int
@@ -23,6 +26,7 @@ class Passage:
     dup: bool
     answered: bool = False
     released: bool = False
+    shadowed: bool = False
 
 
 class LinkRecord:
@@ -37,7 +41,8 @@ class LinkRecord:
     def remotes_loss(self, payloads: Iterable[str], *, out: bool) -> set[str]:
         """Those of ``payloads`` that the remote answers for and that went no further.
 
-        out: it has acknowledged them. Else: it never sent them, or never again after a connection that ended before their answer.
+        out: it has acknowledged them. Else: it never sent them, or never again after a connection that ended before their answer,
+        or under another's identifier.
         """
         passages = self._of(out)
         if out:
@@ -46,7 +51,7 @@ class LinkRecord:
         return {
             payload
             for payload in payloads
-            if not any(each.answered or each.connection == last for each in passages.get(payload, ()))
+            if not any((each.answered or each.connection == last) and not each.shadowed for each in passages.get(payload, ()))
         }
 
     def judge_out(self, payloads: Sequence[str], *, exactly_once: Sequence[str], lowered: bool) -> None:
@@ -95,7 +100,10 @@ class LinkRecord:
                 session += 1
             elif packet.kind == PUBLISH and passed.up == up:
                 passage = Passage(place, passed.connection, session, packet.packet_id, packet.qos, packet.dup)
+                before = held.get(packet.packet_id)
                 found[packet.payload.decode()].append(passage)
+                if packet.qos == 2 and before is not None and before not in found[packet.payload.decode()]:
+                    passage.shadowed = before.qos == 2 and before.session == session and not before.released
                 sent[key] = held[packet.packet_id] = passage
             elif packet.kind in (PUBACK, PUBREC) and passed.up != up and key in sent and packet.reason_code < 0x80:
                 sent[key].answered = True

@@ -58,3 +58,11 @@ def test_what_came_once_and_arrived_twice_is_ours_and_what_the_remote_sent_as_tw
 def test_the_remote_has_lost_what_it_never_sent_again_and_not_what_waits_for_our_answer() -> None:
     record = recorded([(False, publish("a", 1)), (False, publish("b", 2)), (True, ack(PUBREC, 2))], [(False, publish("c", 3))])
     assert record.remotes_loss(["a", "b", "c", "d"], out=False) == {"a", "d"}
+
+
+def test_a_message_under_an_identifier_that_another_has_is_lost_by_the_remote() -> None:
+    first = [(False, publish("a")), (True, ack(PUBREC))]
+    second = [(False, publish("b")), (True, ack(PUBREC)), (False, ack(PUBREL))]
+    assert recorded([*first, *second]).remotes_loss(["a", "b"], out=False) == {"b"}
+    assert recorded([*first, (False, ack(PUBREL)), *second]).remotes_loss(["a", "b"], out=False) == set()
+    assert recorded([*first, (False, publish("a", dup=True))]).remotes_loss(["a"], out=False) == set()

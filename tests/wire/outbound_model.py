@@ -25,7 +25,7 @@ from wire.settings import BackoffSettings, RefusalSettings
 # Where it is asked how many packet identifiers there are, but for where packets are made.
 IDENTIFIER_MODULES = (held_identifiers, identifier_span, sender, what_may_be_sent)
 
-PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 3, 4, 5, 6, 7
+PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, PINGREQ = 3, 4, 5, 6, 7, 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

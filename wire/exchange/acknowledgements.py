@@ -78,6 +78,11 @@ class Answers:
         """Whether any came on the live connection."""
         return self._counts.acknowledged > self._before
 
+    @property
+    def releases_alone(self) -> bool:
+        """Whether a PUBREL leaves alone, as long as nothing is answered (exchange.closed-on-release-has-it)."""
+        return self._suspects.barren and not self.any_on_this_connection
+
     # --- the bytes ---
 
     def received(self, buffer: bytes, position: int) -> int:

@@ -113,14 +113,17 @@ class HeldIdentifiers:
             self.releasing.discard(start, stop)
             self.due.add(start, stop)
 
-    def pubrels(self, parts: list[bytes]) -> None:
+    def pubrels(self, parts: list[bytes], *, first_only: bool = False) -> None:
         """Add the PUBRELs that are due to ``parts`` (exchange.pubrels-in-pubrec-order)."""
-        for start, stop in self._in_order(self.due):
+        due = self._in_order(self.due)
+        if first_only:
+            due = ((due[0][0], due[0][0] + 1),)
+        for start, stop in due:
             for begin in range(start, stop, PACKET_IDS):
                 parts.append(acks(PUBREL, begin, min(stop, begin + PACKET_IDS) - begin))
             self.awaited.add(start, stop)
             self.pubrels_sent += stop - start
-        self.due.clear()
+            self.due.discard(start, stop)
 
     def pubcomp(self, start: int, stop: int) -> list[tuple[str, int, int]]:
         """PUBCOMPs came for ``[start, stop)``, which are awaited no more: what is settled now, by outcome."""

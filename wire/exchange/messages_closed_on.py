@@ -1,9 +1,8 @@
 """Messages for which the remote seems to close its connections, and the end of those of which that is proven. Pure.
 
 exchange.given-up-only-when-proven [P2, P6]: a message for which the remote closes its connections is found as
-    ``wire/exchange/suspected_messages.py`` says, and settled by
-policy once it is
-    proven. While it is looked for, others may be ahead of it. What was released is never given up.
+    ``wire/exchange/suspected_messages.py`` says, and settled by policy once it is proven. While it is looked for, others may be
+    ahead of it. What was released is never given up.
 """
 
 from __future__ import annotations
@@ -73,6 +72,21 @@ class ClosedOn:
         self._due.given_up(seq)
         if not self._held.give_up(seq, self._outcome):
             self._record.settle(self._outcome, seq, seq + 1)
+
+    def release(self, seq: int | None) -> None:
+        """The connection has ended, on the PUBREL of ``seq`` alone if it is not None; that may have ended the exchange of
+        ``seq`` (exchange.closed-on-release-has-it).
+        """
+        if not self._suspects.closed_on_release(seq) or seq is None:
+            return
+        self._counts.released_unanswered += 1
+        self._held.due.discard(seq, seq + 1)
+        for outcome, start, stop in self._held.pubcomp(seq, seq + 1):
+            self._record.settle(outcome, start, stop)
+
+    def hears_pingresp(self) -> None:
+        """A PINGRESP came: the remote answers."""
+        self._suspects.heard = True
 
     def take_convicted(self) -> list[Blamed]:
         """Those that were given up since the last call."""

@@ -14,7 +14,7 @@ class Counts:
     """Counters since the exchange was made.
 
     unexpected_acknowledgements: those that came early, once more, late, or of another kind. acknowledged_as_qos1: messages of QoS 2
-    for which a PUBACK came.
+    for which a PUBACK came. released_unanswered: those that count as delivered because the remote closes on their PUBREL.
     """
 
     published: int = 0
@@ -33,3 +33,4 @@ class Counts:
     republished: int = 0
     unexpected_acknowledgements: int = 0
     acknowledged_as_qos1: int = 0
+    released_unanswered: int = 0

@@ -169,9 +169,10 @@ class SenderHalf:
 
     @property
     def owed(self) -> tuple[object, ...]:
-        """The oldest PUBACK, PUBREC and PUBCOMP that the remote owes, None for none; each differs once that one came."""
+        """The oldest PUBACK, PUBREC, PUBCOMP and PINGRESP that the remote owes, None for none; each differs once that one came."""
         waiting = (*self.in_flight.unsettled, self.held.awaited)
-        return tuple(None if (first := of.first()) is None else (first[0], self.counts.retried) for of in waiting)
+        oldest = (None if (first := of.first()) is None else (first[0], self.counts.retried) for of in waiting)
+        return (*oldest, self._suspects.pings or None)
 
     @property
     def identifiers_used_up(self) -> bool:
@@ -287,17 +288,16 @@ class SenderHalf:
     def disconnected(self, *, by_remote: bool = False) -> None:
         """The connection is gone: what it left unsettled is due again on the next one. by_remote: the remote has closed it."""
         self.live = self.publishing.finishing = False
-        convicted = self._suspects.closed(
-            by_remote=by_remote,
-            unanswered=bool(self.in_flight.puback or self.in_flight.pubrec or self.held.awaited),
-            answers=self._answers.any_on_this_connection,
-            sent_stop=self.due.sent_stop,
-        )
+        released = lowest((self.held.awaited,)) if by_remote and self._answers.releases_alone else None
+        waits = bool(self.in_flight.puback or self.in_flight.pubrec or self.held.awaited)
+        answers, sent_stop = self._answers.any_on_this_connection, self.due.sent_stop
+        convicted = self._suspects.closed(by_remote=by_remote, unanswered=waits, answers=answers, sent_stop=sent_stop)
         self.publishing.take_lessons()
         self.due.disconnected(*self.in_flight.unsettled)
         self.held.disconnected(self.in_flight.pubrec)
         if convicted is not None:
             self.closed_on.give_up(convicted, self.publishing.style)
+        self.closed_on.release(released)
         self.in_flight.begin(self.held.between_connections)
         self.handed_out.drop_settled()
         self.handed_out.rewind()
@@ -323,9 +323,12 @@ class SenderHalf:
             return b""  # exchange.session-on-record-first
         held, hold = self.held, self.refusals.hold
         parts: list[bytes] = []
-        if held.due:
-            held.pubrels(parts)
-        may_publish = not hold.reason_code or self._hold_over(now_s)  # exchange.publish-in-order
+        alone = self._answers.releases_alone and any(held.unsettled)  # exchange.closed-on-release-has-it
+        if alone and not self._suspects.heard:
+            return self._suspects.ping()
+        if held.due and not (alone and held.awaited):
+            held.pubrels(parts, first_only=alone)
+        may_publish = not alone and (not hold.reason_code or self._hold_over(now_s))  # exchange.publish-in-order
         if may_publish and (self.handed_out.waiting or self._suspects.active):
             self.publishing.publish(bytes_max, wall_ms, parts)
         if held.replies:

@@ -17,6 +17,9 @@ exchange.proof-beside-accepted [P2]: while there are suspects all messages go al
     times, or that is like others that were convicted, is set aside until the remote has accepted another on the same connection; a
     closing after that is a proof. ``PROOFS`` convict it, with ``FIRST`` other closings if it is not like those. None is convicted
     while the remote accepts nothing.
+exchange.closed-on-release-has-it [P2, alive]: after as many barren connections a PUBREL goes alone, too, behind a PINGRESP, until
+    something is answered. The message of one that was alone at ``RELEASED`` closings in a row counts as delivered: the remote has
+    answered PUBREC, and aedes 0.51 knows no PUBREL of what it has completed. A remote that answers no PINGREQ proves nothing.
 exchange.qos0-closing-says-nothing [P2]: QoS 0 is never answered: a closing says nothing if QoS 0 left since the last answer.
 """
 
@@ -26,11 +29,13 @@ from dataclasses import dataclass
 
 from wire.exchange.message_class import ClosedClasses, MessageClass
 from wire.exchange.remote_limits import RemoteLimits
+from wire.exchange.remote_packets import PINGREQ
 from wire.frames.batch import RETAIN
 
 BARREN = 2
 FIRST = 2
 PROOFS = 2
+RELEASED = 3
 LEARNT = 3
 SUSPECTS_MAX = 100
 HURRIED_MAX = 6  # closings in a row without any answer after which connections come at their own pace
@@ -73,6 +78,7 @@ class Suspects:
         self.found: dict[int, Suspect] = {}
         self.lessons: list[RemoteLimits] = []  # what the remote was seen not to take
         self._barren = 0
+        self._released: tuple[int | None, int] = None, 0  # whose PUBREL was alone at the last closings, and at how many
         self._alone_below = 0
         self._doubts: dict[int, int] = {}  # traits without which a message was taken -> how much speaks for that they are the cause
         self._classes = ClosedClasses()
@@ -84,6 +90,7 @@ class Suspects:
         self._alone: int | None = None
         self._traits = self._without = 0
         self._unsure = False
+        self._pinged = self.heard = False
 
     # --- a connection ---
 
@@ -92,6 +99,7 @@ class Suspects:
         if session != self._session:  # another remote, perhaps
             self._session = session
             self._doubts, self._classes = {}, ClosedClasses()
+            self._released = None, 0
         self._forget_connection()
         self.aside = self._sets_aside and any(suspect.waits for suspect in self.found.values())
         return self.aside
@@ -163,13 +171,40 @@ class Suspects:
         lessons, self.lessons = self.lessons, []
         return lessons
 
+    @property
+    def barren(self) -> bool:
+        """Whether the connections before this one were barren, so that messages go alone (exchange.barren-links-go-alone)."""
+        return self._barren >= BARREN
+
+    @property
+    def pings(self) -> bool:
+        """Whether a PINGRESP is owed, without which no PUBREL leaves."""
+        return self._pinged and not self.heard
+
+    def ping(self) -> bytes:
+        """The PINGREQ before the first PUBREL; it counts as sent."""
+        pinged, self._pinged = self._pinged, True
+        return b"" if pinged else PINGREQ
+
+    def closed_on_release(self, seq: int | None) -> bool:
+        """The connection has ended; whether ``seq`` counts as delivered now.
+
+        seq: the message on whose PUBREL the remote closed, with nothing beside it; None if it did not.
+        """
+        before, closings = self._released
+        self._released = seq, closings + 1 if seq == before else 1
+        if seq is None or self._released[1] < RELEASED:
+            return False
+        self._released, self._barren = (None, 0), BARREN  # the next one goes alone as soon
+        return True
+
     def closed(self, *, by_remote: bool, unanswered: bool, answers: bool, sent_stop: int) -> int | None:
         """The connection has ended; the message that is convicted now, if one is.
 
         unanswered: whether anything was sent and not answered. answers: whether anything was answered on it. sent_stop: all below
         was sent at least once.
         """
-        if by_remote and unanswered and not answers:
+        if by_remote and (unanswered or self._pinged) and not answers:
             self._barren += 1
             if self._barren >= BARREN:  # exchange.barren-links-go-alone
                 self._alone_below = sent_stop

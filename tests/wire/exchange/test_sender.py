@@ -127,7 +127,7 @@ def test_sequences_of_an_in_memory_queue_are_resent_like_any_other() -> None:
 def test_owed_names_the_oldest_answer_of_each_kind_and_a_back_off_owes_none() -> None:
     flow = flow_at(level=5)
     offer(flow, 0, 1, 2, 1, 2)
-    assert flow.owed == (None, None, None)
+    assert flow.owed == (None,) * 4
     burst(flow, 5)
     first = flow.owed
     assert None not in first[:2]
@@ -139,6 +139,6 @@ def test_owed_names_the_oldest_answer_of_each_kind_and_a_back_off_owes_none() ->
     assert flow.owed[2] is not None
     flow.received(ack(PUBCOMP, 2) + ack(PUBREC, 4, 0x97) + ack(PUBACK, 1) + ack(PUBACK, 3))
     burst(flow, 5, 0.0)
-    assert flow.owed == (None, None, None)
+    assert flow.owed == (None,) * 4
     burst(flow, 5, 1.0)
     assert flow.owed[1] is not None

@@ -279,7 +279,7 @@ class Exchange(RuleBasedStateMachine):
             self.now_s += 1.0
         assert not self.work_left(), "it came to a stop"
         assert self.flow.in_flight.messages == 0
-        assert self.flow.owed == (None, None, None)
+        assert self.flow.owed == (None,) * 4
         assert not self.remote.received_ids, "exchange.held-identifier-released: an identifier is held for ever"
         counts = Counter(self.remote.published)
         for seq, qos in self.store.rows.items():

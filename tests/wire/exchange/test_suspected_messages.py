@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.outbound_model import (
+    PINGREQ,
     PUBACK,
     PUBCOMP,
     PUBLISH,
@@ -27,7 +28,7 @@ from wire.exchange.outcomes import REDELIVERED
 from wire.exchange.refusal_policy import CLOSED
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.exchange.sender import SenderHalf
-from wire.exchange.suspected_messages import BARREN, FIRST, LEARNT, PROOFS, SUSPECTS_MAX, Suspect, Suspects
+from wire.exchange.suspected_messages import BARREN, FIRST, LEARNT, PROOFS, RELEASED, SUSPECTS_MAX, Suspect, Suspects
 from wire.frames.batch import RETAIN, from_rows
 
 EDGE = "edge@here"
@@ -87,6 +88,9 @@ class Scene:
         return False
 
     def _answer(self, packet: Sent) -> bytes:
+        if packet.kind == PINGREQ:
+            self.flow.closed_on.hears_pingresp()
+            return b""
         if packet.kind == PUBREL:
             self.released.append(packet.packet_id)
             self.received.discard(packet.packet_id)
@@ -217,12 +221,66 @@ def test_a_connection_that_the_network_has_ended_says_nothing() -> None:
     assert bridge.flow.suspects == []
 
 
-def test_what_was_released_is_never_given_up() -> None:
-    bridge = scene(lambda _, packet: packet.kind == PUBREL)
+def after_completing(*connections: int, seqs: int = 1) -> Callable[[int, Sent], bool]:
+    """Completes the messages of the first PUBRELs and closes before its PUBCOMPs are there, and closes on each repeat: aedes."""
+    completed: set[int] = set()
+
+    def closes_on(connection: int, packet: Sent) -> bool:
+        if packet.kind != PUBREL:
+            return False
+        repeated = packet.packet_id in completed
+        if connection in connections and len(completed) < seqs:
+            completed.add(packet.packet_id)
+        return repeated or packet.packet_id in completed
+
+    return closes_on
+
+
+@pytest.mark.parametrize(("seqs", "others"), [(1, 2), (3, 0), (2, 8)])
+def test_messages_on_whose_pubrel_the_remote_closes_are_delivered_and_the_queue_moves(seqs: int, others: int) -> None:
+    """exchange.closed-on-release-has-it: it closed each connection, for ever."""
+    bridge = scene(after_completing(*range(1, 100), seqs=seqs))
+    bridge.offer(*[2] * (seqs + others), 1)
+    bridge.run()
+    bridge.offer(1, 2)
+    bridge.run()
+    assert bridge.outcome == dict.fromkeys(range(seqs + others + 3), "delivered")
+    assert bridge.order == list(range(seqs + others + 3))
+    assert bridge.flow.counts.released_unanswered == seqs
+    assert len(bridge.released) == others + 1, "each other has its PUBREL"
+
+
+def test_what_was_given_up_and_cannot_be_released_ends_as_policy_said() -> None:
+    """exchange.held-identifier-released had the PUBREL go on each connection."""
+    bridge = scene(lambda _, packet: packet.kind == PUBREL or (packet.kind == PUBLISH and packet.payload == b"1"))
+    bridge.offer(1, 2, 1, 1, 1)
+    bridge.run()
+    bridge.offer(*[1] * 6)
+    bridge.run()
+    assert bridge.outcome.pop(1) == "dead:connection_closed"
+    assert set(bridge.outcome.values()) == {"delivered"}
+    assert len(bridge.outcome) == 10
+
+
+@pytest.mark.parametrize("by_remote", [True, False])
+def test_a_remote_that_answers_nothing_proves_nothing_of_what_was_released(by_remote: bool) -> None:
+    """exchange.closed-on-release-has-it: it closes for a SUBSCRIBE, perhaps, or on everything; or it is the network that does."""
+    bridge = scene(lambda _, packet: packet.kind == PUBREL or (by_remote and packet.kind == PINGREQ))
+    bridge.by_remote = by_remote
     bridge.offer(*[2] * 3)
     bridge.run(50)
     assert bridge.outcome == {}
     assert bridge.flow.suspects == []
+
+
+def test_closings_on_a_pubrel_count_only_in_a_row() -> None:
+    bridge = scene(lambda connection, packet: packet.kind == PUBREL and connection != 1 + BARREN + RELEASED)
+    bridge.offer(2)
+    bridge.run(BARREN + RELEASED)
+    assert bridge.outcome == {}
+    bridge.run()
+    assert bridge.outcome == {0: "delivered"}
+    assert (bridge.flow.counts.released_unanswered, len(bridge.released)) == (0, 1)
 
 
 def test_qos_0_on_which_the_remote_closes_is_gone_and_the_message_beside_it_is_not_blamed() -> None:
