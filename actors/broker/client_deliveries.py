@@ -99,6 +99,8 @@ class Deliveries:
         self._touched.pop(client.number, None)
         self._unsettled.pop(client.number, None)
         self._dropped.update(_dropped_by(outbox))
+        if not outbox.queue and outbox.depth:
+            self._dropped["session_ended"] += outbox.depth
         self._unexpected += outbox.counts.unexpected_acknowledgements
         if outbox.queue and self._lanes.get(outbox.queue) is client:
             self._settle(outbox)

@@ -22,7 +22,7 @@ from wire.frames.intake import SessionGone, SessionsKnown
 from wire.frames.names import RETAINED
 from wire.frames.supervision import AclChanged
 from wire.routing.shared_subscription import Hands, SharedGroup, through_queue
-from wire.routing.subscriber import Delivery, Publisher, Subscriber, SubscriptionOptions
+from wire.routing.subscriber import Delivery, Publisher, Subscriber, options_of
 from wire.routing.subscriptions import Subscriptions
 from wire.routing.topic_receivers import Match, Way
 from wire.settings import NodeSettings
@@ -30,15 +30,8 @@ from wire.settings import NodeSettings
 Part = tuple[str, int, int, int, bytes]
 Grant = tuple[int, bool, tuple[int, ...]]
 
-_NO_LOCAL = 0x04
-_RETAIN_AS_PUBLISHED = 0x08
 _OFFERED_ONLY = bytes(flags & OFFERED for flags in range(256))
 _OFFERED_OR_QOS0 = bytes(flags & OFFERED if flags & QOS_MASK else OFFERED for flags in range(256))
-
-
-def options_of(byte: int, identifier: int) -> SubscriptionOptions:
-    """The options of a subscription as frames carry them."""
-    return SubscriptionOptions(byte & QOS_MASK, bool(byte & _NO_LOCAL), bool(byte & _RETAIN_AS_PUBLISHED), identifier)
 
 
 class Routed(NamedTuple):
@@ -209,7 +202,7 @@ class _Found:
         self._publishers = sources
         self._payloads: Sequence[bytes] = ()
         self._live: dict[tuple[bytes, Grant], list[Sequence[int]]] = {}
-        self._queued: dict[tuple[str, Delivery], list[Sequence[int]]] = {}
+        self._queued: dict[tuple[str, Delivery, SharedGroup | None], list[Sequence[int]]] = {}
 
     def rows_of(self, topics: Set[int]) -> Sequence[int]:
         """The rows of these topics, in order."""
@@ -258,13 +251,13 @@ class _Found:
                 if self._offered[row] and self._qos[row] and row not in known:
                     taker = group.in_doubt(self._topic(row))
                     if taker is not None:
-                        self._send_one(*taker, [row])
+                        self._send_one(group, *taker, [row])
             rows = [row for row in rows if not self._offered[row] or not known.get(row, True)]
         dealt = hands.deal(len(rows))
         now_had: dict[int, bool] = {}
         for subscriber, delivery, offsets in dealt:
             theirs = rows[offsets.start : offsets.stop : offsets.step]
-            self._send_one(subscriber, delivery, theirs)
+            self._send_one(group, subscriber, delivery, theirs)
             if group.mixed or known:
                 now_had.update(dict.fromkeys(theirs, not through_queue(subscriber, delivery)))
         for row, had in (known | now_had).items():
@@ -300,14 +293,14 @@ class _Found:
         by = publisher if isinstance(publisher, str) else (self._sender, publisher)
         return key_of((group.share_name, group.topic_filter), by, self._topic(row), self._payloads[row])
 
-    def _send_one(self, subscriber: Subscriber, delivery: Delivery, rows: Sequence[int]) -> None:
-        """Rows for one member of a shared subscription."""
+    def _send_one(self, group: SharedGroup, subscriber: Subscriber, delivery: Delivery, rows: Sequence[int]) -> None:
+        """Rows for one member of ``group``."""
         live = pack_column(array("I", [subscriber.source])) if subscriber.source else b""
         if not through_queue(subscriber, delivery):
             self._send_live(live, delivery, rows)
             return
         self._send_live(live, Delivery(0, *delivery[1:]), [row for row in rows if not self._qos[row]])
-        self._enqueue((subscriber.queue,), delivery, [row for row in rows if self._qos[row]])
+        self._enqueue((subscriber.queue,), delivery, [row for row in rows if self._qos[row]], group)
 
     def _send_live(self, subscribers: bytes, delivery: Delivery, rows: Sequence[int]) -> None:
         if subscribers and rows:
@@ -315,10 +308,10 @@ class _Found:
                 rows
             )
 
-    def _enqueue(self, queues: Iterable[str], delivery: Delivery, rows: Sequence[int]) -> None:
+    def _enqueue(self, queues: Iterable[str], delivery: Delivery, rows: Sequence[int], dealt_by: SharedGroup | None = None) -> None:
         if rows:
             for queue in queues:
-                self._queued.setdefault((queue, delivery), []).append(rows)
+                self._queued.setdefault((queue, delivery, dealt_by), []).append(rows)
 
     def groups(self) -> tuple[tuple[tuple[bytes, bytes], ...], tuple[Grant, ...]]:
         """``groups`` and ``grants`` of a ``Deliver``."""
@@ -329,11 +322,11 @@ class _Found:
         """Parts of an ``Append`` with their bodies; queues that get the same in the same way share one body."""
         parts: list[Part] = []
         bodies: list[bytes] = []
-        made: dict[tuple[Delivery, bytes], tuple[int, int, bytes]] = {}
-        for (queue, delivery), several in self._queued.items():
+        made: dict[tuple[Delivery, SharedGroup | None, bytes], tuple[int, int, bytes]] = {}
+        for (queue, delivery, dealt_by), several in self._queued.items():
             rows = _in_order(several)
             column = self._column(rows)
-            known = made.get((delivery, column))
+            known = made.get((delivery, dealt_by, column))
             if known is None:
                 body = as_granted(
                     self._batch,
@@ -342,7 +335,9 @@ class _Found:
                     retain_as_published=delivery.retain_as_published,
                     identifiers=delivery.identifiers,
                 )
-                known = made[delivery, column] = len(body), body.size_bytes(), body.encode()
+                if dealt_by is not None and dealt_by.way:
+                    body.ways, body.way_of = [dealt_by.way], [0] * len(body.topics)
+                known = made[delivery, dealt_by, column] = len(body), body.size_bytes(), body.encode()
             parts.append((queue, known[0], known[1], 0, column))
             bodies.append(known[2])
         return parts, bodies

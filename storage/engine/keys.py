@@ -5,7 +5,8 @@
 ``P<name>`` a sender's row,
 ``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>``
 the row of a dead-letter queue (its letters: ``dead_letters``), ``B<bridge>`` the lanes of a bridge (``lane_changes``),
-``T<number>`` what events have told of a queue's losses, ``G<number><filter>`` how far a session's queue has what is retained.
+``T<number>`` what events have told of a queue's losses, ``G<number><filter>`` how far a session's queue has what is retained,
+``E`` what became of the messages of sessions that have ended.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _FORMAT_KEY = b"F"
 _NAME = b"N"
 _HIGHEST = b"H"
 PASSES = b"G"
+GONE = b"E"
 
 
 def chunk_key(queue: int, first_seq: int) -> bytes:

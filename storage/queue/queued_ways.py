@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from wire.ranges import RangeSet
-from wire.routing.ways import Way
+from wire.routing.ways import Way, kind_of_way
 from wire.settings import RuleSettings
 
 WaysRow = tuple[tuple[bytes, int], ...]
 
 
 class QueuedWays:
-    """For each encoded way of a message that may be in the queue, the sequence after the last of them."""
+    """For each encoded way of a message that may be in the queue (``kind_of_way``), the sequence after the last of them."""
 
     def __init__(self, row: WaysRow = ()) -> None:
         self._stops = dict(row)
@@ -25,7 +25,7 @@ class QueuedWays:
     def take(self, ways: Iterable[bytes], stop: int) -> None:
         """Messages that end at ``stop`` go by ``ways``."""
         for way in ways:
-            self._stops[way] = stop
+            self._stops[kind_of_way(way)] = stop
 
     def row(self, head: int) -> WaysRow:
         """What is to be on record: the ways of what is at or above ``head``. The others are forgotten."""

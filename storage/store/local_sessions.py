@@ -7,7 +7,8 @@ It changes memory and the next commit; after that, what ``take_answers`` has may
 
 store.told-after-commit [P2, P3]: what a client is told (CONNACK, SUBACK) is committed first, where it outlives the connection.
 store.session-goes-with-its-queue [P2, P3]: a session and its queue end in one commit; a later session of the same name has another
-    queue.
+    queue. A queue with messages of a shared subscription goes on without a session, until they are with other members
+    (``ended_queues``).
 store.session-outlasts-its-will [MQTT]: a session does not end before its Will is out.
 store.repeated-opening-same-answer [P3, MQTT]: an opening that is asked for again, because its answer was lost with a store, gets
     the answer that it had: a session that it has itself begun was not there before [MQTT-3.2.2-2, MQTT-3.2.2-4].
@@ -29,6 +30,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from storage.store.ended_queues import EndedQueues
 from storage.store.next_commit import NextCommit
 from storage.store.retained_pieces import RetainedPieces
 from storage.store.session_queues import SessionQueues
@@ -56,6 +58,7 @@ class LocalSessions:
         sessions: Sessions,
         pieces: RetainedPieces,
         queues: SessionQueues,
+        ended_queues: EndedQueues,
         wills: SessionWills,
         next_commit: NextCommit,
         settings: SessionSettings,
@@ -66,6 +69,7 @@ class LocalSessions:
         """epoch: of the store."""
         self._sessions = sessions
         self._queues = queues
+        self._ended_queues = ended_queues
         self._wills = wills
         self._pieces = pieces
         self._subscriptions = SessionSubscriptions(sessions, pieces, next_commit)
@@ -301,15 +305,15 @@ class LocalSessions:
         if session.queue:
             self._answers.append((DISTRIBUTOR, SessionGone(session=session.name, queue=session.queue)))
             self._pieces.end_all(session.queue)
-            discarded = self._queues.remove(session.queue)
-            log.info("session.ended", extra={"client_id": session.name, "why": why, "discarded": discarded})
+            waited = self._ended_queues.end(session.queue)
+            log.info("session.ended", extra={"client_id": session.name, "why": why, "waited": waited})
             session.queue = ""
             self._kept -= 1
             self._kept_of[session.owner] -= 1
             if not self._kept_of[session.owner]:
                 del self._kept_of[session.owner]
             if why == _OPERATOR:
-                self._purged += discarded
+                self._purged += waited
 
     def _changed(self, session: Session) -> None:
         self._sessions.keep(session)

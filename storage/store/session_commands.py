@@ -34,6 +34,7 @@ from wire.frames.batch import QOS_MASK, RETAIN
 from wire.frames.names import connection_of_session
 from wire.frames.supervision import SessionCommand
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
+from wire.routing.subscriber import options_of
 
 PAGE_SESSIONS = 500
 PAGE_BYTES = 256 << 10
@@ -43,7 +44,6 @@ FILTERS_PER_PAGE = 500
 SHOWN_PAYLOAD_BYTES = 200
 LABEL_MAX = 100  # of a client identifier in an event
 _ROW_BYTES = 300  # of a row without its texts, about
-_NO_LOCAL, _RETAIN_AS_PUBLISHED = 0x04, 0x08
 
 Row = dict[str, Any]
 
@@ -241,13 +241,7 @@ def _expires_ms(session: Session) -> int | None:
 
 
 def _filter_map(topic_filter: str, options: int, identifier: int) -> dict[str, Any]:
-    return {
-        "filter": topic_filter,
-        "qos": options & QOS_MASK,
-        "no_local": bool(options & _NO_LOCAL),
-        "retain_as_published": bool(options & _RETAIN_AS_PUBLISHED),
-        "identifier": identifier or None,
-    }
+    return {"filter": topic_filter, **options_of(options, identifier)._asdict(), "identifier": identifier or None}
 
 
 def _will_map(will: Will, session: Session) -> dict[str, Any]:

@@ -1,17 +1,29 @@
-"""The queues of local clients' sessions: they come and go with their sessions, and what is in them counts for the node's limits."""
+"""The queues of local clients' sessions: they come and go with their sessions, and what is in them counts for the node's limits.
+
+What is known of the messages that left with their queues is one row, so that no count falls when a session ends.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
+from typing import Any
+
+import msgpack
 
 from storage.engine.engine import Engine
-from storage.engine.keys import QueueNumbers, chunk_key, lane_key
+from storage.engine.keys import GONE, QueueNumbers, chunk_key, lane_key
 from storage.store.lane import Lane
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from wire.frames.batch import Batch
 from wire.frames.names import session_queue_name
+
+# What becomes of the messages of sessions that have ended: all but the first are reasons for which they are dropped.
+DEALT_AGAIN, SESSION_ENDED, MAYBE_RECEIVED, OVERFLOW = "dealt_again", "session_ended", "maybe_received", "overflow"
+_LEFT = "left"  # in the ledger of an ended session's queue: counted as one of those
+LEFT = f"dropped:{_LEFT}"
 
 
 class SessionQueues:
@@ -37,6 +49,7 @@ class SessionQueues:
         self._next = next_commit
         self._first_life = 0 if engine.durable else epoch << 32  # numbers begin again, names do not
         self._ready = ready
+        self._gone: Counter[str] = Counter(msgpack.unpackb(engine.get("meta", GONE) or b"\x80"))
 
     def __iter__(self) -> Iterator[Lane]:
         return (lane for lane in self._lanes.all.values() if not lane.bridge)
@@ -57,11 +70,20 @@ class SessionQueues:
         lane = self._lanes.all.pop(name, None)
         if lane is None:
             return 0
+        left = Counter({**lane.queue.ledger.dropped, _LEFT: 0})
+        left[SESSION_ENDED] += lane.queue.depth
+        self.count_left(+left)
         write = self._next.write
         number = self._numbers.forget(name, write)
         write.delete("meta", lane_key(number))
         write.delete_range("msg", chunk_key(number, 0), chunk_key(number + 1, 0))
         return lane.queue.depth
+
+    def count_left(self, left: Mapping[str, int]) -> None:
+        """So many messages have left the queues of sessions that have ended; on record with the open write."""
+        if left:
+            self._gone.update(left)
+            self._next.write.put("meta", GONE, msgpack.packb(dict(self._gone)))
 
     def lane(self, name: str) -> Lane | None:
         """The queue, if it is there and can be appended to."""
@@ -86,12 +108,19 @@ class SessionQueues:
         queues = [lane.queue for lane in self]
         self.messages, self.size_bytes = sum(queue.depth for queue in queues), sum(queue.size_bytes for queue in queues)
 
-    def figures(self) -> Mapping[str, int]:
-        """All together, since the queues of sessions that have ended are gone."""
+    def figures(self) -> Mapping[str, Any]:
+        """All together, with those of sessions that have ended."""
         ledgers = [lane.queue.ledger for lane in self]
+        reasons = self._gone.copy()
+        for ledger in ledgers:
+            reasons.update(ledger.dropped)
+        dealt_again = reasons.pop(DEALT_AGAIN, 0)
+        del reasons[_LEFT]
         return {
             "depth": self.messages,
             "bytes": self.size_bytes,
-            "dropped": sum(sum(ledger.dropped.values()) for ledger in ledgers),
+            "dropped": reasons.total(),
+            "dropped_by_reason": dict(reasons),
+            "dealt_again": dealt_again,
             "refused": sum(ledger.refused for ledger in ledgers),
         }

@@ -27,6 +27,7 @@ from storage.store.commits import Commits
 from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.dead_letter_replay import Replay
 from storage.store.disk_trouble import Disk
+from storage.store.ended_queues import EndedQueues
 from storage.store.event_log import EventLog, event_of
 from storage.store.event_rows import Event
 from storage.store.hand_outs import HandOuts
@@ -102,10 +103,11 @@ class Store:
         queues = self._session_queues = SessionQueues(engine, lanes, numbers, commit, hand_outs.ready, epoch=epoch)
         pieces = self._pieces = RetainedPieces(engine, sessions, RetainedMessages(engine, settings.sessions), queues, disk, commit)
         self._space = Space(engine, lanes, dead_letters, pieces.retained, events, disk)
+        ended = self._ended_queues = EndedQueues(sessions, queues, pieces, commit, hand_outs.read)
         wills = SessionWills(sessions)
         users = settings.tells_users_apart
         local = self._local_sessions = LocalSessions(
-            sessions, pieces, queues, wills, commit, settings.sessions, epoch=epoch, tells_users_apart=users
+            sessions, pieces, queues, ended, wills, commit, settings.sessions, epoch=epoch, tells_users_apart=users
         )
         remote = RemoteSessions(sessions, lanes.queue_that_stands, settings.bridges)
         openings = self._openings = LaneOpenings(lanes, ready=hand_outs.ready, receives=remote.received, send=self._effects.append)
@@ -219,6 +221,9 @@ class Store:
         if self._pieces.busy:
             self._rooms.forget()
             effects += self._pieces.serve(now_s, wall_ms)
+        if self._ended_queues.busy:
+            self._rooms.forget()
+            self._ended_queues.serve(now_s)
         due = self.next_commit.write.size_bytes >= EARLY_COMMIT_BYTES or self.next_commit.time.is_due(now_s)
         if at_once or commands.waiting or due:
             self.commits.commit(now_s, wall_ms)
@@ -285,7 +290,7 @@ class Store:
         wake_s = now_s + TICK_S
         if self._disk.retry_s is not None:
             return min(wake_s, self._disk.retry_s)
-        if self._pieces.hurries:
+        if self._pieces.hurries or self._ended_queues.busy:
             return now_s
         if self._hand_outs.queues or self._settlements.waiting:  # what cannot be read for now is among them
             wake_s = min(wake_s, self.lanes.wakes_at_s(chain(self._hand_outs.queues, self._settlements.waiting), now_s))
@@ -304,6 +309,7 @@ class Store:
         self.dead_letters.tick(write, now_s, wall_ms)
         self._pieces.tick(write, now_s, wall_ms)
         self._local_sessions.tick(wall_ms)
+        self._ended_queues.tick()
         self._session_queues.count()
         queues = (lane.queue for lane in self.lanes.all.values() if lane.queue.depth)
         self._engine.look(sum(queue.depth - queue.contents.in_memory()[0] for queue in queues))

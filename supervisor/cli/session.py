@@ -86,8 +86,8 @@ def end(node: GivenNode, client_id: str, no_will: bool, yes: bool, as_json: bool
 
     Its subscriptions and its queue go, and its identifier is free. Its client, if it is connected, is disconnected first (MQTT 5:
     reason code 0x98). Its Will is published at once, as it is when a session ends in any other way [MQTT-3.1.2-8, MQTT-3.1.3-9],
-    unless --no-will takes it back. A client that comes again gets a new session; who may come is the business of passwords and
-    access rules.
+    unless --no-will takes it back. What shared subscriptions have dealt to it goes to other members whose sessions last. A client
+    that comes again gets a new session; who may come is the business of passwords and access rules.
     """
     if not yes:
         _confirm(node.client.session(client_id))

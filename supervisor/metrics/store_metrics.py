@@ -61,7 +61,14 @@ SESSIONS = (
     _counter("sessions_purged_messages", "sessions.purged", "Messages that went with those."),
     _gauge("sessions_queue_messages", "sessions.depth", "Messages that wait for sessions."),
     _gauge("sessions_queue_bytes", "sessions.bytes", "Bytes of those."),
-    _counter("sessions_dropped_messages", "sessions.dropped", "Messages for sessions that were dropped."),
+    _counter(
+        "sessions_dropped_messages", "sessions.dropped_by_reason{reason}", "Messages for sessions that were dropped, by reason."
+    ),
+    _counter(
+        "sessions_dealt_again_messages",
+        "sessions.dealt_again",
+        "Messages of sessions that have ended that went to other members of shared subscriptions.",
+    ),
     _counter("sessions_refused_messages", "sessions.refused", "Messages for sessions that were refused."),
     _gauge("sessions_refused_wills", "sessions.refused_wills", "Wills that wait for room."),
     _counter("sessions_dropped_wills", "sessions.dropped_wills", "Wills dropped."),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from wire.door.access_rules import ClientAccess
 from wire.routing.subscriber import Delivery, Subscriber
+from wire.routing.ways import way_of_share
 
 CACHED_TOPICS_MAX = 256  # of one group whose members may not all read the same
 _CACHED_BYTES_MAX = 256  # longer topics are looked up each time
@@ -86,12 +87,14 @@ class SharedGroup:
         "mixed",
         "share_name",
         "topic_filter",
+        "way",
     )
 
     def __init__(self, share_name: str, topic_filter: str, rights_of: RightsOf) -> None:
         """rights_of: asked of each member again after each change."""
         self.share_name = share_name
         self.topic_filter = topic_filter
+        self.way = way_of_share(share_name, topic_filter)  # of what goes into members' queues
         self._members: dict[Subscriber, Delivery] = {}
         self._rights_of = rights_of
         self._turn = 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+_QOS, _NO_LOCAL, _RETAIN_AS_PUBLISHED = 0x03, 0x04, 0x08
+
 Publisher = int | str  # the number of a connection, or a session's name
 
 
@@ -19,6 +21,11 @@ class SubscriptionOptions(NamedTuple):
     no_local: bool = False
     retain_as_published: bool = False
     identifier: int = 0
+
+
+def options_of(byte: int, identifier: int) -> SubscriptionOptions:
+    """The options of a subscription as frames and rows have them."""
+    return SubscriptionOptions(byte & _QOS, bool(byte & _NO_LOCAL), bool(byte & _RETAIN_AS_PUBLISHED), identifier)
 
 
 class Delivery(NamedTuple):

@@ -14,6 +14,9 @@ import msgpack
 from wire.mqtt.publish_properties import append_user_properties
 from wire.settings import RuleSettings
 
+_SHARE = "$share/"
+SHARE_BYTES_MAX = 256  # of a shared subscription by which messages go
+
 
 class Way(NamedTuple):
     """Where a message goes at the remote and how. Two rules that are called the same and say the same are one way.
@@ -41,3 +44,19 @@ class Way(NamedTuple):
     def decode(cls, data: bytes) -> Way:
         """The way that ``encode`` made."""
         return cls(*msgpack.unpackb(data))
+
+
+def way_of_share(share_name: str, topic_filter: str) -> bytes:
+    """The encoded way of what a shared subscription deals to a session's queue: it tells by which one, as the subscriber calls it.
+    Empty for one that is too long to go with each message.
+    """
+    share = f"{_SHARE}{share_name}/{topic_filter}"
+    return Way(share, "", preserve_retain=False, properties=b"").encode() if len(share.encode()) <= SHARE_BYTES_MAX else b""
+
+
+def kind_of_way(way: bytes) -> bytes:
+    """``way``, encoded, as rows have it: those of all shared subscriptions are one, since clients may have any number of them."""
+    return _ANY_SHARE if _SHARE.encode() in way[: len(_ANY_SHARE)] else way
+
+
+_ANY_SHARE = Way(_SHARE, "", preserve_retain=False, properties=b"").encode()
