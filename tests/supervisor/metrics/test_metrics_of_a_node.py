@@ -34,6 +34,7 @@ LEFT_OUT = {
     "bridges[].link.next_attempt_s": "as bridges[].next_attempt_s",
     "bridges[].link.retry_in_s": "as bridges[].next_attempt_s",
     "bridges[].link.since_s": "as bridges[].since_s",
+    "store.sessions.dropped": "the sum of store.sessions.dropped_by_reason",
     "supervisor.uptime_s": "by the start time",
     "http.tls": "a setting",
 }
