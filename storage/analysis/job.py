@@ -32,7 +32,7 @@ FORMATS: tuple[Format, ...] = ("table", "json", "parquet", "html")
 NO_SNAPSHOT_STATUS = 75
 SMALL_BYTES, SMALL_SNAPSHOTS = 32 << 20, 20  # below both, Java's compiling takes longer than the work
 _DAMAGE_WORDS = ("SnapshotDamaged:", "StorageDamaged:", "ManifestDamaged:", "Unavailable:", "NoManifest:")
-_LACKS = "ImportError: the data source bascule needs"
+_LACKS = 'ImportError: the data source "bascule" needs'
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "analyze") -> int:

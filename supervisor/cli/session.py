@@ -65,7 +65,7 @@ def list_sessions(node: GivenNode, like: str | None, state: str | None, user: st
 @click.option("--will", "whole_will", is_flag=True, help="Also what its Will says, which the role view may not see.")
 @JSON
 def show(node: GivenNode, client_id: str, whole_will: bool, as_json: bool) -> int:
-    """Show one session, with its subscriptions, and of its Will the topic and the size."""
+    """Show one session: its subscriptions, the topic of its Will."""
     found = _show(node.client, client_id, whole_will=whole_will)
     if as_json:
         print(json.dumps(found))

@@ -31,9 +31,7 @@ def examine_owner(settings: NodeSettings) -> Iterator[Finding]:
         found, _, cure = error.message.partition(". ")
         yield fail("store", found, cure)
     except OSError as error:
-        yield fail(
-            "store", f"{settings.data_dir}: {(error.strerror or str(error)).lower()}", "run bascule doctor as the node's user"
-        )
+        yield fail("store", f"{settings.data_dir}: {(error.strerror or str(error)).lower()}", "run doctor as the node's user")
     else:
         yield ok("store", f"{known}" if known is not None else "none yet: the next start begins one")
 

@@ -105,7 +105,7 @@ def _processes(status: Status) -> Iterator[Finding]:
 
 
 _LIVES = {
-    "store": "the last log lines of the store say why; dmesg tells of the out-of-memory killer; bascule status has the ledgers",
+    "store": "the last log lines of the store say why; dmesg tells of the out-of-memory killer; status has the ledgers",
     "other": "its last log lines say why; dmesg tells of the out-of-memory killer",
 }
 

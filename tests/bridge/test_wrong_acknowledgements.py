@@ -205,7 +205,7 @@ def test_a_max_qos_that_is_lowered_while_messages_wait_holds_for_them(start_node
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_local_client_that_acknowledges_wrongly_stays_and_has_each_message_once(start_node: StartNode, version: int) -> None:
-    """exchange.other-kind-has-message, exchange.unexpected-changes-nothing, exchange.one-pubrel-more"""
+    """exchange.other-kind-has-message, exchange.unexpected-changes-nothing, exchange.pubrels-more-bounded"""
     node = start_node(node_config())
     with MqttClient(node.port, "wrong", version=version, clean=False, session_expiry_s=60) as client:
         client.subscribe("t", qos=2)

@@ -131,7 +131,7 @@ def test_another_spark_of_the_environment_is_not_used_and_an_executor_that_lacks
     for python, status in ((sys.executable, 0), (str(lacking), 78)):
         done = programs.run(words, cwd=tmp_path, env={**os.environ, **foreign, "PYSPARK_PYTHON": python}, timeout_s=240.0)
         assert done.returncode == status, done.stderr
-    assert "the data source bascule needs rocksdict" in done.stderr
+    assert 'the data source "bascule" needs rocksdict' in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
 

@@ -62,7 +62,7 @@ class IdentifierRelease:
                     self._awaited.pop(packet_id, None)
                 case Pubrec(packet_id=packet_id):  # of any other it may be that its PUBLISH goes again
                     self._counts.unexpected_acknowledgements += 1
-                    if packet_id in self._said_again:  # exchange.one-pubrel-more
+                    if packet_id in self._said_again:  # exchange.pubrels-more-bounded
                         self._awaited.pop(packet_id, None)
                     elif packet_id in self._awaited:
                         self._said_again.add(packet_id)

@@ -9,12 +9,13 @@ exchange.other-kind-has-message [P2]: a PUBACK for a QoS 2 PUBLISH, or a PUBREC 
     message: it is settled as delivered at least once. RabbitMQ 3.10 answers QoS 2 so.
 exchange.wrong-answer-ends-at-stall [P2, P6, alive]: where the right answer has not come within the stall timeout, and another one
     came for the same message, that one stands for it: it settles the message, or ends its exchange as a refusal does.
-exchange.one-pubrel-more [alive]: a PUBREC that is repeated, or of nothing known, has one PUBREL more for each identifier and
-    connection [MQTT-4.3.3-4]. A peer that answers PUBREL with PUBREC would go on for ever.
+exchange.pubrels-more-bounded [alive]: a PUBREC that is repeated, or of nothing known, has a PUBREL more [MQTT-4.3.3-4], at most
+    ``PUBRELS_MORE`` for each identifier and connection. A peer that answers PUBREL with PUBREC would go on for ever.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import Enum
 
 from wire.exchange.held_identifiers import HeldIdentifiers
@@ -24,6 +25,7 @@ from wire.exchange.refusal_policy import FAILURE
 from wire.exchange.what_may_be_sent import PublishDue
 from wire.ranges import lowest
 
+PUBRELS_MORE = 8
 _REFUSAL = 0  # a PUBACK or PUBREC with a reason code of failure
 
 
@@ -71,7 +73,7 @@ class UnexpectedAcknowledgements:
         self._due = due
         self._in_flight = in_flight
         self._held = held
-        self._released: set[int] = set()  # identifiers that had their one PUBREL more
+        self._released: Counter[int] = Counter()  # by identifier: the PUBRELs that it had more
 
     def connected(self) -> None:
         """A connection is up."""
@@ -85,9 +87,9 @@ class UnexpectedAcknowledgements:
         refuses = reason_code >= FAILURE and first_byte != PUBCOMP
         meaning = _TABLE[standing][_REFUSAL if refuses else first_byte]
         if meaning is Meaning.RELEASE:
-            if not packet_id or packet_id in self._released:  # exchange.one-pubrel-more
+            if not packet_id or self._released[packet_id] >= PUBRELS_MORE:  # exchange.pubrels-more-bounded
                 meaning = _NOTHING if standing is Standing.NONE else _LATER
-            self._released.add(packet_id)
+            self._released[packet_id] += 1
         if seq is None:
             return meaning, standing, -1
         if meaning in (Meaning.HAS_IT_LATER, Meaning.REFUSES_LATER):

@@ -13,8 +13,8 @@ try:
     from storage.analysis.tables.reader import TARGET_ROWS, Filters
 except ModuleNotFoundError as error:  # the first import in each Python of Spark's: of the planning, and of every executor
     raise ImportError(
-        f"the data source bascule needs {error.name}, and there is none in {sys.executable}: it needs rocksdict, pyarrow, numpy and"
-        " msgpack in the Python of the driver and of each executor"
+        f'the data source "bascule" needs {error.name}, and there is none in {sys.executable}: it needs rocksdict, pyarrow, numpy'
+        " and msgpack in the Python of the driver and of each executor"
     ) from None
 from storage.analysis.tables.schemas import TABLES
 from storage.files import local_path

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -86,9 +86,15 @@ def other(value: Any, hint: Any) -> Any:
     if isinstance(value, str):
         return f"{value}x"
     if isinstance(value, tuple):
-        return () if value else (("other", 1),)
+        of = next((option for option in (hint, *get_args(hint)) if get_origin(option) is tuple), tuple[str, ...])
+        return () if value else (one_of(get_args(of)[0]),)
     kind = next(option for option in get_args(hint) if option is not type(None))
     return {int: 1, float: 1.0, str: "x"}.get(kind, value)
+
+
+def one_of(hint: Any) -> Any:
+    """A value of the type, which is plain or a tuple of such."""
+    return tuple(map(one_of, get_args(hint))) if get_origin(hint) is tuple else {int: 1, float: 1.0, str: "x"}[hint]
 
 
 def changed(settings: Any, path: str) -> Any:

@@ -179,7 +179,7 @@ def test_commands_refuse_another_nodes_file(tmp_path: Path) -> None:
             assert done.returncode == 69, done
             assert "node other" in done.stderr, done
             assert "node edge" in done.stderr, done
-        assert "called edge" in " ".join(node.cli("doctor", str(other.config_path)).stdout.split())
+        assert "node edge" in " ".join(node.cli("doctor", str(other.config_path)).stdout.split())
         copy = tmp_path / "copy.yaml"
         copy.write_text(node.config_path.read_text())
         assert node.cli("stop", str(copy)).returncode == 0

@@ -39,7 +39,7 @@ def test_it_takes_whole_acknowledgements_and_leaves_all_else_and_all_behind_its_
 
 @pytest.mark.parametrize("level", [4, 5])
 def test_a_pubrec_that_comes_unasked_is_answered_once_if_its_identifier_is_to_be_released(level: int) -> None:
-    """exchange.one-pubrel-more. Under another identifier a message may go again, which a PUBREL would make a new one."""
+    """exchange.pubrels-more-bounded. Under another identifier a message may go again, which a PUBREL would make a new one."""
     counts = Counts()
     release = IdentifierRelease(((0, 1),), level=level, counts=counts)
     release.pump()
