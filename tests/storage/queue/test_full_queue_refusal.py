@@ -237,21 +237,6 @@ def test_refused_qos_2_rows_leave_no_identifier() -> None:
     assert remote_session(store, request=2)[1].received == u16([5])
 
 
-def test_an_identifier_whose_new_message_was_refused_is_no_longer_another_ones() -> None:
-    """That was of a session that the remote has lost. The refused one comes again with DUP, and would be taken for its repeat."""
-    settings = node(bridge(limit=limits(max_messages=2)))
-    sender = "connection:cloud:0"
-    engine = RecordingEngine()
-    store = Store(engine, settings, 1)
-    session = with_remote_session(store)
-    both = batch([b"a", b"b"], 2)
-    turn(store, append_frame(1, {QUEUE: (both, None)}, received={session: ([3, 4], [0, 1])}, sender=sender))
-    assert remote_session(store, request=2)[1].received == u16([3, 4])
-    turn(store, append_frame(2, {QUEUE: (batch([b"new"], 2), None)}, received={session: ([3], [0])}, sender=sender))
-    assert engine.writes[-1][1], "synced"
-    assert remote_session(Store(engine, settings, 2), request=3)[1].received == u16([4])
-
-
 @pytest.mark.parametrize(
     ("overflow", "kept"), [("drop-newest", [b"a", b"b", b"c"]), ("drop-oldest", [b"c", b"d", b"e"]), ("reject", [b"a", b"b", b"c"])]
 )
