@@ -61,7 +61,7 @@ class ClockSteps:
 
 def _begins_ms(before_ms: int, after_ms: int) -> int:
     """The earliest time that anything since the step may bear: a process may have seen it earlier than this one."""
-    return after_ms - SEEN_WITHIN_MS if after_ms < before_ms else after_ms
+    return after_ms - (SEEN_WITHIN_MS if after_ms < before_ms else STEP_MIN_MS)
 
 
 CLOCK = ClockSteps()

@@ -201,7 +201,8 @@ def test_drop_oldest_keeps_what_came_last(remote: Mosquitto, start_node: StartNo
 def test_bytes_are_limited_too(remote: Mosquitto, start_node: StartNode) -> None:
     with Proxy(remote.port) as proxy:
         proxy.cut()
-        node = start_node(limited(proxy.port, "reject", max_messages="unlimited", max_bytes="10KiB"))
+        config = limited(proxy.port, "reject", max_messages="unlimited", max_bytes="10KiB")
+        node = start_node(config | {"clients": {"packet_max_bytes": "4KiB"}})
         with MqttClient(node.port, version=5) as client:
             codes = []
             for packet_id in range(1, 21):

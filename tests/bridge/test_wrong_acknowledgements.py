@@ -218,6 +218,7 @@ def test_a_local_client_that_acknowledges_wrongly_stays_and_has_each_message_onc
             for kind in (PUBCOMP, PUBACK, PUBACK):
                 client.acknowledge(kind, packet.packet_id)
         client.acknowledge(PUBREC, 77)
+        assert client.expect(PUBREL).packet_id == 77
         publish(node, 2, "4")
         last = client.expect(PUBLISH)
         assert (last.payload, last.qos, last.dup) == (b"4", 1, False)

@@ -67,7 +67,7 @@ def _from_the_codec() -> list[Case]:
         if greeted:
             answer = goodbye(level, code)
         elif code == UNSUPPORTED_VERSION:
-            answer = refusal(5, code) if raw[4:9] > b"MQTT\x05" else refusal(4, 1)
+            answer = refusal(4, 1)
         else:
             answer = refusal(5, code) if level == 5 else b""
         cases.append(Case(name, level, greeted, raw, clause, answer))
@@ -160,7 +160,6 @@ def _greetings() -> list[Case]:
         ("empty protocol name", packet(0x10, "0000 04 02 0000 000178"), "MQTT-3.1.2-1", refusal(4, 1)),
         ("protocol level 0", packet(0x10, "00044d515454 00 02 0000 000178"), "MQTT-3.1.2-2", refusal(4, 1)),
         ("protocol level 3", packet(0x10, "00044d515454 03 02 0000 000178"), "MQTT-3.1.2-2", refusal(4, 1)),
-        ("a bridge's protocol level", packet(0x10, "00044d515454 84 02 0000 000178"), "MQTT-3.1.2-2", refusal(5, 0x84)),
         ("protocol name longer than the packet", packet(0x10, "ffff4d515454"), "MQTT-2.1.4", b""),
         ("an HTTP request", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "MQTT-3.1.0-1", b""),
         ("a TLS greeting", bytes.fromhex("16030100f8010000f40303"), "MQTT-3.1.0-1", b""),

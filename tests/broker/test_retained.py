@@ -24,6 +24,7 @@ from tests.support.mqtt_packets import (
     unsubscribe_bytes,
 )
 from tests.support.node import Node, node_config
+from tests.support.ports import accepts
 from tests.support.waiting import PATIENCE_S, wait_until
 
 MANY = 12_500  # more than sessions.queue_max_messages
@@ -104,6 +105,7 @@ def test_a_session_that_lasts_has_the_rest_when_its_client_comes_back(full: Node
         seen = len(topics)
         if process:
             full.wait_replaced(process, full.kill(process))
+            wait_until(lambda: accepts(full.port), PATIENCE_S, "a Listener")
         with MqttClient(full.port, "leaves", version=5, clean=False, session_expiry_s=600) as client:
             drain(client, topics, seen + MORE // 8)
     with MqttClient(full.port, "leaves", version=5, clean=False, session_expiry_s=600) as client:

@@ -130,11 +130,15 @@ def test_no_client_publishes_to_sys(node: Node, version: int) -> None:
 
 
 def test_no_will_goes_to_sys(node: Node) -> None:
-    """routing.sys-stays-here"""
-    for version in (4, 5):
-        client = MqttClient(node.port, "will", version=version, will=Will(topic="$SYS/lie", payload=b"x"))
-        assert client.connect().reason_code != 0
-        client.close()
+    """routing.sys-stays-here: its client is let in, and nobody gets the Will."""
+    with MqttClient(node.port, "witness", version=5) as witness:
+        witness.subscribe("$SYS/lie")
+        for version in (4, 5):
+            client = MqttClient(node.port, "will", version=version, will=Will(topic="$SYS/lie", payload=b"x"))
+            assert client.connect().reason_code == 0
+            client.vanish()
+        wait_until(lambda: node.status()["listener"]["clients"] == 1, PATIENCE_S, "both have gone")
+        witness.ping()
 
 
 def test_members_of_a_shared_subscription_get_the_values_in_turn(node: Node) -> None:

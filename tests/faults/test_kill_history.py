@@ -101,7 +101,7 @@ def test_the_life_of_a_node_is_in_its_events(tmp_path: Path, start_node: StartNo
         kinds = [event["kind"] for event in told if not str(event["kind"]).startswith("process.")]
         first = kinds[: kinds.index("node.stopped") + 1]
         assert sorted(first) == sorted(
-            ["node.started", "link.up", "bridge.paused", "link.down", "bridge.resumed", "link.up", "node.stopped"]
+            ["store.begun", "node.started", "link.up", "bridge.paused", "link.down", "bridge.resumed", "link.up", "node.stopped"]
         )
         assert next(event["reason"] for event in told if event["kind"] == "node.stopped") == "0"
         shown = node.cli("events", str(node.config_path), "--kind", "link", "--last", "2").stdout.splitlines()
