@@ -188,7 +188,7 @@ def test_qos_0_never_waits_for_the_disk(tmp_path: Path) -> None:
             assert take_one(client).payload == b"waits"
             client.ping()
         figures = node.status()["listener"]
-        assert figures["overtaking"]["passed"] > STANDING // 2, "all but two batches"
+        assert figures["overtaking"]["passed"] >= len(expected) - 2 * 8_192, "all but two batches"
         assert 0 < figures["overtaking"]["dropped"] < figures["overtaking"]["passed"]
         assert figures["published"] == len(expected) + 2
         assert len(node.events("listener.qos_0_dropped")) == 1
