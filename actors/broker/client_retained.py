@@ -19,15 +19,13 @@ from actors.door.client import Client
 from wire.exchange.retained_passes import RetainedPasses
 from wire.exchange.subscriber_copies import Copies
 from wire.frames.batch import QOS_MASK, Batch
-from wire.frames.local_sessions import RetainedPiece, RetainedWanted
+from wire.frames.local_sessions import PIECE_BYTES, PIECE_MESSAGES, RetainedPiece, RetainedWanted
 from wire.frames.names import DISTRIBUTOR
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
 PIECES_MAX = 16
-PIECE_MESSAGES = 250
-PIECE_BYTES = 256 << 10
 FILTERS_MAX = 100  # of one piece
 LATE_S = 0.5  # live messages wait no longer for a store that does not answer
 STORES_MAX = 3  # that may die on a piece; then it is not asked for any more

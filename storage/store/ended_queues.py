@@ -28,12 +28,10 @@ from storage.store.session_queues import DEALT_AGAIN, LEFT, MAYBE_RECEIVED, OVER
 from storage.store.session_rows import Sessions
 from wire.exchange.subscriber_copies import as_granted
 from wire.frames.batch import QOS_MASK
+from wire.frames.local_sessions import PIECE_BYTES, PIECE_MESSAGES
 from wire.mqtt.publish_properties import without_connection_properties
 from wire.routing.subscriber import Delivery, delivery_for, options_of
 from wire.routing.ways import Way
-
-PIECE_MESSAGES = 250
-PIECE_BYTES = 256 << 10
 
 Read = Callable[[Lane, float, Callable[[], None]], None]
 

@@ -29,12 +29,9 @@ from storage.store.session_rows import Sessions
 from wire.errors import Unavailable
 from wire.exchange.subscriber_copies import as_granted
 from wire.frames.batch import QOS_MASK, Batch
-from wire.frames.local_sessions import RetainedPiece, RetainedWanted
+from wire.frames.local_sessions import PIECE_BYTES, PIECE_MESSAGES, RetainedPiece, RetainedWanted
 from wire.frames.names import LISTENER, session_of_queue
 from wire.mqtt.topics import matches
-
-PIECE_MESSAGES = 250
-PIECE_BYTES = 256 << 10
 
 
 @dataclass(slots=True)

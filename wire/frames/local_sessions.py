@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from wire.frames.base import Frame, frame_kind
 
+PIECE_MESSAGES, PIECE_BYTES = 250, 256 << 10  # at most so much of what waits moves in one turn, but for one message
+
 
 @frame_kind(18)
 class SubscriptionsAdd(Frame):

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from storage.engine.engine import Engine
-from storage.store.ended_queues import PIECE_MESSAGES
 from storage.store.store import Store
 from tests.storage.building import RecordingEngine, append_frame
 from tests.storage.store.test_local_sessions import MANY, open_session, rows_of, settings, turn
@@ -18,7 +17,7 @@ from wire.errors import Unavailable
 from wire.frames.batch import RETAIN, Batch, from_rows
 from wire.frames.intake import SessionClose
 from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, Settle
-from wire.frames.local_sessions import SubscriptionsAdd
+from wire.frames.local_sessions import PIECE_MESSAGES, SubscriptionsAdd
 from wire.frames.names import LISTENER
 from wire.routing.ways import SHARE_BYTES_MAX, Way, kind_of_way, way_of_share
 
