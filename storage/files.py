@@ -38,17 +38,17 @@ def local_path(where: str) -> str:
     return where
 
 
-def make_folder(path: Path, mode: int = 0o777) -> None:
-    """Have the folder ``path``, under its name on disk, with all folders above it that are missing.
+def make_folder(path: Path) -> None:
+    """Have the folder ``path``, under its name on disk, with all folders above it that are missing: for the owner only.
 
-    One that is there already is synced as well: who made it may have been killed before that.
+    One that is there already is synced as well, for who made it may have been killed before that; its mode stays.
 
     Raises:
         OSError: the disk refuses, or something else has the name.
     """
     if not path.parent.is_dir():
         make_folder(path.parent)
-    path.mkdir(mode, exist_ok=True)
+    path.mkdir(PRIVATE_FOLDER, exist_ok=True)
     sync(path.parent)
     for above in path.parents[1:]:  # theirs are often not for us to open
         with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ def replacing(path: Path, *, mode: int = PRIVATE, suffix: str = ".new") -> Itera
     """Write what is to be at ``path``: whoever looks finds the old file or the new one, whole, and so it is after a loss of power.
 
     It is the new one when this ends. After an error it is the old one, unless the last step failed: the sync of the new name.
-    suffix: of the name under which it is written; two who write at the same time need two.
+    mode: the file's, whatever the umask is. suffix: of the name under which it is written; two who write at the same time need two.
 
     Raises:
         OSError: the disk refuses.
@@ -70,6 +70,7 @@ def replacing(path: Path, *, mode: int = PRIVATE, suffix: str = ".new") -> Itera
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with open(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
             yield file
             file.flush()
             os.fsync(descriptor)

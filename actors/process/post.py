@@ -189,15 +189,11 @@ class Post:
         return group
 
     def router(self, actor: str, path: Path) -> Router:
-        """A ROUTER socket bound at ``path``, readable by its owner only; its requests are reported under token ``router``."""
+        """A ROUTER socket bound at ``path``; its requests are reported under token ``router``."""
         socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         socket.setsockopt(zmq.MAXMSGSIZE, REQUEST_MAX_BYTES)
         socket.setsockopt(zmq.LINGER, 200)
-        mask = os.umask(0o177)
-        try:
-            self._bind(socket, path)
-        finally:
-            os.umask(mask)
+        self._bind(socket, path)
         self.attend(actor, [socket], "router")
         return Router(socket)
 
@@ -286,10 +282,14 @@ class Post:
 
     @staticmethod
     def _bind(socket: zmq.Socket[bytes], path: Path) -> None:
+        """Bind at ``path``, where nobody but the owner can connect from the first moment on."""
+        mask = os.umask(0o177)
         try:
             socket.bind(ipc_endpoint(path))
         except (zmq.ZMQError, OSError) as error:  # no room on the disk, or no descriptors
             raise Unavailable("the mailbox cannot be made", path=str(path), error=str(error)) from error
+        finally:
+            os.umask(mask)
 
     def _frame_waits(self) -> bool:
         """Whether a frame waits. ZeroMQ's descriptor tells of changes only, so one "no" holds until it is ready again."""

@@ -99,7 +99,7 @@ def export(
         if left_out and damaged == "fail":
             raise StorageDamaged("not all snapshots could be read; the others are exported", left_out=len(left_out))
         result = {"snapshots": len(usable), "tables": list(tables), "problems": done.problems}
-        files.write(to / SUCCESS_NAME, json.dumps(result).encode() + b"\n", mode=0o666)
+        files.write(to / SUCCESS_NAME, json.dumps(result).encode() + b"\n")
     except OSError as error:
         raise Unavailable("the export cannot be written", path=str(to), error=str(error)) from error
     return done
@@ -152,6 +152,7 @@ def _write(
     part = path.with_name(path.name + ".part")
     rows = 0
     plain = schema.remove_metadata()
+    files.touch(part)  # with its mode
     try:
         with pq.ParquetWriter(part, plain, compression="zstd") as writer:
             group = _Group(writer, plain)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from storage.analysis.reports.build import Finished
-from storage.files import local_path
+from storage.files import PRIVATE, PRIVATE_FOLDER, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,8 +45,9 @@ def write_text(spark: SparkSession, where: str, text: str) -> str:
     """Write a text file, whole or not at all, to wherever Spark can write; ``where``."""
     near = _local(where)
     if near is not None:
-        near.parent.mkdir(parents=True, exist_ok=True)
+        near.parent.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         part = near.with_name(f"{near.name}.part")
+        part.touch(PRIVATE)
         part.write_text(text, encoding="utf-8")
         part.replace(near)
         return where

@@ -111,7 +111,7 @@ class StoreFolder:
     def rebuilding(self) -> Path:
         """A place for a new store that is to take the place of this one."""
         files.discard(self._part)
-        files.make_folder(self._part, files.PRIVATE_FOLDER)
+        files.make_folder(self._part)
         return self._part
 
     def rebuilt(self, *, keep: bool) -> str:

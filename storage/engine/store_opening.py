@@ -86,7 +86,7 @@ class StoreOpening:
             self.folder.prepare()
             if self.known.number and not self.folder.holds_a_store():
                 raise self._gone("there is nothing of a store in its folder")
-            files.make_folder(self._path, files.PRIVATE_FOLDER)
+            files.make_folder(self._path)
             self._mark = CommitMark(self._path)
             unmarked = self._mark.evidence is None
             if unmarked and not (self._mark.damaged or self.known.number):

@@ -26,7 +26,7 @@ class Quarantine:
             return ""
         path = self._folder / f"{queue.replace('/', '_')}-{loss.start}.chunk"
         try:
-            files.make_folder(self._folder, files.PRIVATE_FOLDER)
+            files.make_folder(self._folder)
             kept = [entry.stat().st_size for entry in self._folder.iterdir()]
             if len(kept) >= QUARANTINE_MAX_FILES or sum(kept) + len(loss.raw) > QUARANTINE_MAX_BYTES:
                 return ""

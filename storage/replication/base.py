@@ -66,7 +66,7 @@ def fetch(objects: Objects, name: str, store: Path) -> int:
     """
     part = store.with_name(PART_NAME)
     files.discard(part)
-    files.make_folder(part, files.PRIVATE_FOLDER)
+    files.make_folder(part)
     index = part / _INDEX
     objects.get(f"{name}/{WHOLE}", index)
     try:

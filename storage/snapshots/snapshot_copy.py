@@ -226,4 +226,4 @@ def _whole(folder: Path, node: str) -> list[tuple[Path, Manifest]]:
 def _make(folder: Path) -> None:
     """The folder exists; if it is new, it is its owner's only, and synced."""
     if not folder.is_dir():
-        files.make_folder(folder, 0o700)
+        files.make_folder(folder)

@@ -75,7 +75,7 @@ class SnapshotFolder:
             OSError: it cannot be made.
             Unavailable: files of the store cannot be linked there: all would be copied, and the store would stand still meanwhile.
         """
-        files.make_folder(self.path, 0o700)
+        files.make_folder(self.path)
         self.path.chmod(0o700)
         part = self.path / f"{PART_PREFIX}{snapshot_id(node, at_ms, number)}"
         part.mkdir(mode=0o700)

@@ -52,9 +52,9 @@ def make_backup(config: Path, data_dir: Path, snapshot: Path, folder: Path, *, s
     if whole.exists():
         raise Unavailable("there is a backup of that snapshot already", path=str(whole))
     try:
-        files.make_folder(folder, 0o700)
+        files.make_folder(folder)
         files.discard(part)
-        files.make_folder(part, 0o700)
+        files.make_folder(part)
         copy_snapshot(snapshot, part / SNAPSHOT_NAME)
         configuration, left_out = _save(config.absolute(), part / CONFIGURATION_NAME, secrets=secrets)
         backup = Backup(
@@ -81,7 +81,7 @@ def make_backup(config: Path, data_dir: Path, snapshot: Path, folder: Path, *, s
 
 def _save(config: Path, target: Path, *, secrets: bool) -> tuple[tuple[ConfigurationFile, ...], tuple[tuple[str, str], ...]]:
     """Copy the files of ``config`` below ``target``; what each is, and those that are left out with the reason."""
-    files.make_folder(target, 0o700)
+    files.make_folder(target)
     saved, left_out = [], []
     for number, named in enumerate(named_files(config)):
         content, why = None, "secret; --secrets takes it along"

@@ -133,7 +133,7 @@ def restore(checked: Checked, data_dir: Path, *, replace: bool) -> tuple[Restore
 @contextmanager
 def _alone(data_dir: Path) -> Iterator[None]:
     """No node runs, or starts, in ``data_dir`` meanwhile."""
-    files.make_folder(data_dir, 0o700)
+    files.make_folder(data_dir)
     lock = lock_data_dir(data_dir)
     try:
         yield
@@ -155,7 +155,7 @@ def _moved_away(data_dir: Path, *, replace: bool) -> Path | None:
 
 def _fill(checked: Checked, data_dir: Path) -> Restored:
     restoring = data_dir / RESTORING_NAME
-    files.make_folder(restoring, 0o700)
+    files.make_folder(restoring)
     for name in _OF_A_RESTORE:
         _discard(data_dir / name)
     for entry in restoring.iterdir():

@@ -2,10 +2,13 @@
 
 Signals wait from here on until it is known whether this becomes a node, which takes them in its own way: what is imported until
 then takes longer than a container's first moment.
+
+What any command makes from here on, and each process of a node, is for its owner only, unless it is given another mode.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -14,6 +17,7 @@ def begin() -> int:
     from supervisor.tree import signals
 
     signals.block()
+    os.umask(0o077)
     from supervisor.cli.main import main
 
     return main()

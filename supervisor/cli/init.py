@@ -17,7 +17,7 @@ from storage import files
 from wire.errors import ConfigError, Unavailable
 
 SECRETS = "secrets"
-FILE_MODE, FOLDER_MODE = 0o644, 0o700
+FILE_MODE = 0o644  # nothing secret is in it
 LINE_MAX = 67  # characters beside an example's name
 
 
@@ -88,7 +88,7 @@ def init(
     )
     with _writing(file):
         if user or password:
-            files.make_folder(folder, FOLDER_MODE)
+            files.make_folder(folder)
         if user:
             _make_user(folder, user)
         if password:

@@ -108,7 +108,7 @@ def server_key(data_dir: Path) -> KeyFile:
     try:
         if not path.exists():
             public, secret = new_key_pair()
-            files.make_folder(data_dir, files.PRIVATE_FOLDER)
+            files.make_folder(data_dir)
             write_key(path, KeyFile(public=public, secret=secret), "The node's own keys, for its control socket. Secret.")
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:

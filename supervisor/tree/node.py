@@ -65,7 +65,7 @@ def run_node(
     configure_logging(settings.log_level, node=settings.name, process=SUPERVISOR)
     data_dir = Path(settings.data_dir)
     try:
-        files.make_folder(data_dir, files.PRIVATE_FOLDER)
+        files.make_folder(data_dir)
         lock = lock_data_dir(data_dir, signals.check)
     except OSError as error:
         raise _unusable(data_dir, error) from error

@@ -39,7 +39,7 @@ class Pauses:
         """
         if bridge not in self._since_ms:
             path = self._folder / bridge
-            files.make_folder(self._folder, 0o700)
+            files.make_folder(self._folder)
             try:
                 files.touch(path)
                 self._since_ms[bridge] = _made_ms(path)

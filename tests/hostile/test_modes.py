@@ -1,30 +1,110 @@
-"""Files that other users of the machine must not read, whatever the umask is of who has them made."""
+"""Files and sockets that other users of the machine must not read or write, whatever the umask is of who has them made."""
 
 from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from supervisor.cli.queue import _write_whole
+from supervisor import launch
+from tests.support import keeper
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import PUBACK
+from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
+FOR_ALL = ("bascule.yaml", "me.pub", "deep/keys/laptop.key")  # nothing in them is secret
+TIMEOUT_S = 120.0
 
 
-@pytest.fixture(params=[0o000, 0o022, 0o077], ids=["000", "022", "077"])
-def umask(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = os.umask(request.param)
-    yield
-    os.umask(before)
+class Commands:
+    """``bascule`` as it is begun by somebody with this umask, in a folder of theirs."""
+
+    def __init__(self, folder: Path, umask: int) -> None:
+        self._begin = ["sh", "-c", f'umask {umask:03o}; exec "$@"', "sh", sys.executable, "-P", "-m", "supervisor.cli"]
+        self._folder = folder
+        self._environment = {**launch.environment(), **keeper.environment()}
+
+    def run(self, *words: str, text: str = "") -> str:
+        done = subprocess.run(
+            [*self._begin, *words],
+            cwd=self._folder,
+            env=self._environment,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    def node(self, config: str) -> subprocess.Popen[bytes]:
+        with (self._folder / "node.log").open("wb") as log:
+            os.fchmod(log.fileno(), 0o600)
+            return subprocess.Popen(
+                [*self._begin, "run", config],
+                cwd=self._folder,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
 
-@pytest.mark.usefixtures("umask")
-def test_exported_messages_are_for_their_owner(tmp_path: Path) -> None:
-    assert _write_whole(tmp_path / "export.jsonl", ["a\n", "b\n"]) == 2
-    assert stat.S_IMODE((tmp_path / "export.jsonl").stat().st_mode) == 0o600
+@pytest.fixture(params=[0o000, 0o077], ids=["000", "077"])
+def commands(request: pytest.FixtureRequest, tmp_path: Path) -> Commands:
+    tmp_path.chmod(0o700)
+    return Commands(tmp_path, request.param)
+
+
+@pytest.mark.process
+def test_what_commands_and_a_node_make_is_for_its_owner(commands: Commands, tmp_path: Path) -> None:
+    """Of all that is made, three kinds of file may be read by others, and none may be written by them."""
+    port = free_port()
+    commands.run("init", "bascule.yaml", "-y", "--bind", f"127.0.0.1:{port}", "--user", "site", "--remote", "mqtt://a@127.0.0.1:9")
+    commands.run("passwd", "--stdin", "secrets/more", "pump", text="secret\n")
+    commands.run("token", "add", "secrets/tokens", "ada")
+    more = 'control: {bind: "tcp://127.0.0.1:0", allowed_keys: deep/keys}\n'
+    (tmp_path / "bascule.yaml").write_text((tmp_path / "bascule.yaml").read_text() + more)
+    commands.run("keys", "new", "me")
+    commands.run("keys", "add", "bascule.yaml", "laptop", "me.pub")
+    node = commands.node("bascule.yaml")
+    try:
+        wait_until(lambda: b"node.ready" in (tmp_path / "node.log").read_bytes(), PATIENCE_S, "node.ready")
+        password = (tmp_path / "secrets" / "site.password").read_text().strip()
+        with MqttClient(port, "pump", username="site", password=password) as client:
+            client.publish("a", "payload", qos=1, packet_id=1)
+            client.expect(PUBACK, packet_id=1)
+        commands.run("snapshot", "bascule.yaml", "--to", "shared/snapshots")
+        commands.run("backup", "bascule.yaml", "--to", "saved/backups", "--secrets")
+        commands.run("queue", "export", "bascule.yaml", "cloud", "--to", "messages.jsonl")
+        commands.run("export", "shared/snapshots", "--to", "exported/tables")
+        commands.run("reload", "bascule.yaml")
+        sockets = [path for path in tmp_path.rglob("*") if path.is_socket()]
+        assert len(sockets) >= 5, sockets
+        wrong = list(open_to_others(tmp_path))
+    finally:
+        node.terminate()
+        node.wait(TIMEOUT_S)
+    (backup,) = (tmp_path / "saved" / "backups").iterdir()
+    commands.run("restore", "elsewhere/bascule.yaml", str(backup), "--yes")
+    assert wrong + list(open_to_others(tmp_path)) == []
+
+
+def open_to_others(folder: Path) -> Iterator[str]:
+    """What below ``folder`` has another mode than is right: all but ``FOR_ALL`` is for the owner only."""
+    for path in folder.rglob("*"):
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        right = 0o700 if path.is_dir() else 0o644 if str(path.relative_to(folder)) in FOR_ALL else 0o600
+        if mode != right:
+            yield f"{path.relative_to(folder)} {mode:o}"
 
 
 def test_the_variables_of_the_packages_service_are_not_for_all() -> None:

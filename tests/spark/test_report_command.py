@@ -142,3 +142,16 @@ def test_no_snapshot_and_wrong_usage_have_statuses_of_their_own(
     assert main([str(tmp_path)]) == 75
     assert main([str(tmp_path), "--format", "html"]) == 2
     assert "want --to DIR" in capsys.readouterr().err
+
+
+def test_a_written_report_is_for_its_owner(sound: Made, tmp_path: Path) -> None:
+    """Hadoop gives what Spark writes modes of its own."""
+    before = os.umask(0)
+    try:
+        assert main([str(sound.snapshots[0]), "--report", "topics", "--to", str(tmp_path / "report")]) == 0
+    finally:
+        os.umask(before)
+    made = [tmp_path / "report", *(tmp_path / "report").rglob("*")]
+    assert len(made) > 5
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_file()} == {0o600}

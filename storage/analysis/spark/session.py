@@ -182,6 +182,7 @@ def _settings(scratch: Path, cores: int, memory_mb: int, quick: bool) -> dict[st
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
+        "spark.hadoop.fs.permissions.umask-mode": "077",  # Hadoop sets modes of its own
         _SHUFFLE: str(max(2, cores)),
         "spark.default.parallelism": str(max(2, cores)),
     }
