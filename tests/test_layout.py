@@ -70,7 +70,6 @@ PURE = (
     "actors/door/login_limits.py",
     "actors/door/login_queue.py",
     "actors/door/publish_rate.py",
-    "actors/door/recent_logins.py",
     "actors/system/certificates.py",
     "storage/analysis/reports/choice.py",
     "storage/queue/full_queue_refusal.py",

@@ -29,7 +29,9 @@ class AclRuleSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginLimitSettings:
-    """After failures_max failed logins within period_s, an address is refused for block_s; None is without limit."""
+    """After failures_max failed logins within period_s, an address is refused for block_s, and a user after those from so many
+    addresses; None is without limit.
+    """
 
     failures_max: int | None
     period_s: float

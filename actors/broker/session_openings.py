@@ -23,7 +23,6 @@ from actors.broker.client_wills import ClientWills
 from actors.broker.listener_interface import ClientHost
 from actors.broker.session_records import SessionRecords
 from actors.door.client import Client
-from actors.door.login_limits import network_of
 from actors.door.logins_and_rights import Access
 from actors.process.local_messages import SessionUp
 from wire.door.access_rules import resolve
@@ -190,7 +189,7 @@ class SessionOpenings:
                 resumes=resumes,
                 user=client.user,
                 listener=self._access.bind_of(client),
-                origin=network_of(client.host),
+                origin=client.origin,
             ),
         )
 

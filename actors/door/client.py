@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+from actors.door.login_limits import network_of
 from actors.door.publish_rate import PublishRate
 from actors.process.mailbox import READ, WRITE, PollGroup
 from actors.system.receive_buffer import RECEIVE_BYTES, receive
@@ -118,6 +119,11 @@ class Client:
     def host(self) -> str:
         """The address without its port; empty for a client on a Unix socket, which has none."""
         return "" if self.address.startswith(UNIX) else self.address.rpartition(":")[0]
+
+    @property
+    def origin(self) -> str:
+        """What counts as one where clients are counted: the network of its address, or the user whose process it is."""
+        return UNIX + self.address.rpartition(",")[2] if self.address.startswith(UNIX) else network_of(self.host)
 
     @property
     def output_bytes(self) -> int:

@@ -1,29 +1,44 @@
-"""How often a login may fail from one address before that address has to wait. Pure.
+"""Which logins are refused because too many have failed, and who is known and let in all the same. Pure.
 
 door.failed-logins-wait [access]: after ``failures_max`` failures within ``period_s``, logins from that address are refused for
     ``block_s``.
-door.refused-login-changes-nothing [access]: a refused attempt changes nothing, so a wait always ends. A success changes nothing
-    either, or one good account would let an attacker try for ever.
+door.guessed-user-waits [access]: so are logins of a user that have failed from ``failures_max`` addresses. One address alone never
+    has a user wait elsewhere.
+door.known-login-let-in [access, alive]: who was let in from an address before is let in from there with the same password, whatever
+    others have tried: from that address, or for that user.
+door.guesses-at-the-known-wait [access]: while an address or a user is refused, ``failures_max`` different wrong passwords for one
+    who is known from there within ``period_s`` have that one wait for ``block_s`` too. They are answered as all that is refused, so
+    neither code nor time tells who is known.
+door.refused-login-changes-nothing [access]: a refused attempt changes nothing else, so a wait always ends. A success takes nothing
+    back either, or one good account would let an attacker try for ever.
 door.ipv6-counts-by-64 [access]: IPv6 addresses count by their /64, which one subscriber has as a whole; IPv4 addresses one by one,
-    also inside IPv6.
-door.failed-addresses-bounded [P5]: memory is bounded: beyond ``addresses_max`` the address that has not failed for the longest time
-    is forgotten.
+    also inside IPv6. On a Unix socket the user of the process counts.
+door.failed-logins-bounded [P5]: memory is bounded: of addresses, users and those who are known, ``entries_max`` each. Beyond,
+    the one that has not failed, or not come, for the longest time is forgotten.
+
+The trade: a password hash costs tens of milliseconds by design, so 2,000 clients that reconnect after a cut would keep a core busy
+for a minute. So who is known is told by a keyed digest of user, password and password hash. Whoever can read this process's memory
+could try passwords against that faster than against the hash; but in that memory passwords pass in the clear anyway. The key is
+made anew at each start and nothing is ever written. A changed password has another digest.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
+from itertools import count
+from typing import Any
 
 from wire.settings import LoginLimitSettings
 
-ADDRESSES_MAX = 10_000
+ENTRIES_MAX = 10_000
+KNOWN_S = 30 * 86_400.0  # since it was let in last
 _HOST_BITS = 64
 
 
 def network_of(host: str) -> str:
-    """What is limited when ``host`` fails: its IPv4 address or its IPv6 /64; empty for what is no address (a Unix socket)."""
+    """What is limited when ``host`` fails: its IPv4 address or its IPv6 /64; empty for what is no address."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -37,45 +52,113 @@ def network_of(host: str) -> str:
 
 @dataclass(slots=True)
 class _Failures:
-    at_s: deque[float]
-    blocked_until_s: float = float("-inf")
+    """last_s: when each of them was last, the oldest first. Until ``until_s`` there are no more, since all is refused."""
+
+    last_s: dict[Hashable, float] = field(default_factory=dict)
+    until_s: float = float("-inf")
+
+    def add(self, what: Hashable, now_s: float, limits: LoginLimitSettings) -> bool:
+        """Count ``what``, once however often it comes; True if these are too many."""
+        if limits.failures_max is None:
+            return False
+        self.last_s.pop(what, None)
+        self.last_s[what] = now_s
+        while len(self.last_s) > limits.failures_max:
+            del self.last_s[next(iter(self.last_s))]
+        if len(self.last_s) < limits.failures_max or now_s - next(iter(self.last_s.values())) > limits.period_s:
+            return False
+        self.until_s = now_s + limits.block_s
+        self.last_s.clear()
+        return True
 
 
-class LoginLimits:
-    """Counts failures by network, as ``network_of`` names it. ``failures_max`` None: without limit."""
+@dataclass(slots=True)
+class _Known:
+    """One who was let in: with which credential, when last, and the wrong ones that were tried while others had to wait."""
 
-    def __init__(self, failures_max: int | None, period_s: float, block_s: float, *, addresses_max: int = ADDRESSES_MAX) -> None:
-        self._failures_max = failures_max
-        self._period_s = period_s
-        self._block_s = block_s
-        self._addresses_max = addresses_max
-        self._failures: dict[str, _Failures] = {}  # in the order of their last failures
+    credential: bytes
+    let_in_s: float
+    guesses: _Failures = field(default_factory=_Failures)
 
-    def adopt(self, limits: LoginLimitSettings) -> None:
-        """These hold for who fails from now on; who has to wait does."""
-        self._failures_max, self._period_s, self._block_s = limits.failures_max, limits.period_s, limits.block_s
-        for failures in self._failures.values():
-            failures.at_s = deque(failures.at_s, maxlen=limits.failures_max)
+
+class FailureCounts:
+    """Failures by address or by user."""
+
+    def __init__(self, entries_max: int) -> None:
+        self._entries_max = entries_max
+        self._failures: dict[Hashable, _Failures] = {}  # in the order of their last failures
 
     def __len__(self) -> int:
         return len(self._failures)
 
-    def blocked(self, network: str, now_s: float) -> bool:
-        """Whether logins from ``network`` are refused at ``now_s``."""
-        failures = self._failures.get(network)
-        return failures is not None and now_s < failures.blocked_until_s
+    def waits(self, key: Hashable, now_s: float) -> bool:
+        """Whether ``key`` has failed too often."""
+        failures = self._failures.get(key)
+        return failures is not None and now_s < failures.until_s
 
-    def failed(self, network: str, now_s: float) -> bool:
-        """Count one failure; True if ``network`` is refused from now on."""
-        if self._failures_max is None or not network:
+    def failed(self, key: Hashable, what: Hashable, now_s: float, limits: LoginLimitSettings) -> bool:
+        """Count ``what`` for ``key``, unless that is empty; True if it has to wait from now on."""
+        if not key:
             return False
-        failures = self._failures.pop(network, None) or _Failures(deque(maxlen=self._failures_max))
-        if len(self._failures) >= self._addresses_max:
-            del self._failures[next(iter(self._failures))]
-        self._failures[network] = failures
-        failures.at_s.append(now_s)
-        if len(failures.at_s) < self._failures_max or now_s - failures.at_s[0] > self._period_s:
+        failures = self._failures.pop(key, None) or _Failures()
+        _make_room(self._failures, self._entries_max)
+        self._failures[key] = failures
+        return failures.add(what, now_s, limits)
+
+
+class LoginLimits:
+    """Counts failures and knows who was let in.
+
+    origin: as ``network_of`` names an address, or what else a login comes from. user and credential: digests of who it is, and of
+    how that is proven. An empty origin or user is not counted.
+    """
+
+    def __init__(self, limits: LoginLimitSettings, *, entries_max: int = ENTRIES_MAX) -> None:
+        self._limits = limits
+        self._entries_max = entries_max
+        self.origins, self.users = FailureCounts(entries_max), FailureCounts(entries_max)
+        self._known: dict[tuple[str, bytes], _Known] = {}  # in the order in which they were let in last
+        self._numbers = count()
+
+    def adopt(self, limits: LoginLimitSettings) -> None:
+        """These hold for who fails from now on; who has to wait does."""
+        self._limits = limits
+
+    def is_known(self, origin: str, user: bytes, credential: bytes, now_s: float) -> bool:
+        """Whether this login needs no look, since it was right from there before (door.known-login-let-in)."""
+        known = self._known.get((origin, user))
+        if known is None or known.credential != credential:
             return False
-        failures.blocked_until_s = now_s + self._block_s
-        failures.at_s.clear()
-        return True
+        return now_s - known.let_in_s < KNOWN_S and now_s >= known.guesses.until_s
+
+    def refuses(self, origin: str, user: bytes, now_s: float) -> bool:
+        """Whether a login that is not known is refused at ``now_s``."""
+        return self.origins.waits(origin, now_s) or self.users.waits(user, now_s)
+
+    def guessed(self, origin: str, user: bytes, credential: bytes, now_s: float) -> None:
+        """A login was refused without a look (door.guesses-at-the-known-wait)."""
+        known = self._known.get((origin, user))
+        if known is not None and known.credential != credential:
+            known.guesses.add(credential, now_s, self._limits)
+
+    def failed(self, origin: str, user: bytes, now_s: float) -> tuple[bool, bool]:
+        """Count one that was found wrong. Returns: whether its address, and whether its user, is refused from now on."""
+        by_origin = self.origins.failed(origin, next(self._numbers), now_s, self._limits)
+        return by_origin, self.users.failed(user, origin, now_s, self._limits)
+
+    def let_in(self, origin: str, user: bytes, credential: bytes, now_s: float) -> None:
+        """It was right: it is known from now on."""
+        known = self._known.pop((origin, user), None) or _Known(credential, now_s)
+        _make_room(self._known, self._entries_max)
+        known.credential, known.let_in_s = credential, now_s
+        self._known[origin, user] = known
+
+    def __len__(self) -> int:
+        """How many are known."""
+        return len(self._known)
+
+
+def _make_room(entries: dict[Any, Any], entries_max: int) -> None:
+    """For one more: forget the first."""
+    if len(entries) >= entries_max:
+        del entries[next(iter(entries))]

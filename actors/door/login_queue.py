@@ -43,12 +43,6 @@ class LoginQueue(Generic[Item]):
             self._waiting[address] = self._waiting.pop(address)
         return item
 
-    def drop(self, address: str) -> list[Item]:
-        """All that wait from ``address``, which wait no longer."""
-        dropped = list(self._waiting.pop(address, ()))
-        self._count -= len(dropped)
-        return dropped
-
     def _take(self, address: str, *, newest: bool = False) -> Item:
         waiting = self._waiting[address]
         item = waiting.pop() if newest else waiting.popleft()

@@ -1,8 +1,8 @@
 """Who may come in and what they may do: the Listener's keeper of password files, logins and access control lists.
 
 It owns the logins that wait, the clients' rights, and the counts; the tables are ``password_file.py``'s. The decisions are in
-``wire``: ``wire/door/access_rules.py``, ``wire/door/password_table.py``, ``login_limits.py``, ``login_queue.py``,
-``recent_logins.py``, and the CONNACK codes in ``wire/door/connect_checks.py``.
+``wire``: ``wire/door/access_rules.py``, ``wire/door/password_table.py``, ``login_limits.py``, ``login_queue.py``, and the CONNACK
+codes in ``wire/door/connect_checks.py``.
 
 A password is verified in a thread, a few at a time, because it takes tens of milliseconds on purpose; the client's socket is not
 read meanwhile. Password files are read again when they change; connections that are there stay. ACL files are read by the
@@ -19,10 +19,11 @@ from functools import partial
 from typing import Protocol
 
 from actors.door.client import Client
-from actors.door.login_limits import LoginLimits, network_of
+from actors.door.login_limits import LoginLimits
 from actors.door.login_queue import LoginQueue
 from actors.door.password_file import PasswordFile
 from actors.process.mailbox import Mailbox
+from wire.blake2 import blake2b
 from wire.door.access_lists import AccessLists
 from wire.door.connect_checks import LoginFault
 from wire.door.password_table import PasswordTable
@@ -51,7 +52,6 @@ class Login:
     passwords: PasswordFile
     user: str
     password: bytes
-    network: str
     done: Done
 
 
@@ -88,8 +88,7 @@ class Access:
         """``tell_from_thread`` has ``verified`` called, in the Listener's thread; it may be called in any."""
         self._host = host
         self._tell_from_thread = tell_from_thread
-        limits = settings.access.login_limits
-        self._limits = LoginLimits(limits.failures_max, limits.period_s, limits.block_s)
+        self._limits = LoginLimits(settings.access.login_limits)
         self._queue: LoginQueue[Login] = LoginQueue(WAITING_MAX)
         self._verifying = 0
         self._key = os.urandom(32)
@@ -105,6 +104,7 @@ class Access:
                 "logins_failed",
                 "logins_refused",
                 "addresses_blocked",
+                "users_blocked",
                 "publishes_forbidden",
                 "subscriptions_forbidden",
                 "takeovers_forbidden",
@@ -179,15 +179,9 @@ class Access:
             else:
                 self._refuse(client, "", LoginFault.NO_USER_NAME, done)
             return
-        network = network_of(client.host)
-        login = Login(client, passwords, connect.user_name, connect.password or b"", network, done)
-        now_s = self._host.mailbox.now_s()
-        if self._limits.blocked(network, now_s):
-            self._refuse_login(login, LoginFault.ADDRESS_BLOCKED)
-        elif passwords.recent.knows(login.user, login.password, now_s):
-            self._let_in(login)
-        else:
-            gave_way = self._queue.add(network or client.host, login)
+        login = Login(client, passwords, connect.user_name, connect.password or b"", done)
+        if not self._decided(login):
+            gave_way = self._queue.add(client.origin, login)
             if gave_way is not None:
                 self._refuse_login(gave_way, LoginFault.BUSY)
             self._verify_next()
@@ -196,16 +190,14 @@ class Access:
         """A thread has found out about a password."""
         self._verifying -= 1
         login = verified.login
-        now_s = self._host.mailbox.now_s()
         if verified.right is None:
             log.error("login.unverified", extra={"user": login.user[:_NAME_SHOWN], "why": "argon2 could not run"})
             self._refuse_login(login, LoginFault.BUSY)
         elif verified.right and login.passwords.table.hash_of(login.user) == verified.stored:  # it may be another one by now
             self._counts["logins_verified"] += 1
-            login.passwords.recent.verified(login.user, login.password, now_s)
             self._let_in(login)
         else:
-            self._failed(login, now_s)
+            self._failed(login)
         self._verify_next()
 
     def _verify_next(self) -> None:
@@ -214,11 +206,7 @@ class Access:
             login = self._queue.take()
             if login is None:
                 return
-            now_s = self._host.mailbox.now_s()
-            if login.client.closed:
-                continue
-            if login.passwords.recent.knows(login.user, login.password, now_s):  # verified for another client meanwhile
-                self._let_in(login)
+            if login.client.closed or self._decided(login):  # by what came of others meanwhile
                 continue
             self._verifying += 1
             self._host.mailbox.in_thread("login", partial(self._verify, login, login.passwords.table))
@@ -234,21 +222,43 @@ class Access:
             right = False
         self._tell_from_thread(Verified(login, stored or "", right))
 
+    def _decided(self, login: Login) -> bool:
+        """Let in who is known, and refuse whose address or user has to wait; False where the password is to be verified."""
+        origin, (user, credential), now_s = login.client.origin, self._digests(login), self._host.mailbox.now_s()
+        if self._limits.is_known(origin, user, credential, now_s):
+            self._let_in(login)
+        elif self._limits.refuses(origin, user, now_s):
+            self._limits.guessed(origin, user, credential, now_s)
+            self._refuse_login(login, LoginFault.BLOCKED)
+        else:
+            return False
+        return True
+
+    def _digests(self, login: Login) -> tuple[bytes, bytes]:
+        """Of the user as the password file has it now, and of that with the password. A name that nobody has costs the same."""
+        user = login.user.encode()
+        stored = (login.passwords.table.hash_of(login.user) or "").encode()
+        who = blake2b(len(user).to_bytes(4, "big") + user + stored, key=self._key, digest_size=16).digest()
+        return who, blake2b(who + login.password, key=self._key, digest_size=32).digest()
+
     def _let_in(self, login: Login) -> None:
         self._counts["logins"] += 1
+        self._limits.let_in(login.client.origin, *self._digests(login), self._host.mailbox.now_s())
         login.client.user = login.user
         if not login.client.closed:
             login.done(None)
 
-    def _failed(self, login: Login, now_s: float) -> None:
+    def _failed(self, login: Login) -> None:
         self._counts["logins_failed"] += 1
-        blocked = self._limits.failed(login.network, now_s)
-        self._refuse(login.client, login.user, LoginFault.WRONG, login.done)
-        if blocked:
+        user, _ = self._digests(login)
+        address_waits, user_waits = self._limits.failed(login.client.origin, user, self._host.mailbox.now_s())
+        self._refuse_login(login, LoginFault.WRONG)
+        if address_waits:
             self._counts["addresses_blocked"] += 1
-            log.warning("address.blocked", extra={"address": login.network, "why": "too many failed logins"})
-            for waiting in self._queue.drop(login.network):
-                self._refuse_login(waiting, LoginFault.ADDRESS_BLOCKED)
+            log.warning("address.blocked", extra={"address": login.client.origin, "why": "too many failed logins"})
+        if user_waits:
+            self._counts["users_blocked"] += 1
+            log.warning("user.blocked", extra={"user": login.user[:_NAME_SHOWN], "why": "failed logins from too many addresses"})
 
     def _refuse_login(self, login: Login, fault: LoginFault) -> None:
         self._refuse(login.client, login.user, fault, login.done)

@@ -1,4 +1,4 @@
-"""A password file in use: read, read again when it changes, and remembered who logged in against it a short while ago.
+"""A password file in use: read, and read again when it changes.
 
 A file that cannot be used leaves the old table in place, or nobody where there is none yet, and is logged once. What its lines mean
 is ``wire/door/password_table.py``'s; passwords are verified by ``actors/door/logins_and_rights.py``.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 
-from actors.door.recent_logins import RecentLogins
 from actors.system.plain_file import read_plain
 from actors.system.watched_file import WatchedFile
 from wire.door.password_table import PasswordTable, parse_passwords
@@ -43,12 +42,11 @@ def read_passwords(path: str | os.PathLike[str]) -> PasswordTable:
 
 
 class PasswordFile:
-    """The table of one file, and who logged in against it a short while ago."""
+    """The table of one file."""
 
     def __init__(self, path: str) -> None:
         self._file = WatchedFile(path)
         self.table = PasswordTable({})
-        self.recent = RecentLogins(os.urandom(32))
         self.reload(first=True)
 
     def reload(self, *, first: bool = False) -> None:
@@ -61,6 +59,5 @@ class PasswordFile:
             kept = "nobody can log in until it is right" if first else f"the {len(self.table)} users read before stay"
             log.error("passwords.refused", extra={"path": str(self._file.path), "problems": error.problems[:5], "remedy": kept})
             return
-        self.recent.clear()
         if not first:
             log.info("passwords.reloaded", extra={"path": str(self._file.path), "users": len(self.table)})

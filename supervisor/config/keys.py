@@ -225,11 +225,15 @@ class AclFile(Section):
 
 
 class LoginLimits(Section):
-    """How often logins may fail from one address (IPv6: one /64) before it has to wait."""
+    """How often logins may fail before their address (IPv6: its /64) or their user waits; who is known from there does not."""
 
-    failures_max: Annotated[int | None, Number(1, 1000, unlimited=True)] = setting(10, "Failed logins within period, or unlimited.")
+    failures_max: Annotated[int | None, Number(1, 1000, unlimited=True)] = setting(
+        10, "Failed logins from one address within period, or addresses from which one user has failed; or unlimited."
+    )
     period: Annotated[float, Duration(1, 86400)] = setting("1m", "The period that failures_max counts in.")
-    block: Annotated[float, Duration(1, 86400)] = setting("1m", "How long logins from that address are refused then.")
+    block: Annotated[float, Duration(1, 86400)] = setting(
+        "1m", "How long logins from that address, or of that user, are refused then."
+    )
 
 
 class ListenerAccess(Section):
@@ -303,7 +307,7 @@ class Access(Section):
     acl_file: File | None = setting(
         None, "A file with the rules under the key acl, instead of acl. It is read again when it changes."
     )
-    login_limits: LoginLimits = section(LoginLimits, "How often logins may fail from one address.")
+    login_limits: LoginLimits = section(LoginLimits, "How often logins may fail.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Access:

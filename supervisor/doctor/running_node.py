@@ -148,6 +148,11 @@ _ACCESS = (
     ),
     ("addresses_blocked", "addresses blocked for wrong logins", "wait for access.login_limits.block, when the client is mended"),
     (
+        "users_blocked",
+        "users blocked for wrong logins from many addresses",
+        "the log says who (user.blocked); change their passwords",
+    ),
+    (
         "publishes_forbidden",
         "messages not taken because the ACL forbids them",
         "the log says who and where (publish.forbidden); see the ACL",

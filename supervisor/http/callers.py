@@ -4,7 +4,7 @@ With a tokens file everybody needs a token. Without one the address is loopback 
 this machine may do everything. What a role may is ``supervisor/control/roles.py``'s.
 
 http.wrong-tokens-wait [access]: after too many wrong tokens from one address, tokens that have not been right from there before are
-    refused for a while; whoever was let in stays in.
+    refused for a while; whoever was let in stays in. ``actors/door/login_limits.py`` counts, as for MQTT.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from supervisor.control.roles import may, needed
 from supervisor.http.figures import HttpFigures
 from supervisor.http.front import READING
 from wire.door.roles import ROLES
-from wire.door.token_table import Token
 from wire.settings import HttpSettings
 
 log = logging.getLogger("bascule")
@@ -61,10 +60,8 @@ class Callers:
     def __init__(self, settings: HttpSettings, figures: HttpFigures) -> None:
         self._figures = figures
         self._file = None if settings.tokens_file is None else TokenFile(settings.tokens_file)
-        limits = settings.login_limits
-        self._limits = LoginLimits(limits.failures_max, limits.period_s, limits.block_s)
-        self._block_s = limits.block_s
-        self._known: set[tuple[str, str]] = set()  # networks with the tokens that were right from there
+        self._limits = LoginLimits(settings.login_limits)
+        self._block_s = settings.login_limits.block_s
         self._looked_s = float("-inf")
 
     def may(self, command: str) -> Any:
@@ -98,25 +95,19 @@ class Callers:
             raise NotLetIn(401, "no_token", message, {"WWW-Authenticate": "Bearer"})
         network = network_of(request.client.host if request.client is not None else "")
         token = self._file.table.find(credentials.credentials)
-        if self._limits.blocked(network, now_s) and (token is None or (network, token.digest) not in self._known):
+        digest = b"" if token is None else token.digest.encode()
+        if self._limits.refuses(network, digest, now_s) and not self._limits.is_known(network, digest, digest, now_s):
             self._figures.refuse("login_limits")
             message = "too many wrong tokens came from this address; wait"
             raise NotLetIn(429, "too_many_wrong_tokens", message, {"Retry-After": f"{self._block_s:.0f}"})
         if token is None:
             self._wrong(network, now_s)
             raise NotLetIn(401, "wrong_token", "this token is not known", {"WWW-Authenticate": 'Bearer error="invalid_token"'})
-        self._remember(network, token)
+        self._limits.let_in(network, digest, digest, now_s)
         return Caller(token.name, token.role)
 
     def _wrong(self, network: str, now_s: float) -> None:
         self._figures.refuse("wrong_token")
-        if self._limits.failed(network, now_s):
+        address_waits, _ = self._limits.failed(network, b"", now_s)
+        if address_waits:
             log.warning("http.logins_blocked", extra={"network": network, "block_s": self._block_s})
-
-    def _remember(self, network: str, token: Token) -> None:
-        if len(self._known) >= _KNOWN_MAX:
-            self._known.clear()
-        self._known.add((network, token.digest))
-
-
-_KNOWN_MAX = 10_000

@@ -26,7 +26,7 @@ class LoginFault(Enum):
     WILL_TOO_LARGE = "its Will is larger than any may be"
     NO_ROOM_FOR_WILL = "the Wills of all clients are as large as they may be"
     ANOTHERS = "its client identifier, or the session under it, is another user's"
-    ADDRESS_BLOCKED = "too many failed logins from its address"
+    BLOCKED = "too many failed logins from its address or for its user"
     BUSY = "too many logins are waiting"
     UNAVAILABLE = "the store does not answer, and the session may be on record"
 
@@ -38,7 +38,7 @@ _LOGIN_CODES = {  # MQTT 3.1.1, MQTT 5
     LoginFault.WILL_TOO_LARGE: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.QUOTA_EXCEEDED),
     LoginFault.NO_ROOM_FOR_WILL: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.QUOTA_EXCEEDED),
     LoginFault.ANOTHERS: (ConnectReturnCode.IDENTIFIER_REJECTED, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID),
-    LoginFault.ADDRESS_BLOCKED: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.CONNECTION_RATE_EXCEEDED),
+    LoginFault.BLOCKED: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.CONNECTION_RATE_EXCEEDED),
     LoginFault.BUSY: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_BUSY),
     LoginFault.UNAVAILABLE: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_UNAVAILABLE),
 }

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from actors.door.client import Client
+from actors.door.login_limits import KNOWN_S
 from actors.door.logins_and_rights import VERIFIED_AT_ONCE, Access, Verified
 from actors.door.password_file import PasswordFile, read_passwords
 from actors.door.password_hashes import hash_password
@@ -156,7 +157,7 @@ def test_a_user_who_does_not_exist_costs_a_verification(tmp_path: Path, new_clie
     assert host.verified == 1
 
 
-def test_a_success_is_remembered_until_it_is_old_or_the_file_changes(tmp_path: Path, new_client: NewClient) -> None:
+def test_a_success_is_remembered_until_it_is_old_or_the_password_changes(tmp_path: Path, new_client: NewClient) -> None:
     access, host = keeper(tmp_path)
     judge(access, new_client("192.0.2.1:1"), "user-1")
     host.run_jobs()
@@ -164,14 +165,16 @@ def test_a_success_is_remembered_until_it_is_old_or_the_file_changes(tmp_path: P
     assert judge(access, new_client("192.0.2.1:2"), "user-1", b"wrong") == []
     assert judge(access, new_client("192.0.2.1:2"), "user-2") == []
     host.run_jobs()
-    host.clock.at_s += 3600.0
+    host.clock.at_s += KNOWN_S
     assert judge(access, new_client("192.0.2.1:3"), "user-1") == [], "old"
     host.run_jobs()
+    (tmp_path / "passwords").write_text(f"another:{HASH}\nuser-1:{HASH}\n")
+    access.reload()
     assert judge(access, new_client("192.0.2.1:4"), "user-1") == [None]
     (tmp_path / "passwords").write_text(f"user-1:{hash_password(b'new')}\n")
     access.reload()
     verdicts = judge(access, new_client("192.0.2.1:5"), "user-1")
-    assert verdicts == []
+    assert verdicts == [], "what is known of the other password counts no more"
     host.run_jobs()
     assert verdicts == [LoginFault.WRONG]
 
@@ -203,10 +206,28 @@ def test_after_enough_failures_those_that_wait_are_refused_without_a_look(tmp_pa
     host.run_jobs()
     found = [verdict for (verdict,) in guesses]
     assert found.count(LoginFault.WRONG) <= 3 + VERIFIED_AT_ONCE - 1
-    assert found.count(LoginFault.WRONG) + found.count(LoginFault.ADDRESS_BLOCKED) == 20
-    assert judge(access, new_client("192.0.2.1:99"), "user-2") == [LoginFault.ADDRESS_BLOCKED], "even if it is right"
+    assert found.count(LoginFault.WRONG) + found.count(LoginFault.BLOCKED) == 20
+    assert judge(access, new_client("192.0.2.1:99"), "user-2") == [LoginFault.BLOCKED], "even if it is right"
     host.clock.at_s = 61.0
-    assert judge(access, new_client("192.0.2.1:99"), "user-2") == [None]
+    late = judge(access, new_client("192.0.2.1:99"), "user-2")
+    host.run_jobs()
+    assert late == [None]
+
+
+def test_who_became_known_while_it_waited_is_let_in_though_its_address_is_refused(tmp_path: Path, new_client: NewClient) -> None:
+    """door.known-login-let-in: for as long as there is that user with that password."""
+    access, host = keeper(tmp_path)
+    first = judge(access, new_client("192.0.2.1:1"), "user-1")
+    guesses = [judge(access, new_client(f"192.0.2.1:{port}"), "user-2", b"guess-%d" % port) for port in range(2, 12)]
+    behind = judge(access, new_client("192.0.2.1:99"), "user-1")
+    host.run_jobs()
+    assert (first, behind) == ([None], [None])
+    assert {verdict for (verdict,) in guesses} == {LoginFault.WRONG, LoginFault.BLOCKED}
+    assert judge(access, new_client("192.0.2.1:100"), "user-1", b"guess") == [LoginFault.BLOCKED]
+    assert judge(access, new_client("192.0.2.1:100"), "user-1") == [None]
+    (tmp_path / "passwords").write_text(f"user-2:{HASH}\n")
+    access.reload()
+    assert judge(access, new_client("192.0.2.1:101"), "user-1") == [LoginFault.BLOCKED], "there is no such user any more"
 
 
 def test_a_client_that_has_gone_is_not_verified_and_not_told(tmp_path: Path, new_client: NewClient) -> None:

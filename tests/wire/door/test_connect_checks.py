@@ -130,7 +130,7 @@ def test_each_fault_of_a_login_has_its_codes() -> None:
         LoginFault.WILL_TOO_LARGE: (3, 0x97),
         LoginFault.NO_ROOM_FOR_WILL: (3, 0x97),
         LoginFault.ANOTHERS: (2, 0x85),
-        LoginFault.ADDRESS_BLOCKED: (3, 0x9F),
+        LoginFault.BLOCKED: (3, 0x9F),
         LoginFault.BUSY: (3, 0x89),
         LoginFault.UNAVAILABLE: (3, 0x88),
     }
