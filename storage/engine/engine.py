@@ -108,11 +108,12 @@ class Write:
     def put(self, family: Family, key: bytes, value: bytes) -> None:
         """Set ``key`` to ``value``."""
         self.ops.append(("put", family, key, value))
-        self.size_bytes += len(value)
+        self.size_bytes += len(key) + len(value)
 
     def delete(self, family: Family, key: bytes) -> None:
         """Remove ``key``; it need not exist."""
         self.ops.append(("delete", family, key, b""))
+        self.size_bytes += len(key)
 
     def delete_range(self, family: Family, start: bytes, stop: bytes) -> None:
         """Remove the keys of ``[start, stop)``."""

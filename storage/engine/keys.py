@@ -6,7 +6,10 @@
 ``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>``
 the row of a dead-letter queue (its letters: ``dead_letters``), ``B<bridge>`` the lanes of a bridge (``lane_changes``),
 ``T<number>`` what events have told of a queue's losses, ``G<number><filter>`` how far a session's queue has what is retained,
-``E`` what became of the messages of sessions that have ended.
+``E`` what became of the messages of sessions that have ended, ``U<session><part>`` what is kept of a session beside its row.
+
+A session's name, and what is subscribed to in it, may have 65,535 bytes. ``U`` has 16 of a digest of each, so that no row is
+written for the sake of its key, and all keys of a session stand together.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Callable
 
 from storage.engine.engine import Engine, Write
 from storage.engine.known_store import IDENTITY_KEY
+from wire.blake2 import blake2b
 from wire.errors import ConfigError, StorageDamaged
 
 STORE_FORMAT = 1
@@ -25,6 +29,8 @@ _NAME = b"N"
 _HIGHEST = b"H"
 PASSES = b"G"
 GONE = b"E"
+PARTS, PARTS_END = b"U", b"V"
+DIGEST_BYTES = 16
 
 
 def chunk_key(queue: int, first_seq: int) -> bytes:
@@ -65,6 +71,16 @@ def sender_key(sender: str) -> bytes:
 def session_key(session: str) -> bytes:
     """The key of the row of ``session``."""
     return b"S" + session.encode()
+
+
+def digest(text: str) -> bytes:
+    """What stands for a session's name, or for a topic filter, in a key."""
+    return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def part_key(session: str, part: bytes) -> bytes:
+    """The key of one of the rows that ``session`` has beside its own."""
+    return PARTS + digest(session) + part
 
 
 def retained_key(topic: bytes) -> bytes:

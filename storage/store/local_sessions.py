@@ -153,8 +153,7 @@ class LocalSessions:
             if session.connected is not None:
                 session.connected, session.since_ms = None, wall_ms
             session.expiry_s = 0
-            session.subscriptions.clear()
-            session.received.clear()
+            self._sessions.empty(session)
             self._remove_queue(session, _OPERATOR)
             self._changed(session)
         self._answers.append((LISTENER, gone))
@@ -169,6 +168,7 @@ class LocalSessions:
             "expired": self._expired,
             "ended": self._ended,
             "purged": self._purged,
+            "damaged_rows": self._sessions.damaged,
             "refused_wills": self._wills.refused,
             "dropped_wills": self._wills.dropped,
             "retained": self._pieces.figures(),
@@ -253,7 +253,6 @@ class LocalSessions:
             return session  # a remote's: who is connected to it is not kept here
         session.opening, session.found = opening, present
         session.expiry_s = frame.expiry_s
-        session.will = frame.will
         session.user = frame.user if frame.user is not None else session.user
         session.listener = frame.listener
         if frame.sender == LISTENER:
@@ -265,13 +264,15 @@ class LocalSessions:
             self._kept += 1
         if changes:
             self._changed(session)
+            self._sessions.put_will(session, frame.will)
         return session
 
     def _note_filters(self, session: Session, filters: Iterable[str]) -> None:
         """What a lane subscribes to at its remote; it stays noted, to be given up there once the configuration has it no more."""
         new = [topic_filter for topic_filter in filters if topic_filter not in session.subscriptions]
+        for topic_filter in new:
+            self._sessions.subscribe(session, topic_filter, 0, 0)
         if new:
-            session.subscriptions.update(dict.fromkeys(new, (0, 0)))
             self._changed(session)
 
     def _close(self, frame: SessionClose) -> None:
@@ -280,7 +281,7 @@ class LocalSessions:
             return
         session.expiry_s = min(frame.expiry_s, self._settings.expiry_max_s)
         if not frame.keep_will:
-            session.will = None
+            self._sessions.put_will(session, None)
         self._disconnect(session, frame.wall_ms)
 
     def _disconnect(self, session: Session, wall_ms: int) -> None:
@@ -290,15 +291,12 @@ class LocalSessions:
         if not session.expiry_s and session.queue:
             self._remove_queue(session, "disconnected")
         if not session.expiry_s:
-            session.subscriptions.clear()
-            session.received.clear()
+            self._sessions.empty(session)
 
     def _end(self, session: Session, why: str) -> None:
         """The session ends with the open write, and everything of it (store.session-goes-with-its-queue)."""
         self._remove_queue(session, why)
         self._sessions.forget(session.name)
-        if session.refused_wills:
-            self._sessions.keep(Session(session.name, refused_wills=session.refused_wills))
         self._next.promise()
 
     def _remove_queue(self, session: Session, why: str) -> None:

@@ -71,8 +71,7 @@ def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) ->
         queues += 1
     known = list(sessions)
     for session in known:
-        session.received.clear()
-        sessions.keep(session)
+        sessions.release(session.name, tuple(session.received))
     sessions.write_rows(write)
     details: dict[str, Detail] = {"of_store": former}
     _note(

@@ -1,31 +1,41 @@
-"""The sessions of the node: what of each outlives its connection, in one row of its own.
+"""The sessions of the node: what of each outlives its connection, each thing in a row of its own.
 
 A session is a local client's, under its client identifier, or one that a lane has at a remote, under a name that begins with a NUL
-(``wire/frames/names.py``). Received QoS 2 identifiers are committed with their messages and removed before PUBCOMP [MQTT-4.3.3-2];
-subscriptions before SUBACK; the Will before CONNACK. All sessions are in memory; how many there may be is limited. Queues, retained
-messages and frames are the business of ``storage/store/local_sessions.py``.
+(``wire/frames/names.py``). Its row says whose it is and how long it lasts; beside it are a row for each subscription, for its Will,
+for each Will that was refused, and for the received QoS 2 identifiers. Those are committed with their messages and removed before
+PUBCOMP [MQTT-4.3.3-2]; subscriptions before SUBACK; the Will before CONNACK. All sessions are in memory; how many there may be is
+limited. Queues, retained messages and frames are the business of ``storage/store/local_sessions.py``.
 
 store.identifier-with-its-message [P1, P2]: a received QoS 2 identifier is in the commit of its message.
 store.identifier-gone-before-pubcomp [P2, MQTT]: PUBCOMP leaves after the commit that removes the identifier [MQTT-4.3.3-2].
+store.session-written-as-it-changes [P5]: what changes of a session is written, and nothing else of it: a packet costs the disk in
+    proportion to its bytes, whatever its session has, and one that changes nothing costs nothing.
 """
 
 from __future__ import annotations
 
+import logging
+import struct
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgpack
 
 from storage.engine.engine import Engine, Write
-from storage.engine.keys import session_key
+from storage.engine.keys import DIGEST_BYTES, PARTS, PARTS_END, digest, part_key, session_key
 from storage.queue.ledger import unpack_row
 from wire.clock_steps import elapsed_ms
 from wire.errors import StorageDamaged
 from wire.frames.batch import pack_column, unpack_column
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 
+log = logging.getLogger("bascule")
+
 ROW_VERSION = 1
+OWN = (0, 0)  # a session's own Will, beside those that were refused in a batch
+RECEIVED, _WILL, _FILTER = b"r", b"w", b"s"  # rows beside a session's own: the identifiers, a Will by its batch, a subscription
+_BATCH = struct.Struct(">QQ")
 
 Opening = tuple[str, int, int]  # sender, its epoch, its request
 
@@ -39,9 +49,9 @@ class Session:
     expiry_s: how long it outlives its connection; 0: it ends with it. connected: epoch of the Listener's life and number of the
     connection; None while there is none, since ``since_ms`` (UTC epoch). queue: its Tier-1 queue, empty for none. opening: the last
     one, and whether it found the session: asked for again, because a store died with the answer, it gets the same answer. user: who
-    alone may open it; None: anybody, and the first user that does is the one. refused_wills: those for which there was no room,
-    under epoch and number of their batch; they outlive the session. listener: where the listener listens by which its client came
-    last, empty where that is not known. owner: in whose share of all sessions it counts.
+    alone may open it; None: anybody, and the first user that does is the one. wills: its own under ``OWN``, those for which there
+    was no room under epoch and number of their batch. listener: where the listener listens by which its client came last, empty
+    where that is not known. owner: in whose share of all sessions it counts.
     """
 
     name: str
@@ -50,12 +60,11 @@ class Session:
     since_ms: int = 0
     queue: str = ""
     subscriptions: dict[str, tuple[int, int]] = field(default_factory=dict)
-    will: Will | None = None
+    wills: dict[tuple[int, int], Will] = field(default_factory=dict)
     received: set[int] = field(default_factory=set)
     opening: Opening | None = None
     found: bool = False
     user: str | None = None
-    refused_wills: dict[tuple[int, int], Will] = field(default_factory=dict)
     listener: str = ""
     owner: str = ""
     request: tuple[int, int] = (0, 0)  # the newest SUBSCRIBE that is on record: epoch of the Listener's life, its number
@@ -63,7 +72,17 @@ class Session:
     @property
     def lasting(self) -> bool:
         """Whether there is anything that outlives the connection."""
-        return bool(self.expiry_s or self.queue or self.will is not None or self.refused_wills)
+        return bool(self.expiry_s or self.queue or self.wills)
+
+    @property
+    def will(self) -> Will | None:
+        """What is to be published once its client is gone."""
+        return self.wills.get(OWN)
+
+    @property
+    def refused_wills(self) -> dict[tuple[int, int], Will]:
+        """Those for which there was no room; they outlive the session."""
+        return {batch: will for batch, will in self.wills.items() if batch != OWN}
 
     @property
     def will_due_ms(self) -> int:
@@ -78,27 +97,9 @@ class Session:
         return self.expiry_s != SESSION_NEVER_EXPIRES_S and elapsed_ms(self.since_ms, wall_ms) >= self.expiry_s * 1000
 
     def encode(self) -> bytes:
-        """The row's value."""
-        packed: bytes = msgpack.packb(
-            (
-                ROW_VERSION,
-                self.expiry_s,
-                self.connected,
-                self.since_ms,
-                self.queue,
-                [(topic_filter, *options) for topic_filter, options in self.subscriptions.items()],
-                self.will,
-                self.received_column(),
-                self.request,
-                self.opening,
-                self.found,
-                self.user,
-                [(*batch, will) for batch, will in self.refused_wills.items()],
-                self.listener,
-                self.owner,
-            )
-        )
-        return packed
+        """The value of its row, without what has a row of its own."""
+        fields = self.expiry_s, self.connected, self.since_ms, self.queue, self.opening, self.found
+        return _packed(*fields, self.user, self.listener, self.owner)
 
     def received_column(self) -> bytes:
         """The received QoS 2 identifiers, as a u16 column."""
@@ -106,7 +107,7 @@ class Session:
 
     @classmethod
     def decode(cls, name: str, value: bytes) -> Session:
-        """The session that ``encode`` made.
+        """The session that ``encode`` made; what has rows of its own is still to be taken.
 
         Raises:
             StorageDamaged: it is not a row.
@@ -114,41 +115,34 @@ class Session:
         """
         fields = unpack_row(value, ROW_VERSION, what="session", name=name)
         try:
-            (
-                expiry_s,
-                connected,
-                since_ms,
-                queue,
-                subscriptions,
-                will,
-                received,
-                request,
-                opening,
-                found,
-                user,
-                refused,
-                listener,
-                owner,
-            ) = fields
-            return cls(
-                name=name,
-                expiry_s=expiry_s,
-                connected=connected,
-                since_ms=since_ms,
-                queue=queue,
-                subscriptions={topic_filter: (options, identifier) for topic_filter, options, identifier in subscriptions},
-                will=will,
-                received=set(unpack_column("H", received)),
-                request=request,
-                opening=opening,
-                found=found,
-                user=user,
-                refused_wills={(epoch, number): will for epoch, number, will in refused},
-                listener=listener,
-                owner=owner,
-            )
-        except (TypeError, ValueError) as error:
+            expiry_s, connected, since_ms, queue, opening, found, user, listener, owner = fields
+        except ValueError as error:
             raise StorageDamaged("the row of a session is damaged", session=name) from error
+        more = {"opening": opening, "found": found, "user": user, "listener": listener, "owner": owner}
+        return cls(name, expiry_s, connected, since_ms, queue, **more)
+
+    def take(self, part: bytes, value: bytes) -> None:
+        """Take up the row ``part`` that it has beside its own.
+
+        Raises:
+            StorageDamaged: it is not such a row.
+            ConfigError: a newer build wrote it.
+        """
+        fields = unpack_row(value, ROW_VERSION, what="session", name=self.name)
+        try:
+            if part == RECEIVED:
+                (column,) = fields
+                self.received.update(unpack_column("H", column))
+            elif part.startswith(_WILL):
+                epoch, number = _BATCH.unpack(part[1:])
+                topic, flags, payload, properties, delay_s = fields
+                self.wills[epoch, number] = (topic, flags, payload, properties, delay_s)
+            else:
+                topic_filter, options, identifier, epoch, number = fields
+                self.subscriptions[topic_filter] = (options, identifier)
+                self.request = max(self.request, (epoch, number))
+        except (TypeError, ValueError, struct.error) as error:
+            raise StorageDamaged("a row of a session is damaged", session=self.name) from error
 
 
 def is_remote(name: str) -> bool:
@@ -156,20 +150,53 @@ def is_remote(name: str) -> bool:
     return name.startswith("\0")
 
 
+def take_parts(
+    sessions: Iterable[Session], rows: Iterable[tuple[bytes, bytes]], damaged: Callable[[bytes, str, StorageDamaged], None]
+) -> None:
+    """Give ``sessions`` what ``rows``, those of ``PARTS``, have of them.
+
+    damaged: is told the key of one that cannot be read, or that belongs to no session, and of which session it is.
+
+    Raises:
+        ConfigError: a newer build wrote one.
+    """
+    by_digest = {digest(session.name): session for session in sessions}
+    for key, value in rows:
+        session = by_digest.get(key[1 : 1 + DIGEST_BYTES])
+        try:
+            if session is None:
+                raise StorageDamaged("a row is of no session")
+            session.take(key[1 + DIGEST_BYTES :], value)
+        except StorageDamaged as error:
+            damaged(key, "" if session is None else session.name, error)
+
+
 class Sessions:
-    """Changes memory at once and disk with the next ``write_rows``; whoever answers waits for that commit."""
+    """Changes memory at once and disk with the next ``write_rows``; whoever answers waits for that commit.
+
+    damaged: rows beside a session's own that could not be read; they are left out, named, and removed with the next commit.
+    """
 
     def __init__(self, engine: Engine) -> None:
         """Read every session.
 
         Raises:
-            StorageDamaged, ConfigError, Unavailable: a row cannot be read.
+            StorageDamaged, ConfigError, Unavailable: a session's own row cannot be read.
         """
         self._sessions: dict[str, Session] = {}
         for key, value in engine.scan("meta", session_key(""), b"T"):
             name = key[1:].decode()
             self._sessions[name] = Session.decode(name, value)
         self._changed: set[str] = set()
+        self._received: set[str] = set()  # those whose identifiers have changed
+        self._parts: dict[bytes, bytes | None] = {}  # other rows that have changed; None: it is gone
+        self.damaged = 0
+        take_parts(self._sessions.values(), engine.scan("meta", PARTS, PARTS_END), self._leave_out)
+
+    def _leave_out(self, key: bytes, name: str, error: StorageDamaged) -> None:
+        self.damaged += 1
+        self._parts[key] = None
+        log.error("session.row_damaged", extra={"client_id": name, "error": str(error)})
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
@@ -179,43 +206,93 @@ class Sessions:
         return self._sessions.get(name)
 
     def keep(self, session: Session) -> None:
-        """The session is new, or something of it has changed: its row goes with the next write."""
+        """The session is new, or something of its own row has changed: that goes with the next write."""
         self._sessions[session.name] = session
         self._changed.add(session.name)
 
     def forget(self, name: str) -> None:
-        """The session has ended."""
-        if self._sessions.pop(name, None) is not None:
-            self._changed.add(name)
+        """The session has ended, and all of it but Wills that were refused."""
+        session = self._sessions.pop(name, None)
+        if session is None:
+            return
+        self._changed.add(name)
+        self.empty(session)
+        self.put_will(session, None)
+        if session.wills:
+            self._sessions[name] = Session(name, wills=session.wills)
 
-    @property
-    def changed(self) -> bool:
-        """Whether something waits for ``write_rows``."""
-        return bool(self._changed)
+    def empty(self, session: Session) -> None:
+        """Nothing is subscribed to in it any more, and no identifier is received."""
+        self.unsubscribe(session, tuple(session.subscriptions))
+        if session.received:
+            session.received.clear()
+            self._received.add(session.name)
+
+    def subscribe(self, session: Session, topic_filter: str, options: int, identifier: int) -> None:
+        """Add a subscription, or change it, by the newest ``request`` of the session."""
+        session.subscriptions[topic_filter] = (options, identifier)
+        self._put(session, filter_part(topic_filter), _packed(topic_filter, options, identifier, *session.request))
+
+    def unsubscribe(self, session: Session, filters: Iterable[str]) -> None:
+        """Remove subscriptions; unknown ones are ignored."""
+        for topic_filter in filters:
+            if session.subscriptions.pop(topic_filter, None) is not None:
+                self._put(session, filter_part(topic_filter), None)
+
+    def put_will(self, session: Session, will: Will | None, batch: tuple[int, int] = OWN) -> None:
+        """``will``, or none, is what the session has as its own, or as the one that was refused in ``batch``."""
+        if session.wills.get(batch) != will:
+            session.wills.pop(batch, None)
+            if will is not None:
+                session.wills[batch] = will
+            self._put(session, _WILL + _BATCH.pack(*batch), None if will is None else _packed(*will))
+            self._changed.add(session.name)  # without one, the session may last no longer
 
     def receive(self, name: str, packet_ids: Iterable[int]) -> None:
         """Add identifiers, whose messages go into the same write; those of a session that has ended are of no use."""
         session = self._sessions.get(name)
         if session is not None:
             session.received.update(packet_ids)
-            self.keep(session)
+            self._received.add(name)
 
     def release(self, name: str, packet_ids: Iterable[int]) -> None:
         """Remove identifiers, whose PUBREL came; unknown ones are ignored."""
         session = self._sessions.get(name)
         if session is not None:
             session.received.difference_update(packet_ids)
-            self._changed.add(name)
+            self._received.add(name)
+
+    def _put(self, session: Session, part: bytes, value: bytes | None) -> None:
+        self._parts[part_key(session.name, part)] = value
 
     def write_rows(self, write: Write) -> None:
         """Put what changed into ``write``; what does not outlive its connection has no row."""
-        for name in self._changed:
+        for name in tuple(self._changed):
             session = self._sessions.get(name)
-            if session is not None and not session.lasting:
-                del self._sessions[name]
-                session = None
-            if session is None:
-                write.delete("meta", session_key(name))
-            else:
+            if session is not None and session.lasting:
                 write.put("meta", session_key(name), session.encode())
+            else:
+                self.forget(name)
+                write.delete("meta", session_key(name))
+        for name in self._received:
+            session = self._sessions.get(name)
+            received = session.received_column() if session is not None else b""
+            self._parts[part_key(name, RECEIVED)] = _packed(received) if received else None
+        for key, value in self._parts.items():
+            if value is None:
+                write.delete("meta", key)
+            else:
+                write.put("meta", key, value)
         self._changed.clear()
+        self._received.clear()
+        self._parts.clear()
+
+
+def filter_part(topic_filter: str) -> bytes:
+    """Which of a session's rows the subscription is."""
+    return _FILTER + digest(topic_filter)
+
+
+def _packed(*fields: object) -> bytes:
+    packed: bytes = msgpack.packb((ROW_VERSION, *fields))
+    return packed

@@ -23,38 +23,37 @@ class SessionSubscriptions:
         self._next = next_commit
 
     def add(self, frame: SubscriptionsAdd) -> Effects:
-        """Put them on record, and what is retained for them on its way into the session's queue."""
+        """Put those on record that are new or others now, and what is retained for them on its way into the session's queue."""
         session = self._session_of(frame)
         if session is not None:
-            is_new = session.request < (frame.epoch, frame.request)
+            request = frame.epoch, frame.request
+            is_new = session.request < request
+            session.request = max(session.request, request)
             for topic_filter, options, identifier, wanted in frame.filters:
-                session.subscriptions[topic_filter] = (options, identifier)
-                if not options & QOS_MASK:
-                    self._pieces.end(session.queue, topic_filter)
-                elif wanted and is_new:
+                begins = wanted and is_new and bool(options & QOS_MASK)
+                if begins or session.subscriptions.get(topic_filter) != (options, identifier):
+                    self.sessions.subscribe(session, topic_filter, options, identifier)
+                    self._next.promise()
+                if begins:
                     self._pieces.begin(session.queue, topic_filter)
-            session.request = (frame.epoch, frame.request)
-            self._changed(session)
+                elif not options & QOS_MASK:
+                    self._pieces.end(session.queue, topic_filter)
         return [_kept(frame)]
 
     def drop(self, frame: SubscriptionsDrop) -> Effects:
         """Take them off the record."""
         session = self._session_of(frame)
         if session is not None:
+            self.sessions.unsubscribe(session, frame.filters)
             for topic_filter in frame.filters:
-                session.subscriptions.pop(topic_filter, None)
                 self._pieces.end(session.queue, topic_filter)
-            self._changed(session)
+            self._next.promise()
         return [_kept(frame)]
 
     def _session_of(self, frame: SubscriptionsAdd | SubscriptionsDrop) -> Session | None:
         """The kept session that is meant; None for a live one, and for one that has ended meanwhile."""
         session = self.sessions.get(frame.session) if frame.queue else None
         return session if session is not None and session.queue == frame.queue else None
-
-    def _changed(self, session: Session) -> None:
-        self.sessions.keep(session)
-        self._next.promise()
 
 
 def _kept(frame: SubscriptionsAdd | SubscriptionsDrop) -> tuple[str, SubscriptionsKept]:

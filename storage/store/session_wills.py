@@ -41,12 +41,10 @@ class SessionWills:
                 if number:
                     self._forget(session, (epoch, number))
                 else:
-                    session.will = None
-                self._sessions.keep(session)
+                    self._sessions.put_will(session, None)
             elif not number and session.will is not None:
                 self._keep(session, batch, session.will)
-                session.will = None
-                self._sessions.keep(session)
+                self._sessions.put_will(session, None)
 
     def _keep(self, session: Session, batch: tuple[int, int], will: Will) -> None:
         size = size_bytes(will)
@@ -54,12 +52,13 @@ class SessionWills:
             self.dropped += 1
             log.warning("will.dropped", extra={"client_id": session.name, "why": "too many Wills wait for room"})
             return
-        session.refused_wills[batch] = will
+        self._sessions.put_will(session, will, batch)
         self.refused += 1
         self._refused_bytes += size
 
     def _forget(self, session: Session, batch: tuple[int, int]) -> None:
-        will = session.refused_wills.pop(batch, None)
+        will = session.refused_wills.get(batch)
         if will is not None:
+            self._sessions.put_will(session, None, batch)
             self.refused -= 1
             self._refused_bytes -= size_bytes(will)

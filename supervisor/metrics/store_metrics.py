@@ -72,6 +72,7 @@ SESSIONS = (
     _counter("sessions_refused_messages", "sessions.refused", "Messages for sessions that were refused."),
     _gauge("sessions_refused_wills", "sessions.refused_wills", "Wills that wait for room."),
     _counter("sessions_dropped_wills", "sessions.dropped_wills", "Wills dropped."),
+    _counter("sessions_damaged_rows", "sessions.damaged_rows", "Rows of sessions that could not be read."),
     _gauge("retained_messages", "sessions.retained.messages", "Retained messages."),
     _gauge("retained_bytes", "sessions.retained.bytes", "Bytes of those."),
     _gauge("retained_owing", "sessions.retained.owing", "Sessions and connections to which retained messages are still brought."),

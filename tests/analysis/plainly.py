@@ -10,6 +10,7 @@ from typing import Any
 import msgpack
 from rocksdict import AccessType, Options, Rdict
 
+from storage.engine.keys import part_key
 from storage.queue.chunk import Chunk
 from storage.queue.dead_letters import DeadLetter
 from storage.queue.ledger import LaneRow
@@ -259,6 +260,8 @@ class Plain:
         for key, value in self.families["meta"].items():
             if key[:1] == b"S":
                 session = Session.decode(key[1:].decode(), value)
+                parts = [key[17:] for key in self.families["meta"] if key[:17] == part_key(session.name, b"")]
+                received = self.families["meta"].get(part_key(session.name, b"r"))
                 gone, remote = session.connected is None, key[1:2] == b"\0"
                 ends = gone and not remote and session.expiry_s != 0xFFFF_FFFF
                 found.append(
@@ -270,9 +273,9 @@ class Plain:
                         "since": session.since_ms * 1000 if gone and session.since_ms else None,
                         "expires_at": session.since_ms * 1000 + session.expiry_s * 1_000_000 if ends else None,
                         "queue": session.queue or None,
-                        "subscriptions": len(session.subscriptions),
-                        "received": len(session.received),
-                        "has_will": session.will is not None,
+                        "subscriptions": sum(part[:1] == b"s" for part in parts),
+                        "received": 0 if received is None else len(msgpack.unpackb(received)[1]) // 2,
+                        "has_will": b"w" + bytes(16) in parts,
                     }
                 )
         return found

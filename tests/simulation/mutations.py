@@ -141,8 +141,8 @@ _mutation(
 def _received_one_commit_late(original: Any) -> Any:
     def write_rows(self: Sessions, write: Write) -> None:
         late = getattr(self, "_late", None)
-        self._late = set(self._changed)  # type: ignore[attr-defined]
-        self._changed = late or set()
+        self._late = set(self._received)  # type: ignore[attr-defined]
+        self._received = late or set()
         original(self, write)
 
     return write_rows

@@ -15,11 +15,12 @@ from typing import Any
 import msgpack
 
 from actors.process.local_messages import Passed, Published
+from storage.engine.keys import part_key
 from storage.queue.chunk import Chunk
 from storage.queue.dead_letters import DeadRow
 from storage.queue.history import Settlement, settlement_key, settlement_of
 from storage.queue.ledger import LaneRow
-from storage.store.session_rows import Session
+from storage.store.session_rows import RECEIVED, Session
 from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
 from tests.simulation.incoming import AWAY, REMOTE
@@ -580,10 +581,10 @@ class Oracle:
             if not numbers:
                 return set()
             session = remote_session_name(connection, wanted, *numbers)
-        value = self._meta(b"S" + session.encode())
-        if value is None:
-            return set()
-        return Session.decode(session, value).received
+        value, found = self._meta(part_key(session, RECEIVED)), Session(session)
+        if value is not None:
+            found.take(RECEIVED, value)
+        return found.received
 
     # --- the remote ---
 

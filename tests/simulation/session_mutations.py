@@ -109,11 +109,11 @@ def _wider(original: Any) -> Any:
 
 def _not_kept(original: Any) -> Any:
     def add(self: SessionSubscriptions, frame: Any) -> Any:
-        self.sessions.keep = _nothing  # type: ignore[method-assign]
+        self.sessions.subscribe = _nothing  # type: ignore[method-assign]
         try:
             return original(self, frame)
         finally:
-            del self.sessions.keep
+            del self.sessions.subscribe
 
     return add
 

@@ -55,9 +55,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from storage.engine.keys import part_key
 from storage.queue.chunk import Chunk
 from storage.queue.ledger import LaneRow
 from storage.store.session_rows import Session as SessionRow
+from storage.store.session_rows import filter_part
 from tests.simulation.mqtt import LEVEL_5, Ack, Other, Packet, Publish
 from tests.simulation.publisher import Message
 from tests.simulation.subscribing import SubscriberShape, SubscribersShape
@@ -321,9 +323,14 @@ class SessionsJudge:
         self._by_queue[session.queue] = session
         return session
 
-    def _row(self, client_id: str) -> SessionRow | None:
+    def _row(self, client_id: str, filters: Iterable[str] = ()) -> SessionRow | None:
         value = self.oracle.on_record(b"S" + client_id.encode())
-        return None if value is None else SessionRow.decode(client_id, value)
+        row = None if value is None else SessionRow.decode(client_id, value)
+        for part in map(filter_part, filters):
+            value = self.oracle.on_record(part_key(client_id, part))
+            if row is not None and value is not None:
+                row.take(part, value)
+        return row
 
     def subscribed(self, session: Session, body: bytes) -> None:
         """store.told-after-commit: a SUBACK is written."""
@@ -355,7 +362,7 @@ class SessionsJudge:
         """The record of the session has these subscriptions, each with its QoS."""
         if not self.strict(session) or not session.lasting:
             return
-        row = self._row(session.client.client_id)
+        row = self._row(session.client.client_id, dict(session.client.shape.filters))
         kept = {} if row is None else {topic_filter: options & QOS_MASK for topic_filter, (options, _) in row.subscriptions.items()}
         if kept != filters:
             raise Violation(kind, f"{session.client.client_id} has its {answer}, and on record is {kept}")

@@ -22,12 +22,12 @@ from storage.analysis.tables.schemas import IN_FLIGHT, QUEUED, RELEASED, STATES
 from storage.analysis.tables.settlements import Settlements, read_settlements
 from storage.analysis.tables.snapshot import Snapshot
 from storage.analysis.tables.splits import Filters, Part
-from storage.engine.keys import chunk_key, dead_key, retained_key, session_key
+from storage.engine.keys import PARTS, PARTS_END, chunk_key, dead_key, retained_key, session_key
 from storage.queue.dead_letters import DeadLetter, DeadRow
 from storage.queue.ledger import HistoryRow, LaneRow, Ledger
 from storage.snapshots.manifest import QueueFacts, Ranges
 from storage.store.event_rows import Event, event_key, event_number
-from storage.store.session_rows import Session, is_remote
+from storage.store.session_rows import Session, is_remote, take_parts
 from wire.errors import StorageDamaged, UnknownFrame
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.batch import QOS_MASK, Batch
@@ -407,18 +407,18 @@ def read_sessions(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: F
     if not _within(snapshot.at_us, filters):
         return
 
-    def rows() -> Iterator[dict[str, Any]]:
-        for key, value in _meta_rows(snapshot, session_key(""), b"T", "sessions"):
-            name = key[1:].decode(errors="replace")
-            try:
-                session = Session.decode(name, value)
-            except StorageDamaged as error:
-                snapshot.damaged(str(error))
-                continue
-            if filters.queues is None or session.queue in filters.queues:
-                yield _session(snapshot, session)
+    def damaged(_key: bytes, name: str, error: StorageDamaged) -> None:
+        snapshot.damaged(f"{error}: session {name!r}")
 
-    yield from _batches(schema, rows())
+    found: list[Session] = []
+    for key, value in _meta_rows(snapshot, session_key(""), b"T", "sessions"):
+        try:
+            found.append(Session.decode(key[1:].decode(errors="replace"), value))
+        except StorageDamaged as error:
+            snapshot.damaged(str(error))
+    take_parts(found, _meta_rows(snapshot, PARTS, PARTS_END, "parts of sessions"), damaged)
+    wanted = (session for session in found if filters.queues is None or session.queue in filters.queues)
+    yield from _batches(schema, (_session(snapshot, session) for session in wanted))
 
 
 def _session(snapshot: Snapshot, session: Session) -> dict[str, Any]:

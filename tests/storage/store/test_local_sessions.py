@@ -388,8 +388,7 @@ def test_a_node_that_tells_no_users_apart_gives_a_session_to_anybody(engine: Eng
 
 
 def test_a_row_is_read_as_it_was_written_and_one_with_other_fields_is_damage() -> None:
-    row = Session("c", expiry_s=60, queue="session:1:c", subscriptions={"a/#": (1, 7)}, received={3}, user="ada", listener="h:1")
-    row.refused_wills[2, 3] = (b"t", 1, b"gone", b"", 0)
+    row = Session("c", expiry_s=60, queue="session:1:c", user="ada", listener="h:1", owner="user ada", opening=("listener", 1, 2))
     version, *fields = msgpack.unpackb(row.encode(), use_list=False)
     assert Session.decode("c", row.encode()) == row
     for count in range(len(fields)):

@@ -33,8 +33,11 @@ def store_with_an_exchange(path: Path) -> Store:
         store.commit(100.0, 5000)
     store.receive(settle_frame(1, EPOCH, ("delivered", ((0, 1),)), released=((1, 2),), session=SESSION, generation=3))
     remote = remote_session_name(connection_name("cloud", 0), SESSION, 3)
-    store.sessions.keep(Session(remote, expiry_s=SESSION_NEVER_EXPIRES_S, subscriptions={"cmd/#": (2, 0)}, received={9}))
-    store.sessions.keep(Session("publisher", expiry_s=60, received={4, 5}))
+    in_it, publisher = Session(remote, expiry_s=SESSION_NEVER_EXPIRES_S), Session("publisher", expiry_s=60)
+    for session, received in ((in_it, [9]), (publisher, [4, 5])):
+        store.sessions.keep(session)
+        store.sessions.receive(session.name, received)
+    store.sessions.subscribe(in_it, "cmd/#", 2, 0)
     store.commit(100.0, 5000, at_once=True)
     return store
 
@@ -90,7 +93,9 @@ def test_a_client_is_made_to_let_go_only_where_it_takes_qos_2(tmp_path: Path) ->
     for name, qos in (("one", 1), ("two", 2)):
         queue = store.lanes.open(f"session:{70_000 + qos}:{name}").queue
         queue.sent.new_session(0, "client")
-        store.sessions.keep(Session(name, expiry_s=60, queue=queue.name, subscriptions={"t": (qos, 0)}))
+        session = Session(name, expiry_s=60, queue=queue.name)
+        store.sessions.keep(session)
+        store.sessions.subscribe(session, "t", qos, 0)
     store.commit(100.0, 5000, at_once=True)
     store.close()
     restored(tmp_path / "store")

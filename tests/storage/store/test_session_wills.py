@@ -14,7 +14,9 @@ WILL = (b"will", 1, b"gone", b"", 0)
 def with_wills(*names: str) -> tuple[Sessions, SessionWills]:
     sessions = Sessions(MemoryEngine())
     for name in names:
-        sessions.keep(Session(name, will=WILL))
+        session = Session(name)
+        sessions.keep(session)
+        sessions.put_will(session, WILL)
     return sessions, SessionWills(sessions)
 
 
