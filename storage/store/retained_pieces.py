@@ -36,8 +36,11 @@ from wire.mqtt.topics import matches
 
 @dataclass(slots=True)
 class _Pass:
-    """One filter's of a queue. after: the topics up to this one are passed; early: those behind it that have had their turn."""
+    """One filter's of the queue of that number. after: the topics up to this one are passed; early: those behind it that have had
+    their turn.
+    """
 
+    number: int
     after: bytes = b""
     early: set[bytes] = field(default_factory=set)
 
@@ -69,11 +72,12 @@ class RetainedPieces:
         self._ready: dict[str, None] = {}  # the queues that may have room, in turn
         names = {lane.queue.number: lane.queue.name for lane in queues}
         for key, value in engine.scan("meta", PASSES, PASSES[:-1] + bytes([PASSES[-1] + 1])):
-            name = names.get(int.from_bytes(key[1:5], "big"))
+            number = int.from_bytes(key[1:5], "big")
+            name = names.get(number)
             topic_filter, _, early = key[5:].decode().partition("\0")
             if name is None:
                 continue
-            each = self._passes.setdefault(name, {}).setdefault(topic_filter, _Pass())
+            each = self._passes.setdefault(name, {}).setdefault(topic_filter, _Pass(number))
             if early:
                 each.early.add(early.encode())
             else:
@@ -107,19 +111,18 @@ class RetainedPieces:
         if lane is None:
             return
         self.end(name, topic_filter)
-        self._passes.setdefault(name, {})[topic_filter] = _Pass()
+        self._passes.setdefault(name, {})[topic_filter] = _Pass(lane.queue.number)
         self._next.write.put("meta", pass_key(lane.queue.number, topic_filter), b"")
         self._ready[name] = None
 
     def end(self, name: str, topic_filter: str) -> None:
         """The queue is owed nothing by that filter any more."""
-        passes = self._passes.get(name)
-        lane = self._queues.lane(name)
-        if passes is None or lane is None or topic_filter not in passes:
+        passes = self._passes.get(name, {})
+        if topic_filter not in passes:
             return
         each = passes.pop(topic_filter)
         for early in (b"", *each.early):
-            self._next.write.delete("meta", pass_key(lane.queue.number, topic_filter, early))
+            self._next.write.delete("meta", pass_key(each.number, topic_filter, early))
         if not passes:
             del self._passes[name]
 
@@ -147,7 +150,7 @@ class RetainedPieces:
                 if found is not None:
                     self._put(lane, topic_filter, found)
                     each.early.add(topic)
-                    self._next.write.put("meta", pass_key(lane.queue.number, topic_filter, topic), b"")
+                    self._next.write.put("meta", pass_key(each.number, topic_filter, topic), b"")
 
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
         """What time brings: expiry, and room in queues of which nobody has told. Call it about once a second."""
@@ -213,7 +216,7 @@ class RetainedPieces:
             self.end(name, topic_filter)
         else:
             each.after = rest
-            self._next.write.put("meta", pass_key(lane.queue.number, topic_filter), rest)
+            self._next.write.put("meta", pass_key(each.number, topic_filter), rest)
         self._next.time.hurry()
 
     def _put(self, lane: Lane, topic_filter: str, batch: Batch) -> None:

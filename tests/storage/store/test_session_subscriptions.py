@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from storage.engine.engine import Write
+from storage.engine.keys import PASSES
 from storage.store.lane import Effects
 from storage.store.retained_messages import RetainedMessages
 from storage.store.retained_pieces import RetainedPieces
@@ -74,3 +75,19 @@ def test_what_is_unsubscribed_is_off_the_record() -> None:
 
     assert client.session.subscriptions == {}
     assert (peer, answer) == ("listener", SubscriptionsKept(epoch=1, request=2, source=3))
+
+
+def test_a_queue_whose_row_is_damaged_is_owed_nothing_by_what_is_unsubscribed() -> None:
+    """Else the row of it would stay for ever, and what goes on where it stood would look for the subscription."""
+    client = Subscribing()
+    client.add(1, queue=client.queue)
+    client.parts.commit()
+    client.parts.lanes.all[client.queue].row_damaged = True
+
+    client.subscriptions.drop(
+        SubscriptionsDrop(epoch=1, request=2, session="c", source=3, queue=client.queue, filters=("plant/#",))
+    )
+    client.parts.commit()
+
+    assert not client.pieces.queues
+    assert list(client.parts.engine.scan("meta", PASSES, b"H")) == []
