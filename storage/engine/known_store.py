@@ -14,11 +14,13 @@ import json
 import logging
 import os
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from zlib import crc32
 
 from storage import files
+from wire.typed_values import build
 
 log = logging.getLogger("bascule")
 
@@ -108,8 +110,10 @@ class StoreNote:
         line = slot.rstrip(b"\0")
         check, _, body = line.partition(b" ")
         generation, _, known = body.partition(b" ")
-        if check == b"%08x" % crc32(body) and int(generation) > self._generation:
-            self.known, self._generation = KnownStore(**json.loads(known)), int(generation)
+        if check != b"%08x" % crc32(body) or int(generation) <= self._generation:
+            return
+        with suppress(ValueError):  # another build's, or made by hand: as one that is damaged
+            self.known, self._generation = build(KnownStore, json.loads(known)), int(generation)
 
 
 def begin_store(store: Path, node: str, now_ms: int) -> KnownStore:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
+from storage.engine.known_store import KnownStore, StoreNote
 from storage.engine.store_opening import StoreOpening
 from wire.errors import StorageDamaged, StoreGone
 
@@ -200,6 +202,14 @@ def test_what_the_note_says_of_a_store_that_went_back_is_what_was_found(folder: 
     opening.close()
 
     opened(folder, ModelDatabase(6)).close()
+
+
+@pytest.mark.parametrize("facts", ['{"color": "red"}', '{"store": 7}', "[]", "{"])
+def test_a_note_with_other_fields_is_a_damaged_one(folder: Path, facts: str) -> None:
+    body = f"99 {facts}\n".encode()
+    StoreNote(folder).path.write_bytes((f"{crc32(body):08x} ".encode() + body).ljust(2048, b"\0"))
+
+    assert StoreNote(folder).read() == KnownStore()
 
 
 def test_a_folder_whose_note_was_lost_is_taken_for_what_is_inside(folder: Path) -> None:
