@@ -6,6 +6,8 @@ Here is counted what the rows keep; what RocksDB's files take beside it, and whe
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from storage.engine.engine import Engine, Write
 from storage.queue.history import ROW_BYTES
 from storage.queue.queue import Queue
@@ -14,6 +16,7 @@ from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog
 from storage.store.lanes import Lanes
 from storage.store.retained_messages import RetainedMessages
+from wire.errors import Unavailable
 
 TIDY_PERIOD_S = 10.0
 
@@ -31,18 +34,19 @@ class Space:
         self._events = events
         self._disk = disk
         self._tidied_s = float("-inf")
+        self._is_due = False
 
-    def tick(self, write: Write, now_s: float) -> None:
-        """Look from time to time, and each time while there is little room on the disk; once what is in ``write`` is committed."""
+    def tick(self, now_s: float) -> None:
+        """It is time to look, now and then, and each time while there is little room on the disk."""
         if now_s - self._tidied_s >= TIDY_PERIOD_S or self._disk.is_tight:
-            self._tidied_s = now_s
-            if write:  # what it deletes counts as kept no more, and the tables do not know
-                write.on_commit(self._tidy)
-            else:
-                self._tidy()
+            self._tidied_s, self._is_due = now_s, True
 
-    def _tidy(self) -> None:
-        self._engine.tidy(self._kept_bytes(), pressed=self._disk.is_tight)
+    def tidy(self, write: Write) -> None:
+        """Look, if it is time and nothing waits in ``write``: the tables know nothing of what that deletes."""
+        if self._is_due and not write:
+            self._is_due = False
+            with suppress(Unavailable):  # the next commit tells of it
+                self._engine.tidy(self._kept_bytes(), pressed=self._disk.is_tight)
 
     def _kept_bytes(self) -> int:
         """About what everything takes that is kept; a queue's row, and an event, about what a settlement does."""

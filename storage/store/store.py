@@ -234,14 +234,14 @@ class Store:
             self._rooms.forget()
             answers = commands.obey(now_s, wall_ms) if disk.retry_s is None else self._look(now_s, wall_ms)
         if disk.retry_s is None:
+            self._space.tidy(self.next_commit.write)
             self._answer()
             effects += answers  # behind what a session's end tells
             answers = []
             if self.intake.followed:
                 effects += self.intake.followed.take_effects()  # a lane is told what to follow before it gets it
             effects += self._hand_outs.hand_out(now_s, wall_ms)
-            # Once in a block of messages, where no other commit has moved the mark along (queue.handed-out-below-mark), and when
-            # something has expired.
+            # Once in a block of messages (queue.handed-out-below-mark) where no other commit was, and when something has expired.
             while self.next_commit.at_once:
                 self.next_commit.at_once, self.next_commit.needs_sync = False, True
                 self.commits.commit(now_s, wall_ms)
@@ -315,7 +315,7 @@ class Store:
         self._engine.look(sum(queue.depth - queue.contents.in_memory()[0] for queue in queues))
         self._disk.look(now_s)
         self._keep_events(now_s, wall_ms)
-        self._space.tick(write, now_s)
+        self._space.tick(now_s)
         self._retention.tick(self.lanes.of_bridges.values(), write, now_s, wall_ms, self._disk.free_bytes)
 
     def _keep_events(self, now_s: float, wall_ms: int) -> None:

@@ -32,7 +32,10 @@ def wait_idle(engine: RocksEngine) -> None:
     """Wait until RocksDB has flushed and compacted what it wants to: until then its files come and go."""
     columns = [engine.database.columns[family] for family in FAMILIES]
     wait_until(
-        lambda: not any(column.property_int_value(f"rocksdb.{name}") for column in columns for name in _BUSY),
+        lambda: (
+            not engine.database.is_merging
+            and not any(column.property_int_value(f"rocksdb.{name}") for column in columns for name in _BUSY)
+        ),
         60.0,
         "RocksDB has nothing to do",
     )

@@ -13,11 +13,13 @@ from storage.engine import dead_bytes
 from storage.engine.dead_bytes import DeadBytes
 from storage.engine.engine import RocksEngine
 from storage.store import space
-from tests.storage.building import QUEUE, RecordingEngine, wait_idle
+from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, wait_idle
 from tests.storage.commanding import command
 from tests.storage.queue.test_history import DAY_S, Box, kept_for
 from tests.support.settings import limits
 from tests.support.waiting import wait_until
+from wire.errors import Unavailable
+from wire.frames.intake import Committed
 from wire.frames.lanes import Credit
 
 ROWS, SIZE_BYTES, BATCHES = 50, 2000, 300
@@ -109,6 +111,28 @@ def test_nothing_is_merged_before_what_was_deleted_is_committed() -> None:
     box.turn()
 
     assert Told.told[1:] == [pytest.approx(empty, abs=1000)]
+
+
+def test_a_look_that_fails_takes_nothing_from_what_was_committed() -> None:
+    class Blind(RecordingEngine):
+        looks = 0
+
+        def tidy(self, kept_bytes: int, *, pressed: bool) -> None:
+            self.looks += 1
+            raise Unavailable("input/output error")
+
+    engine = Blind()
+    box = Box(engine, kept_for(0.0))
+    box.publish(ROWS)
+    box.settle((0, ROWS))
+    box.now_s += space.TIDY_PERIOD_S
+    box.store.tick(box.now_s, box.wall_ms)
+
+    effects = box.turn(append_frame(2, {QUEUE: (batch([b"one"]), None)}))
+
+    assert engine.looks
+    assert [frame.number for _, frame in effects if isinstance(frame, Committed)] == [2]
+    assert box.store.status(box.wall_ms)["state"] == "running"
 
 
 @pytest.mark.parametrize("size_bytes", [10, 300, 20_000])
