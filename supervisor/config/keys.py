@@ -369,10 +369,9 @@ class Clients(Section):
             raise Inconsistent(
                 [(("input_max_bytes",), "is below packet_max_bytes, so the largest packet could never be taken; raise it")]
             )
-        if self.output_max_bytes < self.packet_max_bytes:
-            raise Inconsistent(
-                [(("output_max_bytes",), "is below packet_max_bytes, so the largest message could never be delivered; raise it")]
-            )
+        if self.output_max_bytes < 2 * self.packet_max_bytes:
+            words = "is below twice packet_max_bytes, so who is sent the largest message could be closed for having to read it"
+            raise Inconsistent([(("output_max_bytes",), f"{words}; raise it")])
         return self
 
 
@@ -1032,8 +1031,11 @@ class Configuration(Section):
         return self
 
     def _too_small(self) -> list[tuple[tuple[str | int, ...], str]]:
-        """Limits that the largest message which a client may publish could never be within."""
-        largest = self.clients.packet_max_bytes
+        """Limits that the largest message which a client may publish, or the largest Will, could never be within."""
+        largest, largest_will = self.clients.packet_max_bytes, self.clients.will_max_bytes
+        if self.sessions.wills_max_bytes < largest_will:
+            said = f"is below clients.will_max_bytes ({write_size(largest_will)}), so the largest Will is never kept; raise it"
+            return [(("sessions", "wills_max_bytes"), said)]
         limits: list[tuple[tuple[str | int, ...], int | None, str]] = [
             (("sessions", "queue_max_bytes"), self.sessions.queue_max_bytes, "delivered to a session that lasts"),
             (("sessions", "retained_max_bytes"), self.sessions.retained_max_bytes, "retained"),

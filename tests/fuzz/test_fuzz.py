@@ -110,7 +110,7 @@ def test_while_the_store_hangs_a_flood_is_read_until_the_batch_is_full(level: in
 
 def test_a_node_serves_everyone_else_whatever_a_client_sends(chances: Chances, tmp_path: Path) -> None:
     """Over sockets, many connections at a time, some of which never read, and some of which are reset."""
-    config = node_config(mode="in-memory", clients={"packet_max_bytes": "64KiB", "output_max_bytes": "64KiB"})
+    config = node_config(mode="in-memory", clients={"packet_max_bytes": "64KiB", "output_max_bytes": "128KiB"})
     count = 0
     with Node(config, tmp_path / "node") as node, Witness(node.port) as witness:
         witness.is_served()

@@ -401,9 +401,8 @@ TOGETHER = [
         "supervision.heartbeat_timeout",
         "longer than heartbeat_period (2s)",
     ),
-    bad(
-        "output below packet", HEAD + "clients: {output_max_bytes: 1KiB}\n", 4, "clients.output_max_bytes", "below packet_max_bytes"
-    ),
+    bad("no output beside a packet", HEAD + "clients: {output_max_bytes: 1MiB}\n", 4, "clients.output_max_bytes", "below twice"),
+    bad("no Will fits", HEAD + "sessions: {wills_max_bytes: 63KiB}\n", 4, "sessions.wills_max_bytes", "largest Will is never kept"),
     bad("packet too large", HEAD + "clients: {packet_max_bytes: 129MiB}\n", 4, "clients.packet_max_bytes", "from 1KiB to 128MiB"),
     bad("no time to acknowledge", HEAD + "clients: {stall_timeout: 0s}\n", 4, "clients.stall_timeout", "out of range", "1s"),
     bad("input below packet", HEAD + "clients: {input_max_bytes: 1KiB}\n", 4, "clients.input_max_bytes", "below packet_max_bytes"),
