@@ -323,7 +323,7 @@ class SenderHalf:
             return b""  # exchange.session-on-record-first
         held, hold = self.held, self.refusals.hold
         parts: list[bytes] = []
-        alone = self._answers.releases_alone and any(held.unsettled)  # exchange.closed-on-release-has-it
+        alone = self._suspects.barren and self._answers.releases_alone and any(held.unsettled)  # exchange.closed-on-release-has-it
         if alone and not self._suspects.heard:
             return self._suspects.ping()
         if held.due and not (alone and held.awaited):

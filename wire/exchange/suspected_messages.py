@@ -64,7 +64,10 @@ class Suspect:
 
 
 class Suspects:
-    """The search of one lane. ``active``: whether it needs to be told anything but connections and their ends."""
+    """The search of one lane. ``active``: whether it needs to be told anything but connections and their ends.
+
+    barren: whether the connections before this one were barren, so that messages go alone (exchange.barren-links-go-alone).
+    """
 
     def __init__(self, *, sets_aside: bool) -> None:
         """sets_aside: whether a culprit is to be given up, so that there is a use in letting others pass it."""
@@ -74,7 +77,7 @@ class Suspects:
 
     def clear(self) -> None:
         """Forget everything: the lane is opened anew."""
-        self.active = False
+        self.active = self.barren = False
         self.found: dict[int, Suspect] = {}
         self.lessons: list[RemoteLimits] = []  # what the remote was seen not to take
         self._barren = 0
@@ -172,11 +175,6 @@ class Suspects:
         return lessons
 
     @property
-    def barren(self) -> bool:
-        """Whether the connections before this one were barren, so that messages go alone (exchange.barren-links-go-alone)."""
-        return self._barren >= BARREN
-
-    @property
     def pings(self) -> bool:
         """Whether a PINGRESP is owed, without which no PUBREL leaves."""
         return self._pinged and not self.heard
@@ -211,6 +209,7 @@ class Suspects:
                 self.active = True
         elif answers:
             self._barren = 0
+        self.barren = self._barren >= BARREN
         if not by_remote or self._alone is None or self._unsure:
             return None
         return self._closed_on(self._alone)
