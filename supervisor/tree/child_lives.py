@@ -26,6 +26,7 @@ from wire.frames.supervision import ResetMarkers
 log = logging.getLogger("bascule")
 
 EXIT_ESCALATED = 70
+GOODBYE_S = 2.0
 
 
 class Lives:
@@ -134,6 +135,8 @@ class Lives:
         if self.stopping or not child.wanted:
             child.state = "stopped"
             self._stop_waits.discard(child.name)
+            if child.name == STORE:  # nobody commits what they wait for
+                self._tell_to_stop(self._stop_waits)
             if (child.spec.former or child.removed) and not self.stopping:
                 self._children.remove(child)
             return self.stopping and not self._stop_waits and self._stop_next()
@@ -210,9 +213,7 @@ class Lives:
         if not self.stopping:
             return None
         later = {
-            child.spec.order: child.spec.stop_timeout_s
-            for child in self._children.living()
-            if child.spec.order in self._stop_orders
+            child.spec.order: self._stop_time_s(child) for child in self._children.living() if child.spec.order in self._stop_orders
         }
         return max(0.0, self._stop_until_s - now_s) + sum(later.values())
 
@@ -223,8 +224,23 @@ class Lives:
             living = [child for child in self._children.living() if child.spec.order == order]
             if living:
                 self._stop_waits = {child.name for child in living}
-                self._stop_until_s = self._mailbox.now_s() + max(child.spec.stop_timeout_s for child in living)
-                for child in living:
-                    self._children.order_stop(child)
+                self._tell_to_stop(self._stop_waits)
                 return False
         return True
+
+    def _tell_to_stop(self, names: Iterable[str]) -> None:
+        self._stop_until_s = self._mailbox.now_s()
+        for child in map(self._children.__getitem__, names):
+            within_s = self._stop_time_s(child)
+            self._stop_until_s = max(self._stop_until_s, self._mailbox.now_s() + within_s)
+            self._children.order_stop(child, within_s)
+
+    def _stop_time_s(self, child: Child) -> float:
+        """How long it may take to stop: no longer than a goodbye, where it would wait for a store that commits nothing.
+
+        What was acknowledged before its commit it waits for, while the store lives.
+        """
+        store, within_s = self._children[STORE], child.spec.stop_timeout_s
+        refuses = bool(self._children.store_refusal) and self._settings.now.persistence.acknowledge != "fast"
+        in_vain = child.spec.order > store.spec.order and (store.life is None or refuses)
+        return min(GOODBYE_S, within_s) if in_vain else within_s

@@ -18,7 +18,7 @@ from supervisor.tree.late_heartbeats import Health, Liveness
 from supervisor.tree.restart_limit import ChildRestarts, RestartWindow
 from supervisor.tree.status_figures import ActorView, ProcessView
 from wire.backoff import Backoff
-from wire.frames.names import actors_of
+from wire.frames.names import QUEUE_STORE, STORE, actors_of
 from wire.frames.supervision import Heartbeat, Stop
 from wire.settings import SupervisionSettings
 
@@ -131,6 +131,12 @@ class RunningChildren:
         """Take the row of a child that does not run out of the tree."""
         del self._children[child.name]
 
+    @property
+    def store_refusal(self) -> str:
+        """What keeps the store, which lives, from its files, as it has said last; nothing if nothing does."""
+        store = self._children[STORE]
+        return str(store.figures.get(QUEUE_STORE, {}).get("error") or "") if store.life is not None else ""
+
     def living(self) -> list[Child]:
         """The children that run, ready or not."""
         return [child for child in self._children.values() if child.life is not None]
@@ -175,10 +181,11 @@ class RunningChildren:
                 log.error("child.hung", extra={"child": name, "pid": child.life.pid, "silent_s": silent_s})
                 child.life.kill()
 
-    def order_stop(self, child: Child) -> None:
-        """Tell a child that runs to stop; the timer ``kill <name>`` says when it has had its time."""
+    def order_stop(self, child: Child, within_s: float | None = None) -> None:
+        """Tell a child that runs to stop; the timer ``kill <name>`` says when it has had its time. None: as its row says."""
         self._mailbox.send(child.name, Stop())
-        self._mailbox.set_timer(f"kill {child.name}", self._mailbox.now_s() + child.spec.stop_timeout_s)
+        within_s = child.spec.stop_timeout_s if within_s is None else within_s
+        self._mailbox.set_timer(f"kill {child.name}", self._mailbox.now_s() + within_s)
 
     def kill(self, child: Child) -> None:
         """SIGKILL a child that did not stop in time."""

@@ -53,7 +53,7 @@ class StoreRequests:
         store = self._children[STORE]
         if store.is_working:
             self._pass_on(whom, request)
-        elif store.state not in ("starting", "restarting") or self._refusal():
+        elif store.state not in ("starting", "restarting") or self._children.store_refusal:
             raise self._why_not(request)
         elif len(self._early) >= ASKERS_MAX:
             raise ControlError("busy", "too many queue commands are waiting", request.request_id)
@@ -106,13 +106,8 @@ class StoreRequests:
     def _wait(self, whom: Asker, request: Request, *, again: bool) -> None:
         self._early.append(_Early(whom, request, self._mailbox.now_s() + START_WAIT_S, again))
 
-    def _refusal(self) -> str:
-        """Why the store, which lives, cannot open its files; nothing if it has not said that."""
-        store = self._children[STORE]
-        return str(store.figures.get(QUEUE_STORE, {}).get("error") or "") if store.life is not None else ""
-
     def _why_not(self, request: Request) -> ControlError:
-        refusal = self._refusal()
+        refusal = self._children.store_refusal
         why = f"cannot open its files for now: {refusal}" if refusal else f"is {self._children[STORE].state}"
         return ControlError("unavailable", f"the queue store {why}; nothing was done", request.request_id)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from supervisor.tree.child_lives import EXIT_ESCALATED, Lives
+from supervisor.tree.child_lives import EXIT_ESCALATED, GOODBYE_S, Lives
 from supervisor.tree.child_processes import Ending
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.peers import Peers
@@ -244,6 +244,29 @@ def test_all_is_stopped_in_reverse_start_order_each_order_waiting_for_the_one_be
 
     assert stopped == [[CLIENTS], [LANE], [STORE]]
     assert last, "nobody is left"
+
+
+@pytest.mark.parametrize("acknowledge", ["after-commit", "fast"])
+@pytest.mark.parametrize("trouble", ["refused", "dead", "dies meanwhile"])
+def test_nobody_waits_long_for_a_store_that_commits_nothing(trouble: str, acknowledge: str) -> None:
+    """But while the store lives for what was acknowledged before its commit."""
+    node = LivesOf()
+    now = node.current.now
+    node.current.now = replace(now, persistence=replace(now.persistence, acknowledge=acknowledge))
+    if trouble == "refused":
+        node.child(STORE).figures = {QUEUE_STORE: {"error": "its folder is gone"}}
+    elif trouble == "dead":
+        node.end(STORE, BUG)
+    node.lives.stopping = True
+
+    node.lives.stop_all()
+    if trouble == "dies meanwhile":
+        node.end(STORE, BUG)
+
+    waits = trouble == "refused" and acknowledge == "fast"
+    timeout_s = node.child(CLIENTS).spec.stop_timeout_s
+    assert node.fake.timers[f"kill {CLIENTS}"] == (timeout_s if waits else GOODBYE_S)
+    assert node.lives.stop_left_s(0.0) == (3 * timeout_s if waits else 2 * GOODBYE_S + timeout_s * (trouble == "refused"))
 
 
 def test_a_node_whose_children_all_wait_to_be_restarted_stops_at_once() -> None:
