@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -23,6 +23,7 @@ _FULL = 0.99
 _PIPE_WIDTH = 180
 _MESSAGES_PIPE_WIDTH = 400
 _FAR_S = 30 * 86_400.0  # a queue that is full after that is no news
+_FOLDED_WIDTH = 12  # of a text, where there is little room
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -115,11 +116,10 @@ def _configuration(figures: dict[str, Any]) -> list[RenderableType]:
 def _processes(status: dict[str, Any]) -> RenderableType:
     """The processes and who lives in each; of an actor that is not as its process is, how it is."""
     rows, states = status["processes"], {row["name"]: row["state"] for row in status["actors"]}
-    table = _table("process", "state", ">pid", ">restarts", ">memory", ">CPU", "actors")
+    table = _Table("process", "state", ">pid", ">restarts", ">memory", ">CPU", "actors")
     for row in rows:
         named = [(name.partition(":")[0], states[name]) for name in row["actors"]]
-        _add_row(
-            table,
+        table.add_row(
             row["name"],
             _state(row["state"]),
             _figure(row["pid"]),
@@ -139,10 +139,9 @@ def _bridges(rows: Sequence[dict[str, Any]], *, wide: bool) -> RenderableType:
         return Text("no bridges: a broker alone", "dim")
     counts = ("accepted", "delivered", "expired", "dropped", "dead_lettered") if wide else ()
     columns = "bridge", "state", ">depth", ">size", ">full", ">oldest", ">in flight", ">in/s", ">out/s", ">drain"
-    table = _table(*columns, *(f">{name.replace('_', ' ')}" for name in counts), *(("ledger",) if wide else ()))
+    table = _Table(*columns, *(f">{name.replace('_', ' ')}" for name in counts), *(("ledger",) if wide else ()))
     for row in rows:
-        _add_row(
-            table,
+        table.add_row(
             _lane(row),
             _state(row["state"]),
             _figure(row["depth"]),
@@ -407,8 +406,8 @@ def _clients(status: dict[str, Any], *, wide: bool) -> list[RenderableType]:
     if wide:
         figures["sessions connected"] = str(sessions["connected"])
         figures["Wills waiting"] = str(listener["pending_wills"] + sessions["refused_wills"])
-    table = _table("local", *(f">{name}" for name in figures))
-    _add_row(table, "", *figures.values())
+    table = _Table("local", *(f">{name}" for name in figures))
+    table.add_row("", *figures.values())
     return [Text(""), table]
 
 
@@ -418,15 +417,14 @@ def _remote_subscriptions(rows: Sequence[dict[str, Any]], *, wide: bool) -> list
     if not subscribed:
         return []
     counts = ("received", "duplicates", "waiting") + (("looped", "unmatched", "too_large", "expired", "dropped") if wide else ())
-    table = _table("from remote", ">granted", *(f">{name.replace('_', ' ')}" for name in counts), "refused filters")
+    table = _Table("from remote", ">granted", *(f">{name.replace('_', ' ')}" for name in counts), "refused filters")
     for row in subscribed:
         figures = row["remote_subscriptions"]
         refused = ", ".join(f"{topic_filter} ({code})" for topic_filter, code in figures["refused"].items())
         granted = Text(
             f"{figures['granted']} of {figures['filters']}", _GOOD if figures["granted"] == figures["filters"] else _BUSY
         )
-        _add_row(
-            table,
+        table.add_row(
             _lane(row),
             granted,
             *(_figure(figures[count]) for count in counts),
@@ -437,10 +435,10 @@ def _remote_subscriptions(rows: Sequence[dict[str, Any]], *, wide: bool) -> list
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
     """Print a table; a column whose name starts with ``>`` is aligned right."""
-    table = _table(*columns)
+    table = _Table(*columns)
     say(f"\n{title}")
     for row in rows:
-        _add_row(table, *row)
+        table.add_row(*row)
     _console().print(table)
 
 
@@ -516,16 +514,36 @@ def _console(pipe_width: int = _PIPE_WIDTH, *, whole: bool = False) -> Console:
     return Console(highlight=False, width=max(console.width, _PIPE_WIDTH)) if whole else console
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", no_wrap=True)
-    return table
+class _Table:
+    """Rows below ``columns``, of which those with ``>`` are figures. Where it is too narrow texts are folded, and then the last
+    figures left out, by name: a cell that is cut off could be taken for another.
+    """
 
+    def __init__(self, *columns: str) -> None:
+        self._columns = [(column.lstrip(">"), column.startswith(">")) for column in columns]
+        self._rows: list[Sequence[Text]] = []
 
-def _add_row(table: Table, *cells: str | Text) -> None:
-    """Add a row of plain text: rich would read ``:a:`` in a name as a picture."""
-    table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+    def add_row(self, *cells: str | Text) -> None:
+        """Add a row of plain text: rich would read ``:a:`` in a name as a picture."""
+        self._rows.append([cell if isinstance(cell, Text) else Text(cell) for cell in cells])
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        least = []
+        for place, (name, is_figure) in enumerate(self._columns):
+            width = max(len(name), *(row[place].cell_len for row in self._rows), 0)
+            least.append(width if is_figure else min(width, _FOLDED_WIDTH))
+        shown = list(range(len(least)))
+        figures = [place for place in shown if self._columns[place][1]]
+        while figures and sum(least[place] + 2 for place in shown) - 2 > options.max_width:
+            shown.remove(figures.pop())
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name, is_figure in (self._columns[place] for place in shown):
+            table.add_column(name, justify="right" if is_figure else "left", no_wrap=is_figure, overflow="fold")
+        for row in self._rows:
+            table.add_row(*(row[place] for place in shown))
+        yield table
+        if left := [name for place, (name, _) in enumerate(self._columns) if place not in shown]:
+            yield Text(f"too narrow for: {', '.join(left)}", "dim")
 
 
 def _state(state: str) -> Text:
@@ -538,10 +556,9 @@ def _figure(value: int | None) -> str:
 
 def print_queues(listed: dict[str, Any]) -> None:
     """Print the answer to ``queue.ls``."""
-    queues = _table("queue", "configured", "state", ">depth", ">size", ">oldest", ">handed out")
+    queues = _Table("queue", "configured", "state", ">depth", ">size", ">oldest", ">handed out")
     for row in listed["queues"]:
-        _add_row(
-            queues,
+        queues.add_row(
             row["queue"],
             _configured(row),
             _state(row["state"]),
@@ -551,12 +568,12 @@ def print_queues(listed: dict[str, Any]) -> None:
             _figure(row["in_flight"]),
         )
     counts = ("evicted", "purged", "replayed", "damaged")
-    dead = _table("dead letters", "configured", ">held", ">size", ">oldest", *(f">{count}" for count in counts), "held by reason")
+    dead = _Table("dead letters", "configured", ">held", ">size", ">oldest", *(f">{count}" for count in counts), "held by reason")
     for row in listed["dead_letters"]:
         reasons = ", ".join(f"{reason} {held}" for reason, held in sorted(row["reasons"].items())) or "-"
         figures = (_figure(row[count]) for count in counts)
         age = _age(row["oldest_age_s"])
-        _add_row(dead, row["queue"], _configured(row), _figure(row["held"]), size(row["bytes"]), age, *figures, reasons)
+        dead.add_row(row["queue"], _configured(row), _figure(row["held"]), size(row["bytes"]), age, *figures, reasons)
     _console().print(queues if listed["queues"] else Text("no queues", "dim"))
     if listed["dead_letters"]:
         _console().print(dead)
@@ -568,16 +585,15 @@ def print_messages(rows: Sequence[dict[str, Any]], *, dead: bool) -> None:
         say("nothing there")
         return
     head = ("dead at", "reason", "from") if dead else ("state",)
-    table = _table("queue", ">seq", *head, "topic", ">QoS", "retain", ">size", ">age", "rule", "properties", "payload")
+    table = _Table("queue", ">seq", *head, "topic", ">QoS", "retain", ">size", ">age", "rule", "properties", "payload")
     for row in rows:
         if row.get("damaged"):
-            _add_row(table, row["queue"], str(row["seq"]), Text("damaged", _BAD))
+            table.add_row(row["queue"], str(row["seq"]), Text("damaged", _BAD))
             continue
         where = f"{row['from_queue']} {row['queue_seq']}" + (f" {row['remote']}" if row["remote"] else "") if dead else ""
         cells = (row["dead_at"], row["reason"], where) if dead else (row["state"],)
         properties = ", ".join(f"{name}={value}" for name, value in row["properties"].items())
-        _add_row(
-            table,
+        table.add_row(
             row["queue"],
             str(row["seq"]),
             *map(printable, cells),

@@ -207,6 +207,32 @@ def test_on_a_narrow_terminal_no_sentence_is_cut_off(width: int) -> None:
     assert "overflow 4, qos0_memory 5" in shown
 
 
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_no_cell_of_a_table_is_cut_off_and_what_is_left_out_is_named(width: int) -> None:
+    queue = {"accepted": 123_456_789, "depth": 1_234_567, "delivered": 122_222_222, "bytes": 5 << 30, "oldest_age_s": 90_000.0}
+    rates = {"bridge:a:0": Rates(10.25, 1250.0)}
+    refused = {"plant/with/a/long/name/#": "0x87", "other/+/filter": "0x8f"}
+    remote = {"filters": 3, "granted": 1, "received": 5, "duplicates": 6, "waiting": 7, "refused": refused}
+    figures: dict[str, dict[str, Any]] = {
+        "queue_store": {"queues": {"bridge:a:0": queue}},
+        "connection:a:0": {"link": {"state": "connected"}, "remote_subscriptions": remote},
+    }
+
+    shown = lines(status(figures, rates=rates), width=width)
+
+    assert all(len(line) <= width for line in shown)
+    assert not [line for line in shown if "…" in line]
+    (at,) = (place for place, line in enumerate(shown) if line.startswith("bridge  state"))
+    table = shown[at : shown.index("", at)]
+    assert table[1].split()[:3] == ["a:0", "connected", "1234567"]
+    assert " ".join((table[0], *table[2:])).replace(",", "").replace("too narrow for:", "").split() == (
+        ["bridge", "state", "depth", "size", "full", "oldest", "in", "flight", "in/s", "out/s", "drain"]
+    )
+    at = next(place for place, line in enumerate(shown) if line.startswith("from remote"))
+    folded = "".join(line[shown[at].index("refused") :] for line in shown[at + 1 : at + 5])
+    assert folded.replace(" ", "").startswith("plant/with/a/long/name/#(0x87),other/+/filter(0x8f)")
+
+
 def test_a_full_queue_says_so_before_anything_is_refused() -> None:
     queue = {"accepted": 10_000_000, "depth": 10_000_000, "bytes": 1 << 30}
 
