@@ -35,6 +35,7 @@ END_S = 120.0  # what a process may take to end when all its tests have
 _IS_ONE_OF_SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
 _STDERR = pytest.StashKey[int]()
 _SAID = "said"  # the user property of a test that has a word for the end of the run
+SOAK = "soak"
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -61,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     config.stash[_STDERR] = os.dup(2)  # 2 itself is captured while a test runs
     config.addinivalue_line("markers", f"{MARKER}: the test starts processes")
+    config.addinivalue_line("markers", f"{SOAK}: the test is left to runs with --soak")
     keeper.begin()
     guard()
     slow = [HealthCheck.too_slow]
@@ -100,13 +102,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """One of several processes has the slow tests first. In a soak none is broken into. Some folders mark all that is in them."""
+    """One of several processes has the slow tests first. In a soak none is broken into, and without it those for one are left out.
+    Some folders mark all that is in them.
+    """
     for item in items:
         if not item.path.is_relative_to(_ROOT) or is_marked_by_folder(item.path.relative_to(_ROOT).as_posix()):
             item.add_marker(MARKER)
     if config.getoption("--soak") is not None:
         for item in items:
             item.add_marker(pytest.mark.timeout(0), append=False)  # before its own
+    else:
+        left = [item for item in items if item.get_closest_marker(SOAK)]
+        items[:] = [item for item in items if item not in left]
+        config.hook.pytest_deselected(items=left)
     if _IS_ONE_OF_SEVERAL:
         items.sort(key=lambda item: rank(item.nodeid))
 

@@ -1,28 +1,34 @@
 """P1, P3: the store of a node is removed, moved away, swapped, covered or made read-only: at rest, under load and before a start.
 
 Nothing that is published afterwards is acknowledged, a sentence says what is not there and what helps, and that helps. ``--soak``
-does each of it 20 times.
+does each of it 20 times; without, each trick is done once to a node that runs, at rest or under load, and some before a start.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import cycle, product
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
+from supervisor.control.client import call
 from tests.conftest import StartNode
+from tests.support.devices import make_device, run
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import PUBACK
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
+from wire.errors import BasculeError
 
 TURNS = 20
 BEFORE = 5  # messages that are acknowledged before anything happens
@@ -140,6 +146,7 @@ def move_all(data: Path, aside: Path) -> None:
 
 
 def move_all_back(data: Path, aside: Path) -> None:
+    shutil.rmtree(data, ignore_errors=True)
     (aside / "data").rename(data)
 
 
@@ -154,7 +161,7 @@ TRICKS = {
 }
 
 
-def config(**node: str) -> Config:
+def config() -> Config:
     """A node whose bridge reaches nobody: everything that was acknowledged waits."""
     return node_config(bridge_config("cloud", free_port()))
 
@@ -208,11 +215,14 @@ def judge_gone(node: Node, trick: Trick, client: OneAtATime, gone_s: float) -> N
 
 
 def gone(node: Node) -> dict[str, str] | None:
-    store: dict[str, str] = node.status()["store"]
+    try:
+        store: dict[str, str] = node.status()["store"]
+    except BasculeError:  # it does not listen yet
+        return None
     return store if store.get("state") == "store_gone" else None
 
 
-def judge_cured(node: Node, trick: Trick, aside: Path, acknowledged: int, *, waits: OneAtATime, load: bool) -> None:
+def judge_cured(node: Node, trick: Trick, aside: Path, acknowledged: int, *, waits: OneAtATime | None, load: bool) -> None:
     """What undoes it does, and all that was acknowledged is there; where nothing does, a new store says what went with the old."""
     if trick.undo is None:
         if node.runs:
@@ -227,15 +237,20 @@ def judge_cured(node: Node, trick: Trick, aside: Path, acknowledged: int, *, wai
     if not node.runs:
         node.start()
     node.wait_actors_ready()
-    if trick.ends is None:
+    if waits is not None and trick.ends is None:
         waits.wait_acknowledged()
         acknowledged = len(waits.sent_s)
         waits.__exit__()
     node.wait_lane_until(lambda lane: lane["depth"] in (acknowledged, acknowledged + 1), f"{acknowledged} messages")
 
 
-@pytest.mark.parametrize("load", [False, True], ids=["at rest", "under load"])
-@pytest.mark.parametrize("name", TRICKS)
+def sparsely(every: Iterable[tuple[Any, ...]], step: int) -> list[Any]:
+    """Parameters of which each ``step``-th runs always, the others in a soak."""
+    marks = cycle([[], *[[pytest.mark.soak]] * (step - 1)])
+    return [pytest.param(*values, marks=mark) for values, mark in zip(every, marks, strict=False)]
+
+
+@pytest.mark.parametrize(("name", "load"), sparsely(product(TRICKS, (False, True)), 3))
 def test_nothing_is_acknowledged_once_the_store_is_gone(
     start_node: StartNode, other_store: Path, tmp_path: Path, name: str, load: bool, soak: bool
 ) -> None:
@@ -266,3 +281,150 @@ def test_nothing_is_acknowledged_once_the_store_is_gone(
 def wait_noted(node: Node, waiting: int) -> None:
     """Wait until the note beside the store has all that waits."""
     wait_until(lambda: f'"waiting": {waiting},'.encode() in (node.data_dir / "store.identity").read_bytes(), 10.0, "the note")
+
+
+# --- before a start ---
+
+
+@pytest.mark.parametrize("name", sparsely(product(TRICKS), 3))
+def test_a_node_does_not_begin_with_another_store_than_its_own(
+    start_node: StartNode, other_store: Path, tmp_path: Path, name: str, soak: bool
+) -> None:
+    (tmp_path / "other").symlink_to(other_store)
+    trick = TRICKS[name]
+    for _ in turns(soak):
+        begin_without(start_node(config()), trick, tmp_path)
+
+
+def begin_without(node: Node, trick: Trick, tmp_path: Path) -> None:
+    """Start ``node`` after the trick was done to its folder."""
+    refusing = {**config(), "node": {"name": "edge", "data_dir": str(node.data_dir), "new_store": "refuse"}}
+    with OneAtATime(node.port) as client:
+        client.publish(BEFORE)
+    if trick.do is older:
+        keep_older(node, tmp_path)
+    with OneAtATime(node.port) as client:
+        aside = prepare(node, client, tmp_path)
+    wait_noted(node, 2 * BEFORE)
+    assert node.stop() == 0
+    trick.do(node.data_dir, aside)
+    node.configure(refusing)
+    node.spawn()
+    waits = trick.says.endswith("in its place")  # it must be opened to be known, and then is waited for
+    if waits:
+        store = wait_until(lambda: gone(node), PATIENCE_S, lambda: f"the store is gone\n{node.output[-4000:]}")
+        assert store is not None
+        assert trick.says in store["error"]
+    else:
+        assert node.wait_ended() == 75, "the service tries again: a disk may be mounted late"
+        assert ("nothing of a store" if trick.ends is None else "node.new_store is refuse") in node.output
+        assert "bascule run CONFIG --new-store" in node.output
+    judge_cured(node, trick, aside, 2 * BEFORE, waits=None, load=False)
+    if node.runs:
+        node.kill_supervisor()
+
+
+def test_the_folder_of_a_node_of_another_name_is_refused_unless_it_was_renamed(start_node: StartNode) -> None:
+    node = start_node(config())
+    with OneAtATime(node.port) as client:
+        client.publish(BEFORE)
+    assert node.stop() == 0
+    node.configure({**config(), "node": {"name": "other", "data_dir": str(node.data_dir)}})
+    node.spawn()
+    assert node.wait_ended() == 65
+    assert "of node edge" in node.output
+    assert "bascule run CONFIG --renamed" in node.output
+
+    node.start("--renamed")
+    assert node.wait_lane("cloud", depth=BEFORE)["ledger_closes"]
+    node.restart()
+
+
+def test_a_new_node_says_that_it_begins_and_what_is_in_the_way_of_a_new_store_is_kept(start_node: StartNode) -> None:
+    node = start_node(config())
+    assert [event["former"] for event in node.events("store.begins_new")] == [""]
+    with OneAtATime(node.port) as client:
+        client.publish(BEFORE)
+    wait_noted(node, BEFORE)
+    former = node.status()["store"]["store_id"]
+    assert node.stop() == 0
+
+    node.start("--new-store")
+
+    store = node.status()["store"]
+    assert (store["former_store"], store["lost"]) == (former, BEFORE)
+    assert store["store_id"] != former
+    (kept,) = node.data_dir.glob("store.before-*")
+    assert (kept / "CURRENT").exists()
+    found = call(node.data_dir / "run", "events", {"from": "0", "count": "100"})["events"]
+    begun = [event for event in found if event["kind"] == "store.begun"]
+    assert [(event["reason"], event["count"]) for event in begun] == [(former, BEFORE)]
+
+
+# --- a disk of its own ---
+
+
+def lazily(place: Path) -> None:
+    run("umount", "-l", str(place))
+
+
+def covered(place: Path) -> None:
+    over = place.with_name("over")
+    over.mkdir(exist_ok=True)
+    run("mount", "--bind", str(over), str(place))
+
+
+def read_only(place: Path) -> None:
+    """As the kernel does it where it meets an error of the file system."""
+    device = Path(os.path.realpath(f"/sys/dev/block/{os.major(place.stat().st_dev)}:{os.minor(place.stat().st_dev)}")).name
+    trigger = Path(f"/sys/fs/ext4/{device}/trigger_fs_error")
+    if not trigger.exists():
+        pytest.skip("this machine does not let the test make an error of a file system")
+    trigger.write_text("1")
+
+
+@pytest.mark.parametrize(("load", "trick"), sparsely(product((False, True), (lazily, covered, read_only)), 2))
+def test_nothing_is_acknowledged_once_the_disk_is_gone(
+    tmp_path: Path, load: bool, trick: Callable[[Path], None], soak: bool
+) -> None:
+    for turn in turns(soak):
+        lose_disk(tmp_path, trick, turn, load=load)
+
+
+def lose_disk(tmp_path: Path, trick: Callable[[Path], None], turn: int, *, load: bool) -> None:
+    """Do the trick to the disk of a node, and have the node begin again once the disk is back."""
+    device, place = tmp_path / f"device-{turn}", tmp_path / f"place-{turn}"
+    make_device(device, "ext4", DEVICE_BYTES)
+    place.mkdir()
+    with ExitStack() as stack:
+        run("mount", "-o", "loop,errors=remount-ro", str(device), str(place))
+        stack.callback(subprocess.run, ["sh", "-c", f"umount -l {place}; umount -l {place}"], capture_output=True, check=False)
+        node = stack.enter_context(Node(config(), tmp_path / f"node-{turn}", data_dir=place / "data"))
+        client = stack.enter_context(OneAtATime(node.port))
+        client.publish(BEFORE)
+        wait_noted(node, BEFORE)
+        if load:
+            client.load()
+        trick(place)
+        gone_s = time.monotonic()
+        if not load:
+            client.send_one()
+        if trick is read_only:
+            store = wait_until(lambda: node.status()["store"].get("error"), PATIENCE_S, lambda: f"trouble\n{node.output[-4000:]}")
+            assert "Read-only file system" in store or "Input/output error" in store
+        else:
+            assert node.wait_ended() == 65
+            assert "data_folder_gone" in node.output
+            assert "bascule run CONFIG --new-store" in node.output
+        late = [number for number, sent_s in client.sent_s.items() if sent_s > gone_s]
+        assert not late, f"acknowledged although the disk was gone: {late}"
+        if node.runs:
+            node.kill_supervisor()
+    wait_until(lambda: subprocess.run(["mountpoint", "-q", str(place)], check=False).returncode, 30.0, "the end of the mount")
+    run("mount", "-o", "loop", str(device), str(place))
+    with ExitStack() as stack:
+        stack.callback(subprocess.run, ["umount", "-l", str(place)], capture_output=True, check=False)
+        node = stack.enter_context(Node(config(), tmp_path / f"node-{turn}", data_dir=place / "data"))
+        acknowledged = len(client.sent_s)
+        node.wait_lane_until(lambda lane: lane["depth"] >= acknowledged, f"{acknowledged} messages")
+        node.stop()
