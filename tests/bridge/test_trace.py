@@ -169,7 +169,9 @@ def test_what_a_full_queue_refuses_is_said(client: ControlClient, node: Node) ->
 def test_local_sessions_are_among_the_receivers(client: ControlClient, node: Node) -> None:
     with MqttClient(node.port, client_id="panel", version=5, clean=False, session_expiry_s=60) as panel:
         panel.subscribe("local/#", qos=1)
-        result = follow(client, node, "local/1", until="following")
+        number = follow(client, node, "local/1", until="following")["number"]
+        wait_until(lambda: "routed" in steps(client.trace_result(number)), 10.0, "it is routed")
+        result = client.trace_result(number)
         assert details(result, "routed")["sessions"] == ["panel"]
 
 

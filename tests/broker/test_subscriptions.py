@@ -31,7 +31,7 @@ from tests.support.node import Config, Node, node_config
 
 TOPIC_ALIAS_MAXIMUM = 0x22
 RETAINED = 75  # of 100 kB each: under sessions.queue_max_bytes, more than the buffers of a connection
-STANDING = 20_000  # messages that are published while the store stands still: more than two batches
+STANDING = 25_000  # messages that are published while the store stands still: more than two batches on their way and a full one
 CROWD = 5_000  # messages of 1,000 bytes: more than two batches
 NO_LOCAL, RETAIN_AS_PUBLISHED, ONLY_IF_NEW, NEVER = 0x04, 0x08, 0x10, 0x20
 
