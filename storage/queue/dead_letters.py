@@ -47,6 +47,7 @@ ROW_VERSION = 1
 LETTER_VERSION = 1
 TRIM_LETTERS = 1000
 TRIM_BYTES = 4 << 20
+FATES = ("held", "evicted", "purged", "replayed", "damaged")  # of what was ever dead-lettered: fields of its row
 
 _HEAD = struct.Struct("<BI")
 
@@ -214,15 +215,7 @@ class DeadLetters:
     def figures(self) -> dict[str, Any]:
         """For ``status`` and ``queue ls``."""
         row = self._row
-        return {
-            "held": row.held,
-            "bytes": row.size_bytes,
-            "reasons": dict(row.reasons),
-            "evicted": row.evicted,
-            "purged": row.purged,
-            "replayed": row.replayed,
-            "damaged": row.damaged,
-        }
+        return {"bytes": row.size_bytes, "reasons": dict(row.reasons), **{name: getattr(row, name) for name in FATES}}
 
     # --- in ---
 

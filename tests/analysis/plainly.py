@@ -12,7 +12,7 @@ from rocksdict import AccessType, Options, Rdict
 
 from storage.engine.keys import part_key
 from storage.queue.chunk import Chunk
-from storage.queue.dead_letters import DeadLetter
+from storage.queue.dead_letters import DeadLetter, DeadRow
 from storage.queue.ledger import LaneRow
 from storage.queue.single_messages import rows_of
 from storage.snapshots.manifest import Manifest, QueueFacts, read_manifest
@@ -195,6 +195,7 @@ class Plain:
                     "redelivered": ledger.redelivered,
                     "dropped": sorted(ledger.dropped.items()),
                     "dead": sorted(ledger.dead.items()),
+                    "dead_letters": self._letters_of(queue),
                     "refused": ledger.refused,
                     "generation": row.generation,
                     "remote_session": row.session,
@@ -208,6 +209,14 @@ class Plain:
                 }
             )
         return found
+
+    def _letters_of(self, queue: QueueFacts) -> list[tuple[str, int]]:
+        """What became of the dead letters of its bridge, if it has the first lane."""
+        number = next((facts.number for facts in self.manifest.dead_letters if facts.bridge == queue.bridge and not queue.lane), 0)
+        value = self.families["meta"].get(b"D" + number.to_bytes(4, "big"))
+        row = DeadRow() if value is None else DeadRow.decode(value, queue=queue.name)
+        fates = (("damaged", row.damaged), ("evicted", row.evicted), ("held", row.held), ("purged", row.purged))
+        return [*fates, ("replayed", row.replayed)] if number else []
 
     def events(self) -> list[Row]:
         found = []

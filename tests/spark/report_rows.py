@@ -52,6 +52,7 @@ class Rows:
         row |= {
             "dropped": {},
             "dead": {},
+            "dead_letters": {},
             "settled_above": "[]",
             "volatile_ranges": "[]",
             "purged_ranges": "[]",

@@ -27,7 +27,7 @@ from storage.analysis.reports.report_parts import Thresholds, collect
 from storage.analysis.reports.sources import open_source
 from storage.analysis.tables.reader import read_table
 from storage.snapshots.manifest import find_snapshots, read_manifest
-from tests.spark.nodes import Edge
+from tests.spark.nodes import PLANT, Edge
 from tests.spark.report_plain import (
     Facts,
     downs,
@@ -43,6 +43,7 @@ from tests.spark.report_plain import (
     traffic,
 )
 from tests.spark.report_rows import Rows, RowsSource, at
+from tests.storage.commanding import command
 from tests.support.made_snapshots.generate import Made, Wanted, generate
 
 Row = dict[str, Any]
@@ -204,7 +205,8 @@ def test_in_flight_dead_letters_and_losses_are_those_of_the_rows(finished: Finis
         lost[(*where, "expired", "")] += queue["expired"]
         for cause in ("dropped", "dead"):
             for reason, count in dict(queue[cause]).items():
-                lost[(*where, cause, reason)] += count
+                lost[(*where, *(("purged", "") if reason == "purged" else (cause, reason)))] += count
+        lost[(*where, "replayed", "")] += dict(queue["dead_letters"]).get("replayed", 0)
     report = finished.report
 
     assert {(row["node"], row["queue"]): row["in_flight"] for row in rows_of(report.section("inflight"))} == flights
@@ -520,35 +522,36 @@ def test_a_clock_that_was_set_back_makes_no_older_snapshot_the_newest(spark: Spa
     assert events == [(number, names[2] if number >= 5 else names[1]) for number in range(30)]
 
 
-@pytest.mark.parametrize(
-    ("markers", "wrong"),
-    [
-        ([(0, 1, "a"), (1, 2, "a")], None),
-        ([(0, 1, "a"), (1, 1, "a")], "same_id"),
-        ([(0, 1, "a"), (1, 2, None)], "not_stored"),
-        ([(0, None, None), (1, 2, "a")], None),
-        ([(0, 1, "a"), (65_000, 2, "a")], "span"),
-    ],
-    ids=["sound", "one identifier twice", "marked and not stored", "QoS 0 is not stored", "too far apart"],
-)
-def test_markers_that_contradict_the_store_are_a_problem(
-    spark: SparkSession, markers: list[tuple[int, int | None, str | None]], wrong: str | None
-) -> None:
-    """reports.identifiers-distinct, reports.marked-is-stored: (sequence, packet identifier, topic) of what is in flight."""
+Marker = tuple[int, int | None, str | None]  # sequence, packet identifier, topic of what is in flight
+MARKERS: dict[str, tuple[list[Marker], str | None]] = {
+    "sound": ([(0, 1, "a"), (1, 2, "a")], None),
+    "one identifier twice": ([(0, 1, "a"), (1, 1, "a")], "same_id"),
+    "marked and not stored": ([(0, 1, "a"), (1, 2, None)], "not_stored"),
+    "QoS 0 is not stored": ([(0, None, None), (1, 2, "a")], None),
+    "too far apart": ([(0, 1, "a"), (65_000, 2, "a")], "span"),
+}
+
+
+def test_markers_that_contradict_the_store_are_a_problem(spark: SparkSession) -> None:
+    """reports.identifiers-distinct, reports.marked-is-stored: a node for each case."""
     rows = Rows()
-    rows.snapshot("n", 100)
-    rows.queue(QUEUE, head=0, tail=70_000, accepted=70_000, depth=70_000)
-    for seq, packet_id, topic in markers:
-        accepted_at = at(99) if topic else None
-        rows.mark(QUEUE, seq, packet_id=packet_id, topic=topic, accepted_at=accepted_at)
+    for node, (markers, _) in MARKERS.items():
+        rows.snapshot(node, 100)
+        rows.queue(QUEUE, head=0, tail=70_000, accepted=70_000, depth=70_000)
+        for seq, packet_id, topic in markers:
+            rows.mark(QUEUE, seq, packet_id=packet_id, topic=topic, accepted_at=at(99) if topic else None)
     context = Context(spark, RowsSource(spark, rows.tables))
     section = build(context, names=["inflight"], made_at_ms=0).report.section("inflight")
     context.close()
 
-    (row,) = rows_of(section)
-    assert row["verdict"] == section.verdict == ("problem" if wrong else "ok")
-    expected = {"same_id": 0, "not_stored": 0, "span": markers[-1][0] + 1}
-    assert {name: row[name] for name in expected} == expected | ({wrong: 1} if wrong in ("same_id", "not_stored") else {})
+    found = {row["node"]: row for row in rows_of(section)}
+    assert found.keys() == MARKERS.keys()
+    assert section.verdict == "problem"
+    for node, (markers, wrong) in MARKERS.items():
+        assert found[node]["verdict"] == ("problem" if wrong else "ok"), node
+        expected = {"same_id": 0, "not_stored": 0, "span": markers[-1][0] + 1}
+        expected |= {wrong: 1} if wrong in ("same_id", "not_stored") else {}
+        assert {name: found[node][name] for name in expected} == expected, node
 
 
 @pytest.mark.parametrize("form", ["json", "html", "parquet"])
@@ -580,7 +583,7 @@ def test_two_stores_of_one_node_are_told_apart_and_said(spark: SparkSession, tmp
         ledgers.append(sum(queue.ledger.accepted for queue in manifest.queues))
     context = Context(spark, open_source(spark, [str(tmp_path / "there")]))
     try:
-        finished = build(context, made_at_ms=0)
+        finished = build(context, names=["reconciliation", "growth"], made_at_ms=0)
         rows = collect(finished.frames["reconciliation"])
     finally:
         context.close()
@@ -592,3 +595,33 @@ def test_two_stores_of_one_node_are_told_apart_and_said(spark: SparkSession, tmp
     assert finished.report.headline.endswith("Node edge had 2 stores.")
     assert finished.report.verdict == "attention"
     assert any("its data folder was replaced" in note.lower() for section in finished.report.sections for note in section.notes)
+
+
+def test_what_operators_purged_or_replayed_is_no_loss(spark: SparkSession, tmp_path: Path) -> None:
+    """Of ten messages one was refused, replayed and delivered, three were purged; then one more is refused, and is the loss."""
+    edge = Edge(tmp_path / "store")
+    with edge.model:
+        edge.publish(10, plant=3)
+        edge.deliver(6)
+        store, now_s = edge.model.store, edge.model.now_s
+        assert command(store, "replay", bridge="cloud", now_s=now_s)["replayed"] == 1
+        command(store, "purge", bridge="plant", now_s=now_s)
+        edge.snapshot(tmp_path / "cured")
+        edge.model.turn()
+        edge.deliver(1)
+        edge.snapshot(tmp_path / "lost")
+        purged = store.status(0)["queues"][PLANT]["dropped"]["purged"]
+    found = {}
+    for folder in ("cured", "lost"):
+        context = Context(spark, open_source(spark, [str(tmp_path / folder)]))
+        found[folder] = build(context, names=["losses"], made_at_ms=0).report
+        context.close()
+
+    done = f"By operators: {purged} purged from queues, 1 replayed from dead letters."
+    cured, lost = (found[folder].section("losses") for folder in ("cured", "lost"))
+    assert (cured.verdict, lost.verdict) == ("ok", "attention")
+    assert cured.summary == f"Nothing was dropped, nothing expired, nothing was refused for good. {done}"
+    assert lost.summary.startswith("1 message ended without delivery: 2 dead: not-authorized, less 1 that were replayed; the last")
+    assert lost.summary.endswith(done)
+    shown = {(row["bridge"], row["cause"], row["reason"]): row["messages"] for row in rows_of(lost)}
+    assert shown == {("cloud", "dead", "not-authorized"): 2, ("cloud", "replayed", None): 1, ("plant", "purged", None): purged}

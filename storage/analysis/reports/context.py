@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _HEAD = ("node", "snapshot_id", "snapshot_at")
 _QUEUE = ("queue", "bridge", "lane")
-_LEDGER = ("accepted", "delivered", "expired", "redelivered", "dropped", "dead")
+_LEDGER = ("accepted", "delivered", "expired", "redelivered", "dropped", "dead", "dead_letters")
 COLUMNS: dict[str, tuple[str, ...]] = {
     "snapshots": (
         *_HEAD,

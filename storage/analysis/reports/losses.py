@@ -1,4 +1,7 @@
-"""What was lost on purpose, and why: expired, dropped and dead-lettered messages by cause, and the dead letters that are held."""
+"""What was lost on purpose, and why: expired, dropped and dead-lettered messages by cause, and the dead letters that are held.
+
+What operators did away with stands beside it: purges are their will, and a dead letter that was replayed was accepted again.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NAME = "losses"
+LOSSES = ("expired", "dropped", "dead")
+BY_OPERATORS = {"purged": "purged from queues", "replayed": "replayed from dead letters"}
 _COLUMNS = (
     Column(name="node", title="Node", kind="text"),
     Column(name="bridge", title="Bridge", kind="text"),
@@ -62,7 +67,8 @@ def make(context: Context) -> Made:
     bridges = collect(
         context.sql(
             "SELECT c.node, c.bridge, c.messages, c.last_at, q.accepted, q.at FROM"
-            " (SELECT node, bridge, sum(messages) messages, max(last_at) last_at FROM {c} GROUP BY 1, 2) c JOIN"
+            f" (SELECT node, bridge, {_LOST} messages, max(if(cause IN {LOSSES}, last_at, NULL)) last_at FROM {{c}}"
+            " GROUP BY 1, 2) c JOIN"
             " (SELECT node, coalesce(bridge, '') bridge, sum(accepted) accepted, max(snapshot_at) at FROM {queues} GROUP BY 1, 2) q"
             " ON c.node = q.node AND c.bridge = q.bridge",
             c=causes,
@@ -85,6 +91,7 @@ def make(context: Context) -> Made:
             "Counts are the ledgers', since each queue began. Times come from settlements and events, as far back as these"
             " are kept.",
             "Worth a look is what was lost in the last hour before the snapshot, or 0.1 % of what was accepted.",
+            "What was purged is no loss. A dead letter that was replayed was accepted again, and counts as lost no more.",
         ),
     )
     letter_rows, letters_total = top(letters.orderBy(letters.held.desc(), "node", "bridge", "reason"))
@@ -103,25 +110,39 @@ def make(context: Context) -> Made:
     return Made(sections=(section, second), frames={NAME: causes, "dead_letters": letters}, marks=marks)
 
 
+_LOST = f"sum(CASE WHEN cause IN {LOSSES} THEN messages WHEN cause = 'replayed' THEN -messages ELSE 0 END)"
+
+
+def _cause(outcome: str, reason: str) -> str:
+    """SQL for the cause of what ended as ``outcome`` for ``reason``: purges are one of their own."""
+    return f"if({reason} <=> 'purged', 'purged', {outcome})"
+
+
+def _reason(reason: str) -> str:
+    return f"if({reason} <=> 'purged', '', coalesce({reason}, ''))"
+
+
 def _causes(context: Context) -> DataFrame:
     return context.sql(
         f"""
         WITH ledger AS (
           SELECT node, snapshot_at, coalesce(bridge, '') bridge, 'expired' cause, '' reason, expired messages FROM {{queues}}
-          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'dropped', key, value FROM {{queues}} LATERAL VIEW
-            explode(dropped) AS key, value
+          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), {_cause("'dropped'", "key")}, {_reason("key")}, value FROM
+            {{queues}} LATERAL VIEW explode(dropped) AS key, value
+          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'replayed', '', value FROM {{queues}} LATERAL VIEW
+            explode(dead_letters) AS key, value WHERE key = 'replayed'
           UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'dead', key, value FROM {{queues}} LATERAL VIEW explode(dead)
             AS key, value),
         counted AS (
           SELECT to_date(max(snapshot_at)) date, node, bridge, cause, reason, sum(messages) messages FROM ledger
           GROUP BY node, bridge, cause, reason HAVING sum(messages) > 0),
         told AS (
-          SELECT node, coalesce(bridge, '') bridge, outcome cause, coalesce(reason, '') reason, messages, settled_at at FROM
-            {{settlements}}
+          SELECT node, coalesce(bridge, '') bridge, {_cause("outcome", "reason")} cause, {_reason("reason")} reason, messages,
+            settled_at at FROM {{settlements}}
           WHERE outcome IN ('expired', 'dropped', 'dead') AND {context.period.sql("settled_at")}
           UNION ALL
-          SELECT node, coalesce(bridge, ''), substring(kind, 10), coalesce(reason, ''), NULL, at FROM {{events}}
-          WHERE kind IN ('messages.dropped', 'messages.expired', 'messages.dead') AND {context.period.sql("at")}),
+          SELECT node, coalesce(bridge, ''), {_cause("substring(kind, 10)", "reason")}, {_reason("reason")}, NULL, at
+          FROM {{events}} WHERE kind IN ('messages.dropped', 'messages.expired', 'messages.dead') AND {context.period.sql("at")}),
         seen AS (
           SELECT node, bridge, cause, reason, sum(messages) recent, min(at) first_at, max(at) last_at FROM told GROUP BY 1, 2, 3, 4)
         SELECT c.*, s.recent, s.first_at, s.last_at FROM counted c
@@ -131,19 +152,26 @@ def _causes(context: Context) -> DataFrame:
 
 
 def _summary(context: Context, causes: DataFrame, rows: list[Row]) -> str:
-    if not rows:
-        return "Nothing was dropped, nothing expired, nothing was refused."
-    kinds = collect(
+    found = collect(
         context.sql("SELECT cause, reason, sum(messages) messages FROM {c} GROUP BY 1, 2 ORDER BY messages DESC, 1, 2", c=causes)
     )
+    kinds = [row for row in found if row["cause"] in LOSSES]
+    done = {row["cause"]: row["messages"] for row in found if row["cause"] in BY_OPERATORS}
+    told = ", ".join(f"{messages:,} {BY_OPERATORS[cause]}" for cause, messages in done.items())
+    by_operators = f" By operators: {told}." if told else ""
+    lost = sum(row["messages"] for row in kinds) - done.get("replayed", 0)
+    if not lost:
+        return f"Nothing was dropped, nothing expired, nothing was refused{' for good' if kinds else ''}.{by_operators}"
     named = ", ".join(f"{row['messages']:,} {row['cause']}{': ' + row['reason'] if row['reason'] else ''}" for row in kinds[:4])
     more = f" and {plural(len(kinds) - 4, 'more cause')}" if len(kinds) > 4 else ""
-    times = [row["last_at"] for row in rows if row["last_at"] is not None]
+    again = f", less {done['replayed']:,} that were replayed" if "replayed" in done else ""
+    times = [row["last_at"] for row in rows if row["last_at"] is not None and row["cause"] in LOSSES]
     last = f"; the last known {utc(max(times))}" if times else ""
-    return f"{plural(sum(row['messages'] for row in kinds), 'message')} ended without delivery: {named}{more}{last}."
+    return f"{plural(lost, 'message')} ended without delivery: {named}{more}{again}{last}.{by_operators}"
 
 
 def _charts(rows: list[Row]) -> tuple[Chart, ...]:
+    rows = [row for row in rows if row["cause"] in LOSSES]
     if not rows:
         return ()
     bridges = list(dict.fromkeys((row["node"], row["bridge"]) for row in rows))[:BARS_SHOWN]
@@ -174,7 +202,7 @@ def _marks(context: Context, bridges: list[Row], held: list[Row]) -> dict[Bridge
         key = (row["node"], row["bridge"])
         limits = context.thresholds
         recent = row["last_at"] is not None and (row["at"] - row["last_at"]) / 1000 <= limits.loss_recent_s
-        if not recent and row["messages"] < limits.loss_share * row["accepted"]:
+        if not row["messages"] or (not recent and row["messages"] < limits.loss_share * row["accepted"]):
             marks[key] = Mark(verdict="ok")
             continue
         last = f", the last {moment(row['last_at'])}" if row["last_at"] is not None else ""

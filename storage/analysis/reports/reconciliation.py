@@ -331,7 +331,7 @@ def _mark(row: Row) -> Mark:
         Fact(name="queued", title="Waiting", kind="count", value=row["queued"]),
         Fact(
             name="ended_otherwise",
-            title="Not delivered",
+            title="Ended otherwise",
             kind="count",
             value=row["expired"] + row["dropped"] + row["dead"],
         ),

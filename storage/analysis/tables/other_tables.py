@@ -23,9 +23,9 @@ from storage.analysis.tables.settlements import Settlements, read_settlements
 from storage.analysis.tables.snapshot import Snapshot
 from storage.analysis.tables.splits import Filters, Part
 from storage.engine.keys import PARTS, PARTS_END, chunk_key, dead_key, retained_key, session_key
-from storage.queue.dead_letters import DeadLetter, DeadRow
+from storage.queue.dead_letters import FATES, DeadLetter, DeadRow, dead_queue_name
 from storage.queue.ledger import HistoryRow, LaneRow, Ledger
-from storage.snapshots.manifest import QueueFacts, Ranges
+from storage.snapshots.manifest import DeadFacts, QueueFacts, Ranges
 from storage.store.event_rows import Event, event_key, event_number
 from storage.store.session_rows import Session, is_remote, take_parts
 from wire.errors import StorageDamaged, UnknownFrame
@@ -73,10 +73,22 @@ def _batches(schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> Batches:
 def read_queues(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Filters) -> Batches:
     """Where each queue stood, and its ledger."""
     if _within(snapshot.at_us, filters):
-        yield from _batches(schema, (_queue(snapshot, queue, "oldest_at" in schema.names) for queue in snapshot.queues(filters)))
+        letters = _letters_by_queue(snapshot) if "dead_letters" in schema.names else {}
+        with_oldest = "oldest_at" in schema.names
+        yield from _batches(
+            schema, (_queue(snapshot, queue, letters.get(queue.name, {}), with_oldest) for queue in snapshot.queues(filters))
+        )
 
 
-def _queue(snapshot: Snapshot, queue: QueueFacts, with_oldest: bool) -> dict[str, Any]:
+def _letters_by_queue(snapshot: Snapshot) -> dict[str, dict[str, int]]:
+    """What became of the dead letters of each bridge, by the queue of its first lane."""
+    lanes = sorted((queue.bridge, queue.lane, queue.name) for queue in snapshot.manifest.queues if queue.bridge)
+    first = {bridge: name for bridge, _, name in reversed(lanes)}
+    rows = {facts.bridge: _dead_row(snapshot, facts) for facts in snapshot.manifest.dead_letters if facts.bridge in first}
+    return {first[bridge]: {name: getattr(row, name) for name in FATES} for bridge, row in rows.items() if row is not None}
+
+
+def _queue(snapshot: Snapshot, queue: QueueFacts, letters: dict[str, int], with_oldest: bool) -> dict[str, Any]:
     row = snapshot.row(queue)
     oldest_us = _oldest_us(snapshot, queue, row) if row is not None and with_oldest else None
     if row is None:
@@ -104,6 +116,7 @@ def _queue(snapshot: Snapshot, queue: QueueFacts, with_oldest: bool) -> dict[str
         "redelivered": row.ledger.redelivered,
         "dropped": list(row.ledger.dropped.items()),
         "dead": list(row.ledger.dead.items()),
+        "dead_letters": list(letters.items()),
         "refused": row.ledger.refused,
         "generation": row.generation,
         "remote_session": row.session,
@@ -330,18 +343,25 @@ def read_dead_letters(snapshot: Snapshot, _part: Part, schema: pa.Schema, filter
     """The dead letters that are held."""
     for facts in snapshot.manifest.dead_letters:
         if filters.bridges is None or facts.bridge in filters.bridges:
-            yield from _batches(schema, _letters(snapshot, facts.bridge, facts.number, filters))
+            yield from _batches(schema, _letters(snapshot, facts, filters))
 
 
-def _letters(snapshot: Snapshot, bridge: str, number: int, filters: Filters) -> Iterator[dict[str, Any]]:
-    store, name = _store(snapshot), f"dead:{bridge}"
+def _dead_row(snapshot: Snapshot, facts: DeadFacts) -> DeadRow | None:
+    """What became of a bridge's dead letters; None if it cannot be read, which is told."""
+    name = dead_queue_name(facts.bridge)
     try:
-        value = store.get("meta", dead_key(number))
-        row = DeadRow.decode(value, queue=name) if value is not None else DeadRow()
+        value = _store(snapshot).get("meta", dead_key(facts.number))
+        return DeadRow.decode(value, queue=name) if value is not None else DeadRow()
     except StorageDamaged as error:
         snapshot.damaged(str(error), name)
-        return
+        return None
 
+
+def _letters(snapshot: Snapshot, facts: DeadFacts, filters: Filters) -> Iterator[dict[str, Any]]:
+    store, name, number = _store(snapshot), dead_queue_name(facts.bridge), facts.number
+    row = _dead_row(snapshot, facts)
+    if row is None:
+        return
     held, told = 0, False
 
     def damaged(start: bytes, stop: bytes, why: str) -> None:
@@ -359,7 +379,7 @@ def _letters(snapshot: Snapshot, bridge: str, number: int, filters: Filters) -> 
                 seq = int.from_bytes(key[4:12], "big")
                 snapshot.damaged(str(error), name, seq, seq)
                 continue
-            found = _letter(snapshot, bridge, letter)
+            found = _letter(snapshot, facts.bridge, letter)
             if _letter_wanted(found, letter.queue, filters):
                 yield found
     if held < row.held and not told:

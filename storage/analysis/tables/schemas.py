@@ -83,6 +83,11 @@ _QUEUES = _columns(
     ("redelivered", "long", "The ledger: sendings beyond the first; no messages."),
     ("dropped", "map<string,long>", "The ledger: dropped, by reason."),
     ("dead", "map<string,long>", "The ledger: dead-lettered, by reason."),
+    (
+        "dead_letters",
+        "map<string,long>",
+        "What became of the bridge's dead letters, on its first lane: held, evicted, purged, replayed, damaged.",
+    ),
     ("refused", "long", "Beside the ledger: refused for want of room and not offered again, so never accepted."),
     ("generation", "long", "The number of the remote session; it differs from those at other addresses."),
     ("remote_session", "string", "The remote session on record."),
