@@ -67,7 +67,10 @@ def pytest_configure(config: pytest.Config) -> None:
     guard()
     slow = [HealthCheck.too_slow]
     soaks = config.getoption("--soak") is not None
-    settings.register_profile("bascule", deadline=None, suppress_health_check=slow, derandomize=not soaks, print_blob=True)
+    many = 200 if soaks else 50
+    settings.register_profile(
+        "bascule", max_examples=many, deadline=None, suppress_health_check=slow, derandomize=not soaks, print_blob=True
+    )
     settings.load_profile("bascule")
 
 

@@ -1,7 +1,7 @@
 """The fenced blocks of a page of Markdown, with what the page says of each.
 
 A block is a file where its opening line has ``title="NAME"``. A comment right above a block is for the test, and for readers of the
-source: ``<!-- not run: REASON -->``, or ``<!-- needs java -->``, ``<!-- needs prometheus -->``.
+source: ``<!-- not run: REASON -->``, or ``<!-- needs java -->``, ``<!-- needs prometheus -->``, ``<!-- needs java, a soak -->``.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Block:
         return self.comment.removeprefix(_NOT_RUN) if self.comment.startswith(_NOT_RUN) else ""
 
     @property
-    def needs(self) -> str:
-        return self.comment.removeprefix(_NEEDS) if self.comment.startswith(_NEEDS) else ""
+    def needs(self) -> list[str]:
+        return self.comment.removeprefix(_NEEDS).split(", ") if self.comment.startswith(_NEEDS) else []
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"

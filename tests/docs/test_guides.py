@@ -47,10 +47,11 @@ HERE: dict[str, Callable[[], bool]] = {"java": java_is_here, "prometheus": prome
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_does_what_it_says(page: Path, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path, soak: bool, record_property: Callable[[str, object], None]) -> None:
+    here: dict[str, Callable[[], bool]] = {**HERE, "a soak": lambda: soak}
     todo = [block for block in blocks(page) if not block.not_run]
-    if left := [block for block in todo if block.needs and not HERE[block.needs]()]:
-        without = " and ".join(sorted({block.needs for block in left}))
+    if left := [block for block in todo if not all(here[need]() for need in block.needs)]:
+        without = " and ".join(sorted({need for block in left for need in block.needs if not here[need]()}))
         record_property("said", f"{page.name}: not run without {without}: {', '.join(map(str, left))}")
         todo = [block for block in todo if block not in left]
 

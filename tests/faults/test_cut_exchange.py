@@ -165,7 +165,9 @@ def test_a_single_message_cut_at_every_byte(start_node: StartNode, level: int, d
         run.judge()
 
 
-@pytest.mark.parametrize(("level", "deliver_on"), [(4, PUBREL), (5, PUBLISH)], ids=["mqtt311", "mqtt5"])
+@pytest.mark.parametrize(
+    ("level", "deliver_on"), [pytest.param(4, PUBREL, marks=pytest.mark.soak), (5, PUBLISH)], ids=["mqtt311", "mqtt5"]
+)
 def test_a_burst_cut_at_every_byte_of_one_of_its_messages(start_node: StartNode, soak: bool, level: int, deliver_on: int) -> None:
     """Another of five messages, and FIN or RST, each time; with ``--soak`` each of them, with both."""
     with exchanges(start_node, level, deliver_on) as run:
@@ -194,7 +196,7 @@ def test_a_burst_of_mixed_qos_keeps_its_order(start_node: StartNode, level: int)
         run.judge()
 
 
-@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.parametrize("level", [4, pytest.param(5, marks=pytest.mark.soak)])
 def test_a_resumed_exchange_cut_at_every_byte_of_the_connack(start_node: StartNode, level: int) -> None:
     """The exchange is cut behind each of its packets, and the connection that would resume it is cut while it is made."""
     with exchanges(start_node, level, PUBLISH) as run:

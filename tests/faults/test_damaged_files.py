@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,21 @@ DATA = ("*.log", "*.sst", "*.blob", "MANIFEST-*")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(autouse=True)
-def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def small_files() -> Iterator[None]:
     """Several tables, blob files and logs after a few hundred messages."""
-    monkeypatch.setattr("storage.engine.engine.MEMTABLE_BYTES", 256 << 10)
-    monkeypatch.setattr("storage.engine.engine.WAL_MAX_BYTES", 512 << 10)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr("storage.engine.engine.MEMTABLE_BYTES", 256 << 10)
+        monkeypatch.setattr("storage.engine.engine.WAL_MAX_BYTES", 512 << 10)
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(small_files: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
+    """A store of which every test damages copies."""
+    with filled(tmp_path_factory.mktemp("live") / "store", SEED, commits=220, size_bytes=4200, watched=1) as made:
+        made.engine.free_bytes()  # once a second: the spare MANIFEST is brought up to date
+        yield made
 
 
 def flip(path: Path, at: int, bit: int) -> None:
@@ -46,38 +57,36 @@ def written(made: Filled, path: Path) -> int:
 @pytest.mark.parametrize(
     "pattern", ["*.log", "*.sst", "*.blob", "MANIFEST-*", "CURRENT", MARK_NAME, "SPARE", "OPTIONS-*", "IDENTITY"]
 )
-def test_a_flipped_bit_is_never_a_silent_gap(tmp_path: Path, pattern: str, soak: bool) -> None:
+def test_a_flipped_bit_is_never_a_silent_gap(made: Filled, tmp_path: Path, pattern: str, soak: bool) -> None:
     """Each message is delivered as it was or counted as damaged, or the store says that it cannot be opened."""
     chance = random.Random(f"{SEED} {pattern}")
     opened = refused = lost = 0
-    with filled(tmp_path / "live" / "store", SEED, commits=220, size_bytes=4200, watched=1) as made:
-        totals = {queue: len(payloads) for queue, payloads in made.payloads.items()}
-        made.engine.free_bytes()  # once a second: the spare MANIFEST is brought up to date
-        paths = sorted(path for path in made.folder.glob(pattern) if written(made, path) > 0)
-        assert paths
-        for trial in range(SOAK_FLIPS if soak else FLIPS if pattern in DATA else FLIPS // 2):
-            path = chance.choice(paths)
-            at, bit = chance.randrange(written(made, path)), chance.randrange(8)
-            if trial % 4 == 0:
-                at = written(made, path) - 1 - chance.randrange(min(1200, written(made, path)))  # a table's index stands at its end
-            where = f"{path.name} at {at} bit {bit}, trial {trial}, seed {SEED}"
-            image = tmp_path / "image" / "store"
-            copy_store(made.folder, image, changed=path.name)
-            flip(image / path.name, at, bit)
-            tables = {entry.name for entry in image.glob("*.sst")}
+    totals = {queue: len(payloads) for queue, payloads in made.payloads.items()}
+    paths = sorted(path for path in made.folder.glob(pattern) if written(made, path) > 0)
+    assert paths
+    for trial in range(SOAK_FLIPS if soak else FLIPS if pattern in DATA else FLIPS // 2):
+        path = chance.choice(paths)
+        at, bit = chance.randrange(written(made, path)), chance.randrange(8)
+        if trial % 4 == 0:
+            at = written(made, path) - 1 - chance.randrange(min(1200, written(made, path)))  # a table's index stands at its end
+        where = f"{path.name} at {at} bit {bit}, trial {trial}, seed {SEED}"
+        image = tmp_path / "image" / "store"
+        copy_store(made.folder, image, changed=path.name)
+        flip(image / path.name, at, bit)
+        tables = {entry.name for entry in image.glob("*.sst")}
+        try:
+            found = emptied(image)
+        except StorageDamaged:
+            refused += 1
+            kept = {entry.name for folder in image.parent.glob("store*") for entry in folder.glob("*.sst")}
+            assert kept >= tables, f"the files are kept: {where}"
+        else:
+            opened += 1
             try:
-                found = emptied(image)
-            except StorageDamaged:
-                refused += 1
-                kept = {entry.name for folder in image.parent.glob("store*") for entry in folder.glob("*.sst")}
-                assert kept >= tables, f"the files are kept: {where}"
-            else:
-                opened += 1
-                try:
-                    lost += judge(found, made.payloads, totals, may_lose=True)
-                except AssertionError as error:
-                    raise AssertionError(f"{where}: {error}") from error
-            shutil.rmtree(image.parent)
+                lost += judge(found, made.payloads, totals, may_lose=True)
+            except AssertionError as error:
+                raise AssertionError(f"{where}: {error}") from error
+        shutil.rmtree(image.parent)
     sys.stdout.write(f"{pattern}: {opened} served, {refused} refused, {lost} messages lost and counted\n")
     if pattern != "*.sst":
         assert refused == 0
@@ -115,14 +124,13 @@ os._exit(1)
     [("folder", "keep_evidence"), ("mark", "owe"), ("database", "open"), ("engine", "commit")],
 )
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_kill_during_recovery_changes_nothing(tmp_path: Path, of: str, name: str, when: str) -> None:
+def test_a_kill_during_recovery_changes_nothing(made: Filled, tmp_path: Path, of: str, name: str, when: str) -> None:
     """A log with a flipped bit, and the process that recovers it dies at each step: the next one does the whole again."""
-    with filled(tmp_path / "live" / "store", SEED, commits=220, size_bytes=4200, watched=1) as made:
-        totals = {queue: len(payloads) for queue, payloads in made.payloads.items()}
-        image = tmp_path / "image" / "store"
-        path = made.log_path()
-        copy_store(made.folder, image, changed=path.name)
-        flip(image / path.name, made.commits[-1].end // 2, 1)
+    totals = {queue: len(payloads) for queue, payloads in made.payloads.items()}
+    image = tmp_path / "image" / "store"
+    path = made.log_path()
+    copy_store(made.folder, image, changed=path.name)
+    flip(image / path.name, made.commits[-1].end // 2, 1)
     for _ in range(2):
         words = [sys.executable, "-c", _OPENER, str(image), of, name, when]
         died = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=60, check=False)

@@ -180,7 +180,7 @@ def test_a_disk_that_refuses_for_long_stops_acknowledgements_and_nothing_else(fa
 def test_single_refusals_and_kills_at_any_moment_lose_nothing(faulty: FaultyNode, soak: bool) -> None:
     """One call fails, again and again, at a random place; in a third of the rounds the store is killed (-9) just then."""
     choose = chance()
-    for turn in range(300 if soak else 12):
+    for turn in range(300 if soak else 8):
         calls, error = choose.choice(
             [(ON_WRITE, errno.EIO), (ON_SYNC, errno.EIO), (NO_SPACE, errno.ENOSPC), (ON_SYNC, errno.ENOSPC)]
         )
@@ -192,7 +192,7 @@ def test_single_refusals_and_kills_at_any_moment_lose_nothing(faulty: FaultyNode
         faulty.faults.heal()
         faulty.progress(5)
     faulty.judge()
-    kills = 100 if soak else 4
+    kills = 100 if soak else 2
     assert faulty.restarts() == {"store": kills}, "only what was killed is started again"
 
 
@@ -415,7 +415,7 @@ def test_whichever_call_fails_while_the_store_opens_and_closes_it_is_unavailable
     with Opener(tmp_path / "store", faults.environment) as opener:
         rows = int(opener.open())
         failures = 0
-        for at in range(80) if soak else sorted({2, 5, 8, *chance().sample(range(40), 4)}):
+        for at in range(80) if soak else sorted({2, 5, 8, chance().randrange(40)}):
             faults.fail(calls, error, after=at, times=-1 if calls == ON_READ else 1)  # RocksDB tries a read again
             answer = opener.open()
             assert answer in names or answer.isdigit(), f"call {at}: {answer!r}"

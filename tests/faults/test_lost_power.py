@@ -22,7 +22,7 @@ from tests.support.chance import chance
 from tests.support.model_disk import DISCIPLINES, Discipline, Event, ModelDisk, compile_recorder, recorded
 from wire.errors import StorageDamaged, StoreGone
 
-LIVES, LIVES_SOAK = 4, 40
+LIVES, LIVES_SOAK = 2, 40
 CUTS_A_LIFE = 10
 TURNS = 60
 # Where a sync that is left out must show: of the log, of tables, of the list of tables, and of each name that leads there.
@@ -142,7 +142,7 @@ open(sys.argv[2], "w").write("committed")
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)
 def test_a_rebuilt_store_takes_the_place_of_the_old_one_whole_or_not_at_all(
-    tmp_path: Path, recorder: Path, discipline: Discipline
+    tmp_path: Path, recorder: Path, discipline: Discipline, soak: bool
 ) -> None:
     folder, image, log, moments = tmp_path / "machine", tmp_path / "image", tmp_path / "recorded", chance()
     with closing(RocksEngine(folder / "store")) as engine:
@@ -154,7 +154,12 @@ def test_a_rebuilt_store_takes_the_place_of_the_old_one_whole_or_not_at_all(
     events = recorded(["-c", _REBUILDS, str(folder), str(done)], recorder, log, folder)
     renames = [at for at, event in enumerate(events) if event.what == "r" and event.path.endswith("store.part")]
     assert renames, "the new store has taken the place"
-    points = {*range(renames[0] - 12, renames[0] + 12), *(moments.randrange(len(events)) for _ in range(20)), len(events)}
+    spread = 20 if soak else 6
+    points = {
+        *range(renames[0] - spread, renames[0] + spread),
+        *(moments.randrange(len(events)) for _ in range(spread)),
+        len(events),
+    }
     for at, event in enumerate([*events, events[-1]]):
         if at in points:
             disk.image(image, discipline, moments)

@@ -30,7 +30,7 @@ from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
 
 SEEDS = (0, 1, 2)  # one of each discipline
-CUTS = 4
+CUTS = 2
 START_MAX_S = 1.5
 PROGRESS = 20
 RATE_PER_S = 100.0

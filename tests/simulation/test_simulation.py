@@ -22,7 +22,7 @@ from tests.simulation.world import World
 from tests.support import programs
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = "0..400"
+SEEDS = "0..150"
 SEARCHED = "0..2000"  # for each planted bug, in a soak
 # The commit points of docs/design/promises.md, with the rules that keep them: each is broken on purpose.
 COMMIT_POINTS = (

@@ -165,10 +165,10 @@ STEPS = steps_to_the_end()
 
 @pytest.mark.parametrize("level", [4, 5])
 @pytest.mark.parametrize("how", [WRITTEN, SYNCED_ONLY])
-def test_a_session_that_is_present_and_on_record_is_resumed_and_qos_2_comes_once(how: str, level: int) -> None:
+def test_a_session_that_is_present_and_on_record_is_resumed_and_qos_2_comes_once(how: str, level: int, soak: bool) -> None:
     """Also where the crash came before the record: then it is present without one, and is ended before anything leaves."""
     for first in range(STEPS + 5):
-        for second in (0, 3, 7, 12, 18):
+        for second in (0, 3, 7, 12, 18) if soak else (0, 7, 18) if first % 2 else (3, 12):
             remotes = Remotes(level)
             lane = Lane(RecordingEngine(), remotes, life=1, republish=False)
             for life, steps in ((2, first), (3, second)):
@@ -186,11 +186,11 @@ def test_a_session_that_is_present_and_on_record_is_resumed_and_qos_2_comes_once
 @pytest.mark.parametrize("republish", [False, True])
 @pytest.mark.parametrize("how", [WRITTEN, SYNCED_ONLY])
 def test_a_lost_session_sends_the_unreleased_as_new_and_the_released_by_policy(
-    how: str, republish: bool, elsewhere: bool, level: int
+    how: str, republish: bool, elsewhere: bool, level: int, soak: bool
 ) -> None:
     """The session is lost (or another address answers), and we die again at every step of taking the new one into use."""
     for first in range(0, STEPS + 5, 2):
-        for second in range(12):
+        for second in range(12) if soak else range(first // 2 % 3, 12, 3):
             remotes = Remotes(level)
             lane = Lane(RecordingEngine(), remotes, life=1, republish=republish)
             lane.connect(HERE)
@@ -254,11 +254,11 @@ def test_an_address_that_comes_back_is_not_taken_for_the_session_on_record() -> 
     ],
 )
 def test_a_lane_that_keeps_its_sessions_goes_there_and_back_and_each_remote_has_a_qos_2_message_once(
-    how: str | None, republish: bool, level: int
+    how: str | None, republish: bool, level: int, soak: bool
 ) -> None:
     """Left after each step, at the first and at the second, alive or dead; what was left is never ended."""
     for first in range(STEPS + 5):
-        for second in range(0, STEPS, 4):
+        for second in range(0, STEPS, 4) if soak else range(first % 3 * 4, STEPS, 12):
             remotes = Remotes(level)
             lane = Lane(RecordingEngine(), remotes, life=1, republish=republish, keeps=True)
             for life, (place, steps) in enumerate(((HERE, first), (THERE, second)), start=2):
