@@ -20,16 +20,18 @@ _BYTES = {"B": 1} | {
     for power, prefix in enumerate(("k" if suffix == "B" else "K", "M", "G", "T"), start=1)
 }
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+_PASSWORD = re.compile(r"(?<=:)(?!//)\S+@")  # behind user: of a URL
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?\.?", re.ASCII)
 
 
 def shown(value: object) -> str:
-    """``value`` for a message: as YAML has it, and short."""
+    """``value`` for a message: as YAML has it, short, and without the password of a URL."""
     match value:
         case bool():
             return "true" if value else "false"
         case str():
+            value = _PASSWORD.sub("...@", value)
             return f'"{value}"' if len(value) <= 60 else f'"{value[:57]}..."'
         case dict():
             return "a mapping"

@@ -42,6 +42,8 @@ _EXAMPLES = {
     "listeners.bind": '"127.0.0.1:1883"',
     "listeners.tls.cert_file": "server.pem",
     "listeners.tls.key_file": "server.key",
+    "http.tls.cert_file": "server.pem",
+    "http.tls.key_file": "server.key",
     "access": "{allow_anonymous: true}",
     "access.allow_anonymous": "true",
     "access.acl.topics": '["site/%u/#"]',
@@ -103,7 +105,7 @@ def load(path: Path | str) -> NodeSettings:
 def as_lines(path: Path, found: Iterable[tuple[Key, str]]) -> list[str]:
     """``found``, of keys of the file ``path``, which holds, as lines with their places, in the order of the file."""
     document = read_with_included(path, Substitution(path.parent, os.environ))
-    return _lines(path, [Problem(document.place(key), key, message) for key, message in found])
+    return _lines(path, [Problem(replace(document.place(key), written=""), key, message) for key, message in found])
 
 
 def locate(path: Path | str) -> NodePlace:
@@ -150,9 +152,10 @@ def _validate(model: type[_Model], document: Document, path: Path) -> tuple[_Mod
     problems = list(document.problems)
     try:
         return model.model_validate(document.data, context={"folder": path.parent}), problems
-    except ValidationError as error:
-        for details in error.errors(include_url=False):
-            problems += _problems(details, document, model)
+    except ValidationError as error:  # it has the values in it, and goes no further
+        found = error.errors(include_url=False)
+    for details in found:
+        problems += _problems(details, document, model)
     return None, problems
 
 

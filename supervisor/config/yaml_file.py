@@ -30,11 +30,15 @@ _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Line and column in the file, both from 1. file: the one it is in, where that is not the file that was asked for."""
+    """Line and column in the file, both from 1. file: the one it is in, where that is not the file that was asked for.
+
+    written: what stands there, where something else was filled in for it.
+    """
 
     line: int
     column: int
     file: Path | None = None
+    written: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,14 @@ class Problem:
     message: str
 
     def line(self, path: Path) -> str:
-        """The problem as the operator reads it, ``path:line:column: key: message``."""
-        return f"{self.place.file or path}:{self.place.line}:{self.place.column}: {write_key(self.key)}{self.message}"
+        """The problem as the operator reads it, ``path:line:column: key: message``.
+
+        The message about a value that was filled in would tell it, whole or in part, and it may be a secret: so that is not told.
+        """
+        message = self.message
+        if written := self.place.written:
+            message = f"what {written} stands for does not fit here; it is not shown: write it out in its place to be told why"
+        return f"{self.place.file or path}:{self.place.line}:{self.place.column}: {write_key(self.key)}{message}"
 
 
 @dataclass(slots=True)
@@ -239,6 +249,8 @@ class _Walk:
                 text = self._substitution.fill_in(text)
             except ValueError as error:
                 return self._problem(node, key, str(error))
+            if text != node.value:
+                self._document.values[key] = replace(self._place(node), written=node.value)
             if node.style is None and tag == f"{_TAG}str":  # what is filled in without quotes is a number where it looks like one
                 tag = str(self._resolver.resolve(yaml.ScalarNode, text, (True, False)))  # type: ignore[no-untyped-call]
         kind = tag.removeprefix(_TAG)
@@ -252,7 +264,7 @@ class _Walk:
             return int(text.replace("_", ""))
         if kind == "float" and ":" not in text and text.lower().strip("+-.") not in ("inf", "nan"):
             return float(text.replace("_", ""))
-        self._problem(node, key, _trap(kind, text))
+        self._document.problems.append(Problem(self._document.values[key], key, _trap(kind, text)))
         return text
 
     def _problem(self, node: yaml.Node, key: Key, message: str) -> str:

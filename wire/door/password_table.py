@@ -87,7 +87,7 @@ def _line_fault(name: str, colon: str, stored: str) -> str | None:
         return fault
     match = _ARGON2ID.fullmatch(stored)
     if match is None:
-        return f"what follows the user name {name} is not an argon2id hash; {_REMEDY}"
+        return f"what follows the user name is not an argon2id hash; {_REMEDY}"
     memory_kib, passes, threads = (int(number) for number in match.groups())
     if not (8 * threads <= memory_kib <= MEMORY_MAX_KIB and 1 <= passes <= PASSES_MAX and 1 <= threads <= 64):
         return f"the hash of {name} has parameters out of range (m={memory_kib}, t={passes}, p={threads}); {_REMEDY}"

@@ -87,7 +87,7 @@ def _parse_line(line: str) -> Token | str:
         return fault
     known = next((each for each in ROLES if each == role), None)
     if known is None:
-        return f"the role of {name} is {role!r}; write one of {', '.join(ROLES)}"
+        return f"the role of {name} is not known; write one of {', '.join(ROLES)}"
     return Token(name, known, digest)
 
 
