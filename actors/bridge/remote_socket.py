@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from actors.bridge.socket_errors import PLAIN, SocketErrors
 from actors.system.certificates import FileFault
-from actors.system.plain_file import read_plain
+from actors.system.plain_file import read_secret
 from actors.system.receive_buffer import RECEIVE_BYTES, Readable, receive
 from actors.system.send_queue import unsent_bytes
 from actors.system.spared_imports import sparing
@@ -303,7 +303,7 @@ def _why(error: OSError | ValueError | FileFault) -> str:
 
 
 def _first_line(path: str) -> str:
-    data = read_plain(path, _TEXT_BYTES_MAX + 5)  # with a byte order mark and an end of line
+    data = read_secret(path, _TEXT_BYTES_MAX + 5)  # with a byte order mark and an end of line
     line = data.decode("utf-8-sig").partition("\n")[0].removesuffix("\r")
     if len(line.encode()) > _TEXT_BYTES_MAX:
         raise ValueError(f"the first line of {path} is longer than {_TEXT_BYTES_MAX} bytes")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 
-from actors.system.plain_file import read_plain
+from actors.system.plain_file import read_secret, why_unread
 from actors.system.watched_file import WatchedFile
 from wire.door.password_table import PasswordTable, parse_passwords
 from wire.errors import ConfigError
@@ -26,13 +26,12 @@ def read_passwords(path: str | os.PathLike[str]) -> PasswordTable:
         ConfigError: it cannot be read, or a line of it is wrong; ``problems`` name file, line and remedy.
     """
     try:
-        data = read_plain(path, FILE_BYTES_MAX)
+        data = read_secret(path, FILE_BYTES_MAX)
         if len(data) > FILE_BYTES_MAX:
             raise ConfigError("the password file is refused", problems=[f"{path}:1: larger than {FILE_BYTES_MAX} bytes"])
         table, faults = parse_passwords(data.decode("utf-8-sig"))
     except OSError as error:
-        reason = (error.strerror or "not readable").lower()
-        raise ConfigError("the password file cannot be read", problems=[f"{path}:1: {reason}"]) from error
+        raise ConfigError("the password file cannot be read", problems=[f"{path}:1: {why_unread(error)}"]) from error
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError("the password file is refused", problems=[f"{path}:{line}: not UTF-8; save it as UTF-8"]) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 
-from actors.system.plain_file import read_plain
+from actors.system.plain_file import read_secret, why_unread
 from actors.system.watched_file import WatchedFile
 from wire.door.token_table import TokenTable, parse_tokens
 from wire.errors import ConfigError
@@ -25,10 +25,9 @@ def read_tokens(path: str | os.PathLike[str]) -> TokenTable:
         ConfigError: it cannot be read, or a line of it is wrong; ``problems`` name file, line and remedy.
     """
     try:
-        data = read_plain(path, FILE_BYTES_MAX)
+        data = read_secret(path, FILE_BYTES_MAX)
     except OSError as error:
-        reason = (error.strerror or "not readable").lower()
-        raise ConfigError("the tokens file cannot be read", problems=[f"{path}:1: {reason}"]) from error
+        raise ConfigError("the tokens file cannot be read", problems=[f"{path}:1: {why_unread(error)}"]) from error
     if len(data) > FILE_BYTES_MAX:
         raise ConfigError("the tokens file is refused", problems=[f"{path}:1: larger than {FILE_BYTES_MAX} bytes"])
     table, faults = parse_tokens(data.decode("utf-8-sig", errors="replace"))

@@ -7,6 +7,8 @@ import os
 import stat
 from pathlib import Path
 
+from storage import trusted_files
+
 
 def read_plain(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     """The content of the file ``path``; one byte more than ``max_bytes`` where there is more. It never waits for a writer.
@@ -18,3 +20,19 @@ def read_plain(path: str | os.PathLike[str], max_bytes: int) -> bytes:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a plain file, but a pipe or a device", str(Path(path)))
         return file.read(max_bytes + 1)
+
+
+def read_secret(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+    """What ``read_plain`` reads, of a file that nobody else can have changed.
+
+    Raises:
+        OSError: somebody can, or it cannot be read.
+    """
+    trusted_files.check(path)
+    return read_plain(path, max_bytes)
+
+
+def why_unread(error: OSError) -> str:
+    """Why a file was not read, for the middle of a sentence."""
+    reason = error.strerror or "not readable"
+    return reason[:1].lower() + reason[1:]

@@ -13,6 +13,7 @@ import ssl
 from actors.system.certificates import FileFault, NotACertificate, identity, validity
 from actors.system.plain_file import read_plain
 from actors.system.watched_file import State, state_of
+from storage import trusted_files
 from wire.settings import ListenerTlsSettings
 
 log = logging.getLogger("bascule")
@@ -68,7 +69,7 @@ def show(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
         FileFault: a file cannot be read, or they do not fit each other.
     """
     certificate_dates(cert_file)
-    _need_file("key_file", key_file)
+    _need_own("key_file", key_file)
     try:
         context.load_cert_chain(cert_file, key_file, password=_refuse_to_ask)
     except ssl.SSLError as error:
@@ -85,16 +86,19 @@ def trust(context: ssl.SSLContext, ca_file: str) -> None:
     Raises:
         FileFault: it cannot be read, or there are none in it.
     """
-    _need_file("ca_file", ca_file)
+    _need_own("ca_file", ca_file)
     try:
         context.load_verify_locations(ca_file)
     except OSError as error:  # ssl.SSLError is one
         raise FileFault("ca_file", f"{ca_file} holds no certificates in PEM ({_reason(error)})") from error
 
 
-def _need_file(key: str, path: str) -> None:
+def _need_own(key: str, path: str) -> None:
+    """Raises FileFault where ``path`` is no file, or somebody else can change it."""
     if os.path.exists(path) and not os.path.isfile(path):  # OpenSSL would wait for who writes a pipe
         raise FileFault(key, f"{path} is not a file")
+    if fault := trusted_files.fault(path):
+        raise FileFault(key, fault)
 
 
 def _refuse_to_ask() -> str:

@@ -32,6 +32,7 @@ from nats.js.api import (
 from nats.js.errors import APIError, NotFoundError
 from nats.js.object_store import ObjectStore
 
+from storage import trusted_files
 from storage.replication.log import Behind, Entry, LogAway
 from storage.replication.records import HEAD_BYTES
 from storage.replication.survey import ServerFound, StreamFound, Survey
@@ -437,6 +438,11 @@ async def _try_rights(client: Client, stream: str) -> None:
 
 
 def _credentials(settings: ReplicationSettings) -> dict[str, Any]:
+    files = [settings.password_file, settings.token_file, settings.credentials_file, settings.nkey_file]
+    if settings.tls is not None:
+        files += [settings.tls.ca_file, settings.tls.key_file]
+    for path in filter(None, files):
+        trusted_files.check(path)
     return {
         "user": settings.user,
         "password": _first_line(settings.password_file),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from storage import trusted_files
 from supervisor.terminal.typed_commands import about, typed
 from wire.errors import BasculeError, ConfigError
 
@@ -241,6 +242,8 @@ class GivenNode:
             raise click.UsageError(f"{path} has no secret key; bascule keys new FILE makes a pair", self._context)
         if path.stat().st_mode & 0o077:
             raise click.UsageError(f"others can read {path}, which is secret; chmod 600 it", self._context)
+        if fault := trusted_files.fault(path):
+            raise click.UsageError(f"{path} is not used: {fault}", self._context)
         if not address.startswith("tcp://"):
             raise click.UsageError(f"--node is an address such as tcp://edge-1:7000, not {address!r}", self._context)
         if not server:

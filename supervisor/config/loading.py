@@ -21,8 +21,10 @@ from pydantic_core import ErrorDetails
 
 from actors.door.password_file import read_passwords
 from actors.door.token_file import read_tokens
+from storage import trusted_files
 from supervisor.config.include import read_with_included
 from supervisor.config.keys import NOT_AVAILABLE, NOT_YET, AclFile, Configuration, Inconsistent, Node, Section
+from supervisor.config.named_files import trusted_places
 from supervisor.config.substitution import Substitution
 from supervisor.config.to_settings import acl_rules, run_dir, to_settings
 from supervisor.config.value_kinds import UNIX
@@ -160,12 +162,14 @@ def _validate(model: type[_Model], document: Document, path: Path) -> tuple[_Mod
 
 
 def _with_files(settings: NodeSettings) -> NodeSettings:
-    """``settings`` with the rules of their ACL files; password and tokens files are only looked at.
+    """``settings`` with the rules of their ACL files; the other files are only looked at.
 
     Raises:
-        ConfigError: one of the files is wrong; ``problems`` are those of all of them.
+        ConfigError: others can change a file of secrets or authorities, or a file is wrong; ``problems`` are those of all of them.
     """
     own = [listener.access for listener in settings.listeners if listener.access is not None]
+    if faults := list(filter(None, map(trusted_files.fault, trusted_places(settings)))):
+        raise ConfigError("others can change files of secrets", problems=list(dict.fromkeys(faults)))
     problems: list[str] = []
     rules: dict[str, tuple[AclRuleSettings, ...]] = {}
     for access in dict.fromkeys([settings.access, *own]):

@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from supervisor.config.files_read import digest
 from supervisor.config.include import files_included, folders_included
 from supervisor.config.yaml_file import read_document
+from wire.settings import NodeSettings
 
 _SECRET_KEYS = ("credentials_file", "key_file", "nkey_file", "password_file", "token_file", "tokens_file")
+_TRUSTED_KEYS = (*_SECRET_KEYS, "ca_file", "allowed_keys")
 _CONTENT = re.compile(r"(?<!\$)\$\{file:(?P<path>[^}]+)\}")
 
 
@@ -59,6 +61,28 @@ def digests(config: Path) -> tuple[tuple[str, str], ...]:
     config = config.absolute()
     paths = [*(file.path for file in named_files(config)), *folders_included(config)]
     return tuple((str(path), digest(path)) for path in dict.fromkeys(paths))
+
+
+def trusted_places(settings: NodeSettings) -> list[str]:
+    """The files of secrets and of authorities, and the folder of keys, that ``settings`` name, each once."""
+    return list(dict.fromkeys(text for key, text in _named(settings, "") if key in _TRUSTED_KEYS))
+
+
+def secrets(settings: NodeSettings) -> list[str]:
+    """The files with passwords and keys that ``settings`` name, each once."""
+    return list(dict.fromkeys(text for key, text in _named(settings, "") if key in _SECRET_KEYS))
+
+
+def _named(value: object, key: str) -> Iterator[tuple[str, str]]:
+    """Every text in ``value``, settings or a part of them, with the name of its field."""
+    if is_dataclass(value):
+        for each in fields(value):
+            yield from _named(getattr(value, each.name), each.name)
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _named(item, key)
+    elif isinstance(value, str) and value:
+        yield key, value
 
 
 def _add(found: dict[Path, NamedFile], folder: Path, written: str, key: str) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from actors.system.plain_file import read_plain
+from actors.system.plain_file import read_secret, why_unread
 
 FILE_BYTES_MAX = 64 * 1024
 _REFERENCE = re.compile(
@@ -58,9 +58,9 @@ class Substitution:
     def _content(self, written: str) -> str:
         path = Path(os.path.normpath(self._folder / os.path.expanduser(written)))
         try:
-            data = read_plain(path, FILE_BYTES_MAX)
+            data = read_secret(path, FILE_BYTES_MAX)
         except OSError as error:
-            raise ValueError(f"{path} cannot be read: {(error.strerror or 'not readable').lower()}") from error
+            raise ValueError(f"{path} cannot be read: {why_unread(error)}") from error
         if len(data) > FILE_BYTES_MAX:
             raise ValueError(f"{path} is larger than {FILE_BYTES_MAX} bytes")
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from actors.system.watched_file import state_of
 from supervisor.control.key_files import SUFFIX, Allowed, read_allowed
 
 log = logging.getLogger("bascule")
@@ -49,8 +50,4 @@ class AllowedKeys:
 
     def _state(self) -> object:
         """What differs when a file was added, removed or changed."""
-        try:
-            stats = [(path.name, path.stat()) for path in sorted(self._folder.glob(f"*{SUFFIX}"))]
-        except OSError:  # one has gone meanwhile
-            return None
-        return [(name, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
+        return [state_of(self._folder), *((path, state_of(path)) for path in sorted(self._folder.glob(f"*{SUFFIX}")))]

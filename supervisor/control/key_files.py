@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from actors.process.request_sockets import new_key_pair, public_of
-from storage import files
+from storage import files, trusted_files
 from supervisor.control.roles import ROLES, Role
 from wire.errors import ConfigError, Unavailable
 
@@ -115,6 +115,8 @@ def server_key(data_dir: Path) -> KeyFile:
         raise Unavailable("the node's key cannot be made", path=str(path), error=str(error)) from error
     if mode & 0o077:
         raise Unavailable("others can read the node's secret key; chmod 600, or remove it for a new one", path=str(path))
+    if fault := trusted_files.fault(path):
+        raise Unavailable("others can replace the node's secret key", path=str(path), error=fault)
     key = read_key(path)
     if not key.secret:
         raise ConfigError(f"{path}: secret-key is missing; remove the file for a new pair")
@@ -135,7 +137,11 @@ def read_allowed(folder: Path) -> tuple[list[Allowed], list[str]]:
     allowed, problems = [], []
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
+            trusted_files.check(path)
             key = read_key(path)
+        except PermissionError as error:
+            problems.append(f"{path} lets nobody in: {error.strerror}")
+            continue
         except (ConfigError, Unavailable) as error:
             problems.append(str(error))
             continue

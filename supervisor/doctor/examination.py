@@ -13,7 +13,7 @@ from supervisor.doctor.machine import examine_machine
 from supervisor.doctor.network import examine_listeners, examine_remotes
 from supervisor.doctor.rules import examine_rules
 from supervisor.doctor.running_node import ask
-from supervisor.doctor.trust import examine_trust
+from supervisor.doctor.trust import examine_files, examine_trust
 from supervisor.doctor.unmet import circles
 from supervisor.lock import running_pid
 from supervisor.tree.own_store import is_anothers, judge
@@ -56,6 +56,7 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
         yield from examine_owner(settings)
     yield from examine_machine(settings, pid)
     yield from examine_trust(settings, time.time())
+    yield from examine_files(config, settings.data_dir)
     yield from examine_rules(settings)
     for bridge in settings.bridges:
         for key, found in circles(settings, bridge):

@@ -7,10 +7,13 @@ import ipaddress
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from actors.system.certificates import FileFault
 from actors.system.tls import certificate_dates
+from storage import trusted_files
+from supervisor.config.named_files import named_files, secrets
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from wire.settings import ListenerSettings, NodeSettings
 
@@ -48,6 +51,17 @@ def _headers_in_clear(settings: NodeSettings) -> Iterator[Finding]:
         yield warn(f"telemetry to {otlp.endpoint}", found, "take an endpoint with https, or a collector on this machine")
 
 
+def examine_files(config: Path, data_dir: str) -> Iterator[Finding]:
+    """Whether others can change the configuration, a file that it is made of or names, or the data folder.
+
+    Those with secrets are not among them: with such a fault the configuration is refused.
+    """
+    for path in (*(file.path for file in named_files(config) if not file.secret), Path(data_dir)):
+        if fault := trusted_files.fault(path):
+            found, _, cure = fault.rpartition(": ")
+            yield fail("file", found or fault, cure)
+
+
 def certificates(settings: NodeSettings) -> list[str]:
     """The files of our own certificates and of the authorities we trust, each once."""
     files = [listener.tls.cert_file for listener in settings.listeners if listener.tls is not None]
@@ -79,23 +93,6 @@ def certificate(path: str, now_s: float) -> Finding:
     if now_s > after - SOON_S:
         return warn(about, f"expires on {until}", "have it made anew; the node takes it up by itself")
     return ok(about, f"valid until {until}")
-
-
-def secrets(settings: NodeSettings) -> list[str]:
-    """The files that hold keys or passwords, each once."""
-    access = [settings.access, *(listener.access for listener in settings.listeners if listener.access is not None)]
-    files: list[str | None] = [each.password_file for each in access]
-    files += [listener.tls.key_file for listener in settings.listeners if listener.tls is not None]
-    if settings.http is not None:
-        files += [settings.http.tokens_file, settings.http.tls.key_file if settings.http.tls is not None else None]
-    if settings.telemetry is not None:
-        files.append(settings.telemetry.otlp.tls.key_file)
-    if (log := settings.replication) is not None:
-        files += [log.password_file, log.token_file, log.credentials_file, log.nkey_file]
-        files.append(log.tls.key_file if log.tls is not None else None)
-    for bridge in settings.bridges:
-        files += [bridge.remote.password_file, bridge.remote.tls.key_file]
-    return list(dict.fromkeys(file for file in files if file))
 
 
 def is_open(path: str) -> bool:

@@ -9,6 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -66,6 +67,7 @@ def run_node(
     data_dir = Path(settings.data_dir)
     try:
         files.make_folder(data_dir)
+        _close_to_writers(data_dir)
         lock = lock_data_dir(data_dir, signals.check)
     except OSError as error:
         raise _unusable(data_dir, error) from error
@@ -75,6 +77,14 @@ def run_node(
         return _supervise(settings, source, table, template, signals, lock)
     finally:
         os.close(lock)
+
+
+def _close_to_writers(data_dir: Path) -> None:
+    """Let nobody else give names in ``data_dir``, where sockets and the lock are; who may read there may do so on."""
+    mode = data_dir.stat().st_mode & 0o7777
+    if mode & 0o022:
+        with suppress(PermissionError):  # another's: doctor tells
+            data_dir.chmod(mode & ~0o022)
 
 
 def _claim(settings: NodeSettings, consent: frozenset[str]) -> None:

@@ -505,6 +505,15 @@ def test_a_password_that_everybody_can_read(tmp_path: Path) -> None:
     told("secret-readable", offline(written(tmp_path, node_config(bridge))), about="secret")
 
 
+@plants("secret-writable")
+def test_a_password_that_others_can_replace(tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "cloud").write_text("x")
+    (tmp_path / "secrets").chmod(0o777)
+    bridge = bridge_config("cloud", 1883, remote={"username": "u", "password_file": str(tmp_path / "secrets" / "cloud")})
+    told("secret-writable", offline(written(tmp_path, node_config(bridge))), about="configuration")
+
+
 @plants("disk-forgets")
 def test_a_data_folder_that_is_in_memory(tmp_path: Path) -> None:
     config = node_config(node={"name": "edge", "data_dir": f"/dev/shm/bascule-{os.getpid()}"})

@@ -15,6 +15,7 @@ from supervisor import launch
 from tests.support import keeper
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import PUBACK
+from tests.support.node import Node, bridge_config, node_config
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -105,6 +106,45 @@ def open_to_others(folder: Path) -> Iterator[str]:
         right = 0o700 if path.is_dir() else 0o644 if str(path.relative_to(folder)) in FOR_ALL else 0o600
         if mode != right:
             yield f"{path.relative_to(folder)} {mode:o}"
+
+
+CONNECT = """
+import socket, sys
+for name in sys.argv[2:]:
+    try:
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).connect(f"/proc/self/fd/{sys.argv[1]}/{name}")
+        print(name, "connected")
+    except OSError as error:
+        print(name, error.strerror)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_puts_no_frame_into_a_process_and_asks_no_node(tmp_path: Path) -> None:
+    """Neither its folder lets them in, nor, were it open or its descriptor at hand, a socket."""
+    with Node(node_config(bridge_config("cloud", free_port())), tmp_path) as node:
+        run_dir = node.data_dir / "run"
+        sockets = sorted(path.name for path in run_dir.iterdir() if path.is_socket())
+        assert {"supervisor.ipc", "clients.ipc", "store.ipc", "bridge.cloud.0.ipc", "control.ipc"} <= set(sockets)
+        for mode in (0o700, 0o755):
+            run_dir.chmod(mode)
+            folder = os.open(run_dir, os.O_PATH | os.O_DIRECTORY)
+            words = [getattr(sys, "_base_executable", sys.executable), "-I", "-c", CONNECT, str(folder), *sockets]
+            done = subprocess.run(
+                words,
+                user="nobody",
+                group="nogroup",
+                extra_groups=[],
+                cwd="/",
+                pass_fds=[folder],
+                stdout=subprocess.PIPE,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=True,
+            )
+            os.close(folder)
+            assert done.stdout.splitlines() == [f"{name} Permission denied" for name in sockets]
 
 
 def test_the_variables_of_the_packages_service_are_not_for_all() -> None:
