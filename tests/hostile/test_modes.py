@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -109,10 +110,14 @@ def open_to_others(folder: Path) -> Iterator[str]:
 
 
 CONNECT = """
-import socket, sys
-for name in sys.argv[2:]:
+import os, pwd, socket, sys
+nobody = pwd.getpwnam("nobody")
+os.setgroups([])
+os.setgid(nobody.pw_gid)
+os.setuid(nobody.pw_uid)
+for name in sys.argv[1:]:
     try:
-        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).connect(f"/proc/self/fd/{sys.argv[1]}/{name}")
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).connect(name)
         print(name, "connected")
     except OSError as error:
         print(name, error.strerror)
@@ -127,24 +132,15 @@ def test_another_user_puts_no_frame_into_a_process_and_asks_no_node(tmp_path: Pa
         run_dir = node.data_dir / "run"
         sockets = sorted(path.name for path in run_dir.iterdir() if path.is_socket())
         assert {"supervisor.ipc", "clients.ipc", "store.ipc", "bridge.cloud.0.ipc", "control.ipc"} <= set(sockets)
-        for mode in (0o700, 0o755):
-            run_dir.chmod(mode)
-            folder = os.open(run_dir, os.O_PATH | os.O_DIRECTORY)
-            words = [getattr(sys, "_base_executable", sys.executable), "-I", "-c", CONNECT, str(folder), *sockets]
-            done = subprocess.run(
-                words,
-                user="nobody",
-                group="nogroup",
-                extra_groups=[],
-                cwd="/",
-                pass_fds=[folder],
-                stdout=subprocess.PIPE,
-                text=True,
-                timeout=TIMEOUT_S,
-                check=True,
-            )
-            os.close(folder)
-            assert done.stdout.splitlines() == [f"{name} Permission denied" for name in sockets]
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(run_dir / "open"))
+            listening.listen()
+            (run_dir / "open").chmod(0o777)
+            for mode, of_open in ((0o700, "Permission denied"), (0o755, "connected")):
+                run_dir.chmod(mode)
+                words = [sys.executable, "-I", "-c", CONNECT, "open", *sockets]
+                done = subprocess.run(words, cwd=run_dir, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=True)
+                assert done.stdout.splitlines() == [f"open {of_open}", *(f"{name} Permission denied" for name in sockets)]
 
 
 def test_the_variables_of_the_packages_service_are_not_for_all() -> None:
