@@ -28,6 +28,8 @@ UNSUBACK = 0xB0
 
 _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 
+SAID_MAX = 500  # characters of a text of the remote's that are kept
+
 _REASON_CODES = {
     ConnectReturnCode.ACCEPTED: ReasonCode.SUCCESS,
     ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION: ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
@@ -81,7 +83,7 @@ def connack(body: bytes, level: int) -> Connack:
 
 
 def farewell(packet: RemotePacket) -> Farewell:
-    """What the DISCONNECT ``packet`` says; what is malformed in it is left out. Source: MQTT 5.0 section 3.14.2."""
+    """What the DISCONNECT ``packet`` says, its texts cut; what is malformed is left out. Source: MQTT 5.0 section 3.14.2."""
     body = packet.body
     reason_code = body[0] if body else 0
     found = read_variable_byte_integer(body, 1, len(body)) if len(body) > 1 else None
@@ -92,7 +94,7 @@ def farewell(packet: RemotePacket) -> Farewell:
         properties = decode_properties(body[start : start + length], Place.DISCONNECT)
     except PeerViolation:
         return Farewell(reason_code)
-    return Farewell(reason_code, properties.reason_string or "", properties.server_reference or "")
+    return Farewell(reason_code, (properties.reason_string or "")[:SAID_MAX], (properties.server_reference or "")[:SAID_MAX])
 
 
 def next_packet(buffer: bytes, position: int, *, bytes_max: int, publish_bytes_max: int) -> RemotePacket | None:
