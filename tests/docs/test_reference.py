@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import supervisor
 from tests.docs.pages import ROOT
 from tests.support import programs
@@ -50,8 +52,9 @@ def told(value: Any, path: str, sections: dict[str, set[str]], within: str = "")
             yield from told(inner, path, sections, f"{field}.")
 
 
-def test_generated_pages_are_what_the_generator_prints() -> None:
-    words = [sys.executable, str(ROOT / "scripts" / "documents" / "reference.py"), "--check"]
+@pytest.mark.parametrize("generator", ["reference.py", "limits.py"])
+def test_generated_pages_are_what_the_generator_prints(generator: str) -> None:
+    words = [sys.executable, str(ROOT / "scripts" / "documents" / generator), "--check"]
 
     done = programs.run(words, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, timeout_s=PATIENCE_S)
 
