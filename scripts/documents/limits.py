@@ -111,7 +111,9 @@ FIXED = {
     "actors.door.transports:ANSWERS_MAX_BYTES": Limit("answers of TLS and WebSocket", CLIENT, "closed", "that client"),
     "actors.door.closing_connections:LINGERING_MAX": Limit("connections being closed", NODE, "the oldest is reset", NODE),
     "actors.door.closing_connections:OUTPUT_MAX_BYTES": Limit("their last words", "a connection", "reset", "that client"),
-    "actors.door.recent_logins:LOGINS_MAX": Limit("logins that are remembered", NODE, "the oldest is checked anew", NODE),
+    "actors.door.login_limits:ENTRIES_MAX": Limit(
+        "addresses, users and known logins", "each kind", "the oldest is forgotten", "who guesses"
+    ),
     "actors.door.logins_and_rights:WAITING_MAX": Limit("logins that wait for their check", NODE, "refused", "who comes last"),
     "actors.broker.client_retained:PIECES_MAX": Limit("pieces of retained messages on their way", NODE, "the next wait", CLIENT),
     "storage.queue.hand_out_pieces:JOINED_BYTES_MAX": Limit("bytes of such a piece", CLIENT, "the next one follows", "nobody"),
@@ -157,7 +159,7 @@ more than its share. This page lists what is held, for whom the limit counts, wh
 PACKETS = """
 ## What a packet costs
 
-`tests/hostile/test_amplification.py` sends each kind of packet that a client or a remote may send, with nothing and with
+`tests/hostile/test_packet_costs.py` sends each kind of packet that a client or a remote may send, with nothing and with
 each property at its longest, and counts.
 
 | | at most | beside it |
