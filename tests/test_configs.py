@@ -55,6 +55,7 @@ EXAMPLES = {
     "listeners.tls.key_file",
     "listeners.tls.ca_file",
     "listeners.tls.ciphers",
+    "listeners.proxy_protocol.from",
     "listeners.access.allow_anonymous",
     "listeners.access.password_file",
     "listeners.access.acl.topics",
@@ -95,7 +96,7 @@ def keys(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[t
         if inner is not None and name != "remote_subscriptions":
             yield from keys(inner, (*path, name))
         else:
-            yield (*path, name), field.default
+            yield (*path, field.alias or name), field.default
 
 
 def section_of(annotation: Any) -> type[BaseModel] | None:

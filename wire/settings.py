@@ -29,9 +29,7 @@ class AclRuleSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginLimitSettings:
-    """After failures_max failed logins within period_s, an address is refused for block_s, and a user after those from so many
-    addresses; None is without limit.
-    """
+    """After failures_max failed logins within period_s, an address (a user: from as many) is refused for block_s; None: never."""
 
     failures_max: int | None
     period_s: float
@@ -67,6 +65,14 @@ class ListenerTlsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyProtocolSettings:
+    """Connections from the networks ``sources`` begin with a PROXY header. identity, the user name it gives: none | common-name."""
+
+    sources: tuple[str, ...]
+    identity: str = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
     """One listening socket for local clients: ``host`` and ``port``, or ``unix_path`` with its file mode.
 
@@ -83,6 +89,7 @@ class ListenerSettings:
     websocket_path: str = "/mqtt"
     origins: tuple[str, ...] = ()
     connections_max: int | None = None
+    proxy_protocol: ProxyProtocolSettings | None = None
     access: AccessSettings | None = None
 
     @property

@@ -63,7 +63,10 @@ class ClientSockets:
         return True
 
     def _read(self, client: Client, now_s: float) -> None:
-        if not self._input.read(client, now_s):
+        if client.proxied is not None:
+            if not self._reception.read_header(client, client.proxied, now_s, self._give_way, self._see_off):
+                self._clients.close_client(client, "refused")
+        elif not self._input.read(client, now_s):
             self._reception.failed(client, now_s)
             self._clients.close_client(client, client.fault or "gone")
 
@@ -82,6 +85,6 @@ class ClientSockets:
         now_s = self._clients.mailbox.now_s()
         for client in self._group.left():
             for _ in range(LAST_READS_MAX):
-                if client.closed or not client.heard:
+                if client.closed or not client.heard or client.proxied is not None:
                     break
                 self._read(client, now_s)

@@ -9,12 +9,14 @@ from actors.door.publish_rate import PublishRate
 from actors.process.mailbox import READ, WRITE, PollGroup
 from actors.system.receive_buffer import RECEIVE_BYTES, receive
 from wire.door.access_rules import ClientAccess
+from wire.door.proxy_header import HEADER_MAX_BYTES, ProxyHeader, read_header
 from wire.exchange.client_keep_alive import KeepAlive
 from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.retained_passes import RetainedPasses
 from wire.exchange.wills import Message
 from wire.mqtt.aliases import OutgoingAliases
+from wire.settings import ListenerSettings
 
 REQUESTS_MAX = 16  # SUBSCRIBEs and UNSUBSCRIBEs of one client that are not answered; then it is not read
 UNIX = "unix:"  # what the address of a client on a Unix socket begins with
@@ -56,6 +58,8 @@ class Client:
         "number",
         "outbox",
         "packet_max_bytes",
+        "proxied",
+        "proxy_header",
         "queue",
         "rate",
         "receive_maximum",
@@ -105,6 +109,8 @@ class Client:
         self.rate: PublishRate | None = None  # None: it may publish as fast as it can
         self.certificate_user: str | None = None  # the user name that its certificate gives
         self.fault = ""  # why receive said that it is gone, where that is known
+        self.proxied: ListenerSettings | None = None  # of its listener, until the PROXY header is whole that it begins with
+        self.proxy_header = b""  # what has come of that
         sock.setblocking(False)
         if not address.startswith(UNIX):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -150,6 +156,24 @@ class Client:
             data = b""
         self.gone = not data
         return data or None
+
+    def read_proxy_header(self) -> ProxyHeader | None:
+        """Read on in the header of its proxy, and not a byte behind it; None as long as it is not whole.
+
+        Raises:
+            PeerViolation: it is none.
+            OSError: the proxy is gone.
+        """
+        try:
+            data = self._sock.recv(HEADER_MAX_BYTES, socket.MSG_PEEK)
+        except BlockingIOError:
+            return None
+        if not data:
+            raise ConnectionResetError
+        found = read_header(self.proxy_header + data)
+        header, size = (None, len(data)) if found is None else (found[0], found[1] - len(self.proxy_header))
+        self.proxy_header += self._sock.recv(size)
+        return header
 
     def has_left(self) -> bool:
         """Whether the client has closed its side, also while what it sent before has not been read."""

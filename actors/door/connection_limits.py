@@ -51,10 +51,7 @@ class Verdict:
 
 
 class Admission:
-    """Counts connections by their numbers. ``refused`` has, by limit, how many were not let in or had to go.
-
-    entered: how many have come in, ever.
-    """
+    """Counts connections by their numbers. ``refused`` has, by limit, how many were not let in or had to go."""
 
     def __init__(self, *, connections_max: int, per_address_max: int | None = None, half_open_max: int | None = None) -> None:
         self._connections_max = connections_max
@@ -64,7 +61,7 @@ class Admission:
         self._by_address: Counter[str] = Counter()
         self._by_listener: Counter[str] = Counter()
         self._half_open: dict[str, dict[int, None]] = {}
-        self.half_open = self.entered = 0
+        self.half_open = 0
         self.refused: Counter[str] = Counter()
 
     def adopt(self, limits: ClientLimitSettings) -> None:
@@ -99,7 +96,6 @@ class Admission:
         self._by_listener[listener] += 1
         self._half_open.setdefault(address, {})[number] = None
         self.half_open += 1
-        self.entered += 1
         return Verdict(gives_way=gives_way)
 
     def greeted(self, number: int) -> None:

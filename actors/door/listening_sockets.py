@@ -1,5 +1,8 @@
 """The Listener's sockets: opens them, accepts on them, and gives each new client its transport.
 
+door.header-from-proxies-only [access]: a connection from one of ``proxy_protocol.from`` begins with a PROXY header or ends. From
+    nobody else is one taken: there it is the beginning of MQTT, TLS or WebSocket, and wrong.
+
 Who may come in is ``actors/door/connection_limits.py``'s to decide; what a client does once it is in, the Listener's. Pausing when
 descriptors run out is decided here, because only the sockets show it.
 """
@@ -16,17 +19,18 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 from actors.door.address_holder import holder_of_path, holder_of_port
 from actors.door.client import UNIX, Client
 from actors.door.closing_connections import Lingering
-from actors.door.connection_limits import Admission
+from actors.door.connection_limits import Admission, Verdict
 from actors.door.transports import HandshakeTurn, Layer, LayeredClient
 from actors.process.mailbox import READ, Mailbox, PollGroup
-from actors.system.certificates import LOOK_PERIOD_S
+from actors.system.certificates import LOOK_PERIOD_S, NotACertificate, identity
 from wire.backoff import Backoff
-from wire.errors import Unavailable
+from wire.errors import PeerViolation, Unavailable
 from wire.settings import BackoffSettings, ClientLimitSettings, ListenerSettings, ListenerTlsSettings, NodeSettings
 
 if TYPE_CHECKING:
@@ -82,6 +86,14 @@ class Door:
             self.certificates = self._show(settings.tls)
         self.settings = settings
 
+    def is_proxy(self, host: str) -> bool:
+        """Whether connections from ``host`` begin with a PROXY header."""
+        if self.settings.proxy_protocol is None:
+            return False
+        address = ip_address(host)
+        address = getattr(address, "ipv4_mapped", None) or address
+        return any(address in ip_network(each) for each in self.settings.proxy_protocol.sources)
+
     def layers(self, packet_max_bytes: int) -> list[Layer]:
         """What lies between a new client's socket and MQTT, the lowest first."""
         layers: list[Layer] = []
@@ -120,6 +132,7 @@ class Reception:
         self.handshakes_failed = 0
         self.pauses = 0  # how often nobody could be let in, and why the last time
         self.paused_for = ""
+        self.connections = 0  # how many have come in, ever
         self._numbers = 0
         self._looked_s = float("-inf")
         self._told: dict[str, tuple[float, int]] = {}
@@ -230,7 +243,7 @@ class Reception:
             "accepting": self.accepting,
             "pauses": self.pauses,
             "paused_for": self.paused_for,
-            "connections": self.admission.entered,
+            "connections": self.connections,
             "half_open": self.admission.half_open,
             "limited": dict(self.admission.refused),
             "handshakes_failed": self.handshakes_failed,
@@ -267,14 +280,14 @@ class Reception:
             if self.admission.is_full(host, door.settings.bind, door.settings.connections_max):
                 see_off()
             verdict = self.admission.enter(self._numbers, host, door.settings.bind, door.settings.connections_max)
-            if verdict.refused:
+            if not self._stays(verdict, address, door.settings.bind, now_s, give_way):
                 sock.close()
-                self._tell("client.refused", verdict.refused, now_s, address=address, bind=door.settings.bind)
                 continue
-            if verdict.gives_way is not None:
-                give_way(verdict.gives_way)
-                self._tell("client.refused", "half_open_max", now_s, address=address, bind=door.settings.bind)
-            yield self._client(door, sock, address, now_s)
+            self.connections += 1
+            client = self._client(door, sock, address, now_s)
+            if door.is_proxy(host):
+                client.proxied = door.settings
+            yield client
 
     def _client(self, door: Door, sock: socket.socket, address: str, now_s: float) -> Client:
         client = (
@@ -286,6 +299,42 @@ class Reception:
         )
         client.listener = door.settings.bind
         return client
+
+    def read_header(self, client: Client, settings: ListenerSettings, now_s: float, give_way: _Gives, see_off: _SeesOff) -> bool:
+        """Read on in the PROXY header of ``client``, and let it in as who it is; False if it is to be closed.
+
+        give_way and see_off as for ``accept``. Whatever has a limit by address counts by that in the header.
+        """
+        try:
+            header = client.read_proxy_header()
+            if header is None:
+                return True
+            if header.common_name is not None and settings.proxy_protocol is not None:
+                certificate = {"subject": ((("commonName", header.common_name),),)}
+                client.certificate_user = identity(certificate, settings.proxy_protocol.identity)
+        except OSError:
+            return False
+        except (PeerViolation, NotACertificate) as error:
+            self.handshakes_failed += 1
+            self._tell("client.transport_failed", str(error), now_s, address=client.address)
+            return False
+        client.proxied, client.proxy_header = None, b""
+        if not header.host:
+            return True
+        client.address = f"{header.host}:{header.port}"
+        place = (header.host, client.listener, settings.connections_max)
+        if self.admission.is_full(*place):
+            see_off()
+        self.admission.leave(client.number)
+        return self._stays(self.admission.enter(client.number, *place), client.address, client.listener, now_s, give_way)
+
+    def _stays(self, verdict: Verdict, address: str, bind: str, now_s: float, give_way: _Gives) -> bool:
+        """Whether a newcomer does; who gives way for it is closed."""
+        if verdict.gives_way is not None:
+            give_way(verdict.gives_way)
+        if verdict.refused or verdict.gives_way is not None:
+            self._tell("client.refused", verdict.refused or "half_open_max", now_s, address=address, bind=bind)
+        return not verdict.refused
 
     def failed(self, client: Client, now_s: float) -> None:
         """The transport of ``client`` ended by its own fault, if it did: count and tell."""

@@ -88,9 +88,6 @@ class FailureCounts:
         self._entries_max = entries_max
         self._failures: dict[Hashable, _Failures] = {}  # in the order of their last failures
 
-    def __len__(self) -> int:
-        return len(self._failures)
-
     def waits(self, key: Hashable, now_s: float) -> bool:
         """Whether ``key`` has failed too often."""
         failures = self._failures.get(key)
@@ -152,10 +149,6 @@ class LoginLimits:
         _make_room(self._known, self._entries_max)
         known.credential, known.let_in_s = credential, now_s
         self._known[origin, user] = known
-
-    def __len__(self) -> int:
-        """How many are known."""
-        return len(self._known)
 
 
 def _make_room(entries: dict[Any, Any], entries_max: int) -> None:

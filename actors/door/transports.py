@@ -108,7 +108,7 @@ class LayeredClient(Client):
             return self._last(data)
         if not self._established and all(layer.established for layer in self._layers):
             self._established = True
-            self.certificate_user = self._layers[0].certificate_user
+            self.certificate_user = self._layers[0].certificate_user or self.certificate_user
         return data
 
     def _last(self, data: bytes) -> bytes | None:

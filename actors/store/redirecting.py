@@ -1,7 +1,8 @@
 """What a node that stands by says to clients, where it is to say anything: who leads [MQTT-4.13.2, Server redirection].
 
 It listens where it would as a leader, over TCP and TLS, and answers one packet: CONNACK 0x9C with the leader's address for MQTT 5,
-3 (server unavailable) for 3.1.1, which knows no other word. WebSocket and Unix sockets stay closed.
+3 (server unavailable) for 3.1.1, which knows no other word. WebSocket and Unix sockets stay closed, and so do listeners behind a
+proxy: by that it finds the leader itself.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Redirecting:
     """Listens from its making until ``close``, in a thread of its own. ``leader`` tells the leader's address, or nothing."""
 
     def __init__(self, listeners: Iterable[ListenerSettings], leader: Callable[[], str]) -> None:
-        self._listeners = [listener for listener in listeners if not listener.unix_path and listener.protocol in ("tcp", "tls")]
+        self._listeners = [one for one in listeners if not (one.unix_path or one.proxy_protocol) and one.protocol in ("tcp", "tls")]
         self._leader = leader
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()

@@ -114,6 +114,7 @@ FIXED = {
     "actors.door.login_limits:ENTRIES_MAX": Limit(
         "addresses, users and known logins", "each kind", "the oldest is forgotten", "who guesses"
     ),
+    "wire.door.proxy_header:HEADER_MAX_BYTES": Limit("a PROXY header", "a connection", "closed", "that connection"),
     "actors.door.logins_and_rights:WAITING_MAX": Limit("logins that wait for their check", NODE, "refused", "who comes last"),
     "actors.broker.client_retained:PIECES_MAX": Limit("pieces of retained messages on their way", NODE, "the next wait", CLIENT),
     "storage.queue.hand_out_pieces:JOINED_BYTES_MAX": Limit("bytes of such a piece", CLIENT, "the next one follows", "nobody"),

@@ -196,7 +196,7 @@ def _sections(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[Bas
     for name, field in model.model_fields.items():
         inner, many = _inner(field)
         if inner is not None:
-            yield from _sections(inner, f"{path}.{name}".lstrip(".") + ("[]" if many else ""))
+            yield from _sections(inner, f"{path}.{field.alias or name}".lstrip(".") + ("[]" if many else ""))
 
 
 def _inner(field: FieldInfo) -> tuple[type[BaseModel] | None, bool]:
@@ -217,8 +217,8 @@ def _section(path: str, model: type[BaseModel]) -> str:
     title = f"`{path}`" if path else "The file"
     text = re.sub(r"\s+", " ", (model.__doc__ or "").strip())
     rows = [
-        (_code(name), _takes(field), _default(field), _how_taken(f"{path}.{name}", field), field.description or "")
-        for name, field in model.model_fields.items()
+        (_code(key), _takes(field), _default(field), _how_taken(f"{path}.{key}", field), field.description or "")
+        for key, field in ((field.alias or name, field) for name, field in model.model_fields.items())
     ]
     return f"\n## {title}\n\n{text}\n\n" + _table(("key", "takes", "default", "a change", "what it is for"), rows)
 

@@ -35,6 +35,7 @@ from supervisor.config.value_kinds import (
     LogServer,
     Mode,
     Name,
+    Network,
     Number,
     Size,
     StreamName,
@@ -225,11 +226,9 @@ class AclFile(Section):
 
 
 class LoginLimits(Section):
-    """How often logins may fail before their address (IPv6: its /64) or their user waits; who is known from there does not."""
+    """How often logins may fail from one address (IPv6: its /64), or one user's from as many, before all but the known wait."""
 
-    failures_max: Annotated[int | None, Number(1, 1000, unlimited=True)] = setting(
-        10, "Failed logins from one address within period, or addresses from which one user has failed; or unlimited."
-    )
+    failures_max: Annotated[int | None, Number(1, 1000, unlimited=True)] = setting(10, "Failed logins within period, or unlimited.")
     period: Annotated[float, Duration(1, 86400)] = setting("1m", "The period that failures_max counts in.")
     block: Annotated[float, Duration(1, 86400)] = setting(
         "1m", "How long logins from that address, or of that user, are refused then."
@@ -251,6 +250,17 @@ class ListenerAccess(Section):
         return _one_acl(self)
 
 
+class ProxyProtocol(Section):
+    """Proxies before a listener, which say by PROXY protocol from whom each connection is."""
+
+    sources: tuple[Network, ...] = Field(
+        alias="from", min_length=1, description="Addresses or networks whose connections, and no others, begin with a PROXY header."
+    )
+    identity: Literal["none", "common-name"] = setting(
+        "none", "What of a certificate that the proxy has verified is the user name."
+    )
+
+
 class Listener(Section):
     """One socket for local clients."""
 
@@ -270,6 +280,7 @@ class Listener(Section):
     connections_max: Annotated[int | None, Number(1, 1_000_000, unlimited=True)] = setting(
         UNLIMITED, "Clients of this socket at a time, within clients.connections_max."
     )
+    proxy_protocol: ProxyProtocol | None = setting(None, "Proxies before it that say from whom a connection is.")
     access: ListenerAccess | None = setting(None, "Who may connect to this listener, where that differs from access.")
 
     @model_validator(mode="after")
@@ -289,6 +300,11 @@ class Listener(Section):
             ]
         if self.given("unix_mode") and not self.bind.startswith(UNIX):
             problems.append((("unix_mode",), "has no effect without a Unix socket; write bind: unix:/path, or remove it"))
+        if self.proxy_protocol is not None and self.bind.startswith(UNIX):
+            problems.append((("proxy_protocol",), "has no effect on a Unix socket, where a proxy has no address; bind 127.0.0.1"))
+        identities = [each.identity for each in (self.tls, self.proxy_protocol) if each is not None]
+        if len(identities) == 2 and "none" not in identities:
+            problems.append((("proxy_protocol", "identity"), "and tls.identity give two names; keep the one that is seen first"))
         if problems:
             raise Inconsistent(problems)
         return self
@@ -1090,7 +1106,7 @@ class Configuration(Section):
         for index, listener in enumerate(self.listeners):
             own = listener.access or ListenerAccess()
             anonymous = self.access.allow_anonymous if own.allow_anonymous is None else own.allow_anonymous
-            certified = listener.tls is not None and listener.tls.identity != "none"
+            certified = any(each is not None and each.identity != "none" for each in (listener.tls, listener.proxy_protocol))
             if not anonymous and not certified and not (own.password_file or self.access.password_file):
                 message = "nobody could log in: write password_file: PATH (see bascule passwd), or allow_anonymous: true"
                 problems.append(((("listeners", index, "access") if listener.access else ("access", "allow_anonymous")), message))

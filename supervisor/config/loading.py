@@ -46,6 +46,7 @@ _EXAMPLES = {
     "listeners.tls.key_file": "server.key",
     "http.tls.cert_file": "server.pem",
     "http.tls.key_file": "server.key",
+    "listeners.proxy_protocol.from": "[10.0.0.7]",
     "access": "{allow_anonymous: true}",
     "access.allow_anonymous": "true",
     "access.acl.topics": '["site/%u/#"]',

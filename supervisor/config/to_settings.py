@@ -49,6 +49,7 @@ from wire.settings import (
     NodeSettings,
     OtlpSettings,
     PersistenceSettings,
+    ProxyProtocolSettings,
     RefusalSettings,
     RemoteSettings,
     ReplicationSettings,
@@ -159,6 +160,7 @@ def _snapshots(snapshots: Snapshots) -> SnapshotSettings:
 def _listener(listener: Listener, node: Access) -> ListenerSettings:
     on_unix = listener.bind.startswith(UNIX)
     host, port = ("", 0) if on_unix else parse_address(listener.bind, port_min=0)
+    proxies = listener.proxy_protocol
     return ListenerSettings(
         host=host,
         port=port,
@@ -169,6 +171,7 @@ def _listener(listener: Listener, node: Access) -> ListenerSettings:
         websocket_path=listener.websocket_path,
         origins=listener.origins,
         connections_max=listener.connections_max,
+        proxy_protocol=None if proxies is None else ProxyProtocolSettings(sources=proxies.sources, identity=proxies.identity),
         access=_listener_access(listener.access, node),
     )
 

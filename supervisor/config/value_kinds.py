@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -187,6 +187,16 @@ def _tcp_bind(value: str) -> str:
     return value
 
 
+def _network(value: str) -> str:
+    try:
+        network = ip_network(value)
+    except ValueError as error:
+        raise ValueError(f"{shown(value)} is no address and no network ({error}); such as 10.0.0.7 or 10.1.0.0/24") from None
+    if not network.prefixlen:
+        raise ValueError(f"{shown(value)} is everybody, and whoever is believed may be anybody; name the proxies")
+    return str(network)
+
+
 def _control_bind(value: str) -> str:
     if not value.startswith(TCP):
         raise ValueError(f"{shown(value)} is no address on the network; write it such as tcp://0.0.0.0:7000")
@@ -308,5 +318,6 @@ LogServer = Annotated[Text, AfterValidator(_log_server), Field(pattern="^(nats|t
 StreamName = Annotated[Text, AfterValidator(_stream_name), Field(pattern="^[A-Za-z0-9_-]{1,60}$")]
 Headers = Annotated[dict[str, str], BeforeValidator(_headers)]
 TcpBind = Annotated[Text, AfterValidator(_tcp_bind)]
+Network = Annotated[Text, AfterValidator(_network)]
 Mode = Annotated[str, BeforeValidator(_mode), Field(pattern="^0?[0-7]{3}$")]
 Address = Annotated[Text, AfterValidator(lambda value: (parse_remote_address(value), value)[1])]

@@ -147,11 +147,7 @@ _ACCESS = (
         "the log says who (login.refused); bascule passwd FILE USER adds or changes one",
     ),
     ("addresses_blocked", "addresses blocked for wrong logins", "wait for access.login_limits.block, when the client is mended"),
-    (
-        "users_blocked",
-        "users blocked for wrong logins from many addresses",
-        "the log says who (user.blocked); change their passwords",
-    ),
+    ("users_blocked", "users blocked for wrong logins from many addresses", "the log says who (user.blocked)"),
     (
         "publishes_forbidden",
         "messages not taken because the ACL forbids them",

@@ -105,7 +105,7 @@ def is_open(path: str) -> bool:
 
 def _everybody(settings: NodeSettings, listener: ListenerSettings) -> Iterator[Finding]:
     access = listener.access or settings.access
-    if listener.unix_path or not access.allow_anonymous or _is_loopback(listener.host):
+    if listener.unix_path or not access.allow_anonymous or (_is_loopback(listener.host) and not listener.proxy_protocol):
         return
     if access.acl is None:
         found = "whoever reaches it may publish and read everything, without a password"

@@ -78,6 +78,7 @@ _KEYS = {
     "listeners.host": "listeners.bind",
     "listeners.port": "listeners.bind",
     "listeners.unix_path": "listeners.bind",
+    "listeners.proxy_protocol.sources": "listeners.proxy_protocol.from",
     "http.host": "http.bind",
     "http.port": "http.bind",
     "control.host": "control.bind",

@@ -25,6 +25,7 @@ class Slow(Client):
     def __init__(self, number: int) -> None:
         self.number = number
         self.closed = False
+        self.proxied = None
 
     def flush(self) -> bool:
         return self.number != 0

@@ -13,7 +13,7 @@ from supervisor.config.loading import load
 from tests.support.authority import Authority
 from tests.support.node import ROOT
 from wire.errors import ConfigError
-from wire.settings import ListenerTlsSettings
+from wire.settings import ListenerTlsSettings, ProxyProtocolSettings
 
 HEAD = """\
 node: {name: edge-1, data_dir: data}
@@ -69,6 +69,18 @@ TLS_FILES = "cert_file: server.pem, key_file: server.key"
         ('bind: "127.0.0.1:1", websocket_path: /m', "websocket_path", "write protocol: ws or wss"),
         ('bind: "127.0.0.1:1", unix_mode: "0600"', "unix_mode", "unix:/path"),
         ('bind: "unix:m.sock", unix_mode: 0600', "unix_mode", "in quotes"),
+        ('bind: "unix:m.sock", proxy_protocol: {from: ["10.0.0.7"]}', "proxy_protocol", "bind 127.0.0.1"),
+        ('bind: "127.0.0.1:1", proxy_protocol: {from: []}', "proxy_protocol.from", "at least one"),
+        ('bind: "127.0.0.1:1", proxy_protocol: {identity: none}', "proxy_protocol.from", "missing"),
+        ('bind: "127.0.0.1:1", proxy_protocol: {from: ["proxy.example"]}', "proxy_protocol.from[0]", "no network"),
+        ('bind: "127.0.0.1:1", proxy_protocol: {from: ["10.1.0.7/24"]}', "proxy_protocol.from[0]", "host bits"),
+        ('bind: "127.0.0.1:1", proxy_protocol: {from: ["::/0"]}', "proxy_protocol.from[0]", "everybody"),
+        (
+            f'bind: "127.0.0.1:1", protocol: tls, tls: {{{TLS_FILES}, ca_file: ca.pem, client_certificate: optional, '
+            'identity: subject}, proxy_protocol: {from: ["10.0.0.7"], identity: common-name}',
+            "proxy_protocol.identity",
+            "two names",
+        ),
         ('bind: "unix:"', "bind", "must not be empty"),
         ('bind: "unix:gone/m.sock"', "bind", "there is no folder"),
         (f'bind: "unix:{"x" * 110}"', "bind", "too long"),
@@ -105,6 +117,15 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("other", ["127.0.0.2:1", "0.0.0.0:2", "[::1]:1"])
 def test_listeners_that_do_not_meet_may_stand_side_by_side(tmp_path: Path, other: str) -> None:
     assert len(load(listener_of(tmp_path, f'bind: "127.0.0.1:1"}}, {{bind: "{other}"')).listeners) == 2
+
+
+def test_a_listener_behind_proxies_may_have_names_of_certificates_as_the_only_logins(tmp_path: Path) -> None:
+    keys = 'bind: "127.0.0.1:1", access: {allow_anonymous: false}, proxy_protocol: {from: ["10.0.0.7", "2001:DB8::/64"]'
+    [listener] = load(listener_of(tmp_path, f"{keys}, identity: common-name}}")).listeners
+
+    assert listener.proxy_protocol == ProxyProtocolSettings(sources=("10.0.0.7/32", "2001:db8::/64"), identity="common-name")
+    with pytest.raises(ConfigError, match="nobody could log in"):
+        load(listener_of(tmp_path, f"{keys}}}"))
 
 
 @pytest.mark.process

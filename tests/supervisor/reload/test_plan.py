@@ -24,6 +24,7 @@ from wire.settings import (
     ListenerSettings,
     ListenerTlsSettings,
     NodeSettings,
+    ProxyProtocolSettings,
     ReplicationSettings,
     ReplicationTlsSettings,
     RuleSettings,
@@ -38,7 +39,8 @@ RULE = RuleSettings(
 ACL = AclRuleSettings(allow=True, publish=True, subscribe=True, users=("u",), anonymous=False, clients=(), topics=("#",))
 ACCESS = AccessSettings(allow_anonymous=False, login_limits=HTTP.login_limits, password_file="/p", acl=(ACL,), acl_file="/acl")
 TLS = ListenerTlsSettings(cert_file="/cert", key_file="/key")
-LISTENER = ListenerSettings(host="127.0.0.1", port=1883, protocol="tls", tls=TLS, access=ACCESS)
+PROXIES = ProxyProtocolSettings(sources=("10.0.0.7/32",))
+LISTENER = ListenerSettings(host="127.0.0.1", port=1883, protocol="tls", tls=TLS, access=ACCESS, proxy_protocol=PROXIES)
 FULL = node(
     bridge("cloud", 2, local_subscriptions=(RULE,), remote_subscriptions=(RULE,), limits=limits(max_messages=10, max_age_s=60.0)),
     bridge("north"),
