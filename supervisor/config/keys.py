@@ -256,9 +256,7 @@ class ProxyProtocol(Section):
     sources: tuple[Network, ...] = Field(
         alias="from", min_length=1, description="Addresses or networks whose connections, and no others, begin with a PROXY header."
     )
-    identity: Literal["none", "common-name"] = setting(
-        "none", "What of a certificate that the proxy has verified is the user name."
-    )
+    identity: Literal["none", "common-name"] = setting("none", "What of a certificate that the proxy has verified is the user.")
 
 
 class Listener(Section):

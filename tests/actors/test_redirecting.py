@@ -13,13 +13,17 @@ from tests.support.ports import accepts, free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import MQTT_3_1_1, MQTT_5_0, Connect
-from wire.settings import ListenerSettings
+from wire.settings import ListenerSettings, ProxyProtocolSettings
+
+BEHIND_PROXY = ListenerSettings(
+    host="127.0.0.1", port=free_port(), protocol="tcp", proxy_protocol=ProxyProtocolSettings(sources=("127.0.0.1/32",))
+)
 
 
 @contextmanager
 def redirecting(leader: str) -> Iterator[int]:
     port = free_port()
-    door = Redirecting([ListenerSettings(host="127.0.0.1", port=port, protocol="tcp")], lambda: leader)
+    door = Redirecting([ListenerSettings(host="127.0.0.1", port=port, protocol="tcp"), BEHIND_PROXY], lambda: leader)
     try:
         wait_until(lambda: accepts(port), PATIENCE_S, "it listens")
         yield port
@@ -46,6 +50,7 @@ def test_a_client_of_mqtt_5_is_told_where_to_go() -> None:
     with redirecting("10.0.0.2:1883") as port:
         packet = connect(MQTT_5_0)
         said = said_to(port, packet[:3], packet[3:])
+        assert not accepts(BEHIND_PROXY.port), "a proxy looks where a port is open"
     assert said == redirection(MQTT_5_0, "10.0.0.2:1883")
     assert said[3] == 0x9C
     assert said.endswith(b"\x1c\x00\x0d10.0.0.2:1883")

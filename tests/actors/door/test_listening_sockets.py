@@ -14,7 +14,7 @@ from actors.door.listening_sockets import OPEN_TIMER, Reception
 from actors.process.mailbox import Mailbox, PollGroup
 from tests.support.ports import accepts, free_port
 from tests.support.settings import BACKOFF, node
-from wire.settings import ListenerSettings
+from wire.settings import ListenerSettings, ProxyProtocolSettings
 
 
 class Desk:
@@ -60,6 +60,17 @@ class Doors:
 
 def tcp(port: int, **changed: Any) -> ListenerSettings:
     return replace(ListenerSettings(host="127.0.0.1", port=port, protocol="tcp"), **changed)
+
+
+def test_a_door_knows_its_proxies_as_they_are_set_now() -> None:
+    port = free_port()
+    doors = Doors(tcp(port))
+    [door] = doors.reception.doors
+    assert not door.is_proxy("10.1.0.7")
+    doors.rearrange(tcp(port, proxy_protocol=ProxyProtocolSettings(sources=("10.1.0.0/24", "2001:db8::/64"))))
+    hosts = ("10.1.0.7", "::ffff:10.1.0.7", "2001:db8::7", "10.1.1.7", "::ffff:10.1.1.7", "2001:db8:0:1::7", "fe80::7%eth0")
+    assert [door.is_proxy(host) for host in hosts] == [True, True, True, False, False, False, False]
+    doors.reception.close()
 
 
 def test_a_door_that_stays_is_the_same_socket_and_the_others_come_and_go() -> None:

@@ -13,7 +13,7 @@ from supervisor.doctor import trust
 from supervisor.doctor.findings import FAIL, OK, WARN
 from tests.supervisor.settings import node_settings
 from tests.support.settings import HTTP, OTLP, bridge
-from wire.settings import AclRuleSettings, ListenerSettings, TelemetrySettings
+from wire.settings import AclRuleSettings, ListenerSettings, ProxyProtocolSettings, TelemetrySettings
 
 DAY_S = 86_400.0
 
@@ -84,6 +84,9 @@ def test_a_listener_that_is_open_to_everybody_is_told(
     settings = replace(settings, listeners=(listener,), access=access, bridges=())
 
     assert [finding.verdict for finding in trust.examine_trust(settings, 0.0)] == [WARN] * told
+    behind = replace(listener, proxy_protocol=ProxyProtocolSettings(sources=("127.0.0.1/32",)))
+    found = trust.examine_trust(replace(settings, listeners=(behind,)), 0.0)
+    assert [finding.verdict for finding in found] == [WARN] * (anonymous and acl is None), "who comes by a proxy is from anywhere"
 
 
 @pytest.mark.parametrize(("host", "told"), [("127.0.0.1", []), ("::1", []), ("0.0.0.0", [WARN])])
