@@ -120,6 +120,8 @@ class ClientLimitSettings:
     topic_levels_max: int | None = None
     topic_max_bytes: int | None = None
     will_max_bytes: int = 64 << 10
+    subscriptions_max_bytes: int = 4 << 20
+    client_id_max_bytes: int = 1 << 10
     sys_period_s: float = 0.0
     response_information: str | None = None
     input_max_bytes: int = 256 << 20
@@ -279,9 +281,9 @@ class BridgeSettings:
 class SessionSettings:
     """What is kept for local clients: sessions that outlive their connection, their queues, retained messages.
 
-    user_share_percent: of ``sessions_max``, for one user, or for one address without a user. expiry_max_s: 0xFFFFFFFF is no limit.
-    overflow: drop-newest | drop-oldest, when a session's queue is full. in_flight_max: QoS 1 and 2 messages on their way to one
-    client.
+    user_share_percent: of ``sessions_max`` and ``filters_max_bytes``, for one user, or for one address without a user.
+    expiry_max_s: 0xFFFFFFFF is no limit. overflow: drop-newest | drop-oldest, when a session's queue is full. in_flight_max: QoS 1
+    and 2 messages on their way to one client.
     """
 
     sessions_max: int = 10_000
@@ -294,6 +296,7 @@ class SessionSettings:
     retained_max_messages: int = 100_000
     retained_max_bytes: int = 256 << 20
     wills_max_bytes: int = 64 << 20
+    filters_max_bytes: int = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,18 +70,18 @@ class ClientSessions:
         """Let the client in, or not."""
         client.level, client.bridge = connect.level, connect.bridge
         self._host.greeted(client)
-        if connect.will is not None and not self._topic_limits.allow(connect.will.topic):
-            self._host.limited("topic_limits")
-            if connect.level == MQTT_5_0:
-                self._send(client, Connack(session_present=False, reason_code=ReasonCode.TOPIC_NAME_INVALID))
-            self._host.close_client(client, "refused")
-            return
         will = None if connect.will is None else _message(connect.will)
-        if will is not None and size_bytes(will) > self._limits.will_max_bytes:
-            self._host.limited("will_max_bytes")
-            self._send(client, refuse_login(LoginFault.WILL_TOO_LARGE, client.level))
-            self._host.close_client(client, "refused")
-            return
+        id_bytes = len(connect.client_id.encode())
+        for limit, fault, holds in (
+            ("client_id_max_bytes", LoginFault.IDENTIFIER_TOO_LONG, id_bytes <= self._limits.client_id_max_bytes),
+            ("topic_limits", LoginFault.WILL_TOPIC, connect.will is None or self._topic_limits.allow(connect.will.topic)),
+            ("will_max_bytes", LoginFault.WILL_TOO_LARGE, will is None or size_bytes(will) <= self._limits.will_max_bytes),
+        ):
+            if not holds:
+                self._host.limited(limit)
+                self._send(client, refuse_login(fault, client.level))
+                self._host.close_client(client, "refused")
+                return
         judged = judge_connect(connect, self._limits, self._settings, new_id=f"auto-{uuid.uuid4().hex}")
         if isinstance(judged, Connack):
             least = connect.properties.maximum_packet_size
@@ -153,6 +153,8 @@ class ClientSessions:
         opening = self._openings.closed(client)
         if opening is not None and not opening.asked and not opening.let_in:
             return
+        if not client.expiry_s:
+            self._records.filters.has(client.session)
         told = opening is None or opening.asked
         keep_will = publish_will and client.will is not None and client.flow is not None
         keep_will = keep_will and client.will is not None and self._access.may_publish(client, client.will[0])
@@ -219,6 +221,7 @@ class ClientSessions:
         """Tell it how connections have ended (broker.end-told-until-committed), and ask again for what was not answered, and for
         what is connected.
         """
+        self._records.filters.only(self._clients)
         if not self._records.known:  # it tells all anew
             self._records.begin_anew()
             self._wills.begin_anew()
@@ -228,6 +231,9 @@ class ClientSessions:
 
     def known(self, frame: SessionsKnown) -> None:
         """What an earlier life of the Listener has left: the sessions that last, and the Wills."""
+        for session, queue, filters, *_, owner in frame.sessions:
+            if queue and session not in self._clients:
+                self._records.filters.has(session, owner, (topic_filter for topic_filter, *_ in filters))
         if self._records.known:
             return
         for session, queue, *_ in frame.sessions:

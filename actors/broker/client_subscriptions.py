@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from actors.broker.filter_bytes import FilterBytes
 from actors.broker.listener_interface import ClientHost
 from actors.door.client import ASKING, REQUESTS_MAX, Client
 from actors.door.logins_and_rights import Access
@@ -64,6 +65,7 @@ class ClientSubscriptions:
         settings: NodeSettings,
         access: Access,
         retained: Retained,
+        filter_bytes: FilterBytes,
         *,
         subscribed: Callable[[Client, dict[str, bool]], None],
         read_on: Callable[[Client], None],
@@ -77,13 +79,14 @@ class ClientSubscriptions:
         self._subscribed = subscribed
         self._read_on = read_on
         self._access = access
+        self._filter_bytes = filter_bytes
         self.adopt(settings)
         self._requests: dict[int, _Request] = {}  # that are not answered
         self._number = 0
 
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on; what is subscribed to stays."""
-        self._subscriptions_max = settings.clients.subscriptions_max
+        self._settings = settings
         self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
 
     def subscribe(self, client: Client, packet: Subscribe) -> None:
@@ -104,6 +107,8 @@ class ClientSubscriptions:
             existed = one.topic_filter in client.filters
             sends = sends_retained(one.topic_filter, one.retain_handling, existed=existed)
             wanted[one.topic_filter] = sends or wanted.get(one.topic_filter, False)  # named twice, it is as subscribed twice
+            if not existed:
+                self._filter_bytes.add(client.session, client.owner, one.topic_filter)
             client.filters[one.topic_filter] = _options(one, client), identifier  # the later one holds [MQTT-3.8.4-3]
             codes.append(one.qos)
         answer = encode(Suback(packet_id=packet.packet_id, reason_codes=tuple(codes)), client.level)
@@ -115,10 +120,14 @@ class ClientSubscriptions:
             return ReasonCode.TOPIC_FILTER_INVALID
         if client.rights is not None and not self._access.may_subscribe(client, one.topic_filter):
             return ReasonCode.NOT_AUTHORIZED  # [MQTT-3.8.4-5]
-        if one.topic_filter not in client.filters and len(client.filters) >= self._subscriptions_max:
-            self._host.limited("subscriptions_max")
-            return ReasonCode.QUOTA_EXCEEDED
-        return None
+        if one.topic_filter in client.filters:
+            return None
+        limit = self._filter_bytes.refusal(client.session, client.owner, one.topic_filter, self._settings)
+        if len(client.filters) >= self._settings.clients.subscriptions_max:
+            limit = "subscriptions_max"
+        if limit:
+            self._host.limited(limit)
+        return ReasonCode.QUOTA_EXCEEDED if limit else None
 
     def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
         """Unsubscribe the client, and answer for each filter [MQTT-3.10.4-4, -6].
@@ -129,6 +138,9 @@ class ClientSubscriptions:
         _check_fits(client, Unsuback(packet_id=packet.packet_id, reason_codes=(ReasonCode.SUCCESS,) * len(packet.topic_filters)))
         known = [client.filters.pop(topic_filter, None) is not None for topic_filter in packet.topic_filters]
         codes = tuple(ReasonCode.SUCCESS if was else ReasonCode.NO_SUBSCRIPTION_EXISTED for was in known)
+        for topic_filter, was in zip(packet.topic_filters, known, strict=True):
+            if was:
+                self._filter_bytes.drop(client.session, client.owner, topic_filter)
         gone = {topic_filter: False for topic_filter, was in zip(packet.topic_filters, known, strict=True) if was}
         answer = encode(Unsuback(packet_id=packet.packet_id, reason_codes=codes), client.level)
         self._ask(_Request(client, answer, False, gone))

@@ -72,7 +72,7 @@ class ClientWills:
     def found(self, frame: SessionsKnown) -> None:
         """The Wills that clients of an earlier life of the Listener have left."""
         now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
-        for session, _, _, will, due_ms, user, listener in frame.sessions:
+        for session, _, _, will, due_ms, user, listener, _ in frame.sessions:
             if will is not None:
                 wait_s = max(0.0, will[4] - elapsed_ms(due_ms - will[4] * 1000, wall_ms) / 1000)
                 self._pending.add(session, PendingWill(will, now_s + wait_s, 0, user, listener))

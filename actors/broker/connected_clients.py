@@ -19,6 +19,7 @@ from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
+TOLD_PERIOD_S = 60.0  # of what each limit refuses
 Parted = Callable[[Client, bool], None]
 
 
@@ -39,6 +40,7 @@ class ConnectedClients:
         self._output_max_bytes = output_max_bytes
         self._parted = parted
         self._by_number: dict[int, Client] = {}
+        self._told_s: dict[str, float] = {}  # by limit
 
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on."""
@@ -69,8 +71,12 @@ class ConnectedClients:
         self.mailbox.send(peer, frame)
 
     def limited(self, limit: str) -> None:
-        """Count for status what ``limit`` has refused."""
-        self._reception.admission.refused[limit] += 1
+        """Count for status what ``limit`` has refused, and tell of it once in ``TOLD_PERIOD_S``."""
+        refused, now_s = self._reception.admission.refused, self.mailbox.now_s()
+        refused[limit] += 1
+        if now_s - self._told_s.get(limit, float("-inf")) >= TOLD_PERIOD_S:
+            self._told_s[limit] = now_s
+            log.warning("clients.limited", extra={"limit": limit, "count": refused[limit]})
 
     def greeted(self, client: Client) -> None:
         """The client's CONNECT was read: it is not half open any more."""

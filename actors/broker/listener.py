@@ -86,7 +86,13 @@ class Listener(MailboxActor):
         self._retained = ClientRetained(clients, settings, self.deliveries)
         self._sys = SysTopics(clients, self.deliveries, self._sys_figures)
         self._subscriptions = ClientSubscriptions(
-            clients, settings, self._access, self._retained, subscribed=self._sys.subscribed, read_on=self._read_on
+            clients,
+            settings,
+            self._access,
+            self._retained,
+            self._records.filters,
+            subscribed=self._sys.subscribed,
+            read_on=self._read_on,
         )
         self.packets = ClientPackets(clients, self.sessions, self._subscriptions, self.batches.released)
         self._overtaking = Qos0Overtaking(clients, self.batches)
@@ -171,6 +177,7 @@ class Listener(MailboxActor):
             "traffic": asdict(self.clients.traffic),
             "reserved_publishes": self._reserved.dropped,
             "refused": self.acknowledgements.refused,
+            "filter_bytes": self._records.filters.shares.total,
             "pending_wills": self._wills.pending,
             "refused_wills": self._wills.refused,
             **self.deliveries.figures(),

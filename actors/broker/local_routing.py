@@ -62,7 +62,7 @@ class LocalRouting:
 
     def kept(self, frame: SessionsKnown) -> None:
         """Sessions that are on record; those that are connected are known better."""
-        for session, queue, subscriptions, _, _, user, listener in frame.sessions:
+        for session, queue, subscriptions, _, _, user, listener, _ in frame.sessions:
             if queue and session not in self._places:
                 self._clients[session] = listener, user
                 self._put(session, 0, queue, subscriptions)

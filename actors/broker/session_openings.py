@@ -189,7 +189,7 @@ class SessionOpenings:
                 resumes=resumes,
                 user=client.user,
                 listener=self._access.bind_of(client),
-                origin=client.origin,
+                owner=client.owner,
             ),
         )
 
@@ -241,6 +241,7 @@ class SessionOpenings:
         )
         client.flow.carry(received)
         self._access.set_out(client)
+        self._records.filters.has(client.session, client.owner, client.filters)
         self._up(client)
         client.hear_again(self._host.mailbox.now_s())
         self._send(client, welcome.connack(present, self._response_information(client)))

@@ -12,14 +12,19 @@ broker.ended-session-not-resumed [MQTT]: no session is looked up while an operat
 
 from __future__ import annotations
 
+from actors.broker.filter_bytes import FilterBytes
 from wire.frames.intake import SessionClose
 
 
 class SessionRecords:
-    """By client identifier. ``known``: the store has said what an earlier life of the Listener has left."""
+    """By client identifier.
+
+    known: the store has said what an earlier life of the Listener has left. filters: what they take.
+    """
 
     def __init__(self) -> None:
         self.known = False
+        self.filters = FilterBytes()
         self._lasting: dict[str, int] = {}  # what may be on record of sessions that last -> the connection that asked last, or 0
         self._left: dict[str, int] = {}  # who went without an answer -> the connection, until its end is committed
         self._closing: dict[int, SessionClose] = {}  # by connection; not known to be committed
@@ -95,6 +100,7 @@ class SessionRecords:
     def gone(self, session: str) -> None:
         """It has ended, and nobody is connected to it."""
         self._lasting.pop(session, None)
+        self.filters.has(session)
 
     def hold(self, session: str) -> None:
         """It is being ended: who comes under its identifier waits for that (broker.ended-session-not-resumed)."""

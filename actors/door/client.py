@@ -17,6 +17,7 @@ from wire.exchange.retained_passes import RetainedPasses
 from wire.exchange.wills import Message
 from wire.mqtt.aliases import OutgoingAliases
 from wire.settings import ListenerSettings
+from wire.shares import owner_of
 
 REQUESTS_MAX = 16  # SUBSCRIBEs and UNSUBSCRIBEs of one client that are not answered; then it is not read
 UNIX = "unix:"  # what the address of a client on a Unix socket begins with
@@ -130,6 +131,11 @@ class Client:
     def origin(self) -> str:
         """What counts as one where clients are counted: the network of its address, or the user whose process it is."""
         return UNIX + self.address.rpartition(",")[2] if self.address.startswith(UNIX) else network_of(self.host)
+
+    @property
+    def owner(self) -> str:
+        """In whose share it counts."""
+        return owner_of(self.user, self.origin)
 
     @property
     def output_bytes(self) -> int:

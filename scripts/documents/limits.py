@@ -40,15 +40,20 @@ SETTINGS = {
     "clients.packet_max_bytes": Limit("a packet that is being read", CLIENT, "DISCONNECT 0x95", "that client"),
     "clients.input_max_bytes": Limit("packets that are not complete", NODE, "closed with 0x97", "the client that holds most"),
     "clients.output_max_bytes": Limit("what a client has not read", CLIENT, "QoS 0 is dropped, the rest waits", "that client"),
+    "clients.client_id_max_bytes": Limit("a client identifier", CLIENT, "CONNACK 0x85", "that client"),
     "clients.subscriptions_max": Limit("subscriptions", CLIENT, "SUBACK 0x97 (3.1.1: 0x80)", "that client"),
     "clients.receive_maximum": Limit("PUBLISHes that are not acknowledged", CLIENT, "DISCONNECT 0x93", "that client"),
     "clients.publish_messages_per_s": Limit("messages a second", CLIENT, "its socket waits", "that client"),
     "clients.publish_bytes_per_s": Limit("bytes a second", CLIENT, "its socket waits", "that client"),
     "clients.topic_levels_max": Limit("levels of a topic or filter", CLIENT, "0x8F for a filter, 0x90 for a topic", "that client"),
     "clients.topic_max_bytes": Limit("length of a topic or filter", CLIENT, "the same", "that client"),
+    "clients.subscriptions_max_bytes": Limit("topic filters", CLIENT, "SUBACK 0x97 (3.1.1: 0x80)", "that client"),
     "clients.will_max_bytes": Limit("a Will", CLIENT, "CONNACK 0x97", "that client"),
     "sessions.sessions_max": Limit("sessions that last", NODE, "CONNACK 0x97", "who comes last"),
-    "sessions.user_share_percent": Limit("sessions that last", "a user, or an address without one", "CONNACK 0x97", "that user"),
+    "sessions.user_share_percent": Limit(
+        "sessions that last, all topic filters", "a user, or an address without one", "CONNACK, SUBACK 0x97", "that user"
+    ),
+    "sessions.filters_max_bytes": Limit("all topic filters", NODE, "SUBACK 0x97 (3.1.1: 0x80)", "who comes last"),
     "sessions.expiry_max": Limit("a session whose client is away", CLIENT, "it ends", "that client"),
     "sessions.queue_max_messages": Limit(
         "messages that wait for a client", CLIENT, "dropped by `overflow`, counted", "that client"

@@ -26,7 +26,6 @@ store.ended-by-operator-at-once [P3]: a session that an operator ends goes in on
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -42,6 +41,7 @@ from wire.frames.intake import SessionClose, SessionClosed, SessionGone, Session
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.names import DISTRIBUTOR, LISTENER
 from wire.settings import NodeSettings, SessionSettings
+from wire.shares import Shares
 
 log = logging.getLogger("bascule")
 
@@ -79,8 +79,10 @@ class LocalSessions:
         self._tells_users_apart = tells_users_apart
         self._limit_expiry()
         self._listener_epoch = max((session.connected[0] for session in sessions if session.connected), default=0)
-        self._kept = sum(1 for session in sessions if session.queue)
-        self._kept_of = Counter(session.owner for session in sessions if session.queue)
+        self._shares = Shares()
+        for session in sessions:
+            if session.queue:
+                self._shares.add(session.owner, 1)
         self._answers: list[tuple[str, Frame]] = []
         self._expired = 0
         self._ended = self._purged = 0
@@ -163,7 +165,7 @@ class LocalSessions:
         """Figures for ``status``. ended, purged: sessions that operators have ended in this life, and the messages that went."""
         connected = sum(1 for session in self._sessions if session.queue and session.connected is not None)
         return {
-            "kept": self._kept,
+            "kept": self.kept,
             "connected": connected,
             "expired": self._expired,
             "ended": self._ended,
@@ -177,7 +179,7 @@ class LocalSessions:
     @property
     def kept(self) -> int:
         """Sessions of clients that are on record."""
-        return self._kept
+        return self._shares.total
 
     # --- inside ---
 
@@ -210,7 +212,8 @@ class LocalSessions:
                 session = None
             makes_queue = frame.sender == LISTENER and bool(frame.expiry_s) and (session is None or not session.queue)
             if makes_queue:
-                refused = self._no_room(_owner(frame))
+                most, percent = self._settings.sessions_max, self._settings.user_share_percent
+                refused = self._shares.broken(frame.owner, 1, "sessions_max", most, percent)  # store.sessions-shared-out
             session = None if refused else self._begin(frame, opening, present, makes_queue=makes_queue)
         if session is not None:
             self._note_filters(session, frame.filters)
@@ -232,14 +235,6 @@ class LocalSessions:
             )
         )
 
-    def _no_room(self, owner: str) -> str:
-        """Which limit one more session of ``owner`` would break, empty for none (store.sessions-shared-out)."""
-        sessions_max = self._settings.sessions_max
-        if self._kept >= sessions_max:
-            return "sessions_max"
-        share = max(1, sessions_max * self._settings.user_share_percent // 100)
-        return "user_share_percent" if self._kept_of[owner] >= share else ""
-
     def _is_anothers(self, session: Session, frame: SessionOpen) -> bool:
         """Whether something lasts of the session that is another user's (store.session-is-its-users)."""
         mine = session.user is None or session.user == frame.user or not self._tells_users_apart
@@ -259,9 +254,8 @@ class LocalSessions:
             session.connected = (frame.epoch, frame.source)
         if makes_queue:
             session.queue = self._queues.make(frame.session)
-            session.owner = _owner(frame)
-            self._kept_of[session.owner] += 1
-            self._kept += 1
+            session.owner = frame.owner
+            self._shares.add(session.owner, 1)
         if changes:
             self._changed(session)
             self._sessions.put_will(session, frame.will)
@@ -306,10 +300,7 @@ class LocalSessions:
             waited = self._ended_queues.end(session.queue)
             log.info("session.ended", extra={"client_id": session.name, "why": why, "waited": waited})
             session.queue = ""
-            self._kept -= 1
-            self._kept_of[session.owner] -= 1
-            if not self._kept_of[session.owner]:
-                del self._kept_of[session.owner]
+            self._shares.add(session.owner, -1)
             if why == _OPERATOR:
                 self._purged += waited
 
@@ -327,6 +318,7 @@ class LocalSessions:
                 session.will_due_ms if session.will else 0,
                 session.user if self._tells_users_apart else None,
                 session.listener,
+                session.owner,
             )
             for session in self._sessions
             if session.queue or (session.will is not None and session.connected is None)
@@ -342,11 +334,6 @@ class LocalSessions:
                 refused=tuple(refused[start:stop]),
                 last=stop >= count,
             )
-
-
-def _owner(frame: SessionOpen) -> str:
-    """In whose share a session counts: its user's, or its address's where nobody has logged in."""
-    return f"user {frame.user}" if frame.user is not None else f"address {frame.origin}"
 
 
 def _subscriptions(session: Session) -> tuple[tuple[str, int, int], ...]:

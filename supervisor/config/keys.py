@@ -342,7 +342,13 @@ class Clients(Section):
     output_max_bytes: Annotated[int, Size(1024)] = setting(
         "4MiB", "What waits for a client that does not read; QoS 0 beyond is dropped."
     )
+    client_id_max_bytes: Annotated[int, Size(23, 65535)] = setting(
+        "1KiB", "Length of a client identifier; a client with a longer one is refused (0x85)."
+    )
     subscriptions_max: Annotated[int, Number(1, 1_000_000)] = setting(1000, "Subscriptions of one client.")
+    subscriptions_max_bytes: Annotated[int, Size(1024)] = setting(
+        "4MiB", "Bytes of their topic filters, and 300 for each level of one; a filter beyond is refused (0x97)."
+    )
     keep_alive_max: Annotated[float, Duration(1, 65535, whole=True)] = setting(
         "65535s", "Longest keep alive given to an MQTT 5 client."
     )
@@ -364,7 +370,7 @@ class Clients(Section):
         UNLIMITED, "Bytes of PUBLISH packets a second of one client; what is faster is not read until it is due."
     )
     topic_levels_max: Annotated[int, Number(1, 65535)] = setting(200, "Levels of a client's topic names and filters.")
-    topic_max_bytes: Annotated[int, Size(1, 65535)] = setting("65535B", "Length of a client's topic names and filters.")
+    topic_max_bytes: Annotated[int, Size(1, 65535)] = setting("4KiB", "Length of a client's topic names and filters.")
     will_max_bytes: Annotated[int, Size(1, PACKET_MAX_BYTES)] = setting(
         "64KiB", "Size of a client's Will, its topic and properties included; a client with a larger one is refused (0x97)."
     )
@@ -396,7 +402,9 @@ class Sessions(Section):
         10_000, "Sessions that outlive their connection; more are refused."
     )
     user_share_percent: Annotated[int, Number(1, 100)] = setting(
-        50, "How much of sessions_max one user may have; clients without a user share by their address (IPv6: their /64)."
+        50,
+        "How much of sessions_max and filters_max_bytes one user may have; clients without a user share by their address (IPv6:"
+        " their /64).",
     )
     expiry_max: Annotated[float | None, Duration(1, SESSION_NEVER_EXPIRES_S - 1, whole=True, unlimited=True)] = setting(
         "7d", "Longest life of a session without its client; MQTT 3.1.1 sessions with clean session 0 have this one."
@@ -412,6 +420,9 @@ class Sessions(Section):
     )
     retained_max_messages: Annotated[int, Number(1, 10**9)] = setting(100_000, "Retained messages; more are not retained.")
     retained_max_bytes: Annotated[int, Size(1024)] = setting("256MiB", "Their bytes.")
+    filters_max_bytes: Annotated[int, Size(1024)] = setting(
+        "1GiB", "Bytes of all clients' topic filters, here or gone, and 300 for each level of one; more are refused (0x97)."
+    )
     wills_max_bytes: Annotated[int, Size(1024)] = setting(
         "64MiB", "Bytes of all Wills, of clients that are here or gone; who brings one more is refused (0x97)."
     )

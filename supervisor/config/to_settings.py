@@ -91,6 +91,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             retained_max_messages=sessions.retained_max_messages,
             retained_max_bytes=sessions.retained_max_bytes,
             wills_max_bytes=sessions.wills_max_bytes,
+            filters_max_bytes=sessions.filters_max_bytes,
         ),
         persistence=PersistenceSettings(
             mode=configuration.persistence.mode,
@@ -140,6 +141,8 @@ def _clients(clients: Clients) -> ClientLimitSettings:
         topic_levels_max=clients.topic_levels_max,
         topic_max_bytes=clients.topic_max_bytes,
         will_max_bytes=clients.will_max_bytes,
+        subscriptions_max_bytes=clients.subscriptions_max_bytes,
+        client_id_max_bytes=clients.client_id_max_bytes,
         sys_period_s=clients.sys_period,
         response_information=clients.response_information,
         input_max_bytes=clients.input_max_bytes,

@@ -24,6 +24,7 @@ CLIENTS = (
     _gauge("clients_input_bytes", "listener.input_bytes", "Bytes of packets that are not complete."),
     _gauge("clients_in_flight_messages", "listener.in_flight", "Messages sent to clients and not acknowledged."),
     _gauge("clients_outstanding_batches", "listener.outstanding_batches", "Batches that are being committed."),
+    _gauge("clients_filter_bytes", "listener.filter_bytes", "What the topic filters of all sessions count for."),
     _gauge("clients_pending_wills", "listener.pending_wills", "Wills that wait for their delay."),
     _gauge("clients_refused_wills", "listener.refused_wills", "Wills that wait for room."),
     _counter("client_connections", "listener.connections", "Connections that have come in."),

@@ -142,7 +142,7 @@ class Door:
         self._server = socket.create_server(("127.0.0.1", 0))
         self._outer = select.epoll()
         self._numbers = 0
-        rows = tuple((name, f"session:1:{name}", (), will, 20_000, None, "") for name in records)
+        rows = tuple((name, f"session:1:{name}", (), will, 20_000, None, "", "") for name in records)
         self.sessions.known(SessionsKnown(epoch=1, store=1, sessions=rows, last=True))
 
     def come(self, *, clean: bool = True, will: Will | None = None, level: int = 4, name: str = "c", expiry_s: int = 0) -> Client:

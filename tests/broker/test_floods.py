@@ -24,6 +24,8 @@ from tests.support.node import Config, Node, node_config
 from tests.support.waiting import PATIENCE_S, wait_until
 
 SMALL: Config = {"packet_max_bytes": "64KiB", "output_max_bytes": "128KiB"}
+LONG_NAMES: Config = {"client_id_max_bytes": "65535B"}
+WIDE: Config = {"topic_max_bytes": "65535B"}
 KEPT_MIB = 96  # what the allocator may not have given back, and caches
 
 
@@ -196,13 +198,13 @@ ATTACKS = [
     Attack("pings", _flood(PINGREQ * 50_000, 4, 1.5), SMALL, peak_mib=12),
     Attack("subscriptions", _flood(_SUBSCRIPTIONS, 4, 0.5), SMALL, peak_mib=16),
     Attack("pubrels", _flood(_PUBRELS, 4, 1.5), SMALL, peak_mib=48),
-    Attack("distinct-topics", _distinct_topics, {}, peak_mib=48),
+    Attack("distinct-topics", _distinct_topics, WIDE, peak_mib=48),
     Attack("user-properties", _properties, SMALL, peak_mib=48),
-    Attack("topic-aliases", _aliases, SMALL, peak_mib=64),  # 10 clients x 64 x 60 kB
+    Attack("topic-aliases", _aliases, SMALL | WIDE, peak_mib=64),  # 10 clients x 64 x 60 kB
     Attack("topic-filters", _filters, {}, peak_mib=64),  # 5,000 filters of 10 levels
     Attack("sessions", _sessions, {}, peak_mib=16),
     Attack("churn", _churn, {}, peak_mib=8),
-    Attack("violations", _violations, {}, peak_mib=12),
+    Attack("violations", _violations, LONG_NAMES, peak_mib=12),
 ]
 
 

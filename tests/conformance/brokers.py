@@ -54,7 +54,7 @@ def mosquitto(folder: Path, limits: Limits) -> Iterator[Broker]:
 @contextmanager
 def bascule(folder: Path, limits: Limits) -> Iterator[Broker]:
     """A node without bridges."""
-    clients: dict[str, Any] = {"response_information": "replies/%c"}
+    clients: dict[str, Any] = {"response_information": "replies/%c", "topic_max_bytes": "65535B", "client_id_max_bytes": "65535B"}
     if limits.receive_maximum:
         clients["receive_maximum"] = limits.receive_maximum
     if limits.packet_max_bytes:

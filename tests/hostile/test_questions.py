@@ -36,7 +36,7 @@ def test_a_glob_with_many_wildcards_is_refused(glob: str) -> None:
 @pytest.mark.process
 def test_hostile_questions_about_sessions_leave_clients_and_store_alone(start_node: StartNode) -> None:
     """The longest globs that are taken, many of them, against long identifiers that nearly match."""
-    node = start_node(node_config())
+    node = start_node(node_config(clients={"client_id_max_bytes": "65535B"}))
     names = [f"{'a' * 2_000}{number}" for number in range(30)]
     held = [MqttClient(node.port, name, clean=number % 2 == 0) for number, name in enumerate(names)]
     for client in held:

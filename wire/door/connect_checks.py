@@ -23,8 +23,10 @@ class LoginFault(Enum):
     NO_USER_NAME = "no user name"
     WRONG = "wrong user name or password"
     WILL_FORBIDDEN = "its Will may not be published"
+    WILL_TOPIC = "the topic of its Will is longer or deeper than any may be"
     WILL_TOO_LARGE = "its Will is larger than any may be"
     NO_ROOM_FOR_WILL = "the Wills of all clients are as large as they may be"
+    IDENTIFIER_TOO_LONG = "its client identifier is longer than any may be"
     ANOTHERS = "its client identifier, or the session under it, is another user's"
     BLOCKED = "too many failed logins from its address or for its user"
     BUSY = "too many logins are waiting"
@@ -35,8 +37,10 @@ _LOGIN_CODES = {  # MQTT 3.1.1, MQTT 5
     LoginFault.NO_USER_NAME: (ConnectReturnCode.NOT_AUTHORIZED, ReasonCode.NOT_AUTHORIZED),
     LoginFault.WRONG: (ConnectReturnCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.BAD_USER_NAME_OR_PASSWORD),
     LoginFault.WILL_FORBIDDEN: (ConnectReturnCode.NOT_AUTHORIZED, ReasonCode.NOT_AUTHORIZED),
+    LoginFault.WILL_TOPIC: (ConnectReturnCode.NOT_AUTHORIZED, ReasonCode.TOPIC_NAME_INVALID),
     LoginFault.WILL_TOO_LARGE: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.QUOTA_EXCEEDED),
     LoginFault.NO_ROOM_FOR_WILL: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.QUOTA_EXCEEDED),
+    LoginFault.IDENTIFIER_TOO_LONG: (ConnectReturnCode.IDENTIFIER_REJECTED, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID),
     LoginFault.ANOTHERS: (ConnectReturnCode.IDENTIFIER_REJECTED, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID),
     LoginFault.BLOCKED: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.CONNECTION_RATE_EXCEEDED),
     LoginFault.BUSY: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_BUSY),

@@ -98,8 +98,7 @@ class SessionOpen(Frame):
     has a queue and kept subscriptions. source: the connection's number. will: (topic, flags, payload, properties, delay in
     seconds), kept until ``SessionClose`` drops it or a batch with it is committed. resumes: asked again because the store is new;
     nothing is cleaned. user: who has logged in; None is nobody. listener: where the listener listens by which the client came.
-    origin: the network that it came from, empty for none, as of a Unix socket. filters: what a lane is about to subscribe to in its
-    session.
+    owner: in whose share the session counts (``wire/shares.py``). filters: what a lane is about to subscribe to in its session.
     """
 
     sender: str
@@ -113,7 +112,7 @@ class SessionOpen(Frame):
     resumes: bool = False
     user: str | None = None
     listener: str = ""
-    origin: str = ""
+    owner: str = ""
     filters: tuple[str, ...] = ()
 
 
@@ -207,15 +206,15 @@ class SessionsKnown(Frame):
     """QueueStore -> Distributor -> Listener: kept sessions, in several frames; ``last`` ends the answer.
 
     sessions: (session, queue, subscriptions as in ``SessionOpened``, Will as in ``SessionOpen`` or None, when that Will is due as
-    UTC epoch in ms, the user whose session it is or None, the listener as in ``SessionOpen``). A session whose connection was of an
-    older life of the Listener counts as disconnected since this life began. refused: Wills that are to be sent again: (session,
-    epoch and number of the batch in which it was refused, the Will). store: epoch of the store that answers.
+    UTC epoch in ms, the user whose session it is or None, listener and owner as in ``SessionOpen``). A session whose connection was
+    of an older life of the Listener counts as disconnected since this life began. refused: Wills that are to be sent again:
+    (session, epoch and number of the batch in which it was refused, the Will). store: epoch of the store that answers.
     """
 
     epoch: int
     store: int
     sessions: tuple[
-        tuple[str, str, tuple[tuple[str, int, int], ...], tuple[bytes, int, bytes, bytes, int] | None, int, str | None, str],
+        tuple[str, str, tuple[tuple[str, int, int], ...], tuple[bytes, int, bytes, bytes, int] | None, int, str | None, str, str],
         ...,
     ]
     last: bool

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from actors.broker.client_subscriptions import ClientSubscriptions
+from actors.broker.filter_bytes import FilterBytes
 from tests.supervisor.settings import node_settings
 from wire.frames.base import Frame
 from wire.frames.local_sessions import SubscriptionsKept
@@ -48,13 +49,13 @@ class Desk:
         host: Any = Host()
         self.host = host
         self.client: Any = SimpleNamespace(
-            number=1, session="c", queue=queue, level=4, filters={}, rights=None, asking=0, closed=False
+            number=1, session="c", owner="", queue=queue, level=4, filters={}, rights=None, asking=0, closed=False
         )
         self.client.bridge, self.client.packet_max_bytes = False, None
         self.client.hear = lambda *_: None
         access: Any = None
         self.subscriptions = ClientSubscriptions(
-            self.host, node_settings(folder), access, host, subscribed=lambda *_: None, read_on=lambda _: None
+            self.host, node_settings(folder), access, host, FilterBytes(), subscribed=lambda *_: None, read_on=lambda _: None
         )
 
     def subscribe(self, *filters: str) -> None:

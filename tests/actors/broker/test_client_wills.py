@@ -21,7 +21,9 @@ def test_a_will_that_is_left_waits_no_longer_than_its_delay(due_ms: int, wait_s:
     parts = local_parts(host, tmp_path)
     will = (b"site/gone", 1, b"bye", b"", 30)
 
-    parts.sessions.known(SessionsKnown(epoch=1, store=1, sessions=(("c", "session:1:c", (), will, due_ms, None, ""),), last=True))
+    parts.sessions.known(
+        SessionsKnown(epoch=1, store=1, sessions=(("c", "session:1:c", (), will, due_ms, None, "", ""),), last=True)
+    )
 
     parts.wills.publish_due(wait_s - 1.0)
     assert not host.wills
@@ -67,7 +69,7 @@ def test_no_will_is_published_before_all_are_known_and_each_store_tells_all(tmp_
     """broker.looked-up-after-left-wills"""
     host: Any = FakeHost()
     parts = local_parts(host, tmp_path)
-    session = ("c", "session:1:c", (), LEFT_AT_ONCE, 0, None, "")
+    session = ("c", "session:1:c", (), LEFT_AT_ONCE, 0, None, "", "")
     first = SessionsKnown(epoch=1, store=1, sessions=(session,), refused=(("r", 1, 1, LEFT_AT_ONCE),), last=False)
 
     def housekeeping() -> None:

@@ -54,7 +54,7 @@ class Desk:
         self.admission = admission
         reception: Any = SimpleNamespace(admission=admission, resume=lambda: self.said.append("a place is free"))
         lingering: Any = SimpleNamespace(add=lambda sock, output: self.said.append("lingers"))
-        mailbox: Any = SimpleNamespace(name="listener")
+        mailbox: Any = SimpleNamespace(name="listener", now_s=lambda: 0.0)
         self.clients = ConnectedClients(mailbox, 7, reception, lingering, output_max_bytes=OUTPUT_MAX_BYTES, parted=self._parted)
 
     def _parted(self, client: Any, publish_will: bool) -> None:

@@ -55,7 +55,7 @@ class Node:
 
     def start(self, *sessions: tuple[str, str, tuple[tuple[str, int, int], ...]]) -> None:
         self.distributor.on_peer_up(QUEUE_STORE, 1)
-        rows = tuple((*session, None, 0, None, "") for session in sessions)
+        rows = tuple((*session, None, 0, None, "", "") for session in sessions)
         self.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=rows, last=True))
         self.take()
 
@@ -149,11 +149,11 @@ def test_it_is_ready_once_it_knows_the_sessions_that_are_kept_and_tells_the_list
     site.publish((b"a", 1, b"early"), sender=REMOTE)
     assert site.take() == [], "it would miss who is offline"
 
-    first = SessionsKnown(epoch=EPOCH, store=1, sessions=(("other", "session:1:other", (), None, 0, None, ""),), last=False)
+    first = SessionsKnown(epoch=EPOCH, store=1, sessions=(("other", "session:1:other", (), None, 0, None, "", ""),), last=False)
     site.frames(first)
     assert site.take() == [(LISTENER, first)]
     assert site.distributor.state == "starting"
-    last = SessionsKnown(epoch=EPOCH, store=1, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0, None, ""),), last=True)
+    last = SessionsKnown(epoch=EPOCH, store=1, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0, None, "", ""),), last=True)
     site.frames(last)
 
     assert site.distributor.state == "ready"
@@ -308,7 +308,7 @@ def test_a_message_of_a_shared_subscription_goes_to_a_member_that_may_read_it_by
     site = Node(tmp_path, replace(plain, access=access, listeners=(outside, inside)))
     site.distributor.on_peer_up(QUEUE_STORE, 1)
     sessions = tuple(
-        (f"eve-{number}", f"session:{number}:eve", (("$share/g/#", 1, 0),), None, 0, "eve", bind)
+        (f"eve-{number}", f"session:{number}:eve", (("$share/g/#", 1, 0),), None, 0, "eve", bind, "")
         for number, bind in enumerate(["h:2", "h:1", "", "h:3"])
     )
     site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=sessions, last=True))
@@ -425,7 +425,7 @@ def test_what_was_for_a_former_distributor_does_not_overtake_what_died_with_that
     site.publish((b"a", 1, b"second"), sender=REMOTE, number=2)
     if known_late:
         site.distributor.on_peer_up(QUEUE_STORE, 1)
-        rows = (("offline", QUEUE, (("a", 1, 0),), None, 0, None, ""),)
+        rows = (("offline", QUEUE, (("a", 1, 0),), None, 0, None, "", ""),)
         site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=rows, last=True))
     sent = [frame for _, frame in site.take() if isinstance(frame, Append)]
     assert [(frame.number, frame.parts[0][0]) for frame in sent] == [(1, QUEUE), (2, QUEUE)]
@@ -466,7 +466,7 @@ def test_what_a_dead_sender_has_left_goes_nowhere(site: Node, late: str) -> None
     else:
         site.distributor.peers[REMOTE] = LIFE + 1
     site.distributor.on_peer_up(QUEUE_STORE, 1)
-    known = (("offline", QUEUE, (("#", 1, 0),), None, 0, None, ""),)
+    known = (("offline", QUEUE, (("#", 1, 0),), None, 0, None, "", ""),)
     site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=known, last=True), up("live", 4, ("a", 1)))
     if late == "came late":
         site.publish(*rows, sender=REMOTE)
@@ -502,7 +502,7 @@ def test_sessions_that_a_new_store_does_not_have_get_nothing_from_then_on(site: 
     site.distributor.on_peer_up(QUEUE_STORE, 2)
     assert site.take() == [(QUEUE_STORE, SessionsWanted(epoch=EPOCH))]
     site.frames(up("comes", 4, ("b", 1), queue=queues["comes"]))  # its client has come back meanwhile
-    rows = (("kept", queues["kept"], share, None, 0, None, ""), ("renewed", "session:9:renewed", (), None, 0, None, ""))
+    rows = (("kept", queues["kept"], share, None, 0, None, "", ""), ("renewed", "session:9:renewed", (), None, 0, None, "", ""))
     site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=(), last=True))  # late, from the former one
     site.frames(SessionsKnown(epoch=EPOCH, store=2, sessions=rows[:1], last=False))
     site.frames(SessionsKnown(epoch=EPOCH, store=2, sessions=rows[1:], last=True))

@@ -361,7 +361,7 @@ def test_a_session_is_opened_by_its_user_alone_also_after_a_restart(engine: Engi
     refused = open_session(store, user=other, clean=clean, request=2, source=2)
 
     assert (refused.refused, refused.present, refused.queue, refused.subscriptions) == ("user", False, "", ())
-    assert known(store)["c"][2:] == (WILL, 31_000, "ada", ""), "nothing of it has changed"
+    assert known(store)["c"][2:] == (WILL, 31_000, "ada", "", ""), "nothing of it has changed"
     mine = open_session(store, user="ada", request=3, source=3)
     assert (mine.present, mine.queue, mine.refused) == (True, queue, "")
 

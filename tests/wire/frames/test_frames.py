@@ -87,10 +87,10 @@ GOLDEN: list[tuple[Frame, str]] = [
         SessionsKnown(
             epoch=2,
             store=9,
-            sessions=(("s", "session:1:s", (("a/#", 1, 0),), (b"t", 1, b"p", b"", 5), 7, "ada", "h:1"),),
+            sessions=(("s", "session:1:s", (("a/#", 1, 0),), (b"t", 1, b"p", b"", 5), 7, "ada", "h:1", "user ada"),),
             last=True,
         ),
-        "97110102099197a173ab73657373696f6e3a313a739193a3612f23010095c4017401c40170c4000507a3616461a3683a31c390",
+        "97110102099198a173ab73657373696f6e3a313a739193a3612f23010095c4017401c40170c4000507a3616461a3683a31a87573657220616461c390",
     ),
     (
         SubscriptionsAdd(epoch=2, request=1, session="s", source=9, queue="", filters=(("a/#", 1, 0, True),)),
