@@ -35,7 +35,8 @@ find_python() {
     return 1
 }
 
-make_venv() {
+# Sets $python to one that can make .venv.
+need_python() {
     python=$(find_python "import ensurepip, venv") || {
         if as_root_with_apt; then
             apt_install python3 python3-venv
@@ -48,6 +49,10 @@ make_venv() {
             return 1
         fi
     }
+}
+
+make_venv() {
+    need_python || return 1
     rm -rf "$root/.venv"
     "$python" -m venv "$root/.venv"
 }

@@ -48,6 +48,7 @@ def test_the_bench_measures_intake_beside_snapshots() -> None:
     assert made["back to back"] > 0
 
 
+@pytest.mark.soak
 def test_the_bench_measures_what_a_message_costs_beside_another_checkout(tmp_path: Path) -> None:
     program("mosquitto")
     if shutil.which("cc") is None:

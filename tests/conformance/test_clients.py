@@ -6,7 +6,6 @@ Each pair of publisher and subscriber passes messages at QoS 1 and 2, retained o
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import time
@@ -23,11 +22,11 @@ from paho.mqtt.properties import Properties
 
 from tests.conformance.brokers import Broker
 from tests.support.mosquitto import program
+from tests.support.nodejs import NODE, node_modules
 from tests.support.waiting import PATIENCE_S, wait_until
 
 MQTT_JS = "mqtt@5.10.4"
 WAIT_S = PATIENCE_S
-_UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET", "ENETUNREACH")
 
 _SCRIPT = """
 const mqtt = require("mqtt");
@@ -153,7 +152,7 @@ class MqttJs:
 
     def _words(self, version: int, asked: dict[str, Any], *, clean: bool) -> list[str]:
         whole = {**asked, "url": self._url, "version": version, "clean": clean}
-        return ["node", str(self._modules / "client.js"), json.dumps(whole)]
+        return [str(NODE), str(self._modules / "client.js"), json.dumps(whole)]
 
 
 class _PahoSubscriber:
@@ -214,23 +213,11 @@ class Paho:
 
 
 @pytest.fixture(scope="session")
-def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with MQTT.js, kept from run to run in the user's cache."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("node and npm are not installed: MQTT.js is not tried (Debian: apt-get install nodejs npm)")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bascule-tests" / MQTT_JS
-    if not (cache / "node_modules" / "mqtt" / "package.json").exists():
-        fresh = tmp_path_factory.mktemp("npm")
-        words = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--prefix", str(fresh), MQTT_JS]
-        done = subprocess.run(words, cwd=fresh, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode != 0 and any(error in done.stderr for error in _UNREACHABLE):
-            pytest.skip(f"the npm registry cannot be reached: MQTT.js is not tried\n{done.stderr[-500:]}")
-        assert done.returncode == 0, f"npm could not install {MQTT_JS}:\n{done.stderr[-2000:]}"
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(cache, ignore_errors=True)
-        shutil.copytree(fresh, cache)
-    (cache / "client.js").write_text(_SCRIPT)
-    return cache
+def modules() -> Path:
+    """A folder with MQTT.js, and with what it is to do."""
+    place = node_modules(MQTT_JS).parent
+    (place / "client.js").write_text(_SCRIPT)
+    return place
 
 
 PAIRS = [  # who publishes, who subscribes, and in which version; fewer with MQTT.js, whose start takes long

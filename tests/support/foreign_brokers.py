@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,12 +18,12 @@ from typing import Self
 import pytest
 
 from supervisor.demo.log_servers import found_program
+from tests.support.nodejs import NODE, node_modules
 from tests.support.ports import accepts, free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 
 AEDES = "0.51.3"
 START_S = 90.0  # RabbitMQ takes its time where others load the machine
-_NPM_S = 120.0
 _RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 _AEDES_PROGRAM = """
 const aedes = require("aedes")();
@@ -144,34 +143,10 @@ class NatsMqtt(ForeignBroker):
 
 
 class Aedes(ForeignBroker):
-    """aedes under Node.js, installed once for all runs, in a folder for temporary files."""
+    """aedes under Node.js."""
 
     def _begin(self) -> None:
-        node = shutil.which("node")
-        if node is None:
-            pytest.skip("Node.js is not installed, so aedes cannot run")
+        modules = node_modules(f"aedes@{AEDES}")
         program = self.folder / "broker.js"
         program.write_text(_AEDES_PROGRAM)
-        self._spawn([node, program, str(self.port)], {"NODE_PATH": str(_aedes_modules())})
-
-
-def _aedes_modules() -> Path:
-    place = Path(tempfile.gettempdir()) / f"bascule-test-aedes-{AEDES}-{os.getuid()}"
-    if not (place / "node_modules" / "aedes").exists():
-        npm = shutil.which("npm")
-        if npm is None:
-            pytest.skip("npm is not installed, so aedes cannot be had")
-        fresh = Path(tempfile.mkdtemp(prefix=place.name))
-        command = [npm, "install", "--prefix", str(fresh), "--no-audit", "--no-fund", "--ignore-scripts", f"aedes@{AEDES}"]
-        try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_NPM_S, check=False)
-        except subprocess.TimeoutExpired:
-            done = None
-        if done is None or done.returncode:
-            shutil.rmtree(fresh)
-            pytest.skip(f"npm could not install aedes {AEDES}")
-        try:
-            fresh.rename(place)
-        except OSError:  # another test process was first
-            shutil.rmtree(fresh)
-    return place / "node_modules"
+        self._spawn([NODE, program, str(self.port)], {"NODE_PATH": str(modules)})
