@@ -169,7 +169,7 @@ def test_a_clock_that_jumps_by_hours_and_years_changes_nothing(tmp_path: Path, c
         config = node_config(bridge_config("cloud", remote.port, remote={"keep_alive": "15s"}))
         node = stack.enter_context(Node(config, tmp_path / "edge", environment=clock.environment))
         subscriber = stack.enter_context(Subscriber(remote.port, "#"))
-        crowd = [stack.enter_context(Publisher(node.port, f"q{qos}", qos=qos, rate_per_s=200.0)) for qos in (1, 2)]
+        crowd = [stack.enter_context(Publisher(node.port, f"q{qos}", qos=qos, rate_per_s=80.0)) for qos in (1, 2)]
 
         def progress() -> None:
             for publisher in crowd:

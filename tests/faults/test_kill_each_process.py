@@ -22,7 +22,7 @@ PROGRESS = 20  # messages that must get through between two kills
 
 def publishers(stack: ExitStack, node: Node) -> list[Publisher]:
     """One publisher for each QoS, publishing."""
-    return [stack.enter_context(Publisher(node.port, f"q{qos}", qos=qos, rate_per_s=400.0)) for qos in (0, 1, 2)]
+    return [stack.enter_context(Publisher(node.port, f"q{qos}", qos=qos, rate_per_s=150.0)) for qos in (0, 1, 2)]
 
 
 def wait_progress(subscriber: Subscriber, crowd: list[Publisher]) -> None:

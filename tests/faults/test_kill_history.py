@@ -44,7 +44,7 @@ def test_kills_leave_a_history_that_adds_up(tmp_path: Path, start_node: StartNod
         remote = stack.enter_context(Mosquitto(tmp_path / "remote", max_inflight_messages=0, max_queued_messages=0))
         node = start_node(node_config(bridge_config("cloud", remote.port, retention="24h")))
         subscriber = stack.enter_context(Subscriber(remote.port, "#"))
-        crowd = [stack.enter_context(Publisher(node.port, f"q{qos}", qos=qos, rate_per_s=400.0)) for qos in (0, 1, 2)]
+        crowd = [stack.enter_context(Publisher(node.port, f"q{qos}", qos=qos, rate_per_s=200.0)) for qos in (0, 1, 2)]
         lives = ("process.started", "store")
         for kill in range(KILLS):
             wait_progress(subscriber)

@@ -89,7 +89,7 @@ def test_nothing_that_the_remote_sent_is_lost_or_doubled(
         node = start_node(node_config(taking, bridge_config("to", sink.port, protocol=protocol, loop_prevention={"max_hops": 2})))
         wait_until(lambda: node.lane("from")["remote_subscriptions"].get("granted") == 1, 20.0, "the subscription is granted")
         arrived = stack.enter_context(Subscriber(sink.port, "#"))
-        crowd = [stack.enter_context(Publisher(source.port, f"q{qos}", qos=qos, rate_per_s=300.0)) for qos in (1, 2)]
+        crowd = [stack.enter_context(Publisher(source.port, f"q{qos}", qos=qos, rate_per_s=150.0)) for qos in (1, 2)]
         kills = 0
         while kills < KILLS if end_s is None else time.monotonic() < end_s:
             target = arrived.count() + PROGRESS

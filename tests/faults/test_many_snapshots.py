@@ -12,7 +12,7 @@ from tests.support.node import Node, bridge_config, node_config
 from tests.support.ports import free_port
 
 DESCRIPTORS = 128
-SNAPSHOTS, SOAK_SNAPSHOTS = 200, 2000
+SNAPSHOTS, SOAK_SNAPSHOTS = 120, 2000
 MESSAGE = b"m" * 5000  # a blob file of its own in each snapshot, as well
 FILES_MAX = 400
 

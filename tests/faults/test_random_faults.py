@@ -49,7 +49,7 @@ from tests.support.tape import Tape, Taps
 
 SEEDS = (4, 6, 11)
 KILLS_MIN = 25  # of those seeds together
-RATE_PER_S = 150.0
+RATE_PER_S = 80.0
 INWARD_RATE_PER_S = 15.0  # a remote that saves each change has no time for more
 LEVELS = {"mqtt311": 4, "mqtt5": 5}
 SAVE_PERIOD_S = 3  # between two saves of a remote that does not save each change

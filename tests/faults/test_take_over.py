@@ -22,7 +22,7 @@ from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import holds_for, wait_until
 
-RATE_PER_S = 200.0
+RATE_PER_S = 80.0
 
 
 class Run:

@@ -21,39 +21,32 @@ _LEAST_S = 1.0  # what takes less needs no place of its own
 
 
 def read_durations(text: str) -> dict[str, float]:
-    """Seconds by file, of lines such as ``12.5 tests/bridge/test_cli.py``."""
+    """Seconds by group, of lines such as ``12.5 tests/bridge/test_cli.py``."""
     lines = (line.split(maxsplit=1) for line in text.splitlines())
-    return {path: float(seconds) for seconds, path in lines}
+    return {group: float(seconds) for seconds, group in lines}
 
 
 def write_durations(tests: Mapping[str, float]) -> str:
-    """The file's text for the seconds that each test took; the slowest file first."""
-    files: dict[str, float] = defaultdict(float)
+    """The file's text for the seconds that each test took; the slowest group first."""
+    groups: dict[str, float] = defaultdict(float)
     for test, seconds in tests.items():
-        files[_file(test)] += seconds
-    slow = sorted(((seconds, path) for path, seconds in files.items() if seconds >= _LEAST_S), reverse=True)
-    return "".join(f"{seconds:.1f} {path}\n" for seconds, path in slow)
+        groups[together(test)] += seconds
+    slow = sorted(((seconds, group) for group, seconds in groups.items() if seconds >= _LEAST_S), reverse=True)
+    return "".join(f"{seconds:.1f} {group}\n" for seconds, group in slow)
 
 
-_GROUPS: dict[str, float] = defaultdict(float)
-if RECORDED.exists():
-    for _path, _seconds in read_durations(RECORDED.read_text(encoding="utf-8")).items():
-        _GROUPS[_GROUP_OF.get(_path, _path)] += _seconds
+_RECORDED_S = read_durations(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
 
 
 def rank(test: str) -> tuple[float, str]:
     """Where a test comes: by how long those that stay with it took together, the slowest first."""
     group = together(test)
-    return -_GROUPS.get(_file(group), 0.0), group
+    return -_RECORDED_S.get(group, 0.0), group
 
 
 def together(test: str) -> str:
     """Tests of which this is the same run in the same process: those of one file, and those that share what is dear to start."""
-    path = _file(test)
+    path = test.partition("::")[0]
     if path in _EACH_ALONE:
         return test
     return _GROUP_OF.get(path, path)
-
-
-def _file(test: str) -> str:
-    return test.partition("::")[0]
