@@ -303,14 +303,3 @@ def client_of(node: NodePlace) -> ControlClient:
     if running_pid(Path(node.data_dir)) is None:
         raise NotRunning(f"node {node.name} does not run; bascule run CONFIG starts it", data_dir=node.data_dir)
     return ControlClient.of_run_dir(node.run_dir)
-
-
-def call_node(node: NodePlace, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float | None = None) -> Any:
-    """Have ``node`` carry out ``command``, and return its result.
-
-    Raises:
-        NotRunning: it does not run.
-        ControlError: it refused.
-    """
-    with client_of(node) as client:
-        return client.call(command, arguments, timeout_s=timeout_s)

@@ -113,22 +113,13 @@ def make(context: Context) -> Made:
 _LOST = f"sum(CASE WHEN cause IN {LOSSES} THEN messages WHEN cause = 'replayed' THEN -messages ELSE 0 END)"
 
 
-def _cause(outcome: str, reason: str) -> str:
-    """SQL for the cause of what ended as ``outcome`` for ``reason``: purges are one of their own."""
-    return f"if({reason} <=> 'purged', 'purged', {outcome})"
-
-
-def _reason(reason: str) -> str:
-    return f"if({reason} <=> 'purged', '', coalesce({reason}, ''))"
-
-
 def _causes(context: Context) -> DataFrame:
     return context.sql(
         f"""
         WITH ledger AS (
           SELECT node, snapshot_at, coalesce(bridge, '') bridge, 'expired' cause, '' reason, expired messages FROM {{queues}}
-          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), {_cause("'dropped'", "key")}, {_reason("key")}, value FROM
-            {{queues}} LATERAL VIEW explode(dropped) AS key, value
+          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'dropped', key, value FROM {{queues}} LATERAL VIEW
+            explode(dropped) AS key, value
           UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'replayed', '', value FROM {{queues}} LATERAL VIEW
             explode(dead_letters) AS key, value WHERE key = 'replayed'
           UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'dead', key, value FROM {{queues}} LATERAL VIEW explode(dead)
@@ -137,15 +128,16 @@ def _causes(context: Context) -> DataFrame:
           SELECT to_date(max(snapshot_at)) date, node, bridge, cause, reason, sum(messages) messages FROM ledger
           GROUP BY node, bridge, cause, reason HAVING sum(messages) > 0),
         told AS (
-          SELECT node, coalesce(bridge, '') bridge, {_cause("outcome", "reason")} cause, {_reason("reason")} reason, messages,
-            settled_at at FROM {{settlements}}
+          SELECT node, coalesce(bridge, '') bridge, outcome cause, coalesce(reason, '') reason, messages, settled_at at FROM
+            {{settlements}}
           WHERE outcome IN ('expired', 'dropped', 'dead') AND {context.period.sql("settled_at")}
           UNION ALL
-          SELECT node, coalesce(bridge, ''), {_cause("substring(kind, 10)", "reason")}, {_reason("reason")}, NULL, at
-          FROM {{events}} WHERE kind IN ('messages.dropped', 'messages.expired', 'messages.dead') AND {context.period.sql("at")}),
+          SELECT node, coalesce(bridge, ''), substring(kind, 10), coalesce(reason, ''), NULL, at FROM {{events}}
+          WHERE kind IN ('messages.dropped', 'messages.expired', 'messages.dead') AND {context.period.sql("at")}),
         seen AS (
           SELECT node, bridge, cause, reason, sum(messages) recent, min(at) first_at, max(at) last_at FROM told GROUP BY 1, 2, 3, 4)
-        SELECT c.*, s.recent, s.first_at, s.last_at FROM counted c
+        SELECT c.date, c.node, c.bridge, if(c.reason = 'purged', 'purged', c.cause) cause,
+          if(c.reason = 'purged', '', c.reason) reason, c.messages, s.recent, s.first_at, s.last_at FROM counted c
         LEFT JOIN seen s ON c.node = s.node AND c.bridge = s.bridge AND c.cause = s.cause AND c.reason = s.reason
         """
     )

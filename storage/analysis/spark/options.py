@@ -36,8 +36,8 @@ class Options:
     path (or load's argument): a snapshot, a folder of snapshots, or a glob over them; several as a list. table: one of
     ``tables.TABLES``. damaged, newer: ``fail`` (default), or ``skip`` what cannot be read, or was written by a newer version.
     payload: whether the default schema has the column. nodes, queues, bridges, states: names with commas, or as a JSON list.
-    seq_from, seq_to, since, until: half-open; times are ISO 8601, UTC unless they say otherwise, of the column
-    ``tables.TIME_COLUMN``. rows_per_partition: about how many a task reads. maxSnapshotsPerTrigger: of a stream, 0 is no limit.
+    seq_from, seq_to, since, until: half-open; times are ISO 8601, UTC unless they say otherwise, of accepted_at, settled_at, at or
+    else snapshot_at. rows_per_partition: about how many a task reads. maxSnapshotsPerTrigger: of a stream, 0 is no limit.
     failOnDataLoss: of a stream, whether what can't be read any more ends it (default); else it is told, and the table ``gaps`` has
     it.
     """

@@ -213,21 +213,6 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "gaps": _SNAPSHOT + _GAPS,
 }
 
-# The column that ``Filters.since_us`` and ``until_us`` are about.
-TIME_COLUMN: dict[str, str] = {
-    "messages": "accepted_at",
-    "queues": "snapshot_at",
-    "inflight": "accepted_at",
-    "settlements": "settled_at",
-    "events": "at",
-    "dead_letters": "at",
-    "sessions": "snapshot_at",
-    "retained": "accepted_at",
-    "snapshots": "snapshot_at",
-    "damage": "snapshot_at",
-    "gaps": "snapshot_at",
-}
-
 PAYLOAD = "payload"
 
 

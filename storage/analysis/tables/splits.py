@@ -19,7 +19,7 @@ Newer = Literal["fail", "skip"]
 class Filters:
     """Which rows are wanted; ``read`` applies all of them exactly. None: no matter which.
 
-    since_us, until_us: UTC epoch in microseconds, ``[since, until)``, of the column ``tables.TIME_COLUMN`` names.
+    since_us, until_us: UTC epoch in microseconds, ``[since, until)``, of accepted_at, settled_at, at or else snapshot_at.
     seq_from, seq_to: ``[seq_from, seq_to)`` of ``seq``; of settlements, those that reach into it.
     states: of messages and inflight. numbers: queue -> the ranges of ``number`` wanted of its settlements, and of settled messages
     those of ``settlement``; the queue "" stands for events.
