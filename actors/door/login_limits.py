@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from itertools import count
 from typing import Any
@@ -37,6 +38,7 @@ KNOWN_S = 30 * 86_400.0  # since it was let in last
 _HOST_BITS = 64
 
 
+@lru_cache(maxsize=1024)
 def network_of(host: str) -> str:
     """What is limited when ``host`` fails: its IPv4 address or its IPv6 /64; empty for what is no address."""
     try:

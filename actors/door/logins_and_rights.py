@@ -195,7 +195,7 @@ class Access:
             self._refuse_login(login, LoginFault.BUSY)
         elif verified.right and login.passwords.table.hash_of(login.user) == verified.stored:  # it may be another one by now
             self._counts["logins_verified"] += 1
-            self._let_in(login)
+            self._let_in(login, *self._digests(login))
         else:
             self._failed(login)
         self._verify_next()
@@ -226,7 +226,7 @@ class Access:
         """Let in who is known, and refuse whose address or user has to wait; False where the password is to be verified."""
         origin, (user, credential), now_s = login.client.origin, self._digests(login), self._host.mailbox.now_s()
         if self._limits.is_known(origin, user, credential, now_s):
-            self._let_in(login)
+            self._let_in(login, user, credential)
         elif self._limits.refuses(origin, user, now_s):
             self._limits.guessed(origin, user, credential, now_s)
             self._refuse_login(login, LoginFault.BLOCKED)
@@ -241,9 +241,9 @@ class Access:
         who = blake2b(len(user).to_bytes(4, "big") + user + stored, key=self._key, digest_size=16).digest()
         return who, blake2b(who + login.password, key=self._key, digest_size=32).digest()
 
-    def _let_in(self, login: Login) -> None:
+    def _let_in(self, login: Login, user: bytes, credential: bytes) -> None:
         self._counts["logins"] += 1
-        self._limits.let_in(login.client.origin, *self._digests(login), self._host.mailbox.now_s())
+        self._limits.let_in(login.client.origin, user, credential, self._host.mailbox.now_s())
         login.client.user = login.user
         if not login.client.closed:
             login.done(None)

@@ -108,6 +108,5 @@ class Callers:
 
     def _wrong(self, network: str, now_s: float) -> None:
         self._figures.refuse("wrong_token")
-        address_waits, _ = self._limits.failed(network, b"", now_s)
-        if address_waits:
+        if any(self._limits.failed(network, b"", now_s)):
             log.warning("http.logins_blocked", extra={"network": network, "block_s": self._block_s})
