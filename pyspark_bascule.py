@@ -1,5 +1,5 @@
 """Where Spark finds the data source ``bascule`` by itself: as ``DefaultSource`` of an installed module ``pyspark_...``."""
 
-from storage.analysis.spark.source import BasculeSource as DefaultSource
+from analysis.spark.source import BasculeSource as DefaultSource
 
 __all__ = ["DefaultSource"]

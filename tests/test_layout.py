@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("wire", "storage", "actors", "supervisor")  # each imports itself and those to its left
+PACKAGES = ("wire", "storage", "analysis", "actors", "supervisor")  # each imports itself and those to its left
+LOOKS_ON = "analysis"  # at what the others make; it is imported by the commands that show it alone
+SHOW_IT = ("supervisor/cli/report.py", "supervisor/cli/export.py")
 
 # The rooms of each package from low to high; "" is its own folder. A module imports its own room and those to its left.
 ROOMS = {
@@ -28,12 +30,8 @@ ROOMS = {
         "queue",
         "snapshots",
         "store",
-        "analysis/tables",
-        "analysis/spark",
-        "analysis/reports",
-        "analysis/page",
-        "analysis",
     ),
+    "analysis": ("tables", "spark", "reports", "page", ""),
     "actors": ("", "system", "process", "bridge", "door", "broker", "store"),
     "supervisor": (
         "",
@@ -71,7 +69,7 @@ PURE = (
     "actors/door/login_queue.py",
     "actors/door/publish_rate.py",
     "actors/system/certificates.py",
-    "storage/analysis/reports/choice.py",
+    "analysis/reports/choice.py",
     "storage/queue/full_queue_refusal.py",
     "storage/queue/hand_out_pieces.py",
     "storage/queue/in_flight.py",
@@ -102,26 +100,26 @@ OWNERS = {
     "click": ("supervisor/cli/*",),
     "fastapi": ("supervisor/http/*",),
     "google": ("supervisor/telemetry/otlp.py",),
-    "msgpack": ("wire/*", "storage/*", "supervisor/control/control_socket.py", "supervisor/running_node.py"),
+    "msgpack": ("wire/*", "storage/*", "analysis/*", "supervisor/control/control_socket.py", "supervisor/running_node.py"),
     "nats": ("storage/replication/jetstream.py",),
-    "numpy": ("storage/analysis/*",),
+    "numpy": ("analysis/*",),
     "opentelemetry": ("supervisor/telemetry/otlp.py",),
     "paho": ("actors/bridge/remote_socket.py",),
-    "pyarrow": ("storage/analysis/*",),
+    "pyarrow": ("analysis/*",),
     "prometheus_client": ("supervisor/metrics/exposition.py",),
     "pydantic": ("supervisor/config/*", "supervisor/http/*"),
     "pydantic_core": ("supervisor/config/*",),
     "pykka": ("actors/process/actor.py", "actors/process/host.py", "actors/process/mailbox.py"),
     "pyspark": (
-        "storage/analysis/spark/*",
-        "storage/analysis/job.py",
-        "storage/analysis/reports/*",
-        "storage/analysis/report_output.py",
+        "analysis/spark/*",
+        "analysis/job.py",
+        "analysis/reports/*",
+        "analysis/report_output.py",
     ),
     "pythonjsonlogger": ("actors/process/logs.py",),
     "requests": ("supervisor/telemetry/otlp.py",),
-    "rich": ("storage/analysis/console.py", "supervisor/cli/main.py", "supervisor/terminal/view.py"),
-    "rocksdict": ("storage/engine/engine.py", "storage/analysis/tables/checkpoint_reader.py"),
+    "rich": ("analysis/console.py", "supervisor/cli/main.py", "supervisor/terminal/view.py"),
+    "rocksdict": ("storage/engine/engine.py", "analysis/tables/checkpoint_reader.py"),
     "uvicorn": ("supervisor/http/serving.py", "supervisor/http/connection.py"),
     "wsproto": ("actors/door/websocket.py",),
     "yaml": ("supervisor/config/yaml_file.py",),
@@ -259,6 +257,11 @@ def test_imports_point_to_the_left_only(module: str) -> None:
     assert wrong == []
 
 
+@for_each([name for name in modules() if not name.startswith(f"{LOOKS_ON}/") and name not in SHOW_IT])
+def test_the_product_does_not_know_what_looks_at_it(module: str) -> None:
+    assert LOOKS_ON not in {name for _, name in imports(module)}
+
+
 def room(module: str) -> int:
     """How high the room of ``module`` is in its package."""
     package, _, rest = module.partition("/")
@@ -334,7 +337,7 @@ NAMERS = {
     "supervisor/demo/replicated_demo.py": {"write_text"},
     "supervisor/doctor/machine.py": {"fdatasync"},  # of a file without a name, to see how long it takes
 }
-ANALYSIS = "storage/analysis/"  # reports are made anew; what ``bascule export`` writes goes by ``files``
+ANALYSIS = f"{LOOKS_ON}/"  # reports are made anew; what ``bascule export`` writes goes by ``files``
 NAMING = {
     "mkdir",
     "makedirs",
@@ -451,7 +454,7 @@ def test_an_extra_requires_exactly_what_it_adds(extra: str) -> None:
 def test_a_node_starts_and_is_commanded_without_the_extras() -> None:
     """In a Python that cannot import them: whoever needs one imports it when asked to work."""
     block = "".join(f"sys.modules[{name!r}] = None; " for name in OF_EXTRAS)
-    program = f"import sys; {block} import actors.process.main, storage.analysis.tables.reader, supervisor.cli.main"
+    program = f"import sys; {block} import actors.process.main, analysis.tables.reader, supervisor.cli.main"
 
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=60)
 

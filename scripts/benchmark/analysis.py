@@ -32,9 +32,9 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from rocksdict import AccessType, Options, Rdict, ReadOptions
 
-from storage.analysis.spark.session import spark_session
-from storage.analysis.tables.reader import plan, read
-from storage.analysis.tables.schemas import columns_of
+from analysis.spark.session import spark_session
+from analysis.tables.reader import plan, read
+from analysis.tables.schemas import columns_of
 from storage.queue.chunk import Chunk
 from storage.queue.history import Settlement, settlement_of
 from storage.snapshots.manifest import MANIFEST_NAME, STORE_NAME, Manifest, QueueFacts, find_snapshots, read_manifest, snapshot_id

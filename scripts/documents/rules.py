@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PACKAGES = ("wire", "storage", "actors", "supervisor")
+PACKAGES = ("wire", "storage", "analysis", "actors", "supervisor")
 PAGE = Path("docs/design/rules.md")
 JUDGES = ("tests/simulation/", "tests/storage/replication/", "tests/support/")
 PLANTED = ("tests/simulation/", "tests/storage/replication/")

@@ -14,7 +14,7 @@ from supervisor.cli.node_calls import JSON, LocalPath
 from wire.errors import ConfigError
 
 if TYPE_CHECKING:
-    from storage.analysis.tables.reader import Problem
+    from analysis.tables.reader import Problem
 
 
 @click.command()
@@ -37,8 +37,8 @@ def export(
     missing = [name for name in ("numpy", "pyarrow") if find_spec(name) is None]
     if missing:
         raise ConfigError(f"bascule export needs {' and '.join(missing)}: install them with pip install 'bascule[export]'")
-    from storage.analysis.export import EXPORTED
-    from storage.analysis.export import export as export_tables
+    from analysis.export import EXPORTED
+    from analysis.export import export as export_tables
     from storage.snapshots.manifest import find_snapshots
 
     names = EXPORTED if tables is None else tuple(tables.split(","))

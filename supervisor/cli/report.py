@@ -43,7 +43,7 @@ class Report(click.Command):
 def _parser() -> argparse.ArgumentParser:
     """Raises: ConfigError, if the analysis is not installed."""
     try:
-        from storage.analysis.job import arguments
+        from analysis.job import arguments
     except ImportError as error:
         raise ConfigError("the analysis is not installed: pip install 'bascule[analysis]'", missing=error.name) from error
     return arguments("bascule report")
@@ -78,7 +78,7 @@ def report(**given: Any) -> int:
     is made by Spark, and printed, or written as Parquet, JSON and a page.
     """
     parser = _parser()
-    from storage.analysis.job import run
+    from analysis.job import run
 
     words = [word for action in parser._actions for word in _words(action, given.get(action.dest))]
     return run(parser.parse_args(words), "bascule report")

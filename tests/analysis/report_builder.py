@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from storage.analysis.reports.report_model import (
+from analysis.reports.report_model import (
     Card,
     Cell,
     Chart,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.analysis.tables.reader import EVERYTHING, Filters, Problem, plan, read
+from analysis.tables.reader import EVERYTHING, Filters, Problem, plan, read
 from storage.snapshots.manifest import find_snapshots
 
 Row = dict[str, Any]

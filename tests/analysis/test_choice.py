@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.analysis.reports.choice import Covered, MadeAt, Numbers, QueueAt, bucket_s, covered, in_order, set_backs, takes
+from analysis.reports.choice import Covered, MadeAt, Numbers, QueueAt, bucket_s, covered, in_order, set_backs, takes
 
 QUEUE = "bridge:cloud:0"
 

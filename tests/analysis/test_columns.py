@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.analysis.tables.checkpoint_reader import Bulk
-from storage.analysis.tables.columns import NONE, Chunks, expiry_s
-from storage.analysis.tables.runs import numbered, painted
+from analysis.tables.checkpoint_reader import Bulk
+from analysis.tables.columns import NONE, Chunks, expiry_s
+from analysis.tables.runs import numbered, painted
 from storage.engine.keys import chunk_key
 from storage.queue.chunk import HEADER_BYTES, Chunk
 from storage.queue.single_messages import rows_of

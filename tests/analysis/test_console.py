@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from storage.analysis.console import show
+from analysis.console import show
 from tests.analysis.report_builder import Fleet
 
 

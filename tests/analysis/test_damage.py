@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from storage.analysis.tables.reader import Problem, SnapshotDamaged, plan
+from analysis.tables.reader import Problem, SnapshotDamaged, plan
 from storage.engine.engine import Write
 from storage.engine.keys import chunk_key, lane_key
 from storage.queue.history import settlement_key

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from storage.analysis.export import EXPORTED, SUCCESS_NAME, export, path_of
-from storage.analysis.tables.reader import Problem
+from analysis.export import EXPORTED, SUCCESS_NAME, export, path_of
+from analysis.tables.reader import Problem
 from storage.snapshots.manifest import find_snapshots, read_manifest
 from supervisor.cli import export as cli_export
 from supervisor.cli.main import cli

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.analysis.page.page import render
-from storage.analysis.page.plots import plot
-from storage.analysis.page.scale import times_axis, values_axis
-from storage.analysis.page.text import markup, script_json, shown, visible
-from storage.analysis.reports.report_model import Chart, Report, Series
+from analysis.page.page import render
+from analysis.page.plots import plot
+from analysis.page.scale import times_axis, values_axis
+from analysis.page.text import markup, script_json, shown, visible
+from analysis.reports.report_model import Chart, Report, Series
 from tests.analysis.report_builder import END_MS, Fleet
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\u202e\u0007\ud800"
@@ -281,8 +281,8 @@ def test_what_the_page_is_made_of_is_installed_with_it() -> None:
     root = Path(__file__).resolve().parents[2]
     setup = configparser.ConfigParser()
     setup.read(root / "setup.cfg")
-    patterns = setup["options.package_data"]["storage.analysis.page"].split()
+    patterns = setup["options.package_data"]["analysis.page"].split()
 
     for asset in ("page.css", "page.js", "icons.svg"):
-        assert (root / "storage/analysis/page/assets" / asset).is_file()
+        assert (root / "analysis/page/assets" / asset).is_file()
         assert any(fnmatch(f"assets/{asset}", pattern) for pattern in patterns)

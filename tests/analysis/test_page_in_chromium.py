@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from storage.analysis.page.page import render
-from storage.analysis.page.text import shown
-from storage.analysis.reports.report_model import Cell, Column, Report, Section
+from analysis.page.page import render
+from analysis.page.text import shown
+from analysis.reports.report_model import Cell, Column, Report, Section
 from tests.analysis.report_builder import END_MS, Fleet
 from tests.support.chromium import Chromium, chromium
 from tests.support.contrast import faint_texts

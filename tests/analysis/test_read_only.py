@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.analysis.export import export
-from storage.analysis.tables.reader import Problem, plan, read, read_table
-from storage.analysis.tables.schemas import TABLES
+from analysis.export import export
+from analysis.tables.reader import Problem, plan, read, read_table
+from analysis.tables.schemas import TABLES
 from storage.snapshots.manifest import find_snapshots, verify
 from tests.analysis.rows import rows_of, table
 from tests.analysis.test_damage import copied

@@ -10,10 +10,10 @@ from random import Random
 import msgpack
 import pytest
 
-from storage.analysis.tables import message_table
-from storage.analysis.tables.checkpoint_reader import SnapshotStore
-from storage.analysis.tables.reader import Filters, plan, read
-from storage.analysis.tables.settlements import Missing, Settlements
+from analysis.tables import message_table
+from analysis.tables.checkpoint_reader import SnapshotStore
+from analysis.tables.reader import Filters, plan, read
+from analysis.tables.settlements import Missing, Settlements
 from storage.engine.engine import Write
 from storage.queue.history import settlement_key
 from storage.snapshots.manifest import find_snapshots

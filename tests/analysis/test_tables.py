@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from storage.analysis.tables.arrow import BATCH_BYTES_MAX, BATCH_ROWS_MAX
-from storage.analysis.tables.reader import Filters, plan, read, read_table
-from storage.analysis.tables.schemas import TABLES, arrow_schema, columns_of
+from analysis.tables.arrow import BATCH_BYTES_MAX, BATCH_ROWS_MAX
+from analysis.tables.reader import Filters, plan, read, read_table
+from analysis.tables.schemas import TABLES, arrow_schema, columns_of
 from storage.snapshots.manifest import find_snapshots, read_manifest
 from tests.analysis.plainly import Plain
 from tests.analysis.rows import Row, rows_of, table

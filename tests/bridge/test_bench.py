@@ -53,7 +53,7 @@ def test_the_bench_measures_what_a_message_costs_beside_another_checkout(tmp_pat
     program("mosquitto")
     if shutil.which("cc") is None:
         pytest.skip("the bench compiles its load generator, and there is no C compiler")
-    for package in ("wire", "storage", "actors", "supervisor"):
+    for package in ("wire", "storage", "analysis", "actors", "supervisor"):
         (tmp_path / package).symlink_to(ROOT / package)
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)

@@ -30,7 +30,7 @@ NOT_RUN = {
 
 
 def java_is_here() -> bool:
-    from storage.analysis.spark.session import JavaMissing, java_version
+    from analysis.spark.session import JavaMissing, java_version
 
     try:
         java_version()

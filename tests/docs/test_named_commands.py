@@ -18,7 +18,7 @@ from supervisor.cli.main import cli
 from supervisor.cli.node_calls import GivenNode
 from tests.docs.pages import ROOT
 
-PRODUCT = ("wire", "storage", "actors", "supervisor")
+PRODUCT = ("wire", "storage", "analysis", "actors", "supervisor")
 TEXTS = [ROOT / "configs/prometheus/alerts.yml", *sorted((ROOT / "supervisor/http/page").glob("*.*s"))]
 FILLED = "filled-in"  # stands where a message has a name of its own
 EXAMPLES = {"CONFIG": "edge.yaml", "FILE": "edge.yaml", "SNAPSHOT": "s", "N": "1"}
@@ -26,9 +26,9 @@ EXAMPLES = {"CONFIG": "edge.yaml", "FILE": "edge.yaml", "SNAPSHOT": "s", "N": "1
 # Sentences about a command, which do not tell anybody to type it: (file, what it says).
 ABOUT = {
     ("wire/routing/sys_topics.py", "bascule version"): "the value of a topic",
-    ("storage/analysis/spark/session.py", "bascule export"): "what the other command needs",
-    ("storage/analysis/job.py", "bascule report"): "the program's own name in its help",
-    ("storage/analysis/job.py", "bascule export"): "what wrote the folder that is to be given",
+    ("analysis/spark/session.py", "bascule export"): "what the other command needs",
+    ("analysis/job.py", "bascule report"): "the program's own name in its help",
+    ("analysis/job.py", "bascule export"): "what wrote the folder that is to be given",
     ("supervisor/cli/report.py", "bascule report"): "the program's own name, and what it needs",
     ("supervisor/cli/export.py", "bascule export"): "what the command itself needs",
     ("supervisor/cli/keys.py", "bascule keys"): "what wrote the file, in the file",

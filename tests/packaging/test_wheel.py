@@ -42,7 +42,11 @@ def test_the_wheel_has_the_tree_the_examples_the_schema_and_the_unit(wheel: Path
         names = set(archive.namelist())
     data = f"bascule-{VERSION}.data/data/share/bascule"
     wanted = {
-        *(str(path.relative_to(ROOT)) for package in ("wire", "storage", "actors", "supervisor") for path in tracked(package)),
+        *(
+            str(path.relative_to(ROOT))
+            for package in ("wire", "storage", "analysis", "actors", "supervisor")
+            for path in tracked(package)
+        ),
         *(f"{data}/{path.relative_to(ROOT)}" for path in tracked("configs")),
         f"{data}/bascule.service",
         "pyspark_bascule.py",

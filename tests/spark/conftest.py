@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from storage.analysis.spark.session import JavaMissing, java_version, spark_session
+from analysis.spark.session import JavaMissing, java_version, spark_session
 
 STOP_S = 120.0  # a second or two; nothing in py4j has a limit
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from storage.analysis.spark.source import NAME
-from storage.analysis.tables.reader import Filters, read_table
+from analysis.spark.source import NAME
+from analysis.tables.reader import Filters, read_table
 from storage.snapshots.manifest import find_snapshots, read_manifest
 from tests.spark.nodes import copy_of
 

@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from storage.analysis.spark.source import spark_schema
-from storage.analysis.tables.schemas import TABLES
+from analysis.spark.source import spark_schema
+from analysis.tables.schemas import TABLES
 
 Row = dict[str, Any]
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

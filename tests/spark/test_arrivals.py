@@ -12,7 +12,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.analysis.tables.snapshot_arrivals import EVENTS, RANGES_MAX, REMEMBERED, Gap, Progress, gaps_between, key
+from analysis.tables.snapshot_arrivals import EVENTS, RANGES_MAX, REMEMBERED, Gap, Progress, gaps_between, key
 from storage.snapshots.manifest import Manifest
 from tests.spark.manifests import manifest
 from wire.ranges import Ranges

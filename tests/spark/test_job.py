@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.analysis import job
+from analysis import job
 from tests.spark.nodes import Edge
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.analysis.spark.session import JavaMissing, java_version
+from analysis.spark.session import JavaMissing, java_version
 from tests.spark.nodes import CLOUD, Edge
 from tests.spark.reading import directly
 from tests.support import programs
@@ -17,7 +17,7 @@ from tests.support.node import ROOT
 SPARKS = "BASCULE_SPARKS"
 PROGRAM = """
 import sys
-from storage.analysis.spark.session import spark_session
+from analysis.spark.session import spark_session
 spark = spark_session(cores=1, memory_mb=768, quick=True)
 where, checkpoint = sys.argv[1:]
 frame = spark.read.format("bascule").option("table", "messages").load(where)

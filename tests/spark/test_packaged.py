@@ -10,21 +10,21 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from storage.analysis.spark.session import JavaMissing, java_version
+from analysis.spark.session import JavaMissing, java_version
 from tests.spark.nodes import Edge
 from tests.support import programs
 from tests.support.node import ROOT
 
 JOB = """
 import json, sys
-from storage.analysis.spark.session import spark_session
-import storage.analysis.spark.source
+from analysis.spark.session import spark_session
+import analysis.spark.source
 
 spark = spark_session("job")
 messages = spark.read.format("bascule").option("table", "messages").load(sys.argv[1])
 counts = {row["queue"]: row["count"] for row in messages.where("node = 'edge'").groupBy("queue").count().collect()}
-here = __import__("os").path.dirname(storage.analysis.spark.source.__file__)
-executors = messages.rdd.mapPartitions(lambda _: [__import__("storage.analysis.spark.source").__file__]).distinct().collect()
+here = __import__("os").path.dirname(analysis.spark.source.__file__)
+executors = messages.rdd.mapPartitions(lambda _: [__import__("analysis.spark.source").__file__]).distinct().collect()
 print("RESULT " + json.dumps({"counts": counts, "from": [here, *executors], "master": spark.sparkContext.master}))
 spark.stop()
 """

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from storage.analysis.job import main
-from storage.analysis.reports.report_model import Report, Section
-from storage.analysis.tables.reader import read_table
+from analysis.job import main
+from analysis.reports.report_model import Report, Section
+from analysis.tables.reader import read_table
 from storage.snapshots.manifest import MANIFEST_NAME, find_snapshots, read_manifest
 from tests.spark.report_plain import facts, latencies, percentile
 from tests.support import programs

@@ -15,17 +15,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from storage.analysis.export import export
-from storage.analysis.job import adds_up, main
-from storage.analysis.reports import flapping as flapping_report
-from storage.analysis.reports import reconciliation
-from storage.analysis.reports.build import Finished, build
-from storage.analysis.reports.choice import bucket_s
-from storage.analysis.reports.context import Context
-from storage.analysis.reports.report_model import Report, Section
-from storage.analysis.reports.report_parts import Thresholds, collect
-from storage.analysis.reports.sources import open_source
-from storage.analysis.tables.reader import read_table
+from analysis.export import export
+from analysis.job import adds_up, main
+from analysis.reports import flapping as flapping_report
+from analysis.reports import reconciliation
+from analysis.reports.build import Finished, build
+from analysis.reports.choice import bucket_s
+from analysis.reports.context import Context
+from analysis.reports.report_model import Report, Section
+from analysis.reports.report_parts import Thresholds, collect
+from analysis.reports.sources import open_source
+from analysis.tables.reader import read_table
 from storage.snapshots.manifest import find_snapshots, read_manifest
 from tests.spark.nodes import PLANT, Edge
 from tests.spark.report_plain import (
@@ -562,7 +562,7 @@ def test_markers_that_contradict_the_store_are_a_problem(spark: SparkSession) ->
 
 @pytest.mark.parametrize("form", ["json", "html", "parquet"])
 def test_what_is_written_is_whole(spark: SparkSession, finished: Finished, tmp_path: Path, form: str) -> None:
-    from storage.analysis.report_output import write
+    from analysis.report_output import write
 
     few = Finished(report=finished.report, frames={"sequences": finished.frames["sequences"]})
     write(spark, few, str(tmp_path), [form])  # type: ignore[list-item]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.analysis.spark.options import Options
-from storage.analysis.spark.session import JavaMissing, java_version
-from storage.analysis.spark.source import spark_schema
-from storage.analysis.tables.schemas import TABLES, arrow_schema
+from analysis.spark.options import Options
+from analysis.spark.session import JavaMissing, java_version
+from analysis.spark.source import spark_schema
+from analysis.tables.schemas import TABLES, arrow_schema
 from tests.support import programs
 from tests.support.node import ROOT
 from wire.errors import ConfigError
@@ -73,7 +73,7 @@ def test_without_pyspark_one_is_told_what_to_install(tmp_path: Path) -> None:
     """In a process of its own, in which PySpark cannot be imported."""
     program = (
         "import sys; sys.modules['pyspark'] = None\n"
-        "from storage.analysis.spark.session import SparkMissing, spark_session\n"
+        "from analysis.spark.session import SparkMissing, spark_session\n"
         "try: spark_session()\n"
         "except SparkMissing as error: print(error)\n"
     )

@@ -12,9 +12,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from storage.analysis.spark.source import NAME, spark_schema
-from storage.analysis.tables.reader import Filters
-from storage.analysis.tables.schemas import TABLES
+from analysis.spark.source import NAME, spark_schema
+from analysis.tables.reader import Filters
+from analysis.tables.schemas import TABLES
 from tests.spark.nodes import CLOUD, PLANT, START_MS, Edge, copy_of, damage_messages, make_newer
 from tests.spark.reading import Arrivals, arrive, directly, in_order, load, numbers, rows_of
 

@@ -1,0 +1,1 @@
+"""The reports over snapshots, one module each, as Spark SQL over the tables of ``analysis/tables``."""

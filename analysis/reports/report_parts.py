@@ -1,0 +1,144 @@
+"""What a report module hands back, what all of them share to make it, and the thresholds by which they judge.
+
+Figures stay in Spark until they are few: a section shows at most ``ROWS_SHOWN`` rows, all of them go to Parquet as frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from analysis.reports.report_model import Cell, Column, Fact, Section, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SqlColumn
+    from pyspark.sql import DataFrame
+
+ROWS_SHOWN = 2000
+SERIES_SHOWN = 8
+BARS_SHOWN = 15
+LOCAL = ""  # in place of a bridge: the sessions of local clients
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+Row = dict[str, Any]
+BridgeKey = tuple[str, str]  # (node, bridge)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """From where on something deserves attention."""
+
+    backlog_age_s: float = 3600.0
+    in_flight_age_s: float = 300.0
+    full_within_s: float = 7 * 86_400.0
+    flapping_downs: int = 5
+    flapping_period_s: float = 600.0
+    latency_p99_s: float = 3600.0
+    loss_recent_s: float = 3600.0  # a loss is recent that long before the snapshot
+    loss_share: float = 0.001  # of what was accepted
+    trend_min_s: float = 600.0  # what the snapshots span at least
+    forecast_max_s: float = 10 * 31_557_600.0  # what is further away is no forecast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What a report has to say on the card of one bridge: figures, and why it needs looking at (``note``), if it does."""
+
+    facts: tuple[Fact, ...] = ()
+    verdict: Verdict = "none"
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A finished report. ``frames``: name -> all its rows, with a ``node`` and a ``date``, for Parquet."""
+
+    sections: tuple[Section, ...]
+    frames: Mapping[str, DataFrame] = field(default_factory=dict)
+    marks: Mapping[BridgeKey, Mark] = field(default_factory=dict)
+    headline: str = ""  # its answer in few words, for the top of the report
+
+
+def collect(frame: DataFrame, *, at_most: int | None = None) -> list[Row]:
+    """The rows of a frame that is known to be small, timestamps as milliseconds UTC."""
+    from pyspark.sql import functions as f
+
+    chosen = [
+        f.unix_millis(f.col(f"`{name}`")).alias(name) if kind == "timestamp" else f.col(f"`{name}`") for name, kind in frame.dtypes
+    ]
+    few = frame.select(*chosen) if at_most is None else frame.select(*chosen).limit(at_most)
+    return [row.asDict() for row in few.collect()]
+
+
+def top(frame: DataFrame) -> tuple[list[Row], int]:
+    """The first ``ROWS_SHOWN`` rows of an ordered frame, and how many it has in all."""
+    rows = collect(frame, at_most=ROWS_SHOWN + 1)
+    return rows[:ROWS_SHOWN], len(rows) if len(rows) <= ROWS_SHOWN else frame.count()
+
+
+def worst_first() -> SqlColumn:
+    """What puts the rows of a frame with a ``verdict`` in order, the worst first; the words in their alphabet would not."""
+    from pyspark.sql import functions as f
+
+    return f.expr("array_position(array('problem', 'attention', 'ok', 'none'), verdict)")
+
+
+def table(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[tuple[Cell, ...], ...]:
+    """The cells of ``rows``, in the order of ``columns``; an empty text is a cell without a value."""
+    return tuple(tuple(None if row[column.name] == "" else row[column.name] for column in columns) for row in rows)
+
+
+def bridge_title(bridge: str | None) -> str:
+    """What a bridge is called in a table; sessions of local clients have none."""
+    return bridge or "local sessions"
+
+
+def lane_title(node: str, bridge: str | None, lane: int | None = None) -> str:
+    """What a line of a plot is called."""
+    return f"{node} {bridge_title(bridge)}" + (f":{lane}" if lane is not None else "")
+
+
+def moment(at_ms: int | None) -> str:
+    """A time as a card has it, in UTC, to the minute and without the year: the card's own time has both."""
+    if at_ms is None:
+        return "-"
+    found = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return f"{found.day} {_MONTHS[found.month - 1]} {found:%H:%M}"
+
+
+def number(count: int) -> str:
+    """A count as a person reads it."""
+    return f"{count:,}"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """``1 message``, ``2,000 messages``."""
+    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+
+
+def size(size_bytes: float) -> str:
+    """Bytes as a person reads them, in powers of 1024."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size_bytes) < 1024:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.1f} TiB"
+
+
+def duration(seconds: float) -> str:
+    """A duration as a person reads it: the two largest units."""
+    if seconds < 0:
+        return "-" + duration(-seconds)
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    left, parts = round(seconds), []
+    for unit, of in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        if left >= of:
+            parts.append(f"{left // of} {unit}")
+            left %= of
+    return " ".join(parts[:2])

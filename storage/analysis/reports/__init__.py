@@ -1,1 +1,0 @@
-"""The reports over snapshots, one module each, as Spark SQL over the tables of ``storage/analysis/tables``."""
