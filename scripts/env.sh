@@ -4,6 +4,8 @@
 #   setup_env analysis   and what the analysis with Spark needs (requirements-analysis.lock)
 #   setup_env dev        and what the checks need (requirements-dev.lock)
 #
+# Each file that is installed has a hash in a lock file; what has to be built is built by what requirements-build.lock has.
+#
 # Says in one line what it does, and nothing when there is nothing to do. Needs Python 3.11 or newer; POSIX sh.
 
 # Where this is set, and nothing has been compiled, each process compiles all that it imports anew.
@@ -57,11 +59,16 @@ make_venv() {
     "$python" -m venv "$root/.venv"
 }
 
+pip_install() { "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
+
+# What .venv depends on, with the lock file $1.
+wanted() { echo "$(cat "$root/$1" "$root/requirements-build.lock" "$root/setup.cfg" "$root/pyproject.toml" | cksum) $root"; }
+
 setup_env() {
     lock=requirements${1:+-$1}.lock
     stamp=$root/.venv/.bascule-installed
     exec 9<"$root" && flock 9 # two scripts at once: the second waits, then finds all done
-    want="$(cat "$root/$lock" "$root/setup.cfg" "$root/pyproject.toml" | cksum) $root"
+    want=$(wanted "$lock")
     if [ -x "$root/.venv/bin/python" ] && "$root/.venv/bin/python" -c "" 2>/dev/null; then
         if [ -f "$stamp" ] && grep -qxF "$lock $want" "$stamp"; then
             exec 9<&-
@@ -75,8 +82,9 @@ setup_env() {
     touch "$stamp"
     # A line stays only while it is true: the other lock may want other versions, unless it is part of this one.
     printf '' >"$stamp"
-    "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$root/$lock" || return 1
-    "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --editable "$root" || return 1
+    pip_install --require-hashes -r "$root/requirements-build.lock" || return 1
+    pip_install --require-hashes --no-build-isolation --use-pep517 -r "$root/$lock" || return 1
+    pip_install --no-deps --no-build-isolation --editable "$root" || return 1
     # What this lock file has, those that are part of it have too.
     case ${1:-} in
         dev) within="requirements-dev.lock requirements-analysis.lock requirements.lock" ;;
@@ -84,7 +92,7 @@ setup_env() {
         *) within=requirements.lock ;;
     esac
     for part in $within; do
-        echo "$part $(cat "$root/$part" "$root/setup.cfg" "$root/pyproject.toml" | cksum) $root" >>"$stamp"
+        echo "$part $(wanted "$part")" >>"$stamp"
     done
     exec 9<&-
 }

@@ -463,18 +463,40 @@ def test_a_node_starts_and_is_commanded_without_the_extras() -> None:
     ("lock", "extra"), [("requirements.lock", "otel"), ("requirements-analysis.lock", "analysis"), ("requirements-dev.lock", "dev")]
 )
 def test_a_lock_file_pins_every_requirement_and_names_no_host(lock: str, extra: str) -> None:
-    lines = [line for line in (ROOT / lock).read_text().splitlines() if not line.startswith("#")]
     wanted = setup()["options"]["install_requires"].split() + setup()["options.extras_require"][extra].split()
 
-    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.]+", line)] == []
-    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in pins(lock)}
     assert {re.split(r"[<>=~!]", line)[0].lower() for line in wanted} <= pinned
 
 
+def pins(lock: str) -> list[str]:
+    """The lines of a lock file that name a version, without their hashes, of which each has some; nothing else is in it."""
+    text = "".join(line for line in (ROOT / lock).read_text().splitlines(keepends=True) if not line.startswith("#"))
+    lines = text.replace("\\\n", "").splitlines()
+    found = [
+        re.fullmatch(
+            r"([A-Za-z0-9_.-]+==[A-Za-z0-9_.]+)( ; [a-z_]+ [!<>=]+ '[A-Za-z0-9.]+')?( +--hash=sha256:[0-9a-f]{64})+ *", line
+        )
+        for line in lines
+    ]
+    assert [line for line, match in zip(lines, found, strict=True) if match is None] == []
+    return [match[1] for match in found if match is not None]
+
+
+@pytest.mark.parametrize("lock", ["requirements-build.lock", "requirements-audit.lock"])
+def test_what_builds_and_lists_is_pinned_by_hash_too(lock: str) -> None:
+    assert pins(lock)
+
+
+@for_each(["scripts/env.sh", "scripts/package", "packaging/debian/build.sh", "scripts/audit"])
+def test_what_is_installed_from_a_lock_file_is_compared_with_its_hashes(script: str) -> None:
+    text = (ROOT / script).read_text().replace("\\\n", " ")
+    installs = [line for line in text.splitlines() if re.search(r"install .*-r ", line) and not line.startswith("#")]
+    assert installs
+    assert [line for line in installs if "--require-hashes" not in line] == []
+
+
 def test_the_lock_files_agree() -> None:
-    run, analysis, dev = (
-        {line for line in (ROOT / name).read_text().splitlines() if "==" in line}
-        for name in ("requirements.lock", "requirements-analysis.lock", "requirements-dev.lock")
-    )
+    run, analysis, dev = (set(pins(name)) for name in ("requirements.lock", "requirements-analysis.lock", "requirements-dev.lock"))
 
     assert run <= analysis <= dev

@@ -11,8 +11,9 @@ environment() {
     packages=$home/lib/python$minor/site-packages
     mkdir -p "$packages" "$home/bin"
     say "installing what requirements.lock names for Python $minor"
+    for built in "$work/wheel"/bascule-*.whl; do echo "$built --hash=sha256:$(sha256sum <"$built" | cut -d' ' -f1)"; done >"$work/own.lock"
     "$work/venv/bin/python" -m pip install --quiet --no-compile --no-deps --only-binary :all: --target "$work/installed" \
-        -r "$root/requirements.lock" "$work/wheel"/bascule-*.whl
+        --require-hashes -r "$root/requirements.lock" -r "$work/own.lock"
     mv "$work/installed/share" "$home/share"
     rm -rf "$work/installed/bin" "$work/installed"/*.dist-info/direct_url.json "$work/installed"/*.dist-info/REQUESTED
     mv "$work/installed"/* "$packages/"
@@ -47,8 +48,16 @@ documents() {
     ln -s /opt/bascule/share/bascule/configs "$(share doc/bascule/examples)"
     {
         echo "Bascule is licensed under the Apache License 2.0 (/usr/share/common-licenses/Apache-2.0)."
-        echo "The libraries in /opt/bascule have licences of their own, each in its .dist-info folder."
+        echo "The libraries in /opt/bascule have licences of their own, each in its .dist-info folder; sbom.cdx.json lists all."
     } >"$(share doc/bascule/copyright)"
+}
+
+bill_of_materials() {
+    say "listing the libraries and their licences"
+    "$python" -m venv "$work/audit"
+    "$work/audit/bin/python" -m pip install --quiet --require-hashes -r "$root/requirements-audit.lock"
+    PYTHONDONTWRITEBYTECODE=1 "$work/audit/bin/cyclonedx-py" environment --output-reproducible --gather-license-texts \
+        --output-file "$(share doc/bascule/sbom.cdx.json)" "$home/bin/python"
 }
 
 build_tree() {
@@ -56,6 +65,7 @@ build_tree() {
     environment
     system_files
     documents
+    bill_of_materials
 }
 
 # What the binary modules need of the system, as dpkg-shlibdeps finds it.
