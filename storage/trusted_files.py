@@ -58,7 +58,7 @@ def _fault_of_one(trusted: set[int], path: str) -> str:
     except FileNotFoundError:
         return ""
     if found.st_uid not in trusted:
-        return f"{path} belongs to {_user(found.st_uid)}, who is neither root nor this user: chown it"
+        return f"{path} belongs to the user {found.st_uid}, who is neither root nor this one: chown it"
     if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:  # there nobody can replace what is another's
         return ""
     if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and _has_others(found.st_gid, trusted)):
@@ -74,10 +74,3 @@ def _has_others(group: int, trusted: set[int]) -> bool:
         members = set()
     users = pwd.getpwall()
     return any(user.pw_uid not in trusted and (user.pw_gid == group or user.pw_name in members) for user in users)
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"the user {uid}"

@@ -11,7 +11,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ from actors.door.token_file import read_tokens
 from storage import trusted_files
 from supervisor.config.include import read_with_included
 from supervisor.config.keys import NOT_AVAILABLE, NOT_YET, AclFile, Configuration, Inconsistent, Node, Section
-from supervisor.config.named_files import trusted_places
+from supervisor.config.named_files import TRUSTED_KEYS, named_by
 from supervisor.config.substitution import Substitution
 from supervisor.config.to_settings import acl_rules, run_dir, to_settings
 from supervisor.config.value_kinds import UNIX
@@ -169,31 +169,24 @@ def _with_files(settings: NodeSettings) -> NodeSettings:
         ConfigError: others can change a file of secrets or authorities, or a file is wrong; ``problems`` are those of all of them.
     """
     own = [listener.access for listener in settings.listeners if listener.access is not None]
-    if faults := list(filter(None, map(trusted_files.fault, trusted_places(settings)))):
+    if faults := list(filter(None, map(trusted_files.fault, named_by(settings, TRUSTED_KEYS)))):
         raise ConfigError("others can change files of secrets", problems=list(dict.fromkeys(faults)))
+    reads: list[tuple[Callable[[str], Any], str | None]] = []
+    for access in (settings.access, *own):
+        reads += (read_passwords, access.password_file), (load_acl, access.acl_file)
+    reads.append((read_tokens, None if settings.http is None else settings.http.tokens_file))
     problems: list[str] = []
-    rules: dict[str, tuple[AclRuleSettings, ...]] = {}
-    for access in dict.fromkeys([settings.access, *own]):
+    content: dict[str | None, Any] = {}
+    for read, path in dict.fromkeys(reads):
         try:
-            if access.password_file is not None:
-                read_passwords(access.password_file)
+            content[path] = None if path is None else read(path)
         except ConfigError as error:
             problems += error.problems
-        try:
-            if access.acl_file is not None and access.acl_file not in rules:
-                rules[access.acl_file] = load_acl(access.acl_file)
-        except ConfigError as error:
-            problems += error.problems
-    try:
-        if settings.http is not None and settings.http.tokens_file is not None:
-            read_tokens(settings.http.tokens_file)
-    except ConfigError as error:
-        problems += error.problems
     if problems:
         raise ConfigError("the access files are refused", problems=list(dict.fromkeys(problems)))
 
     def whole(access: AccessSettings) -> AccessSettings:
-        return access if access.acl_file is None else replace(access, acl=rules[access.acl_file])
+        return access if access.acl_file is None else replace(access, acl=content[access.acl_file])
 
     listeners = tuple(
         listener if listener.access is None else replace(listener, access=whole(listener.access)) for listener in settings.listeners

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from supervisor.config.include import files_included, folders_included
 from supervisor.config.yaml_file import read_document
 from wire.settings import NodeSettings
 
-_SECRET_KEYS = ("credentials_file", "key_file", "nkey_file", "password_file", "token_file", "tokens_file")
-_TRUSTED_KEYS = (*_SECRET_KEYS, "ca_file", "allowed_keys")
+SECRET_KEYS = ("credentials_file", "key_file", "nkey_file", "password_file", "token_file", "tokens_file")
+TRUSTED_KEYS = (*SECRET_KEYS, "ca_file", "allowed_keys")  # whoever can replace these decides who logs in as whom
 _CONTENT = re.compile(r"(?<!\$)\$\{file:(?P<path>[^}]+)\}")
 
 
@@ -32,7 +32,7 @@ class NamedFile:
     @property
     def secret(self) -> bool:
         """Whether who has it can log in as the node, or knows what clients' passwords are checked against."""
-        return self.key in _SECRET_KEYS
+        return self.key in SECRET_KEYS
 
 
 def named_files(config: Path) -> list[NamedFile]:
@@ -63,26 +63,9 @@ def digests(config: Path) -> tuple[tuple[str, str], ...]:
     return tuple((str(path), digest(path)) for path in dict.fromkeys(paths))
 
 
-def trusted_places(settings: NodeSettings) -> list[str]:
-    """The files of secrets and of authorities, and the folder of keys, that ``settings`` name, each once."""
-    return list(dict.fromkeys(text for key, text in _named(settings, "") if key in _TRUSTED_KEYS))
-
-
-def secrets(settings: NodeSettings) -> list[str]:
-    """The files with passwords and keys that ``settings`` name, each once."""
-    return list(dict.fromkeys(text for key, text in _named(settings, "") if key in _SECRET_KEYS))
-
-
-def _named(value: object, key: str) -> Iterator[tuple[str, str]]:
-    """Every text in ``value``, settings or a part of them, with the name of its field."""
-    if is_dataclass(value):
-        for each in fields(value):
-            yield from _named(getattr(value, each.name), each.name)
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _named(item, key)
-    elif isinstance(value, str) and value:
-        yield key, value
+def named_by(settings: NodeSettings, keys: Collection[str]) -> list[str]:
+    """What ``settings`` have at keys of these names, such as ``SECRET_KEYS``, each once."""
+    return list(dict.fromkeys(text for key, text in _texts(asdict(settings), "") if key in keys and text))
 
 
 def _add(found: dict[Path, NamedFile], folder: Path, written: str, key: str) -> None:

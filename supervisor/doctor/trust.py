@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from actors.system.certificates import FileFault
 from actors.system.tls import certificate_dates
 from storage import trusted_files
-from supervisor.config.named_files import named_files, secrets
+from supervisor.config.named_files import SECRET_KEYS, named_by, named_files
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from wire.settings import ListenerSettings, NodeSettings
 
@@ -22,12 +22,13 @@ SOON_S = 30 * 86_400
 
 def examine_trust(settings: NodeSettings, now_s: float) -> Iterator[Finding]:
     """All findings on certificates, secrets and who is let in."""
-    for path in certificates(settings):
+    for path in named_by(settings, ("cert_file", "ca_file")):
         yield certificate(path, now_s)
-    readable = [path for path in secrets(settings) if is_open(path)]
+    secrets = named_by(settings, SECRET_KEYS)
+    readable = [path for path in secrets if os.path.exists(path) and os.stat(path).st_mode & 0o004]
     for path in readable:
         yield warn("secret", f"{path} can be read by every user of this machine", f"chmod o-rwx {path}")
-    if secrets(settings) and not readable:
+    if secrets and not readable:
         yield ok("secrets", "nobody else can read them")
     for bridge in settings.bridges:
         if bridge.remote.secure and not bridge.remote.tls.verify:
@@ -62,22 +63,6 @@ def examine_files(config: Path, data_dir: str) -> Iterator[Finding]:
             yield fail("file", found or fault, cure)
 
 
-def certificates(settings: NodeSettings) -> list[str]:
-    """The files of our own certificates and of the authorities we trust, each once."""
-    files = [listener.tls.cert_file for listener in settings.listeners if listener.tls is not None]
-    files += [listener.tls.ca_file for listener in settings.listeners if listener.tls is not None]
-    if settings.http is not None and settings.http.tls is not None:
-        files.append(settings.http.tls.cert_file)
-    if settings.telemetry is not None:
-        files += [settings.telemetry.otlp.tls.cert_file, settings.telemetry.otlp.tls.ca_file]
-    if settings.replication is not None and settings.replication.tls is not None:
-        files += [settings.replication.tls.cert_file, settings.replication.tls.ca_file]
-    for bridge in settings.bridges:
-        if bridge.remote.secure:
-            files += [bridge.remote.tls.cert_file, bridge.remote.tls.ca_file]
-    return list(dict.fromkeys(file for file in files if file))
-
-
 def certificate(path: str, now_s: float) -> Finding:
     """Whether the first certificate in ``path`` is valid, and for how long."""
     about = f"certificate {path}"
@@ -93,14 +78,6 @@ def certificate(path: str, now_s: float) -> Finding:
     if now_s > after - SOON_S:
         return warn(about, f"expires on {until}", "have it made anew; the node takes it up by itself")
     return ok(about, f"valid until {until}")
-
-
-def is_open(path: str) -> bool:
-    """Whether every user can read it; of a file that is not there nobody can."""
-    try:
-        return bool(os.stat(path).st_mode & 0o004)
-    except OSError:
-        return False
 
 
 def _everybody(settings: NodeSettings, listener: ListenerSettings) -> Iterator[Finding]:

@@ -83,7 +83,7 @@ def test_no_configuration_goes_by_a_secret_that_others_can_replace(case: str, pl
         wrong.chmod(mode)
     if os.geteuid() == 0 and case != "keys":
         os.chown(place / "secrets" / "file", pwd.getpwnam("nobody").pw_uid, -1)
-        with pytest.raises(ConfigError, match="belongs to nobody"):
+        with pytest.raises(ConfigError, match="belongs to the user"):
             load(path)
 
 

@@ -82,7 +82,7 @@ def test_what_belongs_to_another_is_found(secret: Path, below: str) -> None:
     place = Path(os.path.normpath(secret.parent / below))
     os.chown(place, NOBODY.pw_uid, -1)
     try:
-        assert fault(secret) == f"{place} belongs to nobody, who is neither root nor this user: chown it"
+        assert fault(secret) == f"{place} belongs to the user {NOBODY.pw_uid}, who is neither root nor this one: chown it"
     finally:
         os.chown(place, 0, -1)
 
