@@ -24,6 +24,7 @@ from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE
 from wire.frames.sending_link import RESEND_AFTER_S
 from wire.mqtt.codec import decode
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
+from wire.mqtt.topics import TopicLimits
 from wire.routing.form_from_remote import LocalForm
 from wire.settings import BridgeSettings, NodeSettings
 
@@ -70,7 +71,9 @@ class RemoteIntake:
         self._timeout_s = remote.connect_timeout_s
         self._session = ""
         self.limits = InputLimits(packet_max_bytes=settings.clients.packet_max_bytes, receive_maximum=remote.receive_maximum)
-        self._form = LocalForm(bridge, packet_max_bytes=settings.clients.packet_max_bytes)
+        clients = settings.clients
+        limits = TopicLimits(clients.topic_levels_max, clients.topic_max_bytes)
+        self._form = LocalForm(bridge, packet_max_bytes=clients.packet_max_bytes, topic_limits=limits)
         self._inbox = RemoteInbox(
             self._form,
             sender=mailbox.name,

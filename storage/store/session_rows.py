@@ -97,8 +97,9 @@ class Session:
         return self.expiry_s != SESSION_NEVER_EXPIRES_S and elapsed_ms(self.since_ms, wall_ms) >= self.expiry_s * 1000
 
     def encode(self) -> bytes:
-        """The value of its row, without what has a row of its own."""
-        fields = self.expiry_s, self.connected, self.since_ms, self.queue, self.opening, self.found
+        """The value of its row, without what has a row of its own; its name, which may be long, is in the key alone."""
+        queue = self.queue.removesuffix(self.name)
+        fields = self.expiry_s, self.connected, self.since_ms, queue, self.opening, self.found
         return _packed(*fields, self.user, self.listener, self.owner)
 
     def received_column(self) -> bytes:
@@ -118,6 +119,7 @@ class Session:
             expiry_s, connected, since_ms, queue, opening, found, user, listener, owner = fields
         except ValueError as error:
             raise StorageDamaged("the row of a session is damaged", session=name) from error
+        queue += name if queue else ""
         more = {"opening": opening, "found": found, "user": user, "listener": listener, "owner": owner}
         return cls(name, expiry_s, connected, since_ms, queue, **more)
 

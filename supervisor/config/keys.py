@@ -369,8 +369,10 @@ class Clients(Section):
     publish_bytes_per_s: Annotated[int | None, Size(1024, unlimited=True)] = setting(
         UNLIMITED, "Bytes of PUBLISH packets a second of one client; what is faster is not read until it is due."
     )
-    topic_levels_max: Annotated[int, Number(1, 65535)] = setting(200, "Levels of a client's topic names and filters.")
-    topic_max_bytes: Annotated[int, Size(1, 65535)] = setting("4KiB", "Length of a client's topic names and filters.")
+    topic_levels_max: Annotated[int, Number(1, 65535)] = setting(
+        200, "Levels of a client's topic names and filters, and of topics that a remote may bring."
+    )
+    topic_max_bytes: Annotated[int, Size(1, 65535)] = setting("4KiB", "Their length.")
     will_max_bytes: Annotated[int, Size(1, PACKET_MAX_BYTES)] = setting(
         "64KiB", "Size of a client's Will, its topic and properties included; a client with a larger one is refused (0x97)."
     )

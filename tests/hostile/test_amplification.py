@@ -8,6 +8,7 @@ from tests.conftest import StartNode
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import PUBCOMP, PUBREC, PUBREL, Will
 from tests.support.node import Node, node_config
+from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -77,8 +78,15 @@ def test_a_session_with_many_long_filters_costs_what_its_packets_bring(start_nod
     for number in range(20):
         client.unsubscribe(f"{number}/" + "x" * LARGE)
     meter.check(20, "UNSUBSCRIBE")
-    client.close()
-    client = MqttClient(node.port, "c", version=5, clean=True)
-    client.connect()
+    before = written(node)
+    node.wait_replaced("clients", node.kill("clients"))
+    wait_until(lambda: node.status()["store"]["sessions"]["connected"] == 0, PATIENCE_S, "its client to be known as gone")
+    assert written(node) - before <= 2 * COMMIT_BYTES, "clients that are gone with their process"
+
+    meter = Meter(node)
+    for _ in range(20):
+        MqttClient(node.port, "c" * 1000, version=5, clean=True, session_expiry_s=FOR_EVER).connect()
+    wait_until(lambda: node.status()["store"]["sessions"]["connected"] == 0, PATIENCE_S, "all to be gone")
+    meter.check(40, "sessions that begin anew")
+    MqttClient(node.port, "c", version=5, clean=True).connect()
     meter.check(40, "the end of the session")
-    client.close()

@@ -13,7 +13,7 @@ from wire.frames.batch import OFFERED, QOS_MASK, RETAIN, Batch, applied_qos_tabl
 from wire.mqtt.primitives import encode_variable_byte_integer
 from wire.mqtt.publish_properties import append_user_properties
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
-from wire.mqtt.topics import matches
+from wire.mqtt.topics import NO_TOPIC_LIMITS, TopicLimits, matches
 from wire.routing.hop_count import hops_of, hops_property, without_hops
 from wire.routing.topic_mapping import CACHE_TOPICS_MAX, CACHED_TOPIC_BYTES_MAX, TopicMapper
 from wire.settings import BridgeSettings, RuleSettings
@@ -61,20 +61,24 @@ class LocalForm:
         more.
     routing.remote-qos-lowered [P2, MQTT]: QoS is lowered to the rule's ``max_qos`` and never raised; RETAIN stays where the rule
         preserves it; no row is refusable.
-    routing.too-large-not-taken [P6]: a message whose packet is larger than a local client's may be is not taken: an MQTT 3.1.1
-        remote cannot be told the limit, and would send it again on every connection.
+    routing.too-large-not-taken [P5, P6]: a message whose packet, or whose topic, is larger than a local client's may be is not
+        taken: an MQTT 3.1.1 remote cannot be told the limit, and would send it again on every connection.
 
     ``looped``, ``unmatched`` and ``too_large`` count what was left out; ``unmatched_topics``, ``unmapped_topics`` (no destination
     could be made, so the topic stays) and ``too_large_topics`` gather topics that the caller logs and clears.
     """
 
-    def __init__(self, bridge: BridgeSettings, *, packet_max_bytes: int = PACKET_BYTES_LIMIT) -> None:
+    def __init__(
+        self, bridge: BridgeSettings, *, packet_max_bytes: int = PACKET_BYTES_LIMIT, topic_limits: TopicLimits = NO_TOPIC_LIMITS
+    ) -> None:
         rules = bridge.remote_subscriptions
         self._first = FirstRule(rules)
         self._mapper = TopicMapper()
         self._destinations = [rule.destination for rule in rules]
         self._tables = [applied_qos_table(rule.max_qos, OFFERED | (RETAIN if rule.preserve_retain else 0)) for rule in rules]
         self._packet_max_bytes = packet_max_bytes
+        self._topic_limits = topic_limits
+        self._short_bytes = min(limit or PACKET_BYTES_LIMIT for limit in topic_limits)  # fewer have neither too many nor levels
         self._hops_max = bridge.max_hops if bridge.loop_prevention else None
         self._added = [append_user_properties(b"", rule.user_properties) for rule in rules]
         self._own: dict[tuple[int, bytes], bytes | None] = {}
@@ -147,15 +151,17 @@ class LocalForm:
         return properties, left_out
 
     def _too_large(self, batch: Batch) -> set[int]:
-        """The rows whose packets are too large (routing.too-large-not-taken). Those have no properties, because an MQTT 5 remote is
-        told the limit.
+        """The rows whose packets or topics are too large (routing.too-large-not-taken). Such packets have no properties, because an
+        MQTT 5 remote is told the limit.
         """
-        if len(batch.payloads) + max(map(len, batch.topics), default=0) + _HEAD_MAX_BYTES <= self._packet_max_bytes:
+        longest = max(map(len, batch.topics), default=0)
+        if longest < self._short_bytes and len(batch.payloads) + longest + _HEAD_MAX_BYTES <= self._packet_max_bytes:
             return set()
+        beyond = {index for index, topic in enumerate(batch.topics) if not self._topic_limits.allow(topic.decode())}
         found = set()
         for row, (index, flags, length) in enumerate(zip(batch.topic_of, batch.flags, batch.lengths, strict=True)):
             remaining = 2 + len(batch.topics[index]) + (2 if flags & QOS_MASK else 0) + length
-            if 1 + len(encode_variable_byte_integer(remaining)) + remaining > self._packet_max_bytes:
+            if index in beyond or 1 + len(encode_variable_byte_integer(remaining)) + remaining > self._packet_max_bytes:
                 found.add(row)
                 self.too_large_topics.add(batch.topics[index])
         self.too_large += len(found)

@@ -11,6 +11,7 @@ import pytest
 from tests.wire.rules import bridge_of, rule
 from wire.frames.batch import OFFERED, REFUSABLE, RETAIN, Batch, from_rows
 from wire.mqtt.publish_properties import append_user_properties
+from wire.mqtt.topics import TopicLimits
 from wire.routing.form_from_remote import LocalForm
 from wire.routing.hop_count import hops_of, hops_property
 from wire.settings import RuleSettings
@@ -88,6 +89,16 @@ def test_a_topic_without_a_destination_stays_and_is_named() -> None:
 def test_an_empty_batch_stays_empty() -> None:
     batch, rows = form().transform(from_rows([]))
     assert (len(batch), rows) == (0, None)
+
+
+def test_what_has_a_topic_that_a_client_may_not_have_is_left_out_and_named() -> None:
+    """routing.too-large-not-taken"""
+    bridge = replace(bridge_of("cloud"), remote_subscriptions=(ALL,))
+    local = LocalForm(bridge, topic_limits=TopicLimits(levels_max=4, max_bytes=8))
+    topics = [b"cmd/a", b"cmd/a/b/c", b"cmd/a/bc", b"cmd/a/bcd", b"cmd/\xc3\xa9/"]
+    _, rows = local.transform(from_rows([(topic, 1, b"x") for topic in (*topics, topics[1])]))
+    assert rows == [0, 2, 4]
+    assert (local.too_large, local.too_large_topics, local.unmatched) == (3, {topics[1], topics[3]}, 0)
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
