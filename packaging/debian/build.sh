@@ -42,7 +42,7 @@ system_files() {
 
 documents() {
     mkdir -p "$(share doc/bascule)"
-    cp "$root/README.md" "$(share doc/bascule/)"
+    cp "$root/README.md" "$root/SECURITY.md" "$(share doc/bascule/)"
     cp -R "$root/docs/guides" "$root/docs/reference" "$(share doc/bascule/)"
     gzip -9nc "$root/CHANGELOG.md" >"$(share doc/bascule/changelog.gz)"
     ln -s /opt/bascule/share/bascule/configs "$(share doc/bascule/examples)"

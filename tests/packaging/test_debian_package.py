@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -131,6 +132,11 @@ def test_upgrade_rollback_removal_and_reinstallation_keep_what_waits(box: Box, p
     machine.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", machine.take(this))
     assert "edge-1" in machine.run("bascule", "check"), "the configuration that comes with the package holds"
     assert stat.S_IMODE((root / "etc/bascule").stat().st_mode) == 0o750
+    listed = json.loads((root / "usr/share/doc/bascule/sbom.cdx.json").read_text())["components"]
+    locked = set(re.findall(r"^([A-Za-z0-9_.-]+)==([^ ]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    found = {(each["name"].lower().replace("_", "-"), each["version"]) for each in listed}
+    assert {(name.lower().replace("_", "-"), version) for name, version in locked} <= found
+    assert all(each.get("licenses") for each in listed)
     box.configure()
     with box.running():
         box.publish(100)
