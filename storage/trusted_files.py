@@ -44,23 +44,23 @@ def _way_to(path: str) -> Iterator[str]:
     following = [path, os.path.realpath(path)]
     while following:
         at = following.pop()
-        if os.path.islink(at):
-            following.append(os.path.normpath(os.path.join(os.path.dirname(at), os.readlink(at))))
         while at not in seen:
             seen.add(at)
             yield at
+            if os.path.islink(at):
+                following.append(os.path.normpath(os.path.join(os.path.dirname(at), os.readlink(at))))
             at = os.path.dirname(at)
 
 
 def _fault_of_one(trusted: set[int], path: str) -> str:
     try:
-        found = os.stat(path)
+        found = os.lstat(path)
     except FileNotFoundError:
         return ""
     if found.st_uid not in trusted:
         return f"{path} belongs to the user {found.st_uid}, who is neither root nor this one: chown it"
-    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:  # there nobody can replace what is another's
-        return ""
+    if stat.S_ISLNK(found.st_mode) or (stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX):
+        return ""  # a link has no mode; and in a sticky folder nobody can replace what is another's
     if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and _has_others(found.st_gid, trusted)):
         return f"others can write {path}: chmod go-w it"
     return ""
@@ -68,9 +68,5 @@ def _fault_of_one(trusted: set[int], path: str) -> str:
 
 def _has_others(group: int, trusted: set[int]) -> bool:
     """Whether anybody else is in ``group``: the group of one user alone, which many systems have, gives nobody anything."""
-    try:
-        members = set(grp.getgrgid(group).gr_mem)
-    except KeyError:
-        members = set()
-    users = pwd.getpwall()
-    return any(user.pw_uid not in trusted and (user.pw_gid == group or user.pw_name in members) for user in users)
+    members = {name for known in grp.getgrall() if known.gr_gid == group for name in known.gr_mem}
+    return any(user.pw_uid not in trusted and (user.pw_gid == group or user.pw_name in members) for user in pwd.getpwall())

@@ -438,10 +438,8 @@ async def _try_rights(client: Client, stream: str) -> None:
 
 
 def _credentials(settings: ReplicationSettings) -> dict[str, Any]:
-    files = [settings.password_file, settings.token_file, settings.credentials_file, settings.nkey_file]
-    if settings.tls is not None:
-        files += [settings.tls.ca_file, settings.tls.key_file]
-    for path in filter(None, files):
+    own, tls = (settings.password_file, settings.token_file, settings.credentials_file, settings.nkey_file), settings.tls
+    for path in filter(None, own if tls is None else (*own, tls.ca_file, tls.key_file)):
         trusted_files.check(path)
     return {
         "user": settings.user,

@@ -136,12 +136,11 @@ def read_allowed(folder: Path) -> tuple[list[Allowed], list[str]]:
     """The keys in ``folder`` by name, and what is wrong with its other files, a line each. No folder: no keys."""
     allowed, problems = [], []
     for path in sorted(folder.glob(f"*{SUFFIX}")):
-        try:
-            trusted_files.check(path)
-            key = read_key(path)
-        except PermissionError as error:
-            problems.append(f"{path} lets nobody in: {error.strerror}")
+        if fault := trusted_files.fault(path):
+            problems.append(f"{path} lets nobody in: {fault}")
             continue
+        try:
+            key = read_key(path)
         except (ConfigError, Unavailable) as error:
             problems.append(str(error))
             continue

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pwd
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from actors.bridge.remote_socket import credentials_fault
 from actors.door.password_file import PasswordFile
 from actors.door.token_file import TokenFile
 from actors.process.request_sockets import new_key_pair
@@ -17,6 +19,7 @@ from supervisor.cli.main import main
 from supervisor.config.loading import load
 from supervisor.control.allowed_keys import LOOK_PERIOD_S, AllowedKeys
 from supervisor.control.key_files import KeyFile, server_key, write_key
+from tests.support import settings
 from tests.support.authority import Authority
 from tests.support.node import Node, node_config
 from wire.door.password_table import with_password
@@ -120,6 +123,7 @@ def test_a_file_that_is_replaced_by_others_while_the_node_runs_changes_nothing(p
         path.chmod(0o777)
     passwords.reload()
     token_file.reload()
+    assert "others can write" in str(credentials_fault(replace(settings.bridge().remote, password_file=str(users))))
 
     assert (len(passwords.table), len(token_file.table)) == (1, 1)
     assert allowed.find(PUBLIC, LOOK_PERIOD_S) is None
