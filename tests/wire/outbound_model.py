@@ -237,8 +237,8 @@ class RemoteModel:
         self.pubrecs.clear()
 
     def never_heard(self, packet_ids: Iterable[int]) -> None:
-        """Their PUBRECs were lost: PUBRELs of what was given up keep no order (exchange.pubrels-in-pubrec-order,
-        exchange.held-identifier-released).
+        """Their PUBRECs were lost: PUBRELs of what was abandoned keep no order (exchange.pubrels-in-pubrec-order,
+        exchange.abandoned-identifier-released).
         """
         for packet_id in packet_ids:
             self.pubrecs.pop(packet_id, None)

@@ -166,8 +166,8 @@ class Answers:
             self._held.pubrec(start, stop)
         elif first_byte == PUBCOMP:
             self._in_flight.ended(count, qos2=True)
-            for outcome, begin, end in self._held.pubcomp(start, stop):
-                self._record.settle(outcome, begin, end)
+            self._held.pubcomp(start, stop)
+            self._record.settle(DELIVERED, start, stop)
         else:
             self._in_flight.ended(count, qos2=qos2)
             self._record.settle(DELIVERED, start, stop)

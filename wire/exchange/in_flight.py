@@ -77,8 +77,3 @@ class InFlight:
         self.messages -= count
         if qos2:
             self.qos2 -= count
-
-    def gave_up(self) -> None:
-        """One that has not left on this connection waits for its PUBCOMP (exchange.held-identifier-released)."""
-        self.messages += 1
-        self.qos2 += 1

@@ -91,8 +91,7 @@ class LaneSender:
     ) -> None:
         """A connection is up, as for any flow; nothing is PUBLISHed before exchange.left-identifiers-released is done.
 
-        A remote whose Maximum QoS is below 2 is sent no PUBREL for what may have been sent: it may know none
-        (exchange.held-identifier-released).
+        A remote whose Maximum QoS is below 2 is sent no PUBREL for what may have been sent: it may know none.
         """
         left = self._left.get(session) if session_present and session != self.exchange.record.session else None
         self._resumed = left

@@ -13,7 +13,7 @@ from wire.exchange.dup_and_identifiers import Style
 from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.lane_record import LaneRecord
-from wire.exchange.outcomes import Counts
+from wire.exchange.outcomes import DELIVERED, Counts
 from wire.exchange.suspected_messages import Suspects
 from wire.exchange.what_may_be_sent import PublishDue
 
@@ -62,16 +62,14 @@ class ClosedOn:
         return Blamed(seq=seq, topic=topic, packet_bytes=packet_bytes, closed=suspect.closed, proofs=suspect.proofs)
 
     def give_up(self, seq: int, style: Style) -> None:
-        """Settle ``seq``, of which it is proven; at its PUBCOMP if the remote may hold its identifier
-        (exchange.held-identifier-released).
-        """
+        """Settle ``seq``, of which it is proven."""
         assert self._outcome is not None, "convicted, and to be tried for ever"
         self._convicted.append(self._blamed(seq, style))
         del self._suspects.found[seq]
         self._counts.closed_on += 1
         self._due.given_up(seq)
-        if not self._held.give_up(seq, self._outcome):
-            self._record.settle(self._outcome, seq, seq + 1)
+        self._held.abandon(seq, seq + 1)
+        self._record.settle(self._outcome, seq, seq + 1)
 
     def release(self, seq: int | None) -> None:
         """The connection has ended, on the PUBREL of ``seq`` alone if it is not None; that may have ended the exchange of
@@ -81,8 +79,8 @@ class ClosedOn:
             return
         self._counts.released_unanswered += 1
         self._held.due.discard(seq, seq + 1)
-        for outcome, start, stop in self._held.pubcomp(seq, seq + 1):
-            self._record.settle(outcome, start, stop)
+        self._held.pubcomp(seq, seq + 1)
+        self._record.settle(DELIVERED, seq, seq + 1)
 
     def hears_pingresp(self) -> None:
         """A PINGRESP came: the remote answers."""

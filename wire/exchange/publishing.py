@@ -243,9 +243,8 @@ class Publishing:
     def _give_up(self, run: Run, seq: int, *, too_large: bool) -> None:
         counts, policy = self._counts, self._refusals.policy
         self._suspects.settled(seq, seq + 1)
-        qos = run.flags & QOS_MASK
-        may_be_held = qos == 2 and self._may_be_held(seq)
         self._due.given_up(seq)
+        self._held.abandon(seq, seq + 1)
         outcome = policy.too_large if too_large else policy.closed
         assert outcome is not None, "learnt where nothing is given up"
         if too_large:
@@ -253,21 +252,8 @@ class Publishing:
             self._refusals.count(TOO_LARGE)
         else:
             counts.closed_on += 1
-        if may_be_held:  # the remote took more then
-            self._in_flight.gave_up()
-            self._held.give_up_at_once(seq, outcome)
-        elif qos:
+        if run.flags & QOS_MASK:
             self._record.settle(outcome, seq, seq + 1)
-
-    def _may_be_held(self, seq: int) -> bool:
-        """Whether the remote may hold the identifier of ``seq``, a QoS 2 message that has not left on this connection.
-
-        Nothing tells at which QoS an earlier life has sent. A remote that takes no QoS 2 may know no PUBREL either, and is not
-        asked to release what it was perhaps never sent.
-        """
-        if seq < self._due.sent_stop:
-            return seq in self._held.unanswered
-        return self.style.maximum_qos == 2 and self._due.held_before_has(seq)
 
     def _rows_in_time(self, segment: Segment, run: Run, seq: int, rows: int) -> int:
         """How many of the next ``rows`` rows may leave; if the first ones have expired, those are settled

@@ -5,14 +5,14 @@ each CONNACK and the bytes that came, writes what ``pump`` gives and sends what 
 acknowledgements are the owner's. The parts own what there is to know of a lane, and the rules exchange.receive-maximum-kept,
 exchange.qos2-maximum-kept, exchange.identifier-never-twice, exchange.release-after-record, exchange.nothing-twice-live,
 exchange.resumed-in-order, exchange.session-on-record-first, exchange.publish-in-order, exchange.refusal-ends-exchange,
-exchange.pubrels-in-pubrec-order, exchange.expired-not-sent, exchange.given-up-only-when-proven, exchange.held-identifier-released,
-exchange.lowered-identifier-released, exchange.expiry-committed-first, exchange.finishing-begins-nothing stand with them:
+exchange.pubrels-in-pubrec-order, exchange.expired-not-sent, exchange.given-up-only-when-proven,
+exchange.abandoned-identifier-released, exchange.expiry-committed-first, exchange.finishing-begins-nothing stand with them:
 
 ``publish_due`` what is due to be PUBLISHed (exchange.nothing-twice-live), ``handed_out`` what is in hand, ``in_flight`` the windows
 (exchange.receive-maximum-kept, exchange.qos2-maximum-kept), ``identifier_span`` how far identifiers reach
 (exchange.identifier-never-twice), ``held_identifiers`` QoS 2 from PUBREC to PUBCOMP (exchange.release-after-record,
-exchange.pubrels-in-pubrec-order, exchange.held-identifier-released, exchange.lowered-identifier-released), ``lane_record`` what is
-on record (exchange.expiry-committed-first), ``publishing`` what leaves (exchange.publish-in-order, exchange.expired-not-sent,
+exchange.pubrels-in-pubrec-order, exchange.abandoned-identifier-released), ``lane_record`` what is on record
+(exchange.expiry-committed-first), ``publishing`` what leaves (exchange.publish-in-order, exchange.expired-not-sent,
 exchange.finishing-begins-nothing), ``answers`` what comes back (exchange.refusal-ends-exchange), ``closed_on`` what the remote
 seems to close for (exchange.given-up-only-when-proven).
 
@@ -196,7 +196,8 @@ class SenderHalf:
 
     def may_be_held(self) -> tuple[Ranges, Ranges]:
         """What the session on record may hold at QoS 2: what had its PUBREC, in that order, and what may have been sent without."""
-        return self.held.released_in_order(), RangeSet((*self.held.unanswered, *self.due.held_before)).ranges()
+        held = self.held
+        return held.released_in_order(), RangeSet((*held.unanswered, *held.abandoned, *self.due.held_before)).ranges()
 
     def stays_due(self, ranges: Ranges) -> Ranges:
         """Those of ``ranges`` that another session is sent: they are not settled, and not settled by leaving this one."""
@@ -264,11 +265,9 @@ class SenderHalf:
     def _session_lost(self) -> None:
         """The remote forgot everything: unreleased messages go as new, released ones as configured."""
         self.record.lose_session()
-        released, given_up = self.held.lost()
+        released = self.held.lost()
         self.refusals.hold.clear()  # it was the other session's
         self._take_up_refused()
-        for seq, outcome in given_up.items():
-            self.record.settle(outcome, seq, seq + 1)
         for start, stop in released:
             if self._republish:
                 self.counts.republished += stop - start

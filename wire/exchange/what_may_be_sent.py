@@ -196,7 +196,3 @@ class PublishDue:
     def held_before(self) -> list[tuple[int, int]]:
         """Of that, what the remote may still hold at QoS 2."""
         return self._barred.missing(self.sent_stop, min(self.dup_below, self.first_seq + PACKET_IDS))
-
-    def held_before_has(self, seq: int) -> bool:
-        """Whether ``seq``, which is due for the first time in this life, is one of those."""
-        return seq < min(self.dup_below, self.first_seq + PACKET_IDS)

@@ -108,86 +108,50 @@ def test_a_pubrel_without_pubcomp_goes_again_on_the_resumed_session() -> None:
     assert settled(flow) == {"delivered": ((0, 2),), "redelivered": ((1, 2),)}
 
 
-def test_a_message_that_grew_too_large_for_a_resumed_session_gives_its_identifier_back() -> None:
-    """The remote may hold it of the first sending, when it took more; then the next one under it would be a duplicate to it."""
+def grown_too_large() -> SenderHalf:
+    """A flow that has given up its QoS 2 message 0, of which the remote has had the PUBLISH: it takes 30 bytes now."""
     flow = flow_at(level=5)
     flow.offer(hand_out(0, from_rows([(b"t", 2, bytes(50)), (b"t", 2, b"a")])))
     burst(flow, 5)
     flow.disconnected()
     flow.connected(session=EDGE, session_present=True, level=5, limits=RemoteLimits(packet_max_bytes=30))
-    again = burst(flow, 5)
-    assert kinds(again) == [(PUBLISH, 2), (PUBREL, 1)]
-    flow.received(ack(PUBCOMP, 1, 0x92) + ack(PUBREC, 2))
-    assert settled(flow) == {"dead:packet_too_large": ((0, 1),), "redelivered": ((1, 2),)}
-
-
-def grown_too_large() -> SenderHalf:
-    """A flow that gives up its QoS 2 message 0, of which the remote has had the PUBLISH: it takes 30 bytes now."""
-    flow = flow_at(level=5)
-    flow.offer(hand_out(0, from_rows([(b"t", 2, bytes(50))])))
-    burst(flow, 5)
-    flow.disconnected()
-    flow.connected(session=EDGE, session_present=True, level=5, limits=RemoteLimits(packet_max_bytes=30))
-    assert kinds(burst(flow, 5)) == [(PUBREL, 1)]
+    assert kinds(burst(flow, 5)) == [(PUBLISH, 2)]
     return flow
 
 
-def test_the_pubrel_of_what_was_given_up_goes_on_each_connection_until_its_pubcomp() -> None:
-    """exchange.held-identifier-released: once it is settled, nobody would know that its identifier is to be freed, and a later
-    message has the same.
+def test_what_grew_too_large_is_given_up_at_once_and_its_identifier_let_go_of_behind_the_next_pubrec() -> None:
+    """exchange.abandoned-identifier-released: the remote may hold it of the first sending, when it took more; then the next
+    message under it would be a duplicate to it.
     """
     flow = grown_too_large()
-    assert settled(flow) == {}
-    for _ in range(2):
-        flow.disconnected()
-        flow.connected(session=EDGE, session_present=True, level=5)
-        assert kinds(burst(flow, 5)) == [(PUBREL, 1)]
+    assert settled(flow) == {"dead:packet_too_large": ((0, 1),), "redelivered": ((1, 2),)}
+    flow.received(ack(PUBREC, 2))
+    assert kinds(burst(flow, 5)) == [(PUBREL, 1)]
     flow.received(ack(PUBCOMP, 1, 0x92))
-    assert settled(flow) == {"dead:packet_too_large": ((0, 1),)}
-    assert flow.in_flight.messages == 0
-    flow.disconnected()
-    flow.connected(session=EDGE, session_present=True, level=5)
-    offer(flow, 65_000, 2)
-    assert burst(flow, 5) == []  # exchange.identifier-never-twice
-    flow.record.facts(2)
-    flow.record.committed(2)
-    assert [(packet.packet_id, packet.dup) for packet in burst(flow, 5)] == [(1, False)]
+    assert settled(flow, 2) == {}
+    assert flow.in_flight.messages == 1
 
 
-def test_a_crash_before_the_pubcomp_has_the_message_given_up_again() -> None:
-    """exchange.held-identifier-released"""
-    flow = grown_too_large()
-    flow.open(lane_opened(tail=3, dup_below=2, session=EDGE))
-    flow.connected(session=EDGE, session_present=True, level=5, limits=RemoteLimits(packet_max_bytes=30))
-    flow.offer(hand_out(0, from_rows([(b"t", 2, bytes(50))] * 3)))
-    assert kinds(burst(flow, 5)) == [(PUBREL, 1), (PUBREL, 2)]  # what was never handed out before was never sent
-    assert settled(flow) == {"dead:packet_too_large": ((2, 3),)}
-    flow.received(ack(PUBCOMP, 1) + ack(PUBCOMP, 2))
-    assert settled(flow) == {"dead:packet_too_large": ((0, 2),)}
-
-
-def test_a_new_session_holds_no_identifiers() -> None:
-    """exchange.held-identifier-released"""
+@pytest.mark.parametrize("present", [True, False])
+def test_an_abandoned_identifier_goes_with_its_session(present: bool) -> None:
+    """exchange.abandoned-identifier-released"""
     flow = grown_too_large()
     flow.disconnected()
-    flow.connected(session=EDGE, session_present=False, level=5)
-    assert settled(flow) == {"dead:packet_too_large": ((0, 1),)}
+    flow.connected(session=EDGE, session_present=present, level=5)
+    flow.record.facts(1)
     flow.record.committed(1)
-    assert burst(flow, 5) == []
-    assert (flow.in_flight.messages, flow.counts.assumed_delivered) == (0, 0)
+    assert kinds(burst(flow, 5)) == [(PUBLISH, 2)]
+    flow.received(ack(PUBREC, 2))
+    assert kinds(burst(flow, 5)) == [(PUBREL, 1)] * present
 
 
-@pytest.mark.parametrize("maximum_qos", [0, 1])
-def test_a_remote_that_takes_no_qos_2_is_sent_no_pubrel_for_what_it_perhaps_never_had(maximum_qos: int) -> None:
-    """exchange.held-identifier-released: it may know no PUBREL, and would close the connection on it each time."""
-    flow = outbound_flow()
-    flow.open(lane_opened(tail=2, dup_below=1, session=EDGE))
-    for _ in range(2):
-        flow.connected(session=EDGE, session_present=True, level=5, limits=RemoteLimits(maximum_qos, packet_max_bytes=30))
-        flow.offer(hand_out(flow.due.sent_stop, from_rows([(b"t", 2, bytes(50))])))
-        assert burst(flow, 5) == []
-        flow.disconnected()
-    assert settled(flow) == {"dead:packet_too_large": ((0, 2),)}
+def test_no_pubrel_goes_for_an_identifier_that_a_later_message_has() -> None:
+    """exchange.abandoned-identifier-released: it would release that one before its PUBREC is on record."""
+    held = HeldIdentifiers()
+    held.disconnected(RangeSet([(0, 2)]))
+    held.abandon(0, 2)
+    held.pubrec(65_000, 65_001)
+    assert held.replies == [bytes((0x62, 2, 0, 2))]
 
 
 def shown(packets: list[Sent]) -> list[tuple[int, int, int, bool]]:
@@ -221,7 +185,7 @@ def test_what_left_at_qos_2_goes_at_a_lower_qos_at_once_and_in_its_order(maximum
 
 
 def test_an_identifier_that_a_lowered_message_left_behind_is_let_go_of_once_the_remote_knows_qos_2_again() -> None:
-    """exchange.lowered-identifier-released: held on, it would make the message 65,000 later a repeat."""
+    """exchange.abandoned-identifier-released: held on, it would make the message 65,000 later a repeat."""
     flow = flow_at(level=5)
     offer(flow, 0, 2, 1, 2)
     burst(flow, 5)
@@ -240,26 +204,26 @@ def test_an_identifier_that_a_lowered_message_left_behind_is_let_go_of_once_the_
 
 
 def test_a_lost_session_holds_no_identifier_of_what_was_lowered() -> None:
-    """exchange.lowered-identifier-released"""
+    """exchange.abandoned-identifier-released"""
     flow = flow_at(level=5)
     offer(flow, 0, 2)
     burst(flow, 5)
     taken_to(flow, 1)
     flow.disconnected()
     flow.connected(session=EDGE, session_present=False, level=5)
-    assert not flow.held.lowered
+    assert not flow.held.abandoned
 
 
-def test_what_was_released_or_given_up_before_is_not_sent_at_a_lower_qos() -> None:
-    flow = grown_too_large()
-    offer(flow, 1, 2, 2)
+def test_what_was_released_before_is_not_sent_at_a_lower_qos() -> None:
+    flow = flow_at(level=5)
+    offer(flow, 0, 2, 2)
     burst(flow, 5)
-    flow.received(ack(PUBREC, 2))
+    flow.received(ack(PUBREC, 1))
     flow.record.facts(1)
     flow.record.committed(1)
-    assert taken_to(flow, 1) == [(PUBREL, 1, 1, False), (PUBREL, 1, 2, False), (PUBLISH, 1, 3, True)]
-    flow.received(ack(PUBCOMP, 1) + ack(PUBCOMP, 2))
-    assert settled(flow, 2) == {"redelivered": ((2, 3),), "dead:packet_too_large": ((0, 1),), "delivered": ((1, 2),)}
+    assert taken_to(flow, 1) == [(PUBREL, 1, 1, False), (PUBLISH, 1, 2, True)]
+    flow.received(ack(PUBCOMP, 1))
+    assert settled(flow, 2) == {"redelivered": ((1, 2),), "delivered": ((0, 1),)}
 
 
 def after_a_retry() -> SenderHalf:
@@ -326,20 +290,19 @@ def test_the_way_from_pubrec_to_pubcomp() -> None:
     held.pubrels(parts)
     assert parse(b"".join(parts), 4) == parse(bytes((0x62, 2, 0, 6, 0x62, 2, 0, 7, 0x62, 2, 0, 4)), 4)
     held.awaited.discard(5, 6)
-    assert held.pubcomp(5, 6) == [("delivered", 5, 6)]
+    held.pubcomp(5, 6)
     held.disconnected(RangeSet())
     assert (held.between_connections, held.released_in_order()) == (2, ((6, 7), (3, 4)))
 
 
-def test_what_a_lost_session_had_taken_is_told_apart_from_what_was_given_up() -> None:
+def test_a_lost_session_has_what_had_its_pubrec_and_abandoned_nothing() -> None:
     held = HeldIdentifiers()
     held.open(((0, 2),))
     held.disconnected(RangeSet([(4, 5)]))
-    assert held.give_up(4, "dead:x")
-    assert not held.give_up(9, "dead:x"), "the remote cannot hold it"
-    assert held.taken().ranges() == ((0, 2),)
-    taken, given_up = held.lost()
-    assert (taken.ranges(), given_up, held.between_connections) == (((0, 2),), {4: "dead:x"}, 0)
+    held.abandon(4, 5)
+    held.abandon(9, 10)
+    assert held.abandoned.ranges() == ((4, 5),), "the remote cannot hold the other"
+    assert (held.lost().ranges(), held.between_connections, held.abandoned.ranges()) == (((0, 2),), 0, ())
 
 
 def test_what_the_store_has_lost_is_released_behind_what_leaves_next() -> None:

@@ -22,7 +22,8 @@ STYLE = Style(4, 2, True)
 
 
 @pytest.mark.parametrize("held_there", [False, True])
-def test_what_is_given_up_is_settled_at_once_or_at_its_pubcomp_if_the_remote_may_hold_its_identifier(held_there: bool) -> None:
+def test_what_is_given_up_is_settled_at_once_and_its_identifier_known_where_the_remote_may_hold_it(held_there: bool) -> None:
+    """exchange.abandoned-identifier-released"""
     due, held, counts, suspects = PublishDue(), HeldIdentifiers(), Counts(), Suspects(sets_aside=True)
     record, in_hand = LaneRecord(held, IdentifierSpan(due, due.unsettled)), HandedOut(due.unsettled)
     due.open(lane_opened())
@@ -38,5 +39,5 @@ def test_what_is_given_up_is_settled_at_once_or_at_its_pubcomp_if_the_remote_may
     closed_on.give_up(0, STYLE)
 
     assert (closed_on.messages(STYLE), closed_on.take_convicted(), closed_on.take_convicted()) == ([], [blamed], [])
-    assert (due.again.count(), counts.closed_on, record.settled_messages) == (0, 1, 0 if held_there else 1)
-    assert held.due.ranges() == (((0, 1),) if held_there else ())
+    assert (due.again.count(), counts.closed_on, record.settled_messages) == (0, 1, 1)
+    assert held.abandoned.ranges() == (((0, 1),) if held_there else ())
