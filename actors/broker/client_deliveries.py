@@ -37,14 +37,18 @@ SETTLE_TIMER = "settle"
 LaneFrame = LaneOpened | HandOut | Settled | LaneReopen
 
 
+def pump_below_bytes(output_max_bytes: int) -> int:
+    """How much a socket may have left for more to be encoded: this, a burst and any message are within the limit then."""
+    return min(PUMP_BELOW_BYTES, output_max_bytes // 4)
+
+
 class Deliveries:
     """Delivers to clients; what is sent in a turn is written at its end."""
 
     def __init__(self, host: ClientHost, settings: NodeSettings, access: Access) -> None:
         self._host = host
         self._access = access
-        self._settings = settings.sessions
-        self._output_max_bytes = settings.clients.output_max_bytes
+        self.adopt(settings)
         self._lanes: dict[str, Client] = {}
         self._openings = 0
         self._touched: dict[int, Client] = {}
@@ -58,6 +62,7 @@ class Deliveries:
         """These hold from now on; how much may be on its way to a client, from its next connection on."""
         self._settings = settings.sessions
         self._output_max_bytes = settings.clients.output_max_bytes
+        self._pump_below = pump_below_bytes(self._output_max_bytes)
 
     def figures(self) -> dict[str, Any]:
         """Figures for ``status``."""
@@ -261,9 +266,9 @@ class Deliveries:
                 self._settle(client.outbox)
 
     def _write(self, client: Client, outbox: ClientOutbox, now_s: float, wall_ms: int) -> None:
-        while not client.closed and client.output_bytes < PUMP_BELOW_BYTES:
+        while not client.closed and client.output_bytes < self._pump_below:
             publishes, pubrels = outbox.sent
-            data = outbox.pump(BURST_BYTES, now_s, wall_ms)
+            data = outbox.pump(min(BURST_BYTES, self._pump_below), now_s, wall_ms)
             if not data:
                 return
             published = outbox.sent[0] - publishes

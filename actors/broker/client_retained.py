@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from actors.broker.client_deliveries import PUMP_BELOW_BYTES, Deliveries
+from actors.broker.client_deliveries import Deliveries, pump_below_bytes
 from actors.broker.listener_interface import ClientHost
 from actors.door.client import Client
 from wire.exchange.retained_passes import RetainedPasses
@@ -121,7 +121,7 @@ class ClientRetained:
 
     def _has_room(self, client: Client) -> bool:
         assert client.outbox is not None
-        is_read = client.output_bytes <= min(PUMP_BELOW_BYTES, self._output_max_bytes // 4)
+        is_read = client.output_bytes <= pump_below_bytes(self._output_max_bytes)
         return is_read and (bool(client.queue) or not client.outbox.waits)
 
     def _ask(self, client: Client, passes: RetainedPasses) -> None:

@@ -11,7 +11,7 @@ acknowledges may be behind that.
 
 from __future__ import annotations
 
-from actors.broker.client_deliveries import PUMP_BELOW_BYTES
+from actors.broker.client_deliveries import pump_below_bytes
 from actors.broker.client_packets import ClientPackets
 from actors.broker.listener_interface import ClientHost
 from actors.door.client import Client
@@ -25,19 +25,22 @@ class ClientStalls:
     def __init__(self, host: ClientHost, packets: ClientPackets, limits: ClientLimitSettings) -> None:
         self._host = host
         self._packets = packets
-        self._stall_timeout_s = limits.stall_timeout_s
-        self._watches: dict[int, LinkWatch] = {}
+        self._begin_anew(limits)
 
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on; who has kept something waiting already is watched anew."""
-        self._stall_timeout_s = settings.clients.stall_timeout_s
-        self._watches = {}
+        self._begin_anew(settings.clients)
+
+    def _begin_anew(self, limits: ClientLimitSettings) -> None:
+        self._stall_timeout_s = limits.stall_timeout_s
+        self._pump_below = pump_below_bytes(limits.output_max_bytes)
+        self._watches: dict[int, LinkWatch] = {}
 
     def look(self, now_s: float, *, stood_still: bool) -> None:
         """Close who has stalled. stood_still: nobody was read since the last look."""
         before, self._watches = {} if stood_still else self._watches, {}
         for client in self._host.clients():
-            if _waits(client) and client.heard and not client.missing:
+            if _waits(client, self._pump_below) and client.heard and not client.missing:
                 watch = before.get(client.number) or self._begin(now_s)
                 self._watches[client.number] = watch
                 self._judge(client, watch, now_s)
@@ -56,9 +59,9 @@ class ClientStalls:
             self._packets.stalled(client, in_flight=outbox.in_flight, waiting=outbox.depth - outbox.in_flight)
 
 
-def _waits(client: Client) -> bool:
+def _waits(client: Client, pump_below: int) -> bool:
     """Whether messages wait because the client does not acknowledge, or does not read."""
     outbox = client.outbox
     if outbox is None or not outbox.waits:
         return False
-    return outbox.held_back or client.output_bytes >= PUMP_BELOW_BYTES
+    return outbox.held_back or client.output_bytes >= pump_below

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 from actors.broker.client_deliveries import Deliveries
 from actors.process.local_messages import Deliver
 from tests.supervisor.settings import node_settings
-from wire.exchange.subscriber_copies import Copies
+from tests.wire.exchange.test_client_outbox import outbox
+from wire.exchange.subscriber_copies import Copies, Parcel
 from wire.frames.batch import QOS_MASK, RETAIN, from_rows, pack_column
 
 BATCH = from_rows([(b"a", 2, b"zero"), (b"b", 1 | RETAIN, b"one"), (b"c", 0, b"two")], accepted_ms=0)
@@ -60,3 +62,25 @@ def test_each_group_gets_its_rows_as_they_were_granted_to_it(desk: Desk) -> None
 def test_without_grants_all_goes_at_qos_0(desk: Desk) -> None:
     desk.deliveries.deliver(Deliver(batch=BATCH, groups=((column("I", 1), column("H", 0, 2)),)))
     assert desk.got == [([1], [(b"zero", 0, False), (b"two", 0, False)], [])]
+
+
+@pytest.mark.parametrize("output_max_bytes", [8 << 10, 128 << 10, 4 << 20])
+def test_what_is_encoded_for_who_does_not_read_is_within_the_limit_with_any_message(tmp_path: Path, output_max_bytes: int) -> None:
+    """Else the client would be closed for what it could not have read, at the next that it is sent."""
+
+    def write(client: Any, data: bytes, _: int) -> None:
+        client.output_bytes += len(data)
+
+    host: Any = SimpleNamespace(mailbox=SimpleNamespace(wall_ms=lambda: 0), traffic=SimpleNamespace(publish_sent=0), write=write)
+    settings, access = node_settings(tmp_path), SimpleNamespace()
+    settings = replace(settings, clients=replace(settings.clients, output_max_bytes=output_max_bytes))
+    deliveries = Deliveries(host, settings, access)  # type: ignore[arg-type]  # nobody has rights here
+    box = outbox(receive_maximum=1000, in_flight_max=1000, queue_max_messages=1000, queue_max_bytes=1 << 30)
+    client: Any = SimpleNamespace(number=1, closed=False, output_bytes=0, outbox=box, retained=None)
+    box.begin()
+    box.put(Parcel(from_rows([(b"t", 1, bytes(output_max_bytes // 2 - 100))] * 20, accepted_ms=0)))
+
+    deliveries.touched(client)
+    deliveries.turn_end(0.0)
+
+    assert 0 < client.output_bytes <= output_max_bytes
