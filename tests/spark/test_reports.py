@@ -446,7 +446,7 @@ few_ranges: st.SearchStrategy[Ranges] = st.lists(
         st.tuples(few_ranges, st.sets(st.integers(0, 40)), st.integers(0, 12), st.integers(12, 40)), min_size=40, max_size=40
     )
 )
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
 def test_stretches_are_what_counting_each_sequence_gives(
     spark: SparkSession, queues: list[tuple[Ranges, set[int], int, int]]
 ) -> None:

@@ -151,7 +151,7 @@ def test_one_whose_files_come_behind_its_manifest_is_taken_when_they_are_there(
         strict.run()
 
 
-@pytest.mark.parametrize("table", ["settlements", "messages", "queues"])
+@pytest.mark.parametrize("table", ["settlements", *(pytest.param(name, marks=pytest.mark.soak) for name in ("messages", "queues"))])
 def test_a_repeated_batch_whose_snapshot_has_gone_reads_the_same_from_another(
     spark: SparkSession, hours: list[Path], tmp_path: Path, table: str
 ) -> None:
