@@ -85,8 +85,9 @@ class LocalRouting:
         self._doubted.clear()
 
     def up(self, frame: SessionUp) -> None:
-        """A session is connected, with these subscriptions and no others."""
-        self._subscriptions.forget(frame.session)
+        """A session is connected, with these subscriptions and no others; those that it had already cost nothing."""
+        kept = {topic_filter for topic_filter, *_ in frame.subscriptions}
+        self.unsubscribe(frame.session, [one for one in self._subscriptions.filters_of(frame.session) if one not in kept])
         self._clients[frame.session] = frame.listener, frame.user
         self._put(frame.session, frame.source, frame.queue, frame.subscriptions)
 

@@ -74,10 +74,10 @@ def test_a_malformed_connect_of_a_bridge_is_told_nothing_that_only_mqtt_5_reads(
     assert first_words(node.port, b"MQTT", 0x84, rest) == b""
 
 
-def test_a_bridge_whose_will_breaks_a_limit_is_told_nothing_that_only_mqtt_5_reads(tmp_path: Path) -> None:
+def test_a_bridge_whose_will_breaks_a_limit_is_told_so_as_mqtt_3_1_1_reads_it(tmp_path: Path) -> None:
     will = string("a/b/c/d") + string("x")
     with Node(node_config(clients={"topic_levels_max": 3}), tmp_path) as node:
-        assert first_words(node.port, b"MQTT", 0x84, b"\x06\0\x3c\0\3brx" + will) == b""
+        assert first_words(node.port, b"MQTT", 0x84, b"\x06\0\x3c\0\3brx" + will) == b"\x20\x02\0\5"
 
 
 # --- what the bit means ---
