@@ -1,7 +1,7 @@
 """Whether a file of secrets, keys or authorities is what its owner made of it: whoever can replace it decides who logs in as whom.
 
-Only root and this process's user may be able to change the file, or a name on the way to it. Root itself, which commands the nodes
-of other users, takes what belongs to whom the file's folder belongs to.
+Only root and this process's user may be able to change the file, or a name on the way to it. Root also commands the nodes of other
+users, so it takes what belongs to the owner of the file's folder, and of the node's data folder.
 """
 
 from __future__ import annotations
@@ -15,27 +15,35 @@ from collections.abc import Iterator
 from functools import partial
 
 
-def fault(path: str | os.PathLike[str]) -> str:
-    """Who else can change the file or folder ``path``, or make one there, and the cure; empty if nobody can."""
+def fault(path: str | os.PathLike[str], owner: int = 0) -> str:
+    """Who else can change the file or folder ``path``, or make one there, and the cure; empty if nobody can.
+
+    owner: who may, too, if this is root.
+    """
     path = os.path.abspath(path)
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     trusted = {0, os.geteuid()}
     try:
-        if os.geteuid() == 0 and os.path.exists(folder):
-            trusted.add(os.stat(folder).st_uid)
+        if os.geteuid() == 0:
+            trusted |= {owner, owner_of(folder)}
         return next(filter(None, map(partial(_fault_of_one, trusted), _way_to(path))), "")
     except OSError as error:
         return f"{error.filename}: {(error.strerror or 'not readable').lower()}"
 
 
 def check(path: str | os.PathLike[str]) -> None:
-    """Return if nobody else can change the file or folder ``path``.
+    """Return if nobody else can change the file ``path``. For root its owner is nobody else: that is the node's user as a rule.
 
     Raises:
         PermissionError: somebody can, or it cannot be found out; ``strerror`` says who, and the cure.
     """
-    if found := fault(path):
+    if found := fault(path, owner_of(path)):
         raise PermissionError(errno.EPERM, found, os.fspath(path))
+
+
+def owner_of(path: str | os.PathLike[str]) -> int:
+    """Whose ``path`` is; root's, if it is not there."""
+    return os.stat(path).st_uid if os.path.exists(path) else 0
 
 
 def _way_to(path: str) -> Iterator[str]:

@@ -97,8 +97,10 @@ def _need_own(key: str, path: str) -> None:
     """Raises FileFault where ``path`` is no file, or somebody else can change it."""
     if os.path.exists(path) and not os.path.isfile(path):  # OpenSSL would wait for who writes a pipe
         raise FileFault(key, f"{path} is not a file")
-    if fault := trusted_files.fault(path):
-        raise FileFault(key, fault)
+    try:
+        trusted_files.check(path)
+    except PermissionError as error:
+        raise FileFault(key, str(error.strerror)) from error
 
 
 def _refuse_to_ask() -> str:

@@ -169,7 +169,8 @@ def _with_files(settings: NodeSettings) -> NodeSettings:
         ConfigError: others can change a file of secrets or authorities, or a file is wrong; ``problems`` are those of all of them.
     """
     own = [listener.access for listener in settings.listeners if listener.access is not None]
-    if faults := list(filter(None, map(trusted_files.fault, named_by(settings, TRUSTED_KEYS)))):
+    owner = trusted_files.owner_of(settings.data_dir)
+    if faults := [fault for path in named_by(settings, TRUSTED_KEYS) if (fault := trusted_files.fault(path, owner))]:
         raise ConfigError("others can change files of secrets", problems=list(dict.fromkeys(faults)))
     reads: list[tuple[Callable[[str], Any], str | None]] = []
     for access in (settings.access, *own):

@@ -58,7 +58,7 @@ def examine_files(config: Path, data_dir: str) -> Iterator[Finding]:
     Those with secrets are not among them: with such a fault the configuration is refused.
     """
     for path in (*(file.path for file in named_files(config) if not file.secret), Path(data_dir)):
-        if fault := trusted_files.fault(path):
+        if fault := trusted_files.fault(path, trusted_files.owner_of(data_dir)):
             found, _, cure = fault.rpartition(": ")
             yield fail("file", found or fault, cure)
 
