@@ -19,6 +19,7 @@ from actors.door.logins_and_rights import Access
 from actors.process.local_messages import Deliver
 from wire.door.access_rules import ClientAccess
 from wire.exchange.client_outbox import ClientOutbox
+from wire.exchange.outcomes import Counts
 from wire.exchange.retained_passes import RetainedPasses
 from wire.exchange.subscriber_copies import Copies, as_granted
 from wire.frames.batch import RETAIN, Batch, unpack_column
@@ -33,6 +34,7 @@ BURST_BYTES = 65_536
 PUMP_BELOW_BYTES = 131_072  # no more is encoded for a client whose socket has left this much
 SETTLE_DELAY_S = 0.01  # settlements wait a moment for more of them, unless something waits for their commit
 SETTLE_TIMER = "settle"
+REST_S = 10.0  # an exchange that was not used for so long goes; making one costs as much as some messages
 
 LaneFrame = LaneOpened | HandOut | Settled | LaneReopen
 
@@ -51,6 +53,9 @@ class Deliveries:
         self.adopt(settings)
         self._lanes: dict[str, Client] = {}
         self._openings = 0
+        self._begun = 0  # clients with an outbox
+        self._exchanging: dict[int, Client] = {}  # those with an exchange
+        self._rested_s = 0.0
         self._touched: dict[int, Client] = {}
         self._wanting: dict[int, Client] = {}  # owed retained messages, and touched since they were taken
         self._unsettled: dict[int, Client] = {}
@@ -66,16 +71,16 @@ class Deliveries:
 
     def figures(self) -> dict[str, Any]:
         """Figures for ``status``."""
-        outboxes = [client.outbox for client in self._host.clients() if client.outbox is not None]
+        outboxes = [client.outbox for client in self._exchanging.values() if client.outbox is not None]
         dropped = self._dropped.copy()
         for outbox in outboxes:
-            dropped.update(_dropped_by(outbox))
+            dropped.update(_dropped_by(outbox.dropped, outbox.counts))
         return {
             "in_flight": sum(outbox.in_flight for outbox in outboxes),
             "dropped": dict(dropped),
             "output_dropped": dropped["output_limit"],
             "unexpected_acknowledgements": self._unexpected + sum(outbox.counts.unexpected_acknowledgements for outbox in outboxes),
-            "sessions": {"lasting": len(self._lanes), "live": len(outboxes) - len(self._lanes)},
+            "sessions": {"lasting": len(self._lanes), "live": self._begun - len(self._lanes)},
         }
 
     # --- connections ---
@@ -90,6 +95,7 @@ class Deliveries:
             settings=self._settings,
             aliases=client.aliases,
         )
+        self._begun += 1
         if client.queue:
             self._lanes[client.queue] = client
             self._open_lane(client.outbox)
@@ -101,16 +107,40 @@ class Deliveries:
         outbox = client.outbox
         if outbox is None:
             return
+        self._begun -= 1
+        self._exchanging.pop(client.number, None)
         self._touched.pop(client.number, None)
         self._unsettled.pop(client.number, None)
-        self._dropped.update(_dropped_by(outbox))
+        self._count(outbox, outbox.counts)
         if not outbox.queue and outbox.depth:
             self._dropped["session_ended"] += outbox.depth
-        self._unexpected += outbox.counts.unexpected_acknowledgements
         if outbox.queue and self._lanes.get(outbox.queue) is client:
             self._settle(outbox)
             del self._lanes[outbox.queue]
             self._host.send(QUEUE_STORE, LaneClose(queue=outbox.queue, epoch=outbox.lane_epoch, sent_below=outbox.sent_below))
+
+    def _count(self, outbox: ClientOutbox, counts: Counts) -> None:
+        """The exchange of ``outbox`` goes: keep what was counted."""
+        self._dropped.update(_dropped_by(outbox.dropped, counts))
+        self._unexpected += counts.unexpected_acknowledgements
+        outbox.dropped = 0
+
+    def exchanging(self) -> list[Client]:
+        """The clients to which something is sent, or was lately: nothing waits for the others."""
+        return list(self._exchanging.values())
+
+    def rest(self, now_s: float) -> None:
+        """Let exchanges go that were not used for a while; to be called now and then."""
+        if now_s - self._rested_s < REST_S:
+            return
+        self._rested_s = now_s
+        for client in self.exchanging():
+            outbox = client.outbox
+            assert outbox is not None
+            counts = outbox.rest()
+            if counts is not None:
+                self._count(outbox, counts)
+                del self._exchanging[client.number]
 
     def store_is_new(self) -> None:
         """Open every lane again; the connections stay."""
@@ -237,6 +267,8 @@ class Deliveries:
             if client.closed or outbox is None:
                 continue
             self._write(client, outbox, now_s, wall_ms)
+            if outbox.exchange.made is not None:
+                self._exchanging[client.number] = client
             if client.retained is not None:
                 self._wanting[client.number] = client
             if client.closed or not outbox.queue:
@@ -281,12 +313,12 @@ class Deliveries:
             self._host.send(QUEUE_STORE, settle)
 
 
-def _dropped_by(outbox: ClientOutbox) -> dict[str, int]:
+def _dropped_by(queue_full: int, counts: Counts) -> dict[str, int]:
     found = {
-        "queue_full": outbox.dropped,
-        "expired": outbox.counts.expired,
-        "packet_too_large": outbox.counts.too_large,
-        "refused": outbox.counts.refused,
+        "queue_full": queue_full,
+        "expired": counts.expired,
+        "packet_too_large": counts.too_large,
+        "refused": counts.refused,
     }
     return {reason: count for reason, count in found.items() if count}
 

@@ -171,7 +171,10 @@ class ClientSessions:
             self._records.ends(close, answered=opening is None)
             self._host.send(QUEUE_STORE, close)
         if client.flow is not None:
-            self._host.send(DISTRIBUTOR, SessionDown(session=client.session, source=client.number, ended=not client.expiry_s))
+            ended, published = not client.expiry_s, client.flow.published
+            self._host.send(
+                DISTRIBUTOR, SessionDown(session=client.session, source=client.number, ended=ended, published=published)
+            )
         if keep_will:
             self._wills.connection_ended(client, on_record=told)
 

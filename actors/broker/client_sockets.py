@@ -6,6 +6,7 @@ from typing import Any
 
 from actors.broker.client_deliveries import Deliveries
 from actors.broker.client_input import ClientInput
+from actors.broker.client_silence import ClientSilence
 from actors.broker.connected_clients import ConnectedClients
 from actors.broker.waiting_clients import TURN_S
 from actors.door.client import Client
@@ -27,6 +28,7 @@ class ClientSockets:
         lingering: Lingering,
         client_input: ClientInput,
         deliveries: Deliveries,
+        silence: ClientSilence,
     ) -> None:
         self._group = group
         self._clients = clients
@@ -34,6 +36,7 @@ class ClientSockets:
         self._lingering = lingering
         self._input = client_input
         self._deliveries = deliveries
+        self._silence = silence
         self._passed_over: set[Any] = set()
 
     def serve(self, ready: list[tuple[Any, int]]) -> bool:
@@ -74,6 +77,7 @@ class ClientSockets:
         for client in self._reception.accept(door, now_s, self._give_way, self._see_off):
             self._clients.add(client)
             self._input.begin(client, now_s)
+            self._silence.watch(client)
 
     def _give_way(self, number: int) -> None:
         client = self._clients.client(number)

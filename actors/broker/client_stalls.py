@@ -11,6 +11,8 @@ acknowledges may be behind that.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from actors.broker.client_deliveries import pump_below_bytes
 from actors.broker.client_packets import ClientPackets
 from actors.broker.listener_interface import ClientHost
@@ -20,10 +22,14 @@ from wire.settings import ClientLimitSettings, NodeSettings
 
 
 class ClientStalls:
-    """Looks at all clients now and then; it knows only those for which something waits."""
+    """Looks now and then at the clients to which something is sent; it knows only those for which something waits."""
 
-    def __init__(self, host: ClientHost, packets: ClientPackets, limits: ClientLimitSettings) -> None:
+    def __init__(
+        self, host: ClientHost, packets: ClientPackets, limits: ClientLimitSettings, exchanging: Callable[[], Iterable[Client]]
+    ) -> None:
+        """exchanging: the clients for which something may wait."""
         self._host = host
+        self._exchanging = exchanging
         self._packets = packets
         self._begin_anew(limits)
 
@@ -39,7 +45,7 @@ class ClientStalls:
     def look(self, now_s: float, *, stood_still: bool) -> None:
         """Close who has stalled. stood_still: nobody was read since the last look."""
         before, self._watches = {} if stood_still else self._watches, {}
-        for client in self._host.clients():
+        for client in self._exchanging():
             if _waits(client, self._pump_below) and client.heard and not client.missing:
                 watch = before.get(client.number) or self._begin(now_s)
                 self._watches[client.number] = watch

@@ -13,6 +13,7 @@ from actors.door.client import Client
 from actors.door.closing_connections import Lingering
 from actors.door.listening_sockets import Reception
 from actors.process.mailbox import Mailbox
+from actors.system.free_memory import give_memory_back
 from wire.frames.base import Frame
 from wire.routing.sys_topics import Traffic
 from wire.settings import NodeSettings
@@ -20,6 +21,9 @@ from wire.settings import NodeSettings
 log = logging.getLogger("bascule")
 
 TOLD_PERIOD_S = 60.0  # of what each limit refuses
+GIVE_BACK_LEFT = 500  # what so many had is worth a look at all that the process has
+GIVE_BACK_AFTER_S = 12.0  # by then nothing speaks of them any more
+
 Parted = Callable[[Client, bool], None]
 
 
@@ -34,13 +38,16 @@ class ConnectedClients:
         self.name = mailbox.name
         self.epoch = epoch
         self.traffic = Traffic()
-        self.most_connected = 0  # at a time, with CONNACK
+        self.connected = 0  # with CONNACK
+        self.most_connected = 0  # at a time
         self._reception = reception
         self._lingering = lingering
         self._output_max_bytes = output_max_bytes
         self._parted = parted
         self._by_number: dict[int, Client] = {}
         self._told_s: dict[str, float] = {}  # by limit
+        self._left = 0  # since memory was given back
+        self._left_s = 0.0
 
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on."""
@@ -61,11 +68,6 @@ class ConnectedClients:
         """All connections, in the order in which they came."""
         return list(self._by_number.values())
 
-    @property
-    def connected(self) -> int:
-        """How many have their CONNACK."""
-        return sum(client.flow is not None for client in self._by_number.values())
-
     def send(self, peer: str, frame: Frame) -> None:
         """Queue ``frame`` for another actor."""
         self.mailbox.send(peer, frame)
@@ -82,9 +84,18 @@ class ConnectedClients:
         """The client's CONNECT was read: it is not half open any more."""
         self._reception.admission.greeted(client.number)
 
+    def give_back(self, now_s: float) -> None:
+        """Have the memory of clients that have left returned to the system, once many have left and a while has passed."""
+        if self._left < max(GIVE_BACK_LEFT, len(self._by_number)):
+            self._left_s = now_s
+        elif now_s - self._left_s >= GIVE_BACK_AFTER_S:
+            self._left, self._left_s = 0, now_s
+            give_memory_back()
+
     def welcomed(self) -> None:
         """A client has its CONNACK."""
-        self.most_connected = max(self.most_connected, len(self._by_number) - self._reception.admission.half_open)
+        self.connected += 1
+        self.most_connected = max(self.most_connected, self.connected)
 
     def write(self, client: Client, data: bytes, packets: int = 1) -> None:
         """Send ``data``, so many packets, to the client, within the limit on what it has not read yet."""
@@ -112,6 +123,9 @@ class ConnectedClients:
         self._reception.admission.leave(client.number)
         self._reception.resume()
         del self._by_number[client.number]
+        self._left += 1
         self._parted(client, publish_will)
+        if client.outbox is not None:
+            self.connected -= 1
         if client.flow is not None:
             log.debug("client.disconnected", extra={"client_id": client.session, "address": client.address, "why": why})

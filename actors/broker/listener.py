@@ -67,10 +67,9 @@ class Listener(MailboxActor):
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
         limits = settings.clients
-        self._group = mailbox.group()
+        self._group = group = mailbox.group()
         self._lingering = Lingering(mailbox)
-        backoff = settings.supervision.restart_backoff
-        self.reception = Reception(mailbox, self._group, self._lingering, limits, backoff)
+        self.reception = Reception(mailbox, group, self._lingering, limits, settings.supervision.restart_backoff)
         self.clients = clients = ConnectedClients(
             mailbox, epoch, self.reception, self._lingering, output_max_bytes=limits.output_max_bytes, parted=self._parted
         )
@@ -119,8 +118,9 @@ class Listener(MailboxActor):
             self._overtaking,
             gather_s=settings.persistence.gather_s,
         )
-        self.silence = ClientSilence(clients, ClientStalls(clients, self.packets, limits), limits, self.openings.stood_still)
-        self._sockets = ClientSockets(self._group, clients, self.reception, self._lingering, self._input, self.deliveries)
+        stalls = ClientStalls(clients, self.packets, limits, self.deliveries.exchanging)
+        self.silence = ClientSilence(clients, stalls, limits, self.openings.stood_still)
+        self._sockets = ClientSockets(group, clients, self.reception, self._lingering, self._input, self.deliveries, self.silence)
         door: tuple[_Part, ...] = (clients, self.reception, self._access, self.openings, self.sessions, self._subscriptions)
         talk: tuple[_Part, ...] = (self.batches, self.deliveries, self._retained, self._input, self.gathering, self.silence)
         self._parts = (*door, self._wills, *talk)
@@ -313,6 +313,8 @@ class Listener(MailboxActor):
         self._lingering.look(now_s)
         if self.state != "stopping":  # then nobody is read, so nobody is silent
             self.silence.look(now_s)
+        self.deliveries.rest(now_s)
+        self.clients.give_back(now_s)
         self.openings.wait_no_longer(now_s)
         self._retained.wait_no_longer(now_s)
         self._wills.publish_due(now_s)
@@ -332,6 +334,7 @@ class Listener(MailboxActor):
         self.deliveries.opened(client)
         self._sys.opened(client)
         self.clients.welcomed()
+        self.silence.watch(client)
         self._input.read_on(client)
 
     def _read_on(self, client: Client) -> None:
@@ -348,10 +351,9 @@ class Listener(MailboxActor):
         self.sessions.closed(client, publish_will=publish_will)
 
     def _sys_figures(self) -> ListenerFigures:
-        connected = self.clients.connected
         return ListenerFigures(
-            connected=connected,
-            most_connected=max(connected, self.clients.most_connected),
+            connected=self.clients.connected,
+            most_connected=self.clients.most_connected,
             outstanding_batches=len(self.batches.link),
             refused_messages=self.acknowledgements.refused,
             reserved_publishes=self._reserved.dropped,

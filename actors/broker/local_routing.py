@@ -93,7 +93,7 @@ class LocalRouting:
 
     def down(self, frame: SessionDown) -> None:
         """A connection has ended; the session stays as it is where it was taken over."""
-        if frame.source:
+        if frame.source and frame.published:
             self._ended.add(frame.source, frame.session)
         source, queue = self._places.get(frame.session, (0, ""))
         if source == frame.source:

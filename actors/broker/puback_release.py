@@ -86,7 +86,8 @@ class Acknowledgements:
     def opened(self, client: Client) -> None:
         """The client has its CONNACK, and may send again what was refused on an earlier connection."""
         assert client.flow is not None
-        client.flow.refused_before = self._refused_before.take(client.queue)
+        if client.queue in self._refused_before:
+            client.flow.refused_before = self._refused_before.take(client.queue)
 
     def session_ended(self, queue: str) -> None:
         """The session that had this queue has ended: nothing of it comes again."""

@@ -66,11 +66,15 @@ class SessionUp(Frame):
 
 @named_record
 class SessionDown(Frame):
-    """Listener -> Distributor: connection ``source`` of ``session`` has ended; ``ended``: so has the session."""
+    """Listener -> Distributor: connection ``source`` of ``session`` has ended; ``ended``: so has the session.
+
+    published: something of it may come yet, under its number.
+    """
 
     session: str
     source: int
     ended: bool
+    published: bool = True
 
 
 # --- a lane's Forwarder and Connection ---------------------------------------------------------------------------------------

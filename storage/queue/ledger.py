@@ -119,9 +119,9 @@ class LaneRow:
     learnt: LearntRows = ()
 
     @classmethod
-    def begin(cls, first_seq: int) -> LaneRow:
+    def begin(cls, first_seq: int, session: str = "") -> LaneRow:
         """Of a queue that was never written."""
-        return cls(head=first_seq, tail=first_seq, handed=first_seq, trimmed=first_seq)
+        return cls(head=first_seq, tail=first_seq, handed=first_seq, trimmed=first_seq, session=session)
 
     def encode(self) -> bytes:
         """The row's value."""

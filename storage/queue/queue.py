@@ -37,8 +37,7 @@ class Queue:
 
     The rules stand with the parts that keep them: queue.sequence-never-reused and queue.chunk-with-its-tail ``tail``,
     queue.cursor-after-handed-out ``cursor``, queue.ledger-adds-up ``balance``, queue.trimmed-after-settled ``trimming``,
-    queue.handed-out-below-mark ``sent_record``, queue.history-notes-each-once ``settled``. Who needs one part only asks ``sent``,
-    ``losses``, ``trimming``, ``purge`` or ``contents``.
+    queue.handed-out-below-mark ``sent_record``, queue.history-notes-each-once ``settled``.
     """
 
     def __init__(
@@ -49,6 +48,7 @@ class Queue:
         row: LaneRow | None = None,
         *,
         first_seq: int = 0,
+        session: str = "",
         volatile_max_bytes: int,
         tail_known: int = 0,
         cache_bytes: int = CACHE_BYTES,
@@ -56,24 +56,24 @@ class Queue:
         mark_holds: bool = True,
         retained: bool = False,
     ) -> None:
-        """Open the queue as ``row``, or else the engine, has it; or a new one that begins at ``first_seq``. Reads two chunks (P8).
+        """Open the queue as ``row``, or else the engine, has it; or a new one. Reads two chunks (P8).
 
-        tail_known: evidence from elsewhere that the queue went that far once; what is missing up to there is lost. on_change: is
-        called when the row is to be written. mark_holds: nothing is committed that a loss of power takes back
-        (queue.handed-out-below-mark). retained: whether a history is kept.
+        first_seq, session: where a new one begins, and its remote's session on record. tail_known: evidence from elsewhere that the
+        queue went that far once; what is missing up to there is lost. on_change: is called when the row is to be written.
+        mark_holds: nothing is committed that a loss of power takes back (queue.handed-out-below-mark). retained: whether a history
+        is kept.
 
         Raises:
             StorageDamaged: its row is damaged.
         """
         if row is None:
             value = engine.get("meta", lane_key(number))
-            row = LaneRow.decode(value, queue=name) if value is not None else LaneRow.begin(first_seq)
+            row = LaneRow.decode(value, queue=name) if value is not None else LaneRow.begin(first_seq, session)
         self.name, self.number = name, number
         self._row_state = Unwritten(on_change)
         changed = self._row_state.mark
         self._reader = reader = ChunkReader(engine, name, number, row.trimmed)
         self._cursor = cursor = Cursor(reader, row, qos0_max_bytes=volatile_max_bytes, cache_bytes=cache_bytes)
-        self.qos0 = cursor.qos0
         self._in_flight = in_flight = InFlight()
         self._balance = balance = Balance(row.ledger, row.depth, changed)
         self.purged = purged = Purged(row.purged)
@@ -87,7 +87,7 @@ class Queue:
         self.contents = Contents(reader, cursor, in_flight, settled, balance)
         self.appended = Tail(number, row, cursor, settled, balance, all_stored=not engine.durable)
         self.purge = Purge(reader, cursor, in_flight, settled, balance, sent, purged, self.trimming, self.appended, changed)
-        self.ledger, self.settled, self.ways = balance.ledger, settled.above, self.appended.ways
+        self.ledger, self.settled, self.ways, self.qos0 = balance.ledger, settled.above, self.appended.ways, cursor.qos0
         if self._waiting.begin() and row.head == row.trimmed:
             self.trimming.begin_at(cursor.bytes_before)
         if tail_known > row.tail:

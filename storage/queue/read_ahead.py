@@ -22,10 +22,10 @@ class UpcomingChunks:
         self.low = tail
         self._reader = reader
         self._cache_bytes = cache_bytes
-        self._recent: deque[Chunk] = deque()  # every chunk from low on that is not handed out
+        self._recent: deque[Chunk] | tuple[()] = ()  # every chunk from low on that is not handed out; an empty deque is 760 bytes
         self._recent_bytes = 0
         self._whole: dict[int, bytes] = {}  # the batches of recent chunks as they came, with the QoS 0 rows
-        self._ahead: deque[Chunk] = deque()  # read from disk up to _read_to and not handed out
+        self._ahead: deque[Chunk] | tuple[()] = ()  # read from disk up to _read_to and not handed out
         self._read_to = head
         self._aligned = False  # whether a chunk begins at _read_to
 
@@ -33,6 +33,7 @@ class UpcomingChunks:
 
     def add(self, chunk: Chunk, whole: bytes | None = None) -> None:
         """``chunk`` is on disk, too; ``whole`` is the batch as it came, where this is not all of it."""
+        self._recent = self._recent or deque()
         self._recent.append(chunk)
         self._recent_bytes += len(chunk.body)
         if whole is not None:
@@ -48,7 +49,9 @@ class UpcomingChunks:
             self._forget_recent()
 
     def _forget_recent(self) -> Chunk:
+        assert self._recent, "there is one"
         chunk = self._recent.popleft()
+        self._recent = self._recent or ()
         self.low = chunk.stop
         self._recent_bytes -= len(chunk.body)
         whole = self._whole.pop(chunk.first_seq, None)
@@ -95,6 +98,7 @@ class UpcomingChunks:
                 self._read_to = max(self._read_to, chunk.stop)
                 if chunk.stop <= cursor:
                     continue
+                self._ahead = self._ahead or deque()
                 self._ahead.append(chunk)
                 size_bytes += stored_bytes
                 if size_bytes >= READ_AHEAD_BYTES or len(self._ahead) >= most:
@@ -112,6 +116,7 @@ class UpcomingChunks:
         """The first is handed out."""
         if self._ahead:
             self._ahead.popleft()
+            self._ahead = self._ahead or ()
         else:
             self._forget_recent()
             self._read_to = max(self._read_to, self.low)
@@ -137,6 +142,6 @@ class UpcomingChunks:
 
     def begin_at(self, seq: int, *, aligned: bool = False) -> None:
         """Forget what was read ahead, and read from ``seq`` on; aligned: a chunk begins there, or nothing is there."""
-        self._ahead.clear()
+        self._ahead = ()
         self._read_to = seq
         self._aligned = aligned

@@ -63,11 +63,13 @@ class SentRecord:
 
         sent_below: what was handed out from there on was never sent; -1: that is not known.
         """
+        before = self.below, self._marking
         if sent_below >= 0:
             self.below = min(self.below, max(sent_below, head))
         self.mark = min(self.mark, self.below)
         self._marking = self._wanted = self.below
-        self._changed()
+        if (self.below, self._marking) != before:
+            self._changed()
 
     def put_mark(self, write: Write, cursor: int, tail: int, *, strong: bool, ahead: bool) -> int:
         """What the row in ``write`` says of what was handed out: all below it may have been.

@@ -7,7 +7,6 @@ there are, is the business of ``lane_openings`` and ``lanes``.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -59,7 +58,7 @@ class Lane:
     linked_ms: int | None = None  # when a link of it came up the last time, in this life
     losses: int = 0  # places where messages could not be read, in this life
     end_to_end: Histogram | None = None  # of a bridge: how long what was delivered in this life took
-    settles: deque[Settle] = field(default_factory=deque)  # not applied: the first needs what cannot be read for now
+    settles: list[Settle] = field(default_factory=list)  # not applied: the first needs what cannot be read for now
 
     @property
     def has_credit(self) -> bool:

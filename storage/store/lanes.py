@@ -18,7 +18,7 @@ from storage.store.end_to_end import end_to_end
 from storage.store.event_log import EventLog
 from storage.store.lane import Lane
 from wire.errors import StorageDamaged
-from wire.frames.names import connection_name, lane_of_queue, peer_of, queue_name, session_of_queue
+from wire.frames.names import CLIENT_SESSION, connection_name, lane_of_queue, peer_of, queue_name, session_of_queue
 from wire.settings import LimitSettings, NodeSettings
 
 log = logging.getLogger("bascule")
@@ -113,6 +113,7 @@ class Lanes:
                 name,
                 number,
                 first_seq=self._first_seq,
+                session=CLIENT_SESSION if place is None else "",
                 volatile_max_bytes=limits.volatile_max_bytes,
                 tail_known=self._engine.missing.tails.get(number, 0) if self._engine.missing is not None else 0,
                 cache_bytes=CACHE_BYTES if place is not None else 0,

@@ -128,7 +128,8 @@ class LocalSessions:
     def tick(self, wall_ms: int) -> None:
         """End the sessions whose time is up."""
         for session in self._sessions:
-            self._end_if_expired(session, wall_ms)
+            if session.connected is None:
+                self._end_if_expired(session, wall_ms)
 
     def _end_if_expired(self, session: Session, wall_ms: int) -> bool:
         """End ``session`` if its time is up; whether it was."""

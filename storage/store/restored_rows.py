@@ -25,7 +25,7 @@ from wire.errors import StorageDamaged
 from wire.exchange.left_sessions import LeftSession
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.batch import QOS_MASK
-from wire.frames.names import lane_of_queue, session_of_queue
+from wire.frames.names import CLIENT_SESSION, lane_of_queue, session_of_queue
 
 _LAST = (1 << 64) - 1
 
@@ -59,10 +59,10 @@ def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) ->
             continue  # dead letters are in no exchange
         number = numbers.number(name)
         value = engine.get("meta", lane_key(number))
-        if value is None:
+        if value is None and is_bridge:
             continue  # nothing was ever in it
         try:
-            row = LaneRow.decode(value, queue=name)
+            row = LaneRow.decode(value, queue=name) if value is not None else LaneRow.begin(0, CLIENT_SESSION)
         except StorageDamaged:
             damaged.append(name)
             continue

@@ -105,7 +105,7 @@ class SessionQueues:
 
     def count(self) -> None:
         """Count what is in them."""
-        queues = [lane.queue for lane in self]
+        queues = [lane.queue for lane in self if lane.queue.depth]
         self.messages, self.size_bytes = sum(queue.depth for queue in queues), sum(queue.size_bytes for queue in queues)
 
     def figures(self) -> Mapping[str, Any]:
@@ -113,7 +113,8 @@ class SessionQueues:
         ledgers = [lane.queue.ledger for lane in self]
         reasons = self._gone.copy()
         for ledger in ledgers:
-            reasons.update(ledger.dropped)
+            if ledger.dropped:
+                reasons.update(ledger.dropped)
         dealt_again = reasons.pop(DEALT_AGAIN, 0)
         del reasons[_LEFT]
         return {

@@ -91,7 +91,7 @@ class Settlements:
                 else:  # it was read, so this is more than that; what is applied of it waits with the open write
                     self._disk.refuses(error, now_s, wall_ms)
                 return
-            lane.settles.popleft()
+            del lane.settles[0]
 
     def _read_remains(self, frame: Settle, queue: Queue) -> list[Remains]:
         """Do the reading that ``frame`` needs before anything changes; what is to be kept of those that died, in their order."""

@@ -11,6 +11,8 @@ A period is one and a half times the keep alive.
 
 from __future__ import annotations
 
+from math import inf
+
 GRACE = 1.5
 PACE_BYTES = 1_024
 
@@ -28,6 +30,11 @@ class KeepAlive:
         """A whole packet came, or the client could not be heard till now."""
         self._since_s = now_s
         self._came_bytes = 0
+
+    @property
+    def over_s(self) -> float:
+        """When ``is_over`` may come to be so, if nothing comes."""
+        return self._since_s + self.keep_alive_s * GRACE if self.keep_alive_s else inf
 
     def stood_still(self, passed_s: float, now_s: float) -> None:
         """For so long nobody was heard: that is no silence."""

@@ -20,15 +20,12 @@ from __future__ import annotations
 
 from array import array
 
-from wire.backoff import Backoff
 from wire.door.access_rules import ClientAccess
-from wire.exchange.client_answers import whole
+from wire.exchange.client_exchange import ClientExchange
 from wire.exchange.handed_out_again import HandedOutAgain
 from wire.exchange.identifier_release import IdentifierRelease
 from wire.exchange.left_sessions import LeftSession, left_rows
 from wire.exchange.outcomes import Counts
-from wire.exchange.refusal_policy import DROP, RefusalPolicy
-from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.sender import SenderHalf
 from wire.exchange.subscriber_copies import Parcel
 from wire.exchange.waiting_parcels import WaitingParcels
@@ -37,24 +34,26 @@ from wire.frames.credit import CreditGiver
 from wire.frames.lanes import Credit, HandOut, LaneOpened, Settle
 from wire.mqtt.aliases import OutgoingAliases
 from wire.ranges import RangeSet
-from wire.settings import BackoffSettings, RefusalSettings, SessionSettings
+from wire.settings import SessionSettings
 
 SETTLE_MESSAGES = 256
 BYTES_IN_HAND = 1 << 20
 MESSAGES_IN_HAND_MIN = 64
 
-_SESSION = "client"  # on the lane's record: its client has had something of this queue
-_LEVEL_5 = 5
-_NEVER_TRIED_AGAIN = RefusalSettings(default=DROP, codes=())
-_NO_BACKOFF = BackoffSettings(initial_s=1.0, max_s=1.0, factor=1.0, jitter=0.0, stable_s=1.0)
+_NOTHING = Counts()
 
 
 class ClientOutbox:
-    """One client's. ``dropped`` counts what found no room.
+    """One client's. ``dropped`` counts what found no room. exchange: is made when something is to be sent. used: something was,
+    since ``rest`` was asked for.
 
-    queue: the session's Tier-1 queue, empty for a session that ends with its connection. aliases: the connection's, if its client
-    takes any.
+    queue: the session's Tier-1 queue, empty for a session that ends with its connection.
     """
+
+    __slots__ = (
+        *("_again", "_credit", "_gone", "_lane_open", "_left", "_level", "_next_seq", "_number", "_release"),
+        *("_settings", "dropped", "exchange", "lane_epoch", "queue", "used", "waiting", "window"),
+    )
 
     def __init__(
         self,
@@ -69,21 +68,13 @@ class ClientOutbox:
         self.queue = queue
         self.dropped = 0
         self.lane_epoch = 0
+        self.used = False
         self._level = level
-        self._packet_max_bytes = packet_max_bytes
-        self._aliases = aliases
         self._settings = settings
-        self.window = min(settings.in_flight_max, receive_maximum)
-        self._flow = SenderHalf(
-            receive_maximum=self.window,
-            qos2_maximum=None,
-            republish=False,
-            policy=RefusalPolicy(_NEVER_TRIED_AGAIN),
-            backoff=Backoff(_NO_BACKOFF, lambda: 0.5),
-            check=whole,
-        )
+        self.window = window = min(settings.in_flight_max, receive_maximum)
+        self.exchange = ClientExchange(level=level, window=window, packet_max_bytes=packet_max_bytes, aliases=aliases)
         self._credit = CreditGiver(
-            messages_in_hand=max(MESSAGES_IN_HAND_MIN, 2 * self.window), bytes_in_hand=min(BYTES_IN_HAND, settings.queue_max_bytes)
+            messages_in_hand=max(MESSAGES_IN_HAND_MIN, 2 * window), bytes_in_hand=min(BYTES_IN_HAND, settings.queue_max_bytes)
         )
         self.waiting = WaitingParcels()
         self._next_seq = 0
@@ -97,28 +88,47 @@ class ClientOutbox:
     @property
     def sent_below(self) -> int:
         """As in ``LaneClose``: what the store has handed out from this sequence on was never sent."""
-        return max(self._flow.due.sent_stop, self._again.dup_below) if self._lane_open else -1
+        return max(self.exchange.sent_stop, self._again.dup_below) if self._lane_open else -1
+
+    @property
+    def _flow(self) -> SenderHalf:
+        return self.exchange.flow
+
+    def rest(self) -> Counts | None:
+        """Let go of the exchange if it was not used since this was asked for, and nothing is under way: what it has counted."""
+        used, self.used = self.used, False
+        if used or self.waiting or self._gone or self._release is not None:
+            return None
+        if not self.queue and self.exchange.made is not None:
+            self._forget_facts()
+        counts = self.counts
+        return counts if self.exchange.rest() else None
 
     @property
     def live(self) -> bool:
         """Whether the exchange has begun; acknowledgements that come before answer nothing."""
-        return self._flow.live or self._release is not None
+        return self.exchange.live or self._release is not None
 
     @property
     def in_flight(self) -> int:
         """QoS 1 and 2 messages that the client has not acknowledged."""
-        return self._flow.in_flight.messages if self._flow.live else 0
+        return self.exchange.in_flight
 
     @property
     def waits(self) -> bool:
         """Whether QoS 1 and 2 messages wait for room in the exchange, or for their turn in it."""
-        return bool(self.waiting) or bool(self._flow.handed_out.waiting)
+        return bool(self.waiting) or self.exchange.waits
 
     @property
     def held_back(self) -> bool:
         """Whether they wait because of what the client has not acknowledged: its window is full, or identifiers have come round."""
-        flow = self._flow
-        return flow.live and self.waits and (flow.in_flight.messages >= flow.in_flight.window or flow.identifiers_used_up)
+        flow = self.exchange.made
+        return (
+            flow is not None
+            and flow.live
+            and self.waits
+            and (flow.in_flight.messages >= flow.in_flight.window or flow.identifiers_used_up)
+        )
 
     @property
     def owed(self) -> tuple[object, ...]:
@@ -128,27 +138,26 @@ class ClientOutbox:
     @property
     def depth(self) -> int:
         """QoS 1 and 2 messages that are here and not acknowledged; of a session that lasts, its queue has more."""
-        return self.waiting.messages + max(0, self._flow.handed_out.stop - self._flow.due.sent_stop) + self.in_flight
+        flow = self.exchange.made
+        return self.waiting.messages + (0 if flow is None else max(0, flow.handed_out.stop - flow.due.sent_stop) + self.in_flight)
 
     @property
     def sent(self) -> tuple[int, int]:
         """PUBLISHes and PUBRELs that have left."""
-        return self._flow.counts.published, self._flow.held.pubrels_sent
+        flow = self.exchange.made
+        return (0, 0) if flow is None else (flow.counts.published, flow.held.pubrels_sent)
 
     @property
     def counts(self) -> Counts:
-        """Counters of the exchange since the connection came up."""
-        return self._flow.counts
+        """Counters of the exchange since it was made."""
+        flow = self.exchange.made
+        return _NOTHING if flow is None else flow.counts
 
     # --- a session that ends with its connection ---
 
     def begin(self) -> None:
         """Take messages with ``put``."""
-        self._flow.open(
-            LaneOpened(queue="", epoch=0, head=0, tail=0, dup_below=0, settled=(), released=(), generation=0, session="")
-        )
-        self._connected(session_present=False)
-        self._forget_facts()
+        self.exchange.begin(0, 0)
 
     def put(self, parcel: Parcel, *, beyond_limits: bool = False) -> None:
         """Send these as well; what there is no room for is dropped (exchange.unqueued-wait-bounded).
@@ -186,14 +195,17 @@ class ClientOutbox:
     def opened(self, lane: LaneOpened) -> None:
         """The store has opened the lane: begin, or go on (exchange.client-resumes-as-kept, exchange.new-store-nothing-twice)."""
         self._lane_open = True
-        if self._flow.live:
+        if self.exchange.live:
             self._flow.held.let_go(self._again.carried_on(lane, self._flow.carry_on(lane)))
             return
         self._again.opened(lane)
+        if lane.session and lane.dup_below <= lane.head and not (lane.left or lane.settled or lane.released):
+            self.exchange.begin(lane.head, lane.generation)
+            return
         self._flow.open(lane)
         self._left = next(iter(left_rows(lane.left)), None)
         if self._left is None:
-            self._connected(session_present=bool(lane.session))
+            self.exchange.connected(session_present=bool(lane.session))
         else:
             lost = ((max(start, lane.tail), stop) for start, stop in self._left.sent)
             self._release = IdentifierRelease(tuple(lost), level=self._level, counts=self.counts)
@@ -232,25 +244,30 @@ class ClientOutbox:
 
     def settled(self, number: int) -> None:
         """Every ``Settle`` up to ``number`` is committed."""
-        self._flow.record.committed(number)
+        if self.exchange.made is not None:
+            self.exchange.made.record.committed(number)
 
     @property
     def urgent(self) -> bool:
         """Whether ``settle`` is to be sent at once: something waits for its commit, or it has much to say."""
-        record = self._flow.record
-        return self._lane_open and (record.urgent or record.releases or record.settled_messages >= SETTLE_MESSAGES)
+        flow = self.exchange.made
+        if flow is None or not self._lane_open:
+            return False
+        return flow.record.urgent or flow.record.releases or flow.record.settled_messages >= SETTLE_MESSAGES
 
     @property
     def has_facts(self) -> bool:
         """Whether ``settle`` has something to say that no commit under way is to bring on."""
-        return self._lane_open and bool(self.urgent or self._flow.record.settled_messages or self._gone)
+        flow = self.exchange.made
+        return self._lane_open and bool(self._gone or (flow is not None and (flow.record.settled_messages or self.urgent)))
 
     def settle(self) -> Settle | None:
         """What became of messages since the last time; None if nothing did."""
         if not self._lane_open:
             return None
         self._number += 1
-        facts = self._flow.record.facts(self._number)
+        flow = self.exchange.made
+        facts = None if flow is None else flow.record.facts(self._number)
         if facts is None and not self._gone:
             return None
         settled = facts.settled if facts is not None else ()
@@ -286,7 +303,8 @@ class ClientOutbox:
             if not self._release.done:
                 return position
             self._release = None
-            self._connected(session_present=False)
+            self.exchange.connected(session_present=False, left=self._left and self._left.on_record)
+            self._left = None
         return self._flow.received(buffer, position)
 
     def stalled(self) -> None:
@@ -296,14 +314,18 @@ class ClientOutbox:
 
     def pump(self, bytes_max: int, now_s: float, wall_ms: int) -> bytes:
         """What is to be written now, about ``bytes_max`` at most; empty when nothing may leave."""
-        if not self._flow.live:
+        if not self.exchange.live:
             return b"" if self._release is None else self._release.pump()
+        if self.exchange.made is None and not self.waiting:
+            return b""
+        self.used, flow = True, self._flow
         if not self.queue:
             self._forget_facts()
         bursts = []
         while bytes_max > 0:
-            self._feed()
-            burst = self._flow.pump(bytes_max, now_s, wall_ms)
+            if self.waiting and not self._busy:
+                flow.handed_out.add(self.waiting.take())
+            burst = flow.pump(bytes_max, now_s, wall_ms)
             if not burst and not self.queue and self._forget_facts():
                 continue  # what has expired held back what is behind it
             if not burst and (not self.waiting or self._busy):
@@ -314,25 +336,8 @@ class ClientOutbox:
 
     # --- inside ---
 
-    def _connected(self, *, session_present: bool) -> None:
-        self._flow.connected(
-            session=_SESSION,
-            session_present=session_present,
-            level=self._level,
-            receive_maximum=self.window,
-            limits=RemoteLimits(packet_max_bytes=self._packet_max_bytes),
-            aliases=self._aliases,
-            left=None if self._left is None else self._left.on_record,
-        )
-        self._left = None
-
     def _is_gone(self, outcome: str, seq: int) -> None:
         self._gone.setdefault(outcome, RangeSet()).add(seq, seq + 1)
-
-    def _feed(self) -> None:
-        """Give the exchange what it has room for."""
-        if self.waiting and not self._busy:
-            self._flow.handed_out.add(self.waiting.take())
 
     @property
     def _busy(self) -> bool:

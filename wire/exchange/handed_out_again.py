@@ -18,18 +18,21 @@ from wire.ranges import RangeSet, ranges_of
 class HandedOutAgain:
     """One session's. dup_below: what may have been sent on an earlier connection. skip_below: what was sent on this one."""
 
+    __slots__ = ("_first_seq", "_sent_before", "dup_below", "skip_below")
+
     def __init__(self) -> None:
         self.dup_below = 0
         self.skip_below = 0
         self._first_seq = 0
-        self._sent_before = RangeSet()  # on an earlier connection, perhaps, and not handed out on this one yet
+        self._sent_before: RangeSet | None = None  # on an earlier connection, perhaps, and not handed out on this one yet
 
     def opened(self, lane: LaneOpened) -> None:
         """The lane is opened for a new connection."""
         self.dup_below = lane.dup_below
         if lane.session:
             self._first_seq = lane.head
-            self._sent_before = RangeSet(RangeSet((*lane.settled, *lane.released)).missing(lane.head, lane.dup_below))
+            before = RangeSet((*lane.settled, *lane.released)).missing(lane.head, lane.dup_below)
+            self._sent_before = RangeSet(before) if before else None
 
     def carried_on(self, lane: LaneOpened, skip_below: int) -> Ranges:
         """It is opened anew, and the connection goes on: what was to be handed out again and is settled by now

@@ -46,6 +46,11 @@ class HeldIdentifiers:
         return self.releasing, self.due, self.awaited
 
     @property
+    def at_rest(self) -> bool:
+        """Whether there are none."""
+        return not (any(self.unsettled) or self.unanswered or self.abandoned or self.replies)
+
+    @property
     def releases(self) -> bool:
         """Whether there is something to tell the store now: while what was told is not committed, more of it gathers."""
         return bool(self.untold) and not self._told

@@ -15,25 +15,28 @@ from wire.ranges import RangeSet, lowest
 
 
 class IdentifierSpan:
-    """One lane's. ``unsettled``: the sets that together have all that was sent and is not settled."""
+    """One lane's. ``unsettled``: the sets that together have all that was sent and is not settled.
+
+    recorded: everything below is settled on record, or was never sent.
+    """
 
     def __init__(self, due: PublishDue, unsettled: tuple[RangeSet, ...]) -> None:
         self._due = due
         self._unsettled = unsettled
-        self._recorded = 0  # everything below is settled on record, or was never sent
+        self.recorded = 0
         self._record_wanted = False  # a message waits for that
-        self._told: deque[tuple[int, int]] = deque()  # Settle with that number -> where ``_recorded`` is once it is committed
+        self._told: deque[tuple[int, int]] = deque()  # Settle with that number -> where ``recorded`` is once it is committed
 
     def open(self, head: int) -> None:
         """The lane is opened: all below ``head`` is settled on record."""
-        self._recorded = head
+        self.recorded = head
         self._record_wanted = False
         self._told.clear()
 
     def carry_on(self, head: int) -> None:
         """The same, and the connection goes on: what was to be on record is asked for again."""
         self._told.clear()
-        self._recorded = max(self._recorded, min(head, self._due.sent_stop))
+        self.recorded = max(self.recorded, min(head, self._due.sent_stop))
 
     def room(self, seq: int, qos: int) -> int:
         """How many sequences from ``seq`` on may leave; QoS 0 as well, so that what is kept has a limit."""
@@ -43,10 +46,10 @@ class IdentifierSpan:
         room = low + PACKET_IDS - seq
         if not qos:
             return room
-        if self._recorded >= self._due.sent_stop:  # all that was sent is settled on record
-            self._recorded = max(self._recorded, min(seq, low))
-        self._record_wanted = seq >= self._recorded + PACKET_IDS
-        return min(room, self._recorded + PACKET_IDS - seq)
+        if self.recorded >= self._due.sent_stop:  # all that was sent is settled on record
+            self.recorded = max(self.recorded, min(seq, low))
+        self._record_wanted = seq >= self.recorded + PACKET_IDS
+        return min(room, self.recorded + PACKET_IDS - seq)
 
     def settled_below(self) -> int:
         """Everything below was sent and is settled."""
@@ -55,10 +58,10 @@ class IdentifierSpan:
 
     def wants_record(self) -> bool:
         """Whether what is settled is to be on record, before packet identifiers run out."""
-        behind = self._due.sent_stop - self._recorded > PACKET_IDS // 2
+        behind = self._due.sent_stop - self.recorded > PACKET_IDS // 2
         if not (behind or self._record_wanted):
             return False
-        gained = self.settled_below() - (self._told[-1][1] if self._told else self._recorded)
+        gained = self.settled_below() - (self._told[-1][1] if self._told else self.recorded)
         return gained > (0 if self._record_wanted else PACKET_IDS // 4)
 
     def told(self, number: int) -> None:
@@ -68,4 +71,4 @@ class IdentifierSpan:
     def committed(self, number: int) -> None:
         """Every ``Settle`` up to ``number`` is committed."""
         while self._told and self._told[0][0] <= number:
-            self._recorded = self._told.popleft()[1]
+            self.recorded = self._told.popleft()[1]

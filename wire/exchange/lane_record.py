@@ -112,6 +112,20 @@ class LaneRecord:
         return not self._session_new and self._session_number is None
 
     @property
+    def complete(self) -> bool:
+        """Whether there is nothing to tell, and nothing waits for what was told."""
+        return self.recorded and not self._settled and not self.expiring
+
+    @property
+    def settled_on_record(self) -> int:
+        """Everything below is settled on record, or was never sent."""
+        return self._span.recorded
+
+    def is_recorded(self, seq: int) -> None:
+        """Everything below ``seq`` is settled on record."""
+        self._span.open(seq)
+
+    @property
     def urgent(self) -> bool:
         """Whether something other than PUBRELs waits for the commit of what ``facts`` has."""
         return self._session_new or self._expiry_new or self._span.wants_record()

@@ -108,11 +108,14 @@ def _answer(first_byte: int, packet_id: bytes, reason_code: int) -> bytes:
     return bytes((first_byte, 2)) + packet_id
 
 
+_NONE: set[int] = set()  # of all that have none: an empty set takes 216 bytes. Nothing is put into it
+
+
 class ReceiverHalf:
     """One client's exchange as the parser of PUBLISH runs fills it; ``number`` is the source number of its rows.
 
-    may_publish: asked about each topic, where not everything is allowed. refused_before: as
-    ``actors/broker/refused_qos2_repeats.py`` has them.
+    published: whether anything was taken of it. may_publish: asked about each topic, where not everything is allowed.
+    refused_before: as ``actors/broker/refused_qos2_repeats.py`` has them.
     """
 
     __slots__ = (
@@ -125,6 +128,7 @@ class ReceiverHalf:
         "number",
         "puback_ids",
         "pubcomp_ids",
+        "published",
         "pubrec_ids",
         "receive_maximum",
         "received",
@@ -144,14 +148,15 @@ class ReceiverHalf:
         self.topic_alias_maximum = topic_alias_maximum
         self.aliases: dict[int, bytes] = {}
         self.received: set[int] = set()
-        self.carried: set[int] = set()
-        self.refused_before: set[int] = set()
+        self.carried: set[int] = _NONE
+        self.refused_before: set[int] = _NONE
         self.puback_ids: list[bytes] = []
         self.pubrec_ids: list[bytes] = []
         self.pubcomp_ids: list[bytes] = []
         self.released_ids: list[int] = []
-        self.unknown_pubrel_ids: set[bytes] = set()
+        self.unknown_pubrel_ids: set[bytes] | tuple[()] = ()
         self.unacknowledged = 0
+        self.published = False
         self.may_publish: Callable[[bytes], bool] | None = None
         self.forbidden: Forbidden | None = None
         self.forbidden_publishes = 0  # in all; none of them has a row
@@ -159,7 +164,7 @@ class ReceiverHalf:
     def carry(self, packet_ids: Iterable[int]) -> None:
         """Go on with the identifiers on record for the session (exchange.receive-maximum-anew)."""
         self.received.update(packet_ids)
-        self.carried.update(self.received)
+        self.carried = set(self.received) or _NONE
 
     def pubrel(self, packet_id: int) -> None:
         """The sender released ``packet_id``: forget it with the next commit, then answer PUBCOMP [MQTT-4.3.3-11].
@@ -172,6 +177,7 @@ class ReceiverHalf:
             self.received.discard(packet_id)
             self.released_ids.append(packet_id)
         elif self.level == 5:
+            self.unknown_pubrel_ids = self.unknown_pubrel_ids or set()
             self.unknown_pubrel_ids.add(encoded)
         self.pubcomp_ids.append(encoded)
 
@@ -220,8 +226,7 @@ class ReceiverHalf:
         released = self.released_ids
         self.unacknowledged += len(self.puback_ids)
         self.puback_ids, self.pubrec_ids, self.pubcomp_ids, self.released_ids = [], [], [], []
-        if self.unknown_pubrel_ids:
-            self.unknown_pubrel_ids = set()
+        self.unknown_pubrel_ids = ()
         return burst, released
 
     def answered(self, burst: AnswerBurst) -> None:

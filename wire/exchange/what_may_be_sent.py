@@ -46,6 +46,12 @@ class PublishDue:
         """How many messages were refused and are to be sent anew."""
         return self.refused.count() + self._as_new.count()
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is due, and nothing is known of what may follow."""
+        ahead = self._barred.next_range(self.sent_stop) if self._barred else None
+        return ahead is None and self.dup_below <= self.sent_stop and not any(self.unsettled)
+
     def open(self, lane: LaneOpened) -> None:
         """Forget everything and begin where the store says the lane stands."""
         for due in (*self.unsettled, self._as_new, self._barred):

@@ -8,6 +8,8 @@ _GRANT_FRACTION = 4
 class CreditGiver:
     """Totals since ``clear``; a new grant is worth a frame when a quarter of what is in hand was used."""
 
+    __slots__ = ("_bytes_in_hand", "_granted", "_messages_in_hand")
+
     def __init__(self, *, messages_in_hand: int, bytes_in_hand: int) -> None:
         self._messages_in_hand = messages_in_hand
         self._bytes_in_hand = bytes_in_hand

@@ -46,6 +46,8 @@ _PROCESS_OF = {kind: process for process, kinds in PLACEMENT.items() for kind in
 # A lane epoch is its Forwarder's process epoch, shifted by this, plus how often that process has opened the lane.
 LANE_EPOCH_SHIFT = 20
 
+CLIENT_SESSION = "client"  # the session that the queue of a local session has on record, from its beginning
+
 RETAINED = "retained"  # not a queue: where the Distributor sends the rows of a batch that are to be retained
 
 

@@ -37,10 +37,11 @@ class PublishSource(Protocol):
     released. carried: those of them that are of an earlier connection and have not been sent again on this one. refused_before:
     identifiers whose messages no queue had room for on an earlier connection (``actors/broker/refused_qos2_repeats.py``). aliases:
     topic alias -> topic, at most ``topic_alias_maximum``. may_publish: None where every topic is allowed; else asked once for each
-    run of packets with the same head, and for each packet that names its topic by alias alone.
+    run of packets with the same head, and for each packet that names its topic by alias alone. published: anything was taken.
     """
 
     number: int
+    published: bool
     session: str
     puback_ids: list[bytes]
     pubrec_ids: list[bytes]
@@ -429,6 +430,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     finally:
         builder.sources.extend(array("I", (client.number,)) * (row - first_row))
         builder.used_bytes += position - begin
+        client.published |= row > first_row
     return position
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.broker.client_silence import LOOK_PERIOD_S, ClientSilence
+from actors.broker.client_silence import LOOK_AGAIN_S, LOOK_PERIOD_S, ClientSilence
 from tests.supervisor.settings import node_settings
 from wire.exchange.client_keep_alive import KeepAlive
 
@@ -23,8 +23,10 @@ class Desk:
         keep_alive = KeepAlive(BEGAN_S)
         keep_alive.keep_alive_s = 1.0
         flow = object() if greeted else None
-        client = SimpleNamespace(flow=flow, level=0, keep_alive=keep_alive, under_way_bytes=0, heard=True, accepted_s=BEGAN_S)
-        self.client: Any = client
+        client: Any = SimpleNamespace(
+            number=1, flow=flow, level=0, keep_alive=keep_alive, under_way_bytes=0, heard=True, accepted_s=BEGAN_S
+        )
+        self.client = client
         self.closed: list[str] = []
         self.limited: Counter[str] = Counter()
         self.stood_still_s: list[float] = []
@@ -32,11 +34,13 @@ class Desk:
         host: Any = SimpleNamespace(
             mailbox=SimpleNamespace(now_s=lambda: BEGAN_S),
             clients=lambda: [client],
+            client=lambda number: None if self.closed else client,
             limited=lambda limit: self.limited.update((limit,)),
             close_client=lambda client, why: self.closed.append(why),
         )
         stalls: Any = SimpleNamespace(look=lambda now_s, *, stood_still: self.stalls.append(stood_still))
         self.silence = ClientSilence(host, stalls, node_settings(folder).clients, self.stood_still_s.append)
+        self.silence.watch(self.client)
 
 
 @pytest.mark.parametrize(("greeted", "why"), [(True, "keep_alive_timeout"), (False, "connect_timeout")])
@@ -61,7 +65,7 @@ def test_who_is_not_read_is_not_silent(tmp_path: Path) -> None:
         desk.silence.look(BEGAN_S + looks * LOOK_PERIOD_S)
     assert desk.closed == []
     desk.client.heard = True
-    desk.silence.look(BEGAN_S + 30 * LOOK_PERIOD_S)
+    desk.silence.look(BEGAN_S + 31 * LOOK_PERIOD_S)
     assert desk.closed == ["keep_alive_timeout"]
 
 
@@ -71,3 +75,14 @@ def test_who_has_sent_connect_may_wait_for_its_session(tmp_path: Path) -> None:
     for looks in range(100):
         desk.silence.look(BEGAN_S + looks * LOOK_PERIOD_S)
     assert desk.closed == []
+
+
+def test_a_look_costs_by_the_clients_whose_time_may_be_over(tmp_path: Path) -> None:
+    """Twice a second at each of some thousands would be work for nothing."""
+    desk = Desk(tmp_path, greeted=True)
+    desk.client.keep_alive.keep_alive_s = 600.0
+    looked: list[int] = []
+    desk.silence._host.client = looked.append  # type: ignore[assignment,method-assign]
+    for looks in range(int(LOOK_AGAIN_S / LOOK_PERIOD_S)):
+        desk.silence.look(BEGAN_S + looks * LOOK_PERIOD_S)
+    assert len(looked) <= 2

@@ -47,7 +47,7 @@ class Desk:
         deliveries: Any = SimpleNamespace(touched=lambda client: self.touched.append(client.number))
         unused: Any = None
         client_input: Any = SimpleNamespace(read=self._read)
-        self.sockets = ClientSockets(unused, clients, reception, unused, client_input, deliveries)
+        self.sockets = ClientSockets(unused, clients, reception, unused, client_input, deliveries, unused)
 
     def _read(self, client: Client, now_s: float) -> bool:
         self.now_s += TURN_S * 0.6

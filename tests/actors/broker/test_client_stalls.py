@@ -45,7 +45,6 @@ class Desk:
         )
         host: Any = SimpleNamespace(
             mailbox=SimpleNamespace(now_s=lambda: self.now_s),
-            clients=lambda: [] if self.closed else [self.client],
             limited=lambda limit: self.limited.update((limit,)),
             write=self._write,
             close_client=lambda client, why: self.closed.append(why),
@@ -53,7 +52,8 @@ class Desk:
         unused: Any = None
         settings = node_settings(folder)
         settings = replace(settings, clients=replace(settings.clients, stall_timeout_s=STALL_S))
-        self.stalls = ClientStalls(host, ClientPackets(host, unused, unused, unused), settings.clients)
+        packets = ClientPackets(host, unused, unused, unused)
+        self.stalls = ClientStalls(host, packets, settings.clients, lambda: [] if self.closed else [self.client])
 
     def _write(self, client: Any, data: bytes) -> None:
         self.written += data

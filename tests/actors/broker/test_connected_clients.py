@@ -22,6 +22,7 @@ class FakeClient:
         self.takes = takes
         self.closed = self.gone = False
         self.flow: object | None = None
+        self.outbox: object | None = None
         self.session, self.address = f"c{number}", "here:1"
         self.written = b""
 
@@ -100,9 +101,10 @@ def test_who_does_not_read_is_closed_and_counted(output_bytes: int, closed: bool
 def test_the_most_that_were_connected_at_a_time_are_those_with_connack() -> None:
     desk = Desk()
     for number in (1, 2, 3):
-        desk.join(FakeClient(number)).flow = object() if number < 3 else None
-    desk.admission.half_open = 1
-    desk.clients.welcomed()
+        client = desk.join(FakeClient(number))
+        if number < 3:
+            client.flow = client.outbox = object()
+            desk.clients.welcomed()
     desk.clients.close_client(desk.clients.clients()[0], "gone")
     assert (desk.clients.connected, desk.clients.most_connected) == (1, 2)
     assert [client.number for client in desk.clients.clients()] == [2, 3]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from storage.engine.engine import RocksEngine
 from storage.queue.ledger import LaneRow
 from storage.store.restored_rows import Restored, begin_anew
@@ -88,11 +90,12 @@ def test_a_restore_that_is_done_twice_is_as_one(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_client_is_made_to_let_go_only_where_it_takes_qos_2(tmp_path: Path) -> None:
+@pytest.mark.parametrize("used", [True, False], ids=["used before the checkpoint", "and after it alone"])
+def test_a_client_is_made_to_let_go_only_where_it_takes_qos_2(tmp_path: Path, used: bool) -> None:
     store = Store(RocksEngine(tmp_path / "store"), node(), 1)
     for name, qos in (("one", 1), ("two", 2)):
         queue = store.lanes.open(f"session:{70_000 + qos}:{name}").queue
-        queue.sent.new_session(0, "client")
+        queue.changed = used  # else it has no row
         session = Session(name, expiry_s=60, queue=queue.name)
         store.sessions.keep(session)
         store.sessions.subscribe(session, "t", qos, 0)

@@ -12,6 +12,7 @@ from tests.support.mqtt_packets import Packet, judge
 from tests.wire.outbound_model import few_identifiers
 from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.left_sessions import LeftSession
+from wire.exchange.outcomes import Counts
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.exchange.packet_identifiers import PUBREL as PUBREL_BYTE
 from wire.exchange.subscriber_copies import Copies, Parcel, as_granted
@@ -564,3 +565,99 @@ def test_a_client_of_a_restored_session_lets_go_of_what_is_on_no_record_before_a
     client.settled(settle.number)
 
     assert [(packet.packet_id, packet.dup) for packet in packets(client.pump(1 << 20, 0.0, 0))] == [(11, True), (12, True)]
+
+
+def rest(box: ClientOutbox) -> Counts | None:
+    """It is asked to rest twice: the first time it was used lately."""
+    return box.rest() or box.rest()
+
+
+def used(box: ClientOutbox) -> int:
+    """How many messages it has sent; the client acknowledges each."""
+    found = [packet.packet_id for packet in packets(box.pump(10_000, 0.0, 0))]
+    box.received(puback(*filter(None, found)), 0)
+    return len(found)
+
+
+def test_an_idle_client_has_no_exchange_and_the_next_one_goes_on_where_the_last_one_stood() -> None:
+    box = outbox()
+    box.begin()
+    assert box.pump(1000, 0.0, 0) == b""
+    assert (box.exchange.made is not None, box.live, box.in_flight, box.depth, box.waits) == (False, True, 0, 0, False)
+    box.put(Parcel(batch(3)))
+    assert used(box) == 3
+    counts = rest(box)
+    assert counts is not None
+    assert (box.exchange.made is not None, counts.acknowledged, box.counts.acknowledged) == (False, 3, 0)
+
+    box.put(Parcel(batch(1)))
+    (packet,) = packets(box.pump(1000, 0.0, 0))
+    assert (packet.packet_id, packet.dup) == (4, False)
+    assert rest(box) is None, "it is not acknowledged"
+
+
+def test_what_a_client_acknowledges_that_has_nothing_is_counted() -> None:
+    box = outbox()
+    box.begin()
+    assert box.received(puback(7), 0) == 4
+    assert box.counts.unexpected_acknowledgements == 1
+
+
+def test_a_session_s_exchange_does_not_rest_before_it_has_told_what_became_of_its_messages() -> None:
+    box = kept(head=5)
+    assert (box.exchange.made is not None, box.live, box.sent_below) == (False, True, 5)
+    box.hand_out(hand_out(1, 5, batch(2)))
+    assert used(box) == 2
+    assert rest(box) is None
+    settle = box.settle()
+    assert settle is not None
+    assert settle.settled == (("delivered", ((5, 7),)),)
+    assert rest(box) is not None
+    assert (box.sent_below, box.settle(), box.has_facts, box.urgent) == (7, None, False, False)
+    box.hand_out(hand_out(1, 7, batch(1)))
+    assert used(box) == 1
+
+
+def test_a_new_store_is_told_again_what_an_exchange_had_sent_that_rests() -> None:
+    """exchange.new-store-nothing-twice: what the old store was told last may be lost with it."""
+    box = kept(head=5)
+    box.hand_out(hand_out(1, 5, batch(2)))
+    assert used(box) == 2
+    assert box.settle() is not None
+    assert rest(box) is not None
+    box.opening(2)
+    box.opened(lane(2, head=5, dup_below=7, session="client"))
+    box.hand_out(hand_out(2, 5, batch(3)))
+    assert payloads(box.pump(1000, 0.0, 0)) == [b"2"]
+    told = box.settle()
+    assert told is not None
+    assert told.settled == (("delivered", ((5, 7),)),)
+
+
+@pytest.mark.parametrize("queue", ["", QUEUE])
+@given(steps=st.lists(st.sampled_from(["put", "pump", "answer", "settle", "rest"]), max_size=60))
+def test_rests_in_between_change_nothing_of_what_is_sent(queue: str, steps: list[str]) -> None:
+    sent: list[list[bytes]] = []
+    for rests in (False, True):
+        box = kept() if queue else outbox()
+        if not queue:
+            box.begin()
+        seq, owed, data = 0, [], []
+        for step in steps:
+            if step == "put" and queue:
+                box.hand_out(hand_out(1, seq, batch(2, first=seq)))
+            elif step == "put":
+                box.put(Parcel(batch(2, first=seq)))
+            elif step == "pump":
+                data.append(box.pump(1000, 0.0, 0))
+                owed += [packet.packet_id or 0 for packet in packets(data[-1])]
+            elif step == "answer":
+                box.received(puback(*owed), 0)
+                owed = []
+            elif step == "settle":
+                box.settle()
+            elif rests:
+                rest(box)
+            seq += 2 * (step == "put")
+        sent.append(data)
+    assert sent[0] == sent[1]

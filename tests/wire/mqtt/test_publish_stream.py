@@ -24,6 +24,7 @@ class Source:
     """A client, as the parser sees it."""
 
     number: int = 7
+    published: bool = False
     session: str = "s"
     topic_alias_maximum: int = 10
     puback_ids: list[bytes] = field(default_factory=list)

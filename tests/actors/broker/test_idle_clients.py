@@ -1,0 +1,74 @@
+"""A client that only stays connected costs little memory."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+from actors.broker.local_routing import LocalRouting
+from actors.door.client import Client
+from actors.process.local_messages import SessionDown
+from actors.process.mailbox import PollGroup
+from tests.supervisor.settings import node_settings
+from tests.wire.exchange.test_client_outbox import kept, outbox
+from wire.exchange.client_outbox import ClientOutbox
+from wire.exchange.receiver import ReceiverHalf
+
+CLIENTS = 100
+BYTES_MAX = 2_500
+
+
+def bytes_of_each(make: Callable[[int], object]) -> float:
+    """What each of some that are made takes; the first has what is made once for all."""
+    make(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        made = [make(number) for number in range(1, CLIENTS)]
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] / len(made)
+    finally:
+        tracemalloc.stop()
+
+
+class Nowhere(PollGroup):
+    """Watches nothing."""
+
+    def __init__(self) -> None:
+        pass
+
+    def watch(self, fd: int, events: int, token: object) -> None:
+        pass
+
+
+def test_an_idle_client_takes_little_memory_whether_its_session_lasts_or_not() -> None:
+    near, far = socket.socketpair()
+
+    def begun() -> ClientOutbox:
+        box = outbox()
+        box.begin()
+        return box
+
+    def client_with(box: Callable[[], ClientOutbox]) -> Callable[[int], Client]:
+        def make(number: int) -> Client:
+            client = Client(near, f"unix:{number}", number, Nowhere(), 1.0)
+            client.flow = ReceiverHalf(number=number, session="c", level=5, receive_maximum=20, topic_alias_maximum=10)
+            client.outbox = box()
+            return client
+
+        return make
+
+    with near, far:
+        assert bytes_of_each(client_with(begun)) < BYTES_MAX
+        assert bytes_of_each(client_with(kept)) < BYTES_MAX
+
+
+def test_the_name_of_a_connection_that_has_ended_is_kept_only_if_something_was_published_on_it(tmp_path: Path) -> None:
+    """Names would keep the memory around them from being given back."""
+    routing = LocalRouting(node_settings(tmp_path))
+    for number, published in ((1, False), (2, True)):
+        routing.down(SessionDown(session=f"c{number}", source=number, ended=True, published=published))
+    assert routing._ended.named([1, 2]) == [1, "c2"]
