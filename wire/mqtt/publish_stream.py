@@ -234,7 +234,7 @@ class BatchBuilder:
         self.properties = {now[row]: raw for row, raw in self.properties.items() if row in now}
         for _, rows in self.received_rows.values():
             rows[:] = [now[row] for row in rows]
-        self.passed_rows = len(left)
+        self.passed_rows = sum(1 for row in left if row < self.passed_rows)
         self.used_bytes = self.other_bytes + self.build(0).size_bytes()
         return now
 
