@@ -21,7 +21,7 @@ from wire.door.access_rules import ClientAccess
 from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.outcomes import Counts
 from wire.exchange.retained_passes import RetainedPasses
-from wire.exchange.subscriber_copies import Copies, as_granted
+from wire.exchange.subscriber_copies import Copies, Parcel, as_granted
 from wire.frames.batch import RETAIN, Batch, unpack_column
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Settled
 from wire.frames.names import LANE_EPOCH_SHIFT, QUEUE_STORE
@@ -56,6 +56,7 @@ class Deliveries:
         self._begun = 0  # clients with an outbox
         self._exchanging: dict[int, Client] = {}  # those with an exchange
         self._rested_s = 0.0
+        self._handed_out: tuple[bytes, Parcel | None] = b"", None  # what was handed out last, in this turn
         self._touched: dict[int, Client] = {}
         self._wanting: dict[int, Client] = {}  # owed retained messages, and touched since they were taken
         self._unsettled: dict[int, Client] = {}
@@ -170,10 +171,20 @@ class Deliveries:
             case LaneOpened():
                 client.outbox.opened(frame)
             case HandOut():
-                self._access.left_out(client.outbox.hand_out(frame, client.rights))
+                self._access.left_out(client.outbox.hand_out(frame, client.rights, self._parcel(frame.bodies[0])))
             case Settled():
                 client.outbox.settled(frame.number)
         self._touched[client.number] = client
+
+    def _parcel(self, body: bytes) -> Parcel:
+        """The messages in ``body``; read and encoded once for all queues of which they are handed out in a turn."""
+        known, parcel = self._handed_out
+        if parcel is not None and known == body:
+            parcel.share()
+            return parcel
+        parcel = Parcel(Batch.decode(body))
+        self._handed_out = body, parcel
+        return parcel
 
     def deliver(self, frame: Deliver) -> None:
         """Send live messages."""
@@ -261,6 +272,7 @@ class Deliveries:
     def turn_end(self, now_s: float) -> None:
         """Write what may leave, and tell the store what became of its messages."""
         touched, self._touched = self._touched, {}
+        self._handed_out = b"", None
         wall_ms = self._host.mailbox.wall_ms() if touched else 0
         for client in touched.values():
             outbox = client.outbox

@@ -26,7 +26,7 @@ def _nothing(*arguments: Any, **named: Any) -> None:
 def _pubrel_at_once(original: Any) -> Any:
     def received(self: ClientOutbox, buffer: bytes, position: int) -> int:
         end: int = original(self, buffer, position)
-        self._flow.held.on_record(self._flow.held.releasing.ranges())
+        self.exchange.flow.held.on_record(self.exchange.flow.held.releasing.ranges())
         return end
 
     return received
@@ -35,8 +35,8 @@ def _pubrel_at_once(original: Any) -> Any:
 def _settled_when_sent(original: Any) -> Any:
     def pump(self: ClientOutbox, bytes_max: int, now_s: float, wall_ms: int) -> bytes:
         data: bytes = original(self, bytes_max, now_s, wall_ms)
-        for start, stop in self._flow.in_flight.puback:
-            self._flow.record.settle("delivered", start, stop)
+        for start, stop in self.exchange.flow.in_flight.puback:
+            self.exchange.flow.record.settle("delivered", start, stop)
         return data
 
     return pump
@@ -165,8 +165,8 @@ def _sent_again(original: Any) -> Any:
     def opened(self: ClientOutbox, lane: LaneOpened) -> None:
         original(self, lane)
         self._again.skip_below = 0
-        self._flow.handed_out.stop = min(self._flow.handed_out.stop, lane.head)
-        self._flow.due.sent_stop = min(self._flow.due.sent_stop, lane.head)
+        self.exchange.flow.handed_out.stop = min(self.exchange.flow.handed_out.stop, lane.head)
+        self.exchange.flow.due.sent_stop = min(self.exchange.flow.due.sent_stop, lane.head)
 
     return opened
 

@@ -26,7 +26,6 @@ from wire.exchange.handed_out_again import HandedOutAgain
 from wire.exchange.identifier_release import IdentifierRelease
 from wire.exchange.left_sessions import LeftSession, left_rows
 from wire.exchange.outcomes import Counts
-from wire.exchange.sender import SenderHalf
 from wire.exchange.subscriber_copies import Parcel
 from wire.exchange.waiting_parcels import WaitingParcels
 from wire.frames.batch import Batch, unpack_column
@@ -90,10 +89,6 @@ class ClientOutbox:
         """As in ``LaneClose``: what the store has handed out from this sequence on was never sent."""
         return max(self.exchange.sent_stop, self._again.dup_below) if self._lane_open else -1
 
-    @property
-    def _flow(self) -> SenderHalf:
-        return self.exchange.flow
-
     def rest(self) -> Counts | None:
         """Let go of the exchange if it was not used since this was asked for, and nothing is under way: what it has counted."""
         used, self.used = self.used, False
@@ -133,7 +128,7 @@ class ClientOutbox:
     @property
     def owed(self) -> tuple[object, ...]:
         """As ``SenderHalf.owed``: the oldest PUBACK, PUBREC and PUBCOMP that the client owes."""
-        return self._flow.owed if self._release is None else (None, None, self._release.owed)
+        return self.exchange.flow.owed if self._release is None else (None, None, self._release.owed)
 
     @property
     def depth(self) -> int:
@@ -178,9 +173,9 @@ class ClientOutbox:
     def _forget_facts(self) -> bool:
         """Nobody keeps a record of this session: everything is committed at once. Whether there was anything."""
         self._number += 1
-        if self._flow.record.facts(self._number) is None:
+        if self.exchange.flow.record.facts(self._number) is None:
             return False
-        self._flow.record.committed(self._number)
+        self.exchange.flow.record.committed(self._number)
         return True
 
     # --- a session that lasts ---
@@ -196,13 +191,13 @@ class ClientOutbox:
         """The store has opened the lane: begin, or go on (exchange.client-resumes-as-kept, exchange.new-store-nothing-twice)."""
         self._lane_open = True
         if self.exchange.live:
-            self._flow.held.let_go(self._again.carried_on(lane, self._flow.carry_on(lane)))
+            self.exchange.flow.held.let_go(self._again.carried_on(lane, self.exchange.flow.carry_on(lane)))
             return
         self._again.opened(lane)
         if lane.session and lane.dup_below <= lane.head and not (lane.left or lane.settled or lane.released):
             self.exchange.begin(lane.head, lane.generation)
             return
-        self._flow.open(lane)
+        self.exchange.flow.open(lane)
         self._left = next(iter(left_rows(lane.left)), None)
         if self._left is None:
             self.exchange.connected(session_present=bool(lane.session))
@@ -210,9 +205,9 @@ class ClientOutbox:
             lost = ((max(start, lane.tail), stop) for start, stop in self._left.sent)
             self._release = IdentifierRelease(tuple(lost), level=self._level, counts=self.counts)
 
-    def hand_out(self, frame: HandOut, rights: ClientAccess | None = None) -> int:
-        """Send these as well, but for those that the client may not receive any more: how many that are."""
-        batch = Batch.decode(frame.bodies[0])
+    def hand_out(self, frame: HandOut, rights: ClientAccess | None = None, parcel: Parcel | None = None) -> int:
+        """Send these, read before as ``parcel``, but for those that the client may not receive any more: how many that are."""
+        batch = (parcel := parcel or Parcel(Batch.decode(frame.bodies[0]))).batch
         offsets = unpack_column("I", frame.offsets) if frame.offsets else None
         left_out = 0
         skip_below = self._again.skip_below
@@ -231,8 +226,8 @@ class ClientOutbox:
                 if not rows:
                     return left_out
                 offsets = array("I", [offsets[row] for row in rows])
-                batch = batch.select(rows)
-        self.waiting.add(Parcel(batch), frame.first_seq, offsets, frame.size_bytes)
+                parcel = Parcel(batch.select(rows))
+        self.waiting.add(parcel, frame.first_seq, offsets, frame.size_bytes)
         return left_out
 
     def _forbidden(self, batch: Batch, seqs: list[int], rights: ClientAccess | None) -> set[int]:
@@ -305,12 +300,12 @@ class ClientOutbox:
             self._release = None
             self.exchange.connected(session_present=False, left=self._left and self._left.on_record)
             self._left = None
-        return self._flow.received(buffer, position)
+        return self.exchange.flow.received(buffer, position)
 
     def stalled(self) -> None:
         """The client is about to be closed, because what it owes does not come."""
         if self._release is None:
-            self._flow.stalled()
+            self.exchange.flow.stalled()
 
     def pump(self, bytes_max: int, now_s: float, wall_ms: int) -> bytes:
         """What is to be written now, about ``bytes_max`` at most; empty when nothing may leave."""
@@ -318,7 +313,7 @@ class ClientOutbox:
             return b"" if self._release is None else self._release.pump()
         if self.exchange.made is None and not self.waiting:
             return b""
-        self.used, flow = True, self._flow
+        self.used, flow = True, self.exchange.flow
         if not self.queue:
             self._forget_facts()
         bursts = []
@@ -342,4 +337,7 @@ class ClientOutbox:
     @property
     def _busy(self) -> bool:
         """Whether the exchange has enough."""
-        return bool(self._flow.handed_out.waiting) or self._flow.in_flight.messages >= self._flow.in_flight.window
+        return (
+            bool(self.exchange.flow.handed_out.waiting)
+            or self.exchange.flow.in_flight.messages >= self.exchange.flow.in_flight.window
+        )

@@ -13,8 +13,6 @@ exchange.abandoned-identifier-released [P2]: a message that left at QoS 2 and is
 
 from __future__ import annotations
 
-from collections import deque
-
 from wire.exchange.packet_identifiers import PACKET_IDS, PUBREL, acks
 from wire.ranges import ArrivalSet, Ranges, RangeSet
 
@@ -38,7 +36,7 @@ class HeldIdentifiers:
         self.abandoned = RangeSet()
         self.pubrels_sent = 0
         self._order = ArrivalSet()  # the first three as their PUBRECs came (exchange.pubrels-in-pubrec-order)
-        self._told: deque[tuple[int, Ranges]] = deque()  # and the others, by the ``Settle`` that told them
+        self._told: list[tuple[int, Ranges]] = []  # and the others, by the ``Settle`` that told them
 
     @property
     def unsettled(self) -> tuple[RangeSet, ...]:
@@ -99,7 +97,7 @@ class HeldIdentifiers:
     def committed(self, number: int) -> None:
         """Every ``Settle`` up to ``number`` is committed (exchange.release-after-record)."""
         while self._told and self._told[0][0] <= number:
-            self.on_record(self._told.popleft()[1])
+            self.on_record(self._told.pop(0)[1])
 
     def on_record(self, released: Ranges) -> None:
         """The PUBRECs of ``released`` are committed."""

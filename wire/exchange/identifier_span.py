@@ -7,8 +7,6 @@ exchange.identifier-never-twice [P2, P3]: what is unsettled spans at most 65,000
 
 from __future__ import annotations
 
-from collections import deque
-
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.exchange.what_may_be_sent import PublishDue
 from wire.ranges import RangeSet, lowest
@@ -25,7 +23,7 @@ class IdentifierSpan:
         self._unsettled = unsettled
         self.recorded = 0
         self._record_wanted = False  # a message waits for that
-        self._told: deque[tuple[int, int]] = deque()  # Settle with that number -> where ``recorded`` is once it is committed
+        self._told: list[tuple[int, int]] = []  # Settle with that number -> where ``recorded`` is once it is committed
 
     def open(self, head: int) -> None:
         """The lane is opened: all below ``head`` is settled on record."""
@@ -71,4 +69,4 @@ class IdentifierSpan:
     def committed(self, number: int) -> None:
         """Every ``Settle`` up to ``number`` is committed."""
         while self._told and self._told[0][0] <= number:
-            self.recorded = self._told.popleft()[1]
+            self.recorded = self._told.pop(0)[1]

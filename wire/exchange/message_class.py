@@ -7,7 +7,6 @@ exchange.class-covers-convicted-only [P2, P6]: a class is the most that ``CONVIC
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from itertools import takewhile
 from typing import NamedTuple
@@ -76,11 +75,12 @@ class ClosedClasses:
 
     def __init__(self) -> None:
         self._found: list[tuple[MessageClass, int]] = []
-        self._accepted: deque[MessageClass] = deque(maxlen=_ACCEPTED_MAX)
+        self._accepted: list[MessageClass] = []
 
     def accepted(self, one: MessageClass) -> None:
         """The remote takes messages such as ``one``."""
         self._accepted.append(one)
+        del self._accepted[:-_ACCEPTED_MAX]
         self._found = [each for each in self._found if not each[0].covers(one)]
 
     def expect(self, one: MessageClass) -> bool:

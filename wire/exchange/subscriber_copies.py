@@ -56,6 +56,10 @@ class Parcel:
     def __len__(self) -> int:
         return len(self.batch)
 
+    def share(self) -> None:
+        """It goes to more than one; to be said before anything is encoded."""
+        self._shared = True
+
     @property
     def columns(self) -> Columns:
         """All its rows, for sequences that follow each other."""

@@ -661,3 +661,16 @@ def test_rests_in_between_change_nothing_of_what_is_sent(queue: str, steps: list
             seq += 2 * (step == "put")
         sent.append(data)
     assert sent[0] == sent[1]
+
+
+def test_what_is_handed_out_to_many_is_encoded_once() -> None:
+    parcel = Parcel(batch(2))
+    frame, sent = hand_out(1, 0, parcel.batch), []
+    boxes = [kept() for _ in range(3)]
+    for box in boxes:
+        box.hand_out(frame, None, parcel)
+        parcel.share()
+    for box in boxes:
+        sent.append(box.pump(1000, 0.0, 0))
+    assert parcel.columns.made is not None
+    assert (len(parcel.columns.made), len(set(sent)), payloads(sent[0])) == (1, 1, [b"0", b"1"])
