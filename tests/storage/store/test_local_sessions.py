@@ -739,3 +739,20 @@ def test_identifiers_of_a_session_that_has_ended_leave_nothing_behind(engine: En
 
     again = open_session(store, request=2, source=2)
     assert (again.present, again.received) == (False, b"")
+
+
+def test_sessions_that_come_together_share_one_commit_and_nothing_is_written_for_their_lanes(tmp_path: Path) -> None:
+    """Their queues have the client's session on record from the beginning, and leave as they came if nothing was in them."""
+    store, many = Store(RocksEngine(tmp_path / "store"), settings(), 1), 500
+    turn(store)
+    before = store.commits.count
+    effects = turn(store, *(opening(f"c{number}", request=number, source=number + 1) for number in range(many)))
+    queues = [frame.queue for _, frame in effects if isinstance(frame, SessionOpened)]
+    assert (len(set(queues)), store.commits.count) == (many, before + 1)
+
+    lanes = turn(store, *(LaneOpen(queue=queue, epoch=1 << 20) for queue in queues), now_s=2.0)
+    turn(store, *(Credit(queue=queue, epoch=1 << 20, messages=64, size_bytes=MANY) for queue in queues), now_s=3.0)
+    turn(store, *(LaneClose(queue=queue, epoch=1 << 20, sent_below=0) for queue in queues), now_s=4.0)
+    assert {frame.session for _, frame in lanes if isinstance(frame, LaneOpened)} == {"client"}
+    assert store.commits.count == before + 1
+    store.close()
