@@ -279,7 +279,7 @@ class Deliveries:
             if client.closed or outbox is None:
                 continue
             self._write(client, outbox, now_s, wall_ms)
-            if outbox.exchange.made is not None:
+            if outbox.exchange.made is not None and not client.closed:
                 self._exchanging[client.number] = client
             if client.retained is not None:
                 self._wanting[client.number] = client

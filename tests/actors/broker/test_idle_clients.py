@@ -7,15 +7,20 @@ import socket
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+from actors.broker.client_deliveries import REST_S, Deliveries
 from actors.broker.local_routing import LocalRouting
 from actors.door.client import Client
 from actors.process.local_messages import SessionDown
 from actors.process.mailbox import PollGroup
 from tests.supervisor.settings import node_settings
-from tests.wire.exchange.test_client_outbox import kept, outbox
+from tests.wire.exchange.test_client_outbox import batch, kept, outbox, puback
 from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.receiver import ReceiverHalf
+from wire.exchange.subscriber_copies import Parcel
+from wire.routing.sys_topics import Traffic
 
 CLIENTS = 100
 BYTES_MAX = 2_500
@@ -72,3 +77,29 @@ def test_the_name_of_a_connection_that_has_ended_is_kept_only_if_something_was_p
     for number, published in ((1, False), (2, True)):
         routing.down(SessionDown(session=f"c{number}", source=number, ended=True, published=published))
     assert routing._ended.named([1, 2]) == [1, "c2"]
+
+
+def test_only_clients_with_an_exchange_are_looked_at_and_none_that_is_closed_by_what_it_is_sent(tmp_path: Path) -> None:
+    def write(client: Any, data: bytes, packets: int) -> None:
+        client.closed = client.number == 2
+
+    mailbox = SimpleNamespace(wall_ms=lambda: 0)
+    host: Any = SimpleNamespace(mailbox=mailbox, traffic=Traffic(), write=write)
+    nobody: Any = None
+    deliveries = Deliveries(host, node_settings(tmp_path), nobody)
+    clients: list[Any] = []
+    for number in range(3):
+        box = outbox()
+        box.begin()
+        clients.append(SimpleNamespace(number=number, closed=False, outbox=box, retained=None, output_bytes=0))
+        if number:
+            box.put(Parcel(batch(1)))
+        deliveries.touched(clients[-1])
+    deliveries.turn_end(1.0)
+    assert deliveries.exchanging() == [clients[1]]
+
+    clients[1].outbox.received(puback(1), 0)
+    deliveries.rest(REST_S)
+    assert deliveries.exchanging() == [clients[1]], "it was used lately"
+    deliveries.rest(2 * REST_S)
+    assert deliveries.exchanging() == []
