@@ -67,7 +67,8 @@ def run_node(
     data_dir = Path(settings.data_dir)
     try:
         files.make_folder(data_dir)
-        _close_to_writers(data_dir)
+        with suppress(PermissionError):  # it is another's, which doctor tells
+            data_dir.chmod(data_dir.stat().st_mode & 0o7755)  # nobody else gives names where sockets and the lock are
         lock = lock_data_dir(data_dir, signals.check)
     except OSError as error:
         raise _unusable(data_dir, error) from error
@@ -77,14 +78,6 @@ def run_node(
         return _supervise(settings, source, table, template, signals, lock)
     finally:
         os.close(lock)
-
-
-def _close_to_writers(data_dir: Path) -> None:
-    """Let nobody else give names in ``data_dir``, where sockets and the lock are; who may read there may do so on."""
-    mode = data_dir.stat().st_mode & 0o7777
-    if mode & 0o022:
-        with suppress(PermissionError):  # another's: doctor tells
-            data_dir.chmod(mode & ~0o022)
 
 
 def _claim(settings: NodeSettings, consent: frozenset[str]) -> None:
