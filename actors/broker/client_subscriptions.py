@@ -138,10 +138,9 @@ class ClientSubscriptions:
         _check_fits(client, Unsuback(packet_id=packet.packet_id, reason_codes=(ReasonCode.SUCCESS,) * len(packet.topic_filters)))
         known = [client.filters.pop(topic_filter, None) is not None for topic_filter in packet.topic_filters]
         codes = tuple(ReasonCode.SUCCESS if was else ReasonCode.NO_SUBSCRIPTION_EXISTED for was in known)
-        for topic_filter, was in zip(packet.topic_filters, known, strict=True):
-            if was:
-                self._filter_bytes.drop(client.session, client.owner, topic_filter)
         gone = {topic_filter: False for topic_filter, was in zip(packet.topic_filters, known, strict=True) if was}
+        for topic_filter in gone:
+            self._filter_bytes.drop(client.session, client.owner, topic_filter)
         answer = encode(Unsuback(packet_id=packet.packet_id, reason_codes=codes), client.level)
         self._ask(_Request(client, answer, False, gone))
 
