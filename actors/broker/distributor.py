@@ -63,6 +63,7 @@ class Distributor(MailboxActor):
     def route_by(self, settings: NodeSettings) -> None:
         """What comes from now on goes by these rules; what was routed before and is sent again goes where it went."""
         self._router = Router(settings.bridges)
+        self._lanes = tuple((bridge.name, bridge.lanes) for bridge in settings.bridges if bridge.lanes > 1)
         self._hops_max = {bridge.name: bridge.max_hops for bridge in settings.bridges if bridge.loop_prevention}
 
     def on_frame(self, frame: Frame) -> None:
@@ -166,7 +167,7 @@ class Distributor(MailboxActor):
             released=frame.released,
             refusable=batch.flags.translate(_REFUSABLE_ONLY),
             wills=frame.wills if isinstance(frame, Published) else (),
-            settings=self.settings.number,
+            lanes=self._lanes,
             parts=tuple(parts),
             bodies=tuple(bodies),
         )

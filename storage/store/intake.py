@@ -123,8 +123,8 @@ class Intake:
                 case Append():
                     if self._senders.is_fenced(frame.sender, frame.epoch):
                         continue  # since it came: what its sender's stalled sources were is forgotten with that life
-                    if frame.settings != self._lane_changes.routed_by:
-                        self._lane_changes.route(frame.settings)
+                    if frame.lanes != self._lane_changes.routed_by:
+                        self._lane_changes.route(frame.lanes)
                     queued, retained = self._told_apart(frame)
                     holds = self._rooms.hold(queued, now_s)
                     rooms = self._rooms.measured if holds else self._rooms.measure(now_s, [part[0] for part in queued.parts])

@@ -2,9 +2,8 @@
 
 A topic takes one lane of a bridge, by a hash over the number of lanes, so another number brings a topic to another lane, where it
 would overtake what waits in its former one. The number changes between two lives of the store, which notices when it opens; or
-while it runs, between two batches: each tells by which settings it was routed. One that is sent again after the change may have
-been routed before it, so the number may change back, and on again. A store that has begun since does not know those settings. It
-goes on record that the number is not known, so that what follows waits, in this life of the node or the next.
+while it runs, between two batches: each tells by which number it was routed. One that is sent again after the change may have been
+routed before it, so the number may change back, and on again.
 
 store.former-lanes-drain-first [P4]: what was accepted while the number of lanes was one number is handed out only when everything
     from before has left its queue, in whatever lane that is; if the number changes again meanwhile, so for each change in turn.
@@ -18,14 +17,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Protocol
 
 import msgpack
 
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import lanes_key
 from storage.queue.ledger import unpack_row
-from storage.queue.queue import Queue
+from storage.store.lane import Lane
 from wire.errors import StorageDamaged
 from wire.frames.names import queue_name
 from wire.settings import BridgeSettings, NodeSettings
@@ -33,25 +31,8 @@ from wire.settings import BridgeSettings, NodeSettings
 log = logging.getLogger("bascule")
 
 ROW_VERSION = 1
-ROUTINGS_MAX = 16
-NOT_KNOWN = 0  # lanes; no bridge has so many, so what takes its lane by the next number waits for what took its own by this one
 
 _Marks = dict[int, int]  # lane -> where its queue stood: what is below it goes first
-
-
-class Lane(Protocol):
-    """A queue of a bridge, as the store has it."""
-
-    @property
-    def bridge(self) -> str: ...
-    @property
-    def number(self) -> int: ...
-    @property
-    def queue(self) -> Queue: ...
-    @property
-    def damaged(self) -> bool: ...
-    @property
-    def discarding(self) -> bool: ...
 
 
 class LaneChanges:
@@ -65,11 +46,10 @@ class LaneChanges:
         """
         self._engine = engine
         self._lanes = lanes
-        self._counts: dict[str, int] = {}  # by which the last batch was routed, or the next one is; or NOT_KNOWN
+        self._counts: dict[str, int] = {}  # by which the last batch was routed, or the next one is
         self._changes: dict[str, list[_Marks]] = {}  # of bridges where something waits, the oldest change first
         self._unwritten: set[str] = set()
-        self._routings: dict[int, dict[str, int]] = {}  # number of settings -> bridge -> lanes
-        self.routed_by = settings.number  # of the last batch
+        self.routed_by = tuple((bridge.name, bridge.lanes) for bridge in settings.bridges if bridge.lanes > 1)  # as a batch has it
         self.adopt(settings)
 
     def adopt(self, settings: NodeSettings) -> None:
@@ -87,24 +67,22 @@ class LaneChanges:
                 if not on_record:
                     self._unwritten.add(bridge.name)
                 self._route(bridge.name, bridge.lanes)
-        self._routings[settings.number] = {bridge.name: bridge.lanes for bridge in settings.bridges}
-        while len(self._routings) > ROUTINGS_MAX:
-            del self._routings[min(self._routings)]
+        self._configured = [bridge.name for bridge in settings.bridges]
 
-    def route(self, number: int) -> None:
-        """The next batch was routed by settings ``number``, another one than the batch before it."""
-        self.routed_by = number
-        for bridge, lanes in self._routings.get(number, dict.fromkeys(self._counts, NOT_KNOWN)).items():
-            self._route(bridge, lanes)
+    def route(self, lanes: tuple[tuple[str, int], ...]) -> None:
+        """The next batch was routed by these numbers, and by 1 where it has none; that before it was routed by others."""
+        self.routed_by = lanes
+        counts = dict(lanes)
+        for bridge in self._configured:
+            self._route(bridge, counts.get(bridge, 1))
 
     def _route(self, bridge: str, lanes: int) -> None:
         """Topics take their lanes by this number from here on."""
         before = self._counts[bridge]
-        if lanes != before or lanes == NOT_KNOWN:
+        if lanes != before:
             self._counts[bridge] = lanes
             self._unwritten.add(bridge)
-            facts = {"bridge": bridge, "lanes": lanes or None, "before": before or None, "first": self._wait(bridge)}
-            log.info("lanes.changed", extra=facts)
+            log.info("lanes.changed", extra={"bridge": bridge, "lanes": lanes, "before": before, "first": self._wait(bridge)})
 
     def _wait(self, bridge: str) -> list[int]:
         """What is in the queues of ``bridge`` goes first; the lanes that have something."""
@@ -159,7 +137,7 @@ class LaneChanges:
                 freed += [queue_name(bridge, lane.number) for lane in self._of(bridge)]
             if not changes:
                 del self._changes[bridge]
-                log.info("lanes.in_use", extra={"bridge": bridge, "lanes": self._counts[bridge] or None})
+                log.info("lanes.in_use", extra={"bridge": bridge, "lanes": self._counts[bridge]})
         return freed
 
     def write_rows(self, write: Write) -> None:

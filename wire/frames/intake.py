@@ -35,7 +35,7 @@ class Append(Frame):
     ``names.RETAINED`` is no queue: its rows replace, or with an empty payload remove, what is retained under their topics.
     wills: Wills that are in this batch: (session, row, epoch and number of the batch in which it was refused before, 0 and 0 for
     none; row: ``NO_ROW`` for one that is not published). Their records lose them in the same commit; one that is refused stays on
-    record, to be sent again. settings: the number of those by which it was routed.
+    record, to be sent again. lanes: the bridges with several, and how many, as the batch was routed.
     """
 
     sender: str
@@ -46,7 +46,7 @@ class Append(Frame):
     released: dict[str, bytes]
     refusable: bytes
     wills: tuple[tuple[str, int, int, int], ...] = ()
-    settings: int = 1
+    lanes: tuple[tuple[str, int], ...] = ()
     parts: tuple[tuple[str, int, int, int, bytes], ...]
     bodies: tuple[bytes, ...]
 

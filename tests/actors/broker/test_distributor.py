@@ -6,6 +6,7 @@ from array import array
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import cast
+from zlib import crc32
 
 import pytest
 
@@ -539,24 +540,24 @@ def test_queues_that_get_the_same_share_one_body(site: Node) -> None:
 
 
 def test_what_comes_after_a_change_goes_by_the_new_rules_and_a_repeat_where_it_went(tmp_path: Path) -> None:
-    """P7: each message goes by the rule of when it was routed, however often it is sent, and says by which settings that was."""
+    """P7: each message goes by the rule of when it was routed, however often it is sent, and says how many lanes there were."""
 
-    def settings(number: int, bridge: str) -> NodeSettings:
+    def settings(number: int, bridge: str, lanes: int) -> NodeSettings:
         rule = RuleSettings(
             name="all", filters=("a/#",), excludes=(), destination="{topic}", max_qos=2, preserve_retain=False, user_properties=()
         )
-        return node(plain_bridge(bridge, local_subscriptions=(rule,)), number=number)
+        return node(replace(plain_bridge(bridge, local_subscriptions=(rule,)), lanes=lanes), number=number)
 
-    def went(site: Node) -> list[tuple[list[str], int]]:
+    def went(site: Node) -> list[tuple[list[str], tuple[tuple[str, int], ...]]]:
         appends = [frame for _, frame in site.take() if isinstance(frame, Append)]
-        return [([part[0] for part in append.parts], append.settings) for append in appends]
+        return [([part[0] for part in append.parts], append.lanes) for append in appends]
 
-    site = Node(tmp_path, settings(1, "old"))
+    site = Node(tmp_path, settings(1, "old", 1))
     site.start()
     site.publish((b"a/1", 1, b"x"))
-    assert went(site) == [(["bridge:old:0"], 1)]
+    assert went(site) == [(["bridge:old:0"], ())]
 
-    site.distributor.take(Reconfigured(settings(2, "new")))
+    site.distributor.take(Reconfigured(settings(2, "new", 2)))
     site.publish((b"a/1", 1, b"y"))
     site.publish((b"a/1", 1, b"x"), number=1)
-    assert went(site) == [(["bridge:new:0"], 2), (["bridge:old:0"], 1)]
+    assert went(site) == [([f"bridge:new:{crc32(b'a/1') % 2}"], (("new", 2),)), (["bridge:old:0"], ())]

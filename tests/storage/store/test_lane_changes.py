@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -21,11 +22,15 @@ MANY = 1 << 40
 
 
 class Life:
-    """One life of the store of a node whose bridge has so many lanes; all that is handed out is kept until it is settled."""
+    """One life of the store of a node whose bridge has so many lanes; all that is handed out is kept until it is settled.
+
+    routes_by: the number of lanes that batches go by.
+    """
 
     def __init__(self, engine: Engine, life: int, lanes: int, settings: NodeSettings | None = None) -> None:
         self.store = Store(engine, settings or node(bridge(lanes=lanes)), life)
         self.handed: list[bytes] = []
+        self.routes_by = lanes
         self._life = life
         self._number = 0
         self._flying: dict[int, list[int]] = {}
@@ -43,7 +48,8 @@ class Life:
 
     def publish(self, lane: int, *payloads: bytes, qos: int = 1) -> None:
         self._number += 1
-        self.turn(append_frame(self._number, {queue(lane): (batch(payloads, qos), None)}, epoch=self._life))
+        frame = append_frame(self._number, {queue(lane): (batch(payloads, qos), None)}, epoch=self._life)
+        self.turn(replace(frame, lanes=(("cloud", self.routes_by),) if self.routes_by > 1 else ()))
 
     def open(self, *lanes: int) -> list[bytes]:
         """Forwarders open these lanes, with much credit; what they are handed."""

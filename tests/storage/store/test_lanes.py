@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from storage.engine.engine import Write
@@ -30,8 +32,9 @@ def test_a_damaged_chunk_is_counted_and_the_queue_goes_on_behind_it() -> None:
     settings = node(bridge(lanes=2))
     store = Store(engine, settings, 1)
     other = "bridge:cloud:1"
-    turn(store, append_frame(1, {QUEUE: (batch([b"sound"]), None), other: (batch([b"other"]), None)}))
-    turn(store, publishes(2, b"torn"))
+    lanes = (("cloud", 2),)
+    turn(store, replace(append_frame(1, {QUEUE: (batch([b"sound"]), None), other: (batch([b"other"]), None)}), lanes=lanes))
+    turn(store, replace(append_frame(2, {QUEUE: (batch([b"torn"]), None)}), lanes=lanes))
     write = Write()
     value = bytearray(engine.get("msg", chunk_key(1, 1)) or b"")
     value[-3] ^= 1
@@ -43,7 +46,7 @@ def test_a_damaged_chunk_is_counted_and_the_queue_goes_on_behind_it() -> None:
     turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=20_000, size_bytes=MANY))
     turn(store, LaneOpen(queue=other, epoch=EPOCH))
     assert handed(turn(store, Credit(queue=other, epoch=EPOCH, messages=9, size_bytes=MANY))) == [b"other"]
-    effects = turn(store, publishes(3, b"new"))
+    effects = turn(store, replace(append_frame(3, {QUEUE: (batch([b"new"]), None)}, epoch=1), lanes=lanes))
     assert of(effects, Committed)[0].number == 3
     assert handed(effects) == [b"new"]
     status = store.status(5000)["queues"]

@@ -62,7 +62,7 @@ GOLDEN: list[tuple[Frame, str]] = [
             parts=((QUEUE, 1, 2, 0, b""),),
             bodies=(b"x",),
         ),
-        "9c0201a16c0203c4008081a173c40161c4010090019195ae6272696467653a636c6f75643a30010200c400",
+        "9c0201a16c0203c4008081a173c40161c4010090909195ae6272696467653a636c6f75643a30010200c400",
     ),
     (Committed(sender="l", epoch=2, store=9, number=3, refused={3: b"\0\0"}), "970301a16c0209038103c4020000"),
     (SourceResumed(sender="l", epoch=2, source=9, number=3, held=4, given_up=5), "980401a16c0209030405"),
