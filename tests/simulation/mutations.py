@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,7 +40,7 @@ from wire.exchange.in_flight import InFlight as Window
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.left_sessions import LeftSessions
 from wire.exchange.receiver import AnswerBurst
-from wire.exchange.refused_by_store import Held, RefusedByStore, Resumed
+from wire.exchange.refused_by_store import Held, Resumed
 from wire.exchange.remote_batches import Owed, RemoteBatches
 from wire.exchange.remote_inbox import RemoteInbox
 from wire.exchange.sender import SenderHalf
@@ -400,27 +400,6 @@ def _refusals_unseen(original: Any) -> Any:
 
 
 _mutation("exchange.refused-rows-held/acknowledged", "a refused row is acknowledged", (Owed, "held", _refusals_unseen))
-
-
-def _only_their_own_wait(original: Any) -> Any:
-    def hold(
-        self: RefusedByStore, source: int, held: Sequence[Held], burst: AnswerBurst | None = None, *, again: bool
-    ) -> AnswerBurst | None:
-        original(self, source, held, again=again)
-        if burst is None:
-            return None
-        own = {each.message.packet_id for each in held}
-        kept = [[packet_id for packet_id in ids if packet_id not in own] for ids in (burst.pubacks, burst.pubrecs)]
-        return replace(burst, pubacks=kept[0], pubrecs=kept[1])
-
-    return hold
-
-
-_mutation(
-    "exchange.answers-in-order/only-what-is-held-waits",
-    "a repeat behind a message that is held is answered before it",
-    (RefusedByStore, "hold", _only_their_own_wait),
-)
 
 
 def _new_without_dup(original: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.exchange.receiver import ReceiverHalf
+from wire.exchange.receiver import AnswerBurst, ReceiverHalf
 from wire.exchange.refused_by_store import Held, RefusedByStore, Resumed
 from wire.exchange.refused_messages import OFFER_ROWS_MIN, RefusedMessage
 from wire.mqtt.publish_properties import message_expiry_s, with_message_expiry
@@ -63,3 +63,13 @@ def test_the_store_is_told_once_of_what_it_refuses_what_is_held_and_what_comes_n
     refused.forgo(3, 4)
     assert refused.resumes(4) == [Resumed(3, held=0, given_up=5)]
     assert (refused.resumes(4), refused.refusing, len(refused)) == ([], (), 0)
+
+
+def test_answers_behind_what_is_held_wait_for_its_own_and_so_do_repeats_of_it() -> None:
+    """exchange.answers-in-order."""
+    one, two, three = (number.to_bytes(2, "big") for number in (1, 2, 3))
+    refused = RefusedByStore()
+    leaves = refused.hold(1, [held(2)], AnswerBurst([one, two, three], [], [], frozenset()), again=False)
+    assert leaves is not None
+    assert leaves.pubacks == [one]
+    assert refused.wait(AnswerBurst([two], [three], [], frozenset())).packets == 0
