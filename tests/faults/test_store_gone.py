@@ -374,6 +374,11 @@ def covered(place: Path) -> None:
     run("mount", "--bind", str(over), str(place))
 
 
+def loop_of(device: Path) -> str:
+    """The loop device that has the file ``device``; mounted again, it would be as it is now."""
+    return subprocess.run(["losetup", "-j", str(device)], capture_output=True, text=True, check=True).stdout
+
+
 def read_only(place: Path) -> None:
     """As the kernel does it where it meets an error of the file system."""
     device = Path(os.path.realpath(f"/sys/dev/block/{os.major(place.stat().st_dev)}:{os.minor(place.stat().st_dev)}")).name
@@ -420,7 +425,7 @@ def lose_disk(tmp_path: Path, trick: Callable[[Path], None], turn: int, *, load:
         assert not late, f"acknowledged although the disk was gone: {late}"
         if node.runs:
             node.kill_supervisor()
-    wait_until(lambda: subprocess.run(["mountpoint", "-q", str(place)], check=False).returncode, 30.0, "the end of the mount")
+    wait_until(lambda: not loop_of(device), PATIENCE_S, "the end of the mount, which is where its last file is closed")
     run("mount", "-o", "loop", str(device), str(place))
     with ExitStack() as stack:
         stack.callback(subprocess.run, ["umount", "-l", str(place)], capture_output=True, check=False)

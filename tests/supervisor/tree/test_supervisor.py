@@ -15,7 +15,7 @@ from actors.process.request_sockets import Connections, ipc_endpoint
 from supervisor.control.client import call
 from supervisor.control.control_socket import SOCKET_NAME, ControlError, NotRunning, encode_request
 from tests.supervisor.conftest import StartSupervisor, TestNode, alive
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from wire.frames.names import actors_of
 
 pytestmark = pytest.mark.process
@@ -205,6 +205,7 @@ def test_no_child_outlives_a_killed_supervisor_and_the_next_run_goes_on_at_once(
     pids = node.pids().values()
     epochs = [event["epoch"] for event in node.named("child.started")]
     node.process.kill()
+    node.process.wait(PATIENCE_S)
     again = start()
     again.wait_ready()
     assert not any(alive(pid) for pid in pids), "the lock is free only when all of them are gone"
@@ -336,6 +337,7 @@ def test_a_pause_outlives_the_node_and_is_what_a_new_connection_hears_first(star
     since_ms = node.status()["bridges"][0]["paused_since_ms"]
     assert since_ms
     node.process.kill()
+    node.process.wait(PATIENCE_S)
     node = start().wait_ready()
     assert node.status()["bridges"][0]["paused_since_ms"] == since_ms
     assert node.wait_for("bridge.paused")["bridge"] == "cloud"
@@ -344,6 +346,7 @@ def test_a_pause_outlives_the_node_and_is_what_a_new_connection_hears_first(star
     call(node.run_dir, "bridge.resume", {"bridge": "cloud"})
     wait_until(lambda: node.heard(name)[-1] == ["command", "resume"], 10.0, "the resumption")
     node.process.kill()
+    node.process.wait(PATIENCE_S)
     node = start().wait_ready()
     assert node.status()["bridges"][0]["paused_since_ms"] is None
     assert not [note for note in _heard_in_this_run(node, name) if note[0] == "command"]
