@@ -374,11 +374,6 @@ def covered(place: Path) -> None:
     run("mount", "--bind", str(over), str(place))
 
 
-def loop_of(device: Path) -> str:
-    """The loop device that has the file ``device``; mounted again, it would be as it is now."""
-    return subprocess.run(["losetup", "-j", str(device)], capture_output=True, text=True, check=True).stdout
-
-
 def read_only(place: Path) -> None:
     """As the kernel does it where it meets an error of the file system."""
     device = Path(os.path.realpath(f"/sys/dev/block/{os.major(place.stat().st_dev)}:{os.minor(place.stat().st_dev)}")).name
@@ -425,8 +420,10 @@ def lose_disk(tmp_path: Path, trick: Callable[[Path], None], turn: int, *, load:
         assert not late, f"acknowledged although the disk was gone: {late}"
         if node.runs:
             node.kill_supervisor()
-    wait_until(lambda: not loop_of(device), PATIENCE_S, "the end of the mount, which is where its last file is closed")
-    run("mount", "-o", "loop", str(device), str(place))
+    os.sync()
+    again = device.with_suffix(".again")  # somebody else's mount namespace may still have the first one mounted, as it was left
+    run("cp", "--sparse=always", str(device), str(again))
+    run("mount", "-o", "loop", str(again), str(place))
     with ExitStack() as stack:
         stack.callback(subprocess.run, ["umount", "-l", str(place)], capture_output=True, check=False)
         node = stack.enter_context(Node(config(), tmp_path / f"node-{turn}", data_dir=place / "data"))
