@@ -19,7 +19,8 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
-from ipaddress import ip_address, ip_network
+from functools import cache
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 from actors.door.address_holder import holder_of_path, holder_of_port
@@ -51,6 +52,11 @@ _REMEDY = "it is tried again and again; free the address, or change bind and rel
 
 _Gives = Callable[[int], None]
 _SeesOff = Callable[[], None]
+
+
+@cache
+def _networks(sources: tuple[str, ...]) -> tuple[IPv4Network | IPv6Network, ...]:
+    return tuple(map(ip_network, sources))
 
 
 class Door:
@@ -92,7 +98,7 @@ class Door:
             return False
         address = ip_address(host)
         address = getattr(address, "ipv4_mapped", None) or address
-        return any(address in ip_network(each) for each in self.settings.proxy_protocol.sources)
+        return any(address in network for network in _networks(self.settings.proxy_protocol.sources))
 
     def layers(self, packet_max_bytes: int) -> list[Layer]:
         """What lies between a new client's socket and MQTT, the lowest first."""
