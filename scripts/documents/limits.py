@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pydantic.fields import FieldInfo
-from reference import MADE, _default, _sections, _table, _takes
+from reference import MADE, default_of, each_section, table_of, what_it_takes
 
 from supervisor.config.keys import Configuration
 from supervisor.units import write_size
@@ -180,9 +180,9 @@ of a page.
 
 def _keys() -> Iterator[tuple[str, FieldInfo]]:
     """Each key that takes a count or a size, and others that stand in ``SETTINGS``."""
-    for path, model in _sections(Configuration, ""):
+    for path, model in each_section(Configuration, ""):
         for name, field in model.model_fields.items():
-            key, takes = f"{path}.{name}".lstrip("."), _takes(field)
+            key, takes = f"{path}.{name}".lstrip("."), what_it_takes(field)
             if key in SETTINGS or takes[0].isdigit() or takes.startswith("a size"):
                 yield key, field
 
@@ -190,19 +190,19 @@ def _keys() -> Iterator[tuple[str, FieldInfo]]:
 def _fixed(place: str) -> str:
     module, name = place.split(":")
     value = getattr(import_module(module), name)
-    return write_size(value) if name.endswith("BYTES") or "BYTES" in name else f"{value:,}"
+    return write_size(value) if "BYTES" in name else f"{value:,}"
 
 
 def page() -> str:
     """The whole page."""
     fields = dict(_keys())
-    settings = [(row.holds, f"`{key}`", _default(fields[key]), row.share, row.beyond, row.pays) for key, row in SETTINGS.items()]
+    settings = [(row.holds, f"`{key}`", default_of(fields[key]), row.share, row.beyond, row.pays) for key, row in SETTINGS.items()]
     fixed = [(row.holds, _fixed(place), row.share, row.beyond, row.pays) for place, row in FIXED.items()]
     return (
         TEXT.replace("\n", f"\n{MADE}", 1)
-        + _table(("what is held", "key", "default", "counts for", "beyond it", "who pays"), settings)
+        + table_of(("what is held", "key", "default", "counts for", "beyond it", "who pays"), settings)
         + "\n## Fixed\n\n"
-        + _table(("what is held", "at most", "counts for", "beyond it", "who pays"), fixed)
+        + table_of(("what is held", "at most", "counts for", "beyond it", "who pays"), fixed)
         + PACKETS
     )
 

@@ -62,7 +62,8 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+def table_of(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """The Markdown of a table."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join([*lines, *("| " + " | ".join(map(_cell, row)) + " |" for row in rows)]) + "\n"
 
@@ -105,7 +106,7 @@ Completion of commands, options and files, for the shell that is in use:
 ## The commands
 
 """
-    index = _table(("command", "effect"), [(f"[`{path}`](#{_anchor(path)})", _first(one)) for path, one in leaves()])
+    index = table_of(("command", "effect"), [(f"[`{path}`](#{_anchor(path)})", _first(one)) for path, one in leaves()])
     return head + index + "".join(_command(path, one) for path, one in leaves())
 
 
@@ -139,7 +140,7 @@ def _command(path: str, command: click.Command) -> str:
         if isinstance(option, click.Option) and not option.hidden and "--help" not in option.opts
     ]
     text = f"\n## {path}\n\n    {path} {usage}\n\n{_help(command)}\n"
-    return text + ("\n" + _table(("option", "effect"), options) if options else "")
+    return text + ("\n" + table_of(("option", "effect"), options) if options else "")
 
 
 def _metavar(option: click.Option) -> str:
@@ -188,15 +189,16 @@ column and key of every error.
 [Rules](../guides/rules.md) explains `destination`, [durability](../guides/durability.md) what an acknowledgement is worth,
 [full disk](../guides/full-disk.md) the limits.
 """
-    return head + "".join(_section(path, model) for path, model in _sections(Configuration, ""))
+    return head + "".join(_section(path, model) for path, model in each_section(Configuration, ""))
 
 
-def _sections(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
+def each_section(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Each model below ``path`` with its own path, ``model`` first."""
     yield path, model
     for name, field in model.model_fields.items():
         inner, many = _inner(field)
         if inner is not None:
-            yield from _sections(inner, f"{path}.{field.alias or name}".lstrip(".") + ("[]" if many else ""))
+            yield from each_section(inner, f"{path}.{field.alias or name}".lstrip(".") + ("[]" if many else ""))
 
 
 def _inner(field: FieldInfo) -> tuple[type[BaseModel] | None, bool]:
@@ -217,10 +219,10 @@ def _section(path: str, model: type[BaseModel]) -> str:
     title = f"`{path}`" if path else "The file"
     text = re.sub(r"\s+", " ", (model.__doc__ or "").strip())
     rows = [
-        (_code(key), _takes(field), _default(field), _how_taken(f"{path}.{key}", field), field.description or "")
+        (_code(key), what_it_takes(field), default_of(field), _how_taken(f"{path}.{key}", field), field.description or "")
         for key, field in ((field.alias or name, field) for name, field in model.model_fields.items())
     ]
-    return f"\n## {title}\n\n{text}\n\n" + _table(("key", "takes", "default", "a change", "what it is for"), rows)
+    return f"\n## {title}\n\n{text}\n\n" + table_of(("key", "takes", "default", "a change", "what it is for"), rows)
 
 
 def _how_taken(key: str, field: FieldInfo) -> str:
@@ -229,7 +231,8 @@ def _how_taken(key: str, field: FieldInfo) -> str:
     return "" if inner is not None or key == ".include" else how_taken(key.replace("[]", "").lstrip("."))
 
 
-def _takes(field: FieldInfo) -> str:
+def what_it_takes(field: FieldInfo) -> str:
+    """The values that a key takes, in words."""
     inner, many = _inner(field)
     if inner is not None:
         return "a list, see below" if many else "keys, see below"
@@ -254,7 +257,8 @@ def _takes(field: FieldInfo) -> str:
     return "a text"
 
 
-def _default(field: FieldInfo) -> str:
+def default_of(field: FieldInfo) -> str:
+    """A key's default as it is written."""
     if field.default_factory is not None:
         return ""
     if field.default is PydanticUndefined:
@@ -300,7 +304,7 @@ milliseconds), `kind`, `bridge`, `lane`, `actor`, `reason`, `count`, `details`. 
 lost when a process is killed, and those of the last second when the power goes.
 
 """
-    return head + _table(("kind", "what it tells"), [(_code(kind), told) for kind, told in rows])
+    return head + table_of(("kind", "what it tells"), [(_code(kind), told) for kind, told in rows])
 
 
 # --- metrics ---
@@ -327,7 +331,7 @@ always 1, and its labels tell. Texts change, so alerts go by states, and show th
 
 def _metrics_section(title: str, section: tuple[Metric, ...]) -> str:
     rows = [(_code(one.name), one.kind, ", ".join(map(_code, one.labels)), _code(_field(one)), one.text) for one in section]
-    return f"\n## {title}\n\n" + _table(("metric", "kind", "labels", "status field", "what it is"), rows)
+    return f"\n## {title}\n\n" + table_of(("metric", "kind", "labels", "status field", "what it is"), rows)
 
 
 def _field(metric: Metric) -> str:
@@ -400,7 +404,7 @@ takes them. Names are those that users know from Mosquitto where there is the sa
     mosquitto_sub -p 1883 -t '$SYS/#' -v
 
 """
-    table = _table(("topic", "value"), [(_code(topic), texts[topic]) for topic in sorted(topics)])
+    table = table_of(("topic", "value"), [(_code(topic), texts[topic]) for topic in sorted(topics)])
     return head + table + "\nAverages of what each counter grows in a minute, over 1, 5 and 15 minutes:\n\n" + _loads(list(loads))
 
 
