@@ -7,6 +7,7 @@ import configparser
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
 from functools import cache
@@ -14,6 +15,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from tests.support.coupling import collaborators, foreign_fields
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("wire", "storage", "analysis", "actors", "supervisor")  # each imports itself and those to its left
@@ -172,10 +175,126 @@ IMPURE = {
     "uuid",
 }
 
-CLASS_LINES_MAX = 300
 FUNCTION_LINES_MAX = 60
 # One loop over received bytes is one function where a call would cost more than the work it does.
 LONG_FUNCTIONS: dict[str, int] = {"wire/mqtt/publish_stream.py:parse_publishes": 128}
+
+# What parts hold of each other; ``tests/support/coupling.py`` says what counts. The numbers below may only fall.
+COLLABORATORS_MAX = 5
+COLLABORATORS = {
+    "actors/bridge/remote_reader.py:RemoteReader": 6,
+    "actors/broker/batch_gathering.py:Gathering": 6,
+    "actors/broker/client_input.py:ClientInput": 6,
+    "actors/broker/client_sessions.py:ClientSessions": 6,
+    "actors/broker/client_sockets.py:ClientSockets": 7,
+    "actors/broker/client_subscriptions.py:ClientSubscriptions": 6,
+    "actors/broker/session_openings.py:SessionOpenings": 6,
+    "storage/queue/hand_out.py:Dispatch": 6,
+    "storage/queue/losses_to_damage.py:Losses": 7,
+    "storage/queue/purge.py:Purge": 10,
+    "storage/queue/waiting_messages.py:Waiting": 8,
+    "storage/store/commits.py:Commits": 11,
+    "storage/store/intake.py:Intake": 13,
+    "storage/store/local_sessions.py:LocalSessions": 6,
+    "storage/store/queue_commands.py:Commands": 10,
+    "storage/store/retained_pieces.py:RetainedPieces": 6,
+    "storage/store/settlements.py:Settlements": 7,
+    "storage/store/space.py:Space": 6,
+    "storage/store/status_figures.py:Figures": 11,
+    "supervisor/tree/bridge_orders.py:BridgeOrders": 6,
+    "supervisor/tree/child_lives.py:Lives": 6,
+    "supervisor/tree/reloads.py:Reloads": 6,
+    "supervisor/tree/status_requests.py:StatusRequests": 6,
+    "supervisor/tree/supervisor.py:Supervisor": 6,
+    "wire/exchange/acknowledgements.py:Answers": 7,
+    "wire/exchange/publishing.py:Publishing": 8,
+}
+# Fields that a module writes though another one owns their class.
+FOREIGN_FIELDS = {
+    "actors/bridge/remote_intake.py": 1,
+    "actors/bridge/remote_link.py": 1,
+    "actors/bridge/remote_reader.py": 2,
+    "actors/bridge/remote_socket.py": 1,
+    "actors/bridge/remote_tls.py": 1,
+    "actors/broker/batch_gathering.py": 1,
+    "actors/broker/client_batches.py": 4,
+    "actors/broker/client_deliveries.py": 3,
+    "actors/broker/client_input.py": 11,
+    "actors/broker/client_packets.py": 1,
+    "actors/broker/client_retained.py": 1,
+    "actors/broker/client_sessions.py": 10,
+    "actors/broker/client_silence.py": 1,
+    "actors/broker/client_subscriptions.py": 2,
+    "actors/broker/connected_clients.py": 2,
+    "actors/broker/local_routing.py": 2,
+    "actors/broker/puback_release.py": 3,
+    "actors/broker/qos0_overtaking.py": 2,
+    "actors/broker/session_openings.py": 3,
+    "actors/door/listening_sockets.py": 5,
+    "actors/door/logins_and_rights.py": 2,
+    "actors/store/leading.py": 3,
+    "actors/store/standby_store.py": 1,
+    "actors/system/clock_file.py": 2,
+    "actors/system/tls.py": 1,
+    "analysis/job.py": 1,
+    "analysis/tables/checkpoint_reader.py": 1,
+    "storage/engine/engine.py": 1,
+    "storage/queue/hand_out_cursor.py": 1,
+    "storage/queue/history.py": 1,
+    "storage/queue/ledger_balance.py": 3,
+    "storage/queue/losses_to_damage.py": 1,
+    "storage/queue/queue.py": 2,
+    "storage/queue/trimming.py": 1,
+    "storage/replication/replica.py": 1,
+    "storage/store/commits.py": 3,
+    "storage/store/dead_letter_queues.py": 1,
+    "storage/store/ended_queues.py": 2,
+    "storage/store/hand_outs.py": 3,
+    "storage/store/intake.py": 3,
+    "storage/store/lane_openings.py": 7,
+    "storage/store/lanes.py": 4,
+    "storage/store/local_sessions.py": 9,
+    "storage/store/receiving_link.py": 2,
+    "storage/store/restored_rows.py": 5,
+    "storage/store/retained_messages.py": 2,
+    "storage/store/session_subscriptions.py": 1,
+    "storage/store/settlements.py": 1,
+    "storage/store/store.py": 3,
+    "supervisor/config/include.py": 2,
+    "supervisor/config/loading.py": 1,
+    "supervisor/http/connection.py": 2,
+    "supervisor/http/serving.py": 1,
+    "supervisor/tree/child_lives.py": 5,
+    "supervisor/tree/node.py": 2,
+    "supervisor/tree/rollout.py": 2,
+    "supervisor/tree/supervisor.py": 2,
+    "wire/exchange/acknowledgements.py": 6,
+    "wire/exchange/identifier_release.py": 1,
+    "wire/exchange/messages_closed_on.py": 4,
+    "wire/exchange/publishing.py": 9,
+    "wire/exchange/refused_messages.py": 2,
+    "wire/exchange/sender.py": 4,
+    "wire/exchange/subscriber_copies.py": 2,
+    "wire/routing/form_for_remote.py": 1,
+    "wire/routing/subscriptions.py": 4,
+}
+ARROWS_MAX = 20
+ARROWS = {
+    "storage/store": 148,
+    "wire/exchange": 102,
+    "storage/queue": 92,
+    "supervisor/tree": 84,
+    "actors/broker": 80,
+    "analysis/reports": 48,
+    "actors/bridge": 41,
+    "supervisor/cli": 37,
+    "analysis/tables": 35,
+    "supervisor/http": 35,
+    "wire/mqtt": 35,
+    "supervisor/config": 24,
+    "storage/replication": 22,
+    "analysis/page": 21,
+}
 
 
 @cache
@@ -400,11 +519,35 @@ def test_a_function_fits_a_screen(module: str) -> None:
     assert too_long == []
 
 
-@for_each(modules())
-def test_a_class_owns_one_thing(module: str) -> None:
-    classes = [node for node in nodes(module) if isinstance(node, ast.ClassDef)]
+@cache
+def parsed() -> dict[str, tuple[ast.AST, ...]]:
+    return {module: nodes(module) for module in modules()}
 
-    assert [node.name for node in classes if (node.end_lineno or node.lineno) - node.lineno + 1 > CLASS_LINES_MAX] == []
+
+def test_a_constructor_takes_few_collaborators() -> None:
+    counted = {name: len(taken) for name, taken in collaborators(parsed()).items()}
+
+    over = {name: count for name, count in counted.items() if count > COLLABORATORS_MAX}
+    assert {name: count for name, count in over.items() if count > COLLABORATORS.get(name, 0)} == {}
+    assert COLLABORATORS.keys() - over.keys() == set(), "an exception that is no longer needed goes"
+
+
+def test_a_field_is_written_by_the_module_of_its_class_only() -> None:
+    found = foreign_fields(parsed())
+
+    assert {module: names for module, names in found.items() if len(names) > FOREIGN_FIELDS.get(module, 0)} == {}
+    assert FOREIGN_FIELDS.keys() - found.keys() == set(), "an exception that is no longer needed goes"
+
+
+def test_the_modules_of_a_room_hold_little_of_each_other() -> None:
+    arrows = Counter(
+        str(Path(module).parent)
+        for module in modules()
+        for other in all_imported_modules(module)
+        if other != module and Path(other).parent == Path(module).parent
+    )
+
+    assert {room: count for room, count in arrows.items() if count > ARROWS.get(room, ARROWS_MAX)} == {}
 
 
 def test_each_long_function_still_is_one() -> None:
