@@ -33,9 +33,10 @@ from storage.store.ended_queues import EndedQueues
 from storage.store.next_commit import NextCommit
 from storage.store.retained_pieces import RetainedPieces
 from storage.store.session_queues import SessionQueues
-from storage.store.session_rows import Opening, Session, Sessions, is_remote
+from storage.store.session_rows import Opening, Session, Sessions, Will, is_remote
 from storage.store.session_subscriptions import SessionSubscriptions
 from storage.store.session_wills import SessionWills
+from wire.exchange.wills import size_bytes
 from wire.frames.base import Frame
 from wire.frames.intake import SessionClose, SessionClosed, SessionGone, SessionOpen, SessionOpened, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
@@ -45,7 +46,8 @@ from wire.shares import Shares
 
 log = logging.getLogger("bascule")
 
-KNOWN_PER_FRAME = 500
+KNOWN_BYTES = 1 << 18  # of what a ``SessionsKnown`` has; a session is not cut
+KNOWN_BESIDE_BYTES = 50  # about what is beside each name and each topic filter
 _OPERATOR = "operator"  # why a session has ended
 SessionFrame = SessionOpen | SessionClose | SessionsWanted | SubscriptionsAdd | SubscriptionsDrop
 
@@ -310,31 +312,32 @@ class LocalSessions:
         self._next.promise()
 
     def _known(self, epoch: int) -> Iterator[SessionsKnown]:
-        rows = [
-            (
-                session.name,
-                session.queue,
-                _subscriptions(session),
-                session.will,
-                session.will_due_ms if session.will else 0,
-                session.user if self._tells_users_apart else None,
-                session.listener,
-                session.owner,
-            )
-            for session in self._sessions
-            if session.queue or (session.will is not None and session.connected is None)
-        ]
-        refused = [(session.name, *batch, will) for session in self._sessions for batch, will in session.refused_wills.items()]
-        count = max(len(rows), len(refused))
-        for start in range(0, max(1, count), KNOWN_PER_FRAME):
-            stop = start + KNOWN_PER_FRAME
-            yield SessionsKnown(
-                epoch=epoch,
-                store=self._epoch,
-                sessions=tuple(rows[start:stop]),
-                refused=tuple(refused[start:stop]),
-                last=stop >= count,
-            )
+        """What is kept, in frames that end with what goes beyond ``KNOWN_BYTES``."""
+        rows: list[tuple[Any, ...]] = []
+        refused: list[tuple[str, int, int, Will]] = []
+        size = 0
+
+        def known(*, last: bool) -> SessionsKnown:
+            return SessionsKnown(epoch=epoch, store=self._epoch, sessions=tuple(rows), refused=tuple(refused), last=last)
+
+        for session in self._sessions:
+            if session.queue or (session.will is not None and session.connected is None):
+                user = session.user if self._tells_users_apart else None
+                due_ms = session.will_due_ms if session.will else 0
+                fields = _subscriptions(session), session.will, due_ms, user, session.listener, session.owner
+                rows.append((session.name, session.queue, *fields))
+            refused += [(session.name, *batch, will) for batch, will in session.refused_wills.items()]
+            size += _known_bytes(session)
+            if size >= KNOWN_BYTES:
+                yield known(last=False)
+                rows, refused, size = [], [], 0
+        yield known(last=True)
+
+
+def _known_bytes(session: Session) -> int:
+    """About what a ``SessionsKnown`` has of it."""
+    names = [session.name, session.queue, *session.subscriptions]
+    return sum(map(len, names)) + KNOWN_BESIDE_BYTES * len(names) + sum(map(size_bytes, session.wills.values()))
 
 
 def _subscriptions(session: Session) -> tuple[tuple[str, int, int], ...]:

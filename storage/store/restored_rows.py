@@ -60,7 +60,7 @@ def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) ->
         number = numbers.number(name)
         value = engine.get("meta", lane_key(number))
         if value is None and is_bridge:
-            continue  # nothing was ever in it
+            continue  # nothing was ever in it, and no session is on record: one that its remote has is ended by a clean start
         try:
             row = LaneRow.decode(value, queue=name) if value is not None else LaneRow.begin(0, CLIENT_SESSION)
         except StorageDamaged:

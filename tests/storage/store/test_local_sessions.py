@@ -13,6 +13,7 @@ from storage.engine.engine import Engine, Family, RocksEngine
 from storage.engine.keys import retained_key
 from storage.engine.memory_engine import MemoryEngine
 from storage.store.lane import Effects
+from storage.store.local_sessions import KNOWN_BYTES
 from storage.store.session_rows import Session
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, node
@@ -110,6 +111,21 @@ def known(store: Store, epoch: int = 1) -> dict[str, tuple[object, ...]]:
     assert isinstance(answers[-1], SessionsKnown)
     assert answers[-1].last
     return {row[0]: row[1:] for frame in answers if isinstance(frame, SessionsKnown) for row in frame.sessions}
+
+
+@pytest.mark.parametrize("bytes_each", [10, 60_000], ids=["many small ones", "few large ones"])
+def test_what_is_kept_is_told_in_frames_of_some_size(bytes_each: int) -> None:
+    store, will = Store(MemoryEngine(), settings(), 1), (b"gone", 0, b"w" * bytes_each, b"", 0)
+    for number in range(30 if bytes_each > 1000 else 3000):
+        queue = open_session(store, f"c{number}", request=number + 1, source=number + 1, will=will).queue
+        turn(store, subscribe(queue, "f" * bytes_each, session=f"c{number}", request=number + 1))
+    told = [frame for _, frame in turn(store, SessionsWanted(epoch=1)) if isinstance(frame, SessionsKnown)]
+
+    assert sum(len(frame.sessions) for frame in told) == len(list(store.sessions))
+    sizes = [len(msgpack.packb(frame.sessions)) for frame in told]
+    assert max(sizes) <= KNOWN_BYTES + 2 * bytes_each + 1000
+    assert len(sizes) <= 1 + sum(sizes) // (KNOWN_BYTES // 3), "and no smaller than they need be"
+    assert [frame.last for frame in told] == [False] * (len(told) - 1) + [True]
 
 
 def test_a_session_that_lasts_has_a_queue_and_one_that_does_not_has_none(engine: Engine) -> None:
