@@ -60,6 +60,7 @@ NOT_AVAILABLE = "not available in this version"
 # Half of what MQTT allows. A message grows on its way, by hops, user properties and destination, and must fit a packet then.
 # And each process handles a message whole, in which time it is silent.
 PACKET_MAX_BYTES = 128 << 20
+BESIDE_A_MESSAGE_BYTES = 4 << 10  # what a dead letter or a retained message has beside the message, at most about
 
 # Keys that a later version will know, by path without list indices: refused with that reason, never ignored.
 NOT_YET = {
@@ -370,7 +371,7 @@ class Clients(Section):
         UNLIMITED, "Bytes of PUBLISH packets a second of one client; what is faster is not read until it is due."
     )
     topic_levels_max: Annotated[int, Number(1, 65535)] = setting(
-        200, "Levels of a client's topic names and filters, and of topics that a remote may bring."
+        201, "Levels of a client's topic names and filters, and of topics that a remote may bring: 200 slashes, as Mosquitto."
     )
     topic_max_bytes: Annotated[int, Size(1, 65535)] = setting("4KiB", "Their length.")
     will_max_bytes: Annotated[int, Size(1, PACKET_MAX_BYTES)] = setting(
@@ -1063,16 +1064,23 @@ class Configuration(Section):
         if self.sessions.wills_max_bytes < largest_will:
             said = f"is below clients.will_max_bytes ({write_size(largest_will)}), so the largest Will is never kept; raise it"
             return [(("sessions", "wills_max_bytes"), said)]
+        share = self.sessions.retained_max_bytes * self.sessions.user_share_percent // 100 - BESIDE_A_MESSAGE_BYTES
         limits: list[tuple[tuple[str | int, ...], int | None, str]] = [
             (("sessions", "queue_max_bytes"), self.sessions.queue_max_bytes, "delivered to a session that lasts"),
-            (("sessions", "retained_max_bytes"), self.sessions.retained_max_bytes, "retained"),
+            (
+                ("sessions", "retained_max_bytes"),
+                share,
+                f"retained within {self.sessions.user_share_percent} % of it, a user's share",
+            ),
             (("limits", "max_bytes"), self.limits.max_bytes, "queued"),
             (("limits", "volatile_max_bytes"), self.limits.volatile_max_bytes, "queued at QoS 0"),
         ]
         for index, bridge in enumerate(self.bridges):
             place = ("bridges", index)
             limits.append(((*place, "tier2", "max_bytes"), bridge.tier2.max_bytes, "handed out"))
-            limits.append(((*place, "dead_letter", "max_bytes"), bridge.dead_letter.max_bytes, "kept as a dead letter"))
+            letters = bridge.dead_letter.max_bytes
+            letters = None if letters is None else letters - BESIDE_A_MESSAGE_BYTES
+            limits.append(((*place, "dead_letter", "max_bytes"), letters, "kept as a dead letter"))
             if bridge.limits is not None and bridge.limits.given("max_bytes"):
                 limits.append(((*place, "limits", "max_bytes"), bridge.limits.max_bytes, "queued"))
             if bridge.limits is not None and bridge.limits.given("volatile_max_bytes"):
@@ -1080,7 +1088,7 @@ class Configuration(Section):
         return [
             (
                 key,
-                f"is below clients.packet_max_bytes ({write_size(largest)}), so the largest message is never {what}; raise it",
+                f"is too small for clients.packet_max_bytes ({write_size(largest)}): the largest message is never {what}; raise it",
             )
             for key, size_bytes, what in limits
             if size_bytes is not None and size_bytes < largest

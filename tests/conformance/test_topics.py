@@ -103,3 +103,13 @@ def test_the_longest_topic_of_65535_bytes_is_taken(join: Join, version: int, top
     client.subscribe(name)
     client.deliver(name, b"long")
     assert client.receive().topic == name
+
+
+@clause(v311="MQTT-4.7.3-3", v5="MQTT-4.7.3-3")
+def test_a_topic_with_200_slashes_is_taken(join: Join, version: int, topic: str) -> None:
+    """As many as Mosquitto takes, which allows no more."""
+    name = topic + "/x" * (200 - topic.count("/"))
+    client = join(version)
+    assert client.subscribe(name).reason_codes == (0,)
+    client.deliver(name, b"deep")
+    assert client.receive().topic == name

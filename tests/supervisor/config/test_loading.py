@@ -464,6 +464,21 @@ TOGETHER = [
         "never kept",
     ),
     bad(
+        "a packet and no more of dead letters",
+        HEAD + BRIDGE + "    dead_letter: {max_bytes: 1MiB}\n",
+        8,
+        "bridges[0].dead_letter.max_bytes",
+        "packet_max_bytes (1MiB)",
+        "never kept",
+    ),
+    bad(
+        "a user's share of what is retained below packet",
+        HEAD + "sessions: {retained_max_bytes: 2MiB}\n",
+        4,
+        "sessions.retained_max_bytes",
+        "never retained within 50 %",
+    ),
+    bad(
         "retention in memory",
         HEAD + "persistence: {mode: in-memory}\n" + BRIDGE + "    retention: 24h\n",
         9,
