@@ -176,7 +176,6 @@ class Connection(MailboxActor):
             self.exchange.take_in(self.peers)
         self.exchange.settlements.open(frame.epoch)
         self._flow.open(frame)
-        self.exchange.learnt.open(frame.learnt)
         self.link.connect("the lane was opened")
 
     def _obey(self, verb: str) -> None:

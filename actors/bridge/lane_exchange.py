@@ -49,10 +49,10 @@ class Exchange:
         self.flow = flow
         self.writer = RemoteWriter(mailbox, flow, self._watch, self._poll)
         self.reader = RemoteReader(mailbox, lane, flow, self._watch, self._poll, self.writer)
-        self.learnt = LearntLimits(lane.bridge)
+        self.learnt = LearntLimits()
         self._known = NO_LIMITS  # of that, what holds on this connection
         self._place = ""
-        self.settlements = Settlements(mailbox, settings, lane, flow, self.learnt)
+        self.settlements = Settlements(mailbox, settings, lane, flow)
         self.intake: RemoteIntake | None = None
 
     def take_in(self, peers: Mapping[str, int]) -> None:
@@ -77,7 +77,7 @@ class Exchange:
         """A connection is up: go on where its session stands."""
         connack, settings = remote.connack, self._remote_settings
         session = self._lane.session_at(remote.address)
-        self._place, self._known = remote.address, self.learnt.of(remote.address, self._mailbox.wall_ms())
+        self._place, self._known = remote.address, self.learnt.of(remote.address, now_s)
         self.writer.opened(remote)
         self._watch.started(now_s, keep_alive_s=settings.keep_alive_s if connack.keep_alive_s is None else connack.keep_alive_s)
         self.flow.connected(
@@ -116,12 +116,12 @@ class Exchange:
         return busy or self.writer.waits or self.flow.unfinished
 
     def take_lesson(self) -> RemoteLimits | None:
-        """What the remote was seen not to take, if that is more than when this was last asked; it goes on record."""
+        """What the remote was seen not to take, if that is more than when this was last asked."""
         learnt = self.flow.exchange.publishing.learnt
         if learnt is self._known or learnt == self._known:
             return None
         self._known = learnt
-        self.learnt.learnt(self._place, learnt, self._mailbox.wall_ms())
+        self.learnt.learnt(self._place, learnt, self._mailbox.now_s())
         return learnt
 
     # --- whether the connection lives ---
@@ -133,9 +133,6 @@ class Exchange:
 
     def look(self, now_s: float) -> str:
         """Look whether the connection still lives, and have the remote asked: why it is to be given up, if it is."""
-        if self._known != NO_LIMITS and self.learnt.of(self._place, self._mailbox.wall_ms()) == NO_LIMITS:
-            self._known = NO_LIMITS
-            self.flow.exchange.publishing.unlearn()
         writer = self.writer
         verdict = self._watch.look(now_s, owed=self.flow.owed, given=writer.given_bytes, left=writer.left_bytes)
         if verdict is Verdict.PING:

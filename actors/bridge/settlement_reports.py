@@ -11,9 +11,7 @@ import math
 from actors.bridge.lane_names import Lane
 from actors.bridge.settlement_batching import Settling
 from actors.process.mailbox import Mailbox
-from wire.exchange.lane_record import NO_FACTS
 from wire.exchange.lane_sender import LaneSender
-from wire.exchange.learnt_limits import LearntLimits
 from wire.frames.credit import CreditGiver
 from wire.frames.lanes import Credit, Settle
 from wire.settings import NodeSettings
@@ -33,13 +31,12 @@ WINDOWS_IN_HAND = 3
 class Settlements:
     """The numbered ``Settle`` frames of the lane's current opening, and its credit. lane_epoch: 0 before the first opening."""
 
-    def __init__(self, mailbox: Mailbox, settings: NodeSettings, lane: Lane, flow: LaneSender, learnt: LearntLimits) -> None:
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, lane: Lane, flow: LaneSender) -> None:
         remote = lane.bridge.remote
         self.lane_epoch = 0
         self._mailbox = mailbox
         self._queue, self._forwarder = lane.queue, lane.forwarder
         self._flow = flow
-        self._learnt = learnt
         self._record, self._handed_out = flow.exchange.record, flow.exchange.handed_out
         self._number = 0
         self._due_s = math.inf  # when to tell what waits for more
@@ -72,7 +69,7 @@ class Settlements:
         settled, releases = record.settled_messages, record.releases
         if settled:
             self._note_time()
-        at_once = record.urgent or self._learnt.changed or (releases and not self._more_to_come())
+        at_once = record.urgent or (releases and not self._more_to_come())
         if at_once or self._settling.is_enough(settled, self._handed_out.passed_bytes):
             self.tell()
         elif releases or settled:
@@ -102,8 +99,7 @@ class Settlements:
             self._mailbox.cancel_timer(SETTLE_TIMER)
         if not self.lane_epoch:
             return
-        learnt = self._learnt.rows() if self._learnt.changed else None
-        facts = self._record.facts(self._number + 1) or (NO_FACTS if learnt is not None else None)
+        facts = self._record.facts(self._number + 1)
         if facts is None:
             return
         self._note_time()
@@ -122,7 +118,6 @@ class Settlements:
                 generation=facts.generation,
                 left=self._flow.left if facts.session is not None else (),
                 times=times,
-                learnt=learnt,
             ),
         )
 

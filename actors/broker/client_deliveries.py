@@ -161,7 +161,7 @@ class Deliveries:
         client = self._lanes.get(frame.queue)
         if client is None or client.outbox is None:
             return  # it has gone meanwhile
-        if isinstance(frame, LaneReopen):  # something is lost that the client may know of (exchange.lost-released-at-client)
+        if isinstance(frame, LaneReopen):  # something is lost that the client may know of
             log.warning("session.damaged", extra={"client_id": client.label, "queue": frame.queue})
             self._open_lane(client.outbox)
             return

@@ -15,7 +15,6 @@ import msgpack
 
 from storage.queue.queued_ways import WaysRow
 from wire.errors import ConfigError, StorageDamaged
-from wire.exchange.learnt_limits import LearntRows
 from wire.exchange.left_sessions import LeftRows, left_rows
 from wire.frames.base import Ranges
 
@@ -98,7 +97,7 @@ class LaneRow:
     handed: sequences below it may have been handed out. trimmed: chunks below it have nothing live in them; without history they
     are deleted. depth: durable messages in the queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable
     messages ever appended. purged: above the head, where chunks are rightly missing. ways: see ``queued_ways``. left: sessions that
-    the remote may still have at other addresses. learnt: what addresses do not take, as a frame has it.
+    the remote may still have at other addresses.
     """
 
     head: int
@@ -116,7 +115,6 @@ class LaneRow:
     history: HistoryRow = NO_HISTORY
     ways: WaysRow = ()
     left: LeftRows = ()
-    learnt: LearntRows = ()
 
     @classmethod
     def begin(cls, first_seq: int, session: str = "") -> LaneRow:
@@ -147,7 +145,6 @@ class LaneRow:
                 self.history,
                 self.ways,
                 self.left,
-                self.learnt,
             )
         )
         return packed
@@ -163,7 +160,7 @@ class LaneRow:
         fields = unpack_row(value, ROW_VERSION, what="queue", name=queue)
         try:
             head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, *rest = fields
-            purged, history, ways, left, learnt = rest
+            purged, history, ways, left = rest
             accepted, delivered, expired, redelivered, dropped, dead, refused = counts
             row = cls(
                 head=head,
@@ -181,7 +178,6 @@ class LaneRow:
                 history=HistoryRow(*history),
                 ways=tuple(dict(ways).items()),
                 left=left_rows(left),
-                learnt=learnt,
             )
             sound = row.trimmed <= row.head <= row.tail and row.depth >= 0
         except (TypeError, ValueError) as error:

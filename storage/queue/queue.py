@@ -327,7 +327,6 @@ class Queue:
             history=self.trimming.row(),
             ways=self.appended.ways.row(head),
             left=sent.left,
-            learnt=sent.learnt,
         )
         write.put("meta", lane_key(self.number), row.encode())
         write.tails[self.number] = self.appended.seq

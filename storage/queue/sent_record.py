@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 
 from storage.engine.engine import Write
 from storage.queue.ledger import LaneRow
-from wire.exchange.learnt_limits import LearntRows
 from wire.exchange.left_sessions import LeftRows, LeftSession
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.base import Ranges
@@ -25,13 +24,13 @@ class SentRecord:
         flight from the head on.
 
     generation, session: the remote's session, and how many there were; no session: the next is begun clean. left: sessions that
-    the remote may still have at other addresses. learnt: what its addresses do not take. released: what had its PUBREC, in the
+    the remote may still have at other addresses. released: what had its PUBREC, in the
     order of the PUBRECs, which PUBRELs have to keep. below: sequences below it may have been sent. mark: the committed one.
     """
 
     def __init__(self, row: LaneRow, changed: Callable[[], None], *, mark_holds: bool = True) -> None:
         """changed: is called when the row is to be written. mark_holds: nothing is committed that a loss of power takes back."""
-        self.generation, self.session, self.left, self.learnt = row.generation, row.session, row.left, row.learnt
+        self.generation, self.session, self.left = row.generation, row.session, row.left
         self.released = ArrivalSet(row.released)
         self.below = row.handed if mark_holds else max(row.handed, min(row.tail, row.head + PACKET_IDS))
         self.mark = row.handed
@@ -115,16 +114,6 @@ class SentRecord:
         self.left = left
         self._changed()
         return another
-
-    def learn(self, learnt: LearntRows) -> None:
-        """Put on record what addresses of the remote do not take."""
-        self.learnt = learnt
-        self._changed()
-
-    def keep_left(self, sessions: Collection[str]) -> None:
-        """Forget the sessions at other addresses that are none of ``sessions``."""
-        self.left = tuple(left for left in self.left if left.session in sessions)
-        self._changed()
 
     def leave_session(self, head: int, settled: RangeSet) -> None:
         """Something that the remote may hold goes otherwise than by an exchange: the session is left, with all that it may hold.

@@ -97,7 +97,6 @@ class Lane:
             session=queue.sent.session,
             receives=receives,
             left=queue.sent.left,
-            learnt=queue.sent.learnt,
         )
 
     def grant(self, messages: int, size_bytes: int, wall_ms: int) -> None:

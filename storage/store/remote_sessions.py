@@ -6,39 +6,30 @@ identifier, address and number. The lane's row says which there are: the one tha
 
 store.row-of-known-session-only [P2]: a row is there only for a session that its lane knows. What comes late, of a session that the
     remote has lost, is dropped.
-store.unused-address-forgotten [P5]: a session at an address that is not configured any more is forgotten at the store's start, but
-    for the one in use, which goes when another takes its place. What belongs to bridges that are not configured stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from storage.queue.queue import Queue
 from storage.store.session_rows import Session, Sessions, is_remote
-from wire.exchange.failback import place_of
 from wire.frames.names import (
     connection_name,
     connection_of_session,
     lane_of_actor,
     lane_of_queue,
     queue_name,
-    remote_client_id,
     remote_session_name,
 )
-from wire.settings import BridgeSettings
 
 
 class RemoteSessions:
-    """The rows of remotes' sessions. ``queue_of``: a lane's queue by its name, None where it is not known where it stands.
+    """The rows of remotes' sessions. ``queue_of``: a lane's queue by its name, None where it is not known where it stands."""
 
-    What is of no use to the configured ``bridges`` goes with the first commit (store.unused-address-forgotten).
-    """
-
-    def __init__(self, sessions: Sessions, queue_of: Callable[[str], Queue | None], bridges: Iterable[BridgeSettings]) -> None:
+    def __init__(self, sessions: Sessions, queue_of: Callable[[str], Queue | None]) -> None:
         self._sessions = sessions
         self._queue_of = queue_of
-        self._forget_others(bridges)
 
     def knows(self, name: str) -> bool:
         """Whether the session is a local client's, or one that its lane knows (store.row-of-known-session-only)."""
@@ -57,19 +48,6 @@ class RemoteSessions:
         kept = _names(queue)
         for session in self._remotes():
             if session.name not in kept and self._queue(session.name) is queue:
-                self._sessions.forget(session.name)
-
-    def _forget_others(self, bridges: Iterable[BridgeSettings]) -> None:
-        for bridge in bridges:
-            places = [place_of(address) for address in bridge.remote.addresses]
-            for lane in range(bridge.lanes):
-                queue = self._queue_of(queue_name(bridge.name, lane))
-                if queue is not None and queue.sent.left:
-                    client_id = remote_client_id(bridge.remote.client_id, lane)
-                    queue.sent.keep_left({f"{client_id}@{place}" for place in places})
-        for session in self._remotes():
-            queue = self._queue(session.name)
-            if queue is not None and session.name not in _names(queue):
                 self._sessions.forget(session.name)
 
     def _remotes(self) -> list[Session]:

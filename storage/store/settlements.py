@@ -117,8 +117,6 @@ class Settlements:
         for outcome, ranges in frame.settled:
             if outcome == "redelivered":
                 queue.count_redelivered(ranges, by=by)
-        if frame.learnt is not None:
-            queue.sent.learn(frame.learnt)
         if frame.session is not None:  # the Forwarder, which settles QoS 0, knows neither session nor generation
             if queue.sent.new_session(frame.generation, frame.session, left_rows(frame.left)):
                 self._remote_sessions.record(queue)

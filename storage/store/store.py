@@ -109,7 +109,7 @@ class Store:
         local = self._local_sessions = LocalSessions(
             sessions, pieces, queues, ended, wills, commit, settings.sessions, epoch=epoch, tells_users_apart=users
         )
-        remote = RemoteSessions(sessions, lanes.queue_that_stands, settings.bridges)
+        remote = RemoteSessions(sessions, lanes.queue_that_stands)
         openings = self._openings = LaneOpenings(lanes, ready=hand_outs.ready, receives=remote.received, send=self._effects.append)
         self._settlements = Settlements(lanes, dead_letters, remote, disk, commit, owe=openings.owe, ready=hand_outs.ready)
         rooms = self._rooms = Rooms(lanes, queues, disk, settings.limits)

@@ -133,7 +133,6 @@ EXCHANGE = tuple(
         ("redelivered", "PUBLISHes sent with DUP."),
         ("qos_lowered", "Messages sent at a lower QoS, because the remote takes no more."),
         ("retain_stripped", "Messages sent without RETAIN, because the remote takes none."),
-        ("additions_left_out", "Messages sent without what bridges add to them, because they would have been too large."),
         ("expired", "Messages too old when they were to leave."),
         ("too_large", "Messages larger than the remote takes."),
         ("refused", "PUBLISHes that the remote refused by a reason code."),

@@ -164,7 +164,7 @@ def _released_below_the_cursor(original: Any) -> Any:
 def _sent_again(original: Any) -> Any:
     def opened(self: ClientOutbox, lane: LaneOpened) -> None:
         original(self, lane)
-        self._again.skip_below = 0
+        self._skip_below = 0
         self.exchange.flow.handed_out.stop = min(self.exchange.flow.handed_out.stop, lane.head)
         self.exchange.flow.due.sent_stop = min(self.exchange.flow.due.sent_stop, lane.head)
 

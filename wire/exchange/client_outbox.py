@@ -22,7 +22,6 @@ from array import array
 
 from wire.door.access_rules import ClientAccess
 from wire.exchange.client_exchange import ClientExchange
-from wire.exchange.handed_out_again import HandedOutAgain
 from wire.exchange.identifier_release import IdentifierRelease
 from wire.exchange.left_sessions import LeftSession, left_rows
 from wire.exchange.outcomes import Counts
@@ -50,7 +49,7 @@ class ClientOutbox:
     """
 
     __slots__ = (
-        *("_again", "_credit", "_gone", "_lane_open", "_left", "_level", "_next_seq", "_number", "_release"),
+        *("_credit", "_dup_below", "_gone", "_lane_open", "_left", "_level", "_next_seq", "_number", "_release", "_skip_below"),
         *("_settings", "dropped", "exchange", "lane_epoch", "queue", "used", "waiting", "window"),
     )
 
@@ -79,7 +78,8 @@ class ClientOutbox:
         self._next_seq = 0
         self._number = 0
         self._lane_open = False
-        self._again = HandedOutAgain()
+        self._dup_below = 0  # what may have been sent on an earlier connection
+        self._skip_below = 0  # what was sent on this one, before the store was new
         self._release: IdentifierRelease | None = None  # exchange.client-identifiers-released
         self._left: LeftSession | None = None  # what the session was left as
         self._gone: dict[str, RangeSet] = {}  # outcome -> what never reached the exchange
@@ -87,7 +87,7 @@ class ClientOutbox:
     @property
     def sent_below(self) -> int:
         """As in ``LaneClose``: what the store has handed out from this sequence on was never sent."""
-        return max(self.exchange.sent_stop, self._again.dup_below) if self._lane_open else -1
+        return max(self.exchange.sent_stop, self._dup_below) if self._lane_open else -1
 
     def rest(self) -> Counts | None:
         """Let go of the exchange if it was not used since this was asked for, and nothing is under way: what it has counted."""
@@ -191,9 +191,9 @@ class ClientOutbox:
         """The store has opened the lane: begin, or go on (exchange.client-resumes-as-kept, exchange.new-store-nothing-twice)."""
         self._lane_open = True
         if self.exchange.live:
-            self.exchange.flow.held.let_go(self._again.carried_on(lane, self.exchange.flow.carry_on(lane)))
+            self._skip_below = self.exchange.flow.carry_on(lane)
             return
-        self._again.opened(lane)
+        self._dup_below = lane.dup_below
         if lane.session and lane.dup_below <= lane.head and not (lane.left or lane.settled or lane.released):
             self.exchange.begin(lane.head, lane.generation)
             return
@@ -210,8 +210,7 @@ class ClientOutbox:
         batch = (parcel := parcel or Parcel(Batch.decode(frame.bodies[0]))).batch
         offsets = unpack_column("I", frame.offsets) if frame.offsets else None
         left_out = 0
-        skip_below = self._again.skip_below
-        self._again.handed_out(frame.first_seq, offsets or range(len(batch)))
+        skip_below = self._skip_below
         if rights is not None or frame.first_seq < skip_below:
             offsets = offsets or array("I", range(len(batch)))
             seqs = [frame.first_seq + offset for offset in offsets]
@@ -235,7 +234,7 @@ class ClientOutbox:
         indexes = rights.forbidden(batch.topics, range(len(batch.topics))) if rights is not None else ()
         if not indexes:
             return set()
-        return {row for row, index in enumerate(batch.topic_of) if index in indexes and seqs[row] >= self._again.dup_below}
+        return {row for row, index in enumerate(batch.topic_of) if index in indexes and seqs[row] >= self._dup_below}
 
     def settled(self, number: int) -> None:
         """Every ``Settle`` up to ``number`` is committed."""

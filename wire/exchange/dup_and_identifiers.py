@@ -23,7 +23,6 @@ from wire.mqtt.message_expiry import aged, waited_s
 from wire.mqtt.primitives import encode_variable_byte_integer
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.ranges import Ranges, ranges_of
-from wire.routing.hop_count import hops_of, without_hops
 
 _HEADS_MAX = 50_000
 _DUP = 0x08
@@ -289,27 +288,6 @@ class Segment:
         if style.level == 5:
             remaining += len(self._fields[topic] if own is None else encode_with_length(own))
         return 1 + len(encode_variable_byte_integer(remaining)) + remaining
-
-    def slim(self, row: int, flags: int, style: Style, size_bytes: int) -> bool:
-        """Whether the PUBLISH of ``row`` is no larger than ``size_bytes`` once it has lost what bridges added to it; then it has.
-
-        exchange.additions-give-way [P2, P6]: the hop count goes first, then the user properties of the rule. A count that says that
-        the message has crossed another bridge before stays, and so does all else then: without it a message could go round.
-        """
-        if style.level != 5:
-            return False
-        index = self._topic_of[row]
-        own, common = self._properties.get(row), self._common[index] if self._common else b""
-        whole = common if own is None else own
-        if hops_of(whole) > 1:
-            return False
-        less = without_hops(whole)
-        for field in (less, less.removesuffix(without_hops(common))):
-            if field != whole and self._packet_bytes(index, self._lengths[row], flags, style, field) <= size_bytes:
-                self._properties = {**self._properties, row: field}
-                self._made = None
-                return True
-        return False
 
     def describe(self, seq: int, style: Style) -> tuple[str, int]:
         """The topic name of the message ``seq``, which is here, and the size of its PUBLISH packet."""

@@ -76,7 +76,7 @@ class HeldIdentifiers:
         self._order.add(start, stop)
         if self.abandoned:
             self.abandoned.discard(0, max(0, stop - PACKET_IDS))  # later messages have their identifiers
-            self.let_go(self.abandoned.ranges())
+            self.replies += [acks(PUBREL, seq, 1) for start, stop in self.abandoned for seq in range(start, stop)]
             self.abandoned.clear()
 
     def tell(self, number: int) -> Ranges:
@@ -135,14 +135,6 @@ class HeldIdentifiers:
         parts.extend(self.replies)
         self.pubrels_sent += len(self.replies)
         self.replies.clear()
-
-    def let_go(self, ranges: Ranges) -> None:
-        """The messages of ``ranges`` are lost and may have been sent before: have the peer let go of their identifiers.
-
-        One that it holds would make it take a later message for a repeat [MQTT-4.3.3-10].
-        """
-        for start, stop in ranges:
-            self.replies += [acks(PUBREL, seq, 1) for seq in range(start, stop)]
 
     # --- exchanges that do not go on ---
 

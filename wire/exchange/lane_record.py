@@ -27,9 +27,6 @@ class Facts:
     generation: int
 
 
-NO_FACTS = Facts(settled=(), released=(), session=None, generation=0)
-
-
 class LaneRecord:
     """One lane's. ``session`` and ``generation`` are those of now; ``expiring`` has what expired and is not committed.
 

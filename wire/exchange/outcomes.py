@@ -22,7 +22,6 @@ class Counts:
     redelivered: int = 0
     qos_lowered: int = 0
     retain_stripped: int = 0
-    additions_left_out: int = 0
     expired: int = 0
     too_large: int = 0
     refused: int = 0

@@ -77,11 +77,6 @@ class Publishing:
         self._traits = (QOS_2 if limits.maximum_qos == 2 else 0) | (RETAIN if limits.retain_available else 0)
         self._heads.packet_max_bytes = limits.packet_max_bytes
 
-    def unlearn(self) -> None:
-        """What was learnt holds no more: all is tried again (exchange.lesson-for-a-day)."""
-        self.learnt = NO_LIMITS
-        self.learn(NO_LIMITS)
-
     def take_lessons(self) -> None:
         """What the search has shown is known from now on (exchange.lowered-before-given-up)."""
         for found in self._suspects.take_lessons():
@@ -222,9 +217,6 @@ class Publishing:
         size_max, refused = self.limits.packet_max_bytes, self.limits.refused
         for row in range(segment.row, segment.row + rows):
             too_large = size_max is not None and segment.packet_bytes(row, run.flags, self.style) > size_max
-            if too_large and size_max is not None and segment.slim(row, run.flags, self.style, size_max):
-                too_large = False  # exchange.additions-give-way
-                self._counts.additions_left_out += 1
             if too_large or (refused and self._is_refused(segment.describe(seq + row - segment.row, self.style))):
                 if row > segment.row:
                     return row - segment.row

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from wire.frames.base import Frame, Ranges, frame_kind
 
 
@@ -22,8 +20,7 @@ class LaneOpened(Frame):
     settled, released: ranges above the head, the latter in the order of the PUBRECs. dup_below: sequences below it may have been
     sent before, so they carry DUP. generation: which remote session they belong to. session: the remote session on record, empty
     for none. receives: there are filters or QoS 2 identifiers on record of what came from the remote to this lane. left: the
-    sessions at other addresses, each as a ``LeftSession``. learnt: what the remote's addresses do not take, as ``LearntLimits`` has
-    it.
+    sessions at other addresses, each as a ``LeftSession``.
     """
 
     queue: str
@@ -37,7 +34,6 @@ class LaneOpened(Frame):
     session: str
     receives: bool = False
     left: tuple[tuple[str, int, int, Ranges, Ranges], ...] = ()
-    learnt: tuple[tuple[str, int, int, tuple[Any, ...]], ...] = ()
 
 
 @frame_kind(22)
@@ -79,7 +75,6 @@ class Settle(Frame):
     session: the remote session now on record, in its ``generation``, a new one of which forgets what was released before it; None:
     both are unchanged, whatever ``generation`` says. left: with a session, those at other addresses that are kept, each as a
     ``LeftSession``. times: in the order in which they were delivered, how many messages were, and when (UTC epoch in ms).
-    learnt: what the remote's addresses do not take; None: unchanged.
     """
 
     queue: str
@@ -91,7 +86,6 @@ class Settle(Frame):
     generation: int
     left: tuple[tuple[str, int, int, Ranges, Ranges], ...] = ()
     times: tuple[tuple[int, int], ...] = ()
-    learnt: tuple[tuple[str, int, int, tuple[Any, ...]], ...] | None = None
 
 
 @frame_kind(25)

@@ -496,6 +496,6 @@ def test_a_row_says_where_the_history_stands() -> None:
     value = engine.get("meta", lane_key(NUMBER))
     assert value is not None
     row = LaneRow.decode(value, queue=QUEUE)
-    assert msgpack.unpackb(value, use_list=False, strict_map_key=False)[-4] == (0, 0, 0, 0, 0)
+    assert msgpack.unpackb(value, use_list=False, strict_map_key=False)[-3] == (0, 0, 0, 0, 0)
     assert row.history.begins == 0
     assert Chunk.decode(next(engine.scan("msg", b"", b"\xff" * 13))[1], queue=QUEUE, seq=0).count == 1

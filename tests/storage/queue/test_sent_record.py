@@ -166,5 +166,3 @@ def test_a_session_that_may_hold_what_is_lost_is_left_with_all_that_it_may_hold(
     assert (sent.session, sent.released.ranges()) == ("", ((2, 3),))
     assert sent.left == (LeftSession("a@h", 4, 8, ((2, 4),), ((1, 2), (4, 5), (6, 8))),)
     assert not sent.lose(6, 7, 1, RangeSet()), "there is no session to leave"
-    sent.keep_left({"b@h"})
-    assert not sent.left

@@ -105,20 +105,3 @@ def test_what_is_late_of_a_session_that_the_remote_has_lost_leaves_nothing_on_re
     assert turn(store, late) == []
 
     assert not [session.name for session in store.sessions]
-
-
-def test_a_session_at_an_address_that_is_not_configured_any_more_is_forgotten(engine: Engine) -> None:
-    """store.unused-address-forgotten: of a bridge that is not configured everything stays (P7)."""
-    places = replace(bridge(), remote=replace(bridge().remote, client_id="edge", addresses=(("here", 1), ("there", 2))))
-    store = Store(engine, node(places), 1)
-    for queue in (QUEUE, "bridge:gone:0"):
-        with_remote_session(store, session="edge@here:1", epoch=EPOCH, queue=queue)
-        left = (LeftSession("edge@here:1", 0, 0, (), ()),)
-        turn(store, settle_frame(2, EPOCH, session="edge@there:2", generation=1, left=left, queue=queue))
-
-    later = Store(engine, node(replace(places, remote=replace(places.remote, addresses=(("there", 2),)))), 2)
-
-    assert [session.name.split("\0")[1] for session in later.sessions] == ["connection:gone:0"]
-    (opened,) = of(turn(later, LaneOpen(queue=QUEUE, epoch=2 << 20)), LaneOpened)
-    assert (opened.session, opened.left) == ("edge@there:2", ())
-    later.close()

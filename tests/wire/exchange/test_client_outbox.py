@@ -411,36 +411,6 @@ def test_a_new_store_is_told_of_what_was_released_before_the_connection_and_comp
     assert payloads(one.pump(1 << 16, 0.0, 0)) == [b"2"]
 
 
-def test_what_the_store_has_lost_is_released_at_a_client_that_stays_connected() -> None:
-    """exchange.lost-released-at-client: sequences 5 to 9 may have been sent; 6 and 7 are damaged, 5 was handed out on this
-    connection and 8 was not.
-    """
-    box = kept(head=5, dup_below=10, released=((9, 10),))
-    box.hand_out(hand_out(1, 5, batch(1, qos=2, first=5)))
-    assert [(packet.kind, packet.packet_id, packet.dup) for packet in packets(box.pump(1000, 0.0, 0))] == [
-        (6, 10, False),
-        (3, 6, True),
-    ]
-
-    box.opening(2)
-    box.opened(lane(2, head=5, dup_below=10, settled=((6, 8),), released=((9, 10),)))
-    settle = box.settle()
-    assert settle is not None
-    assert settle.session == "client", "the store had forgotten that its client has had something"
-    assert box.pump(1000, 0.0, 0) == b""
-    box.settled(settle.number)
-    box.hand_out(hand_out(2, 5, batch(1, qos=2, first=5)))
-    box.hand_out(hand_out(2, 8, batch(1, qos=2, first=8)))
-    found = packets(box.pump(1000, 0.0, 0))
-    assert sorted((packet.kind, packet.packet_id, packet.dup) for packet in found) == [
-        (3, 9, True),
-        (6, 7, False),
-        (6, 8, False),
-    ]
-    box.received(puback(7, 8, first_byte=0x70), 0)
-    assert box.in_flight == 3, "what the client answers to that is nothing new"
-
-
 def test_credit_runs_ahead_of_what_has_left() -> None:
     box = kept()
     first = box.grant()

@@ -303,12 +303,3 @@ def test_a_lost_session_has_what_had_its_pubrec_and_abandoned_nothing() -> None:
     held.abandon(9, 10)
     assert held.abandoned.ranges() == ((4, 5),), "the remote cannot hold the other"
     assert (held.lost().ranges(), held.between_connections, held.abandoned.ranges()) == (((0, 2),), 0, ())
-
-
-def test_what_the_store_has_lost_is_released_behind_what_leaves_next() -> None:
-    held = HeldIdentifiers()
-    held.let_go(((7, 9),))
-    parts: list[bytes] = []
-    held.take_replies(parts)
-    assert [packet.packet_id for packet in parse(b"".join(parts), 4)] == [8, 9]
-    assert held.pubrels_sent == 2

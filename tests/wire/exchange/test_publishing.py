@@ -22,9 +22,6 @@ from tests.wire.outbound_model import (
 from tests.wire.outbound_steps import ACCEPTED_MS, EDGE, after, aging, burst, commit, flow_at, kinds, offer, settled
 from wire.frames.batch import RETAIN, from_rows
 from wire.mqtt.publish_properties import message_expiry_s
-from wire.routing.hop_count import hops_property, without_hops
-
-HOP, RULE, EXPIRY = hops_property(1), b"\x26\x00\x01k\x00\x01v", b"\x02\x00\x00\x00\x63"
 
 
 def test_golden_burst_of_mqtt_3_1_1() -> None:
@@ -120,45 +117,6 @@ def test_a_message_too_large_for_the_remote_is_given_up_and_those_around_it_leav
     assert [packet.packet_id for packet in packets] == [1, 2, 4]
     assert max(len(packet.raw) for packet in packets) == 30
     assert settled(flow) == {"dead:packet_too_large": ((2, 3),)}
-
-
-@pytest.mark.parametrize(
-    ("own", "payload_bytes", "left", "leaves"),
-    [
-        (b"", 10, HOP + RULE, True),
-        (b"", 40, RULE, True),
-        (b"", 50, b"", True),
-        (b"", 60, b"", False),
-        (EXPIRY, 37, EXPIRY + RULE, True),
-        (EXPIRY, 45, EXPIRY, True),
-        (EXPIRY, 55, b"", False),
-    ],
-)
-def test_what_bridges_add_makes_no_message_too_large(own: bytes, payload_bytes: int, left: bytes, leaves: bool) -> None:
-    """exchange.additions-give-way: the hop count first, then the rule's user properties; what the publisher said stays."""
-    flow = flow_at(level=5, maximum_packet_size=60)
-    batch = from_rows([(b"t", 1, b"x" * payload_bytes)])
-    batch.topic_properties = [RULE + HOP]
-    if own:
-        batch.properties = {0: own + RULE + HOP}
-    flow.offer(hand_out(0, batch))
-    packets = burst(flow, 5)
-    assert len(packets) == leaves
-    if leaves:
-        assert without_hops(packets[0].properties) == without_hops(left)
-        assert (HOP in packets[0].properties) == (HOP in left)
-    assert flow.counts.additions_left_out == (leaves and HOP not in left)
-    assert flow.counts.too_large == (not leaves)
-
-
-def test_a_message_that_has_crossed_another_bridge_keeps_its_count_or_stays() -> None:
-    """exchange.additions-give-way: without it, it could go round for ever."""
-    flow = flow_at(level=5, maximum_packet_size=60)
-    batch = from_rows([(b"t", 1, b"x" * 45)])
-    batch.properties = {0: hops_property(2)}
-    flow.offer(hand_out(0, batch))
-    assert burst(flow, 5) == []
-    assert flow.counts.too_large == 1
 
 
 def test_the_properties_of_a_topic_go_with_each_of_its_rows_that_has_none_of_its_own() -> None:
