@@ -84,7 +84,7 @@ follows CONFIG may be left out as well, as in `bascule queue ls [CONFIG] [BRIDGE
 or ends in `.yaml` or `.yml`.
 
 A node elsewhere is given by `--node ADDRESS` and `--key FILE` in front of the command, or by `BASCULE_NODE` and `BASCULE_KEY`;
-[from another machine](../guides/from-another-machine.md) sets that up. What is typed goes before what is in the environment.
+[from another machine](../guides/from-another-machine.md) sets that up. Arguments go before the environment.
 Commands that read the node's own files say so: `bascule check`, `bascule doctor`, `bascule run`, `bascule snapshot --list`,
 `--last` and `--to`.
 

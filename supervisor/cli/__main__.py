@@ -3,7 +3,7 @@
 Signals wait from here on until it is known whether this becomes a node, which takes them in its own way: what is imported until
 then takes longer than a container's first moment.
 
-What any command makes from here on, and each process of a node, is for its owner only, unless it is given another mode.
+Every file that a command or a process of a node makes from here on is for its owner only, unless it is given another mode.
 """
 
 from __future__ import annotations

@@ -64,14 +64,14 @@ def backup(node: GivenNode, folder: Path, secrets: bool, last: bool, as_json: bo
 
 @click.command()
 @about_node(backup="BACKUP")
-@click.option("--check", is_flag=True, help="Only read BACKUP, and say what is in it.")
-@click.option("--replace", is_flag=True, help="Move what is in the data folder aside.")
+@click.option("--check", is_flag=True, help="Only read BACKUP, and print its contents.")
+@click.option("--replace", is_flag=True, help="Move the contents of the data folder aside.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @JSON
 def restore(node: GivenNode, backup: str, check: bool, replace: bool, yes: bool, as_json: bool) -> int:
-    """Make a node of BACKUP, in the data folder of CONFIG.
+    """Restore BACKUP into the data folder of CONFIG.
 
-    Where CONFIG is not there it is written of the backup. All of BACKUP is read and compared first. A node that runs, or a data
+    A CONFIG that does not exist is written from the backup. All of BACKUP is read and compared first. A node that runs, or a data
     folder with something in it, is not overwritten. The node that was backed up must never run again.
     """
     from storage.files import local_path
@@ -109,7 +109,7 @@ def restore(node: GivenNode, backup: str, check: bool, replace: bool, yes: bool,
 def _done(
     checked: Checked, data_dir: Path, restored: Restored, kept: Path | None, others: list[ConfigurationFile]
 ) -> Iterator[str]:
-    """What was done, and what is left to the operator."""
+    """The result, and the steps left to the operator."""
     yield f"restored to {data_dir}"
     if kept is not None:
         yield f"  what was there is now in {kept}"
@@ -121,7 +121,7 @@ def _done(
 
 
 def _facts(checked: Checked) -> dict[str, Any]:
-    """What is in it, as numbers."""
+    """Its contents, as numbers."""
     manifest = checked.manifest
     bridges: dict[str, dict[str, int]] = {}
     for queue in manifest.queues:
@@ -166,7 +166,7 @@ def _contents(checked: Checked, facts: dict[str, Any], config: Path) -> list[str
 
 
 def _what_follows(facts: dict[str, Any]) -> list[str]:
-    """What an operator has to know before the node runs."""
+    """The facts that an operator needs before the node runs."""
     when = write_time(facts["at_ms"])
     return [
         "Before you run it:",

@@ -27,10 +27,10 @@ def cluster() -> None:
 @about_node()
 @JSON
 def show(node: GivenNode, as_json: bool) -> int:
-    """Say who leads, and how far each member is.
+    """Show which member leads, and how far each one has come.
 
-    The exit status is 0 if somebody leads and the log can be used, and 1 if not. Each member is as it was when it spoke last; what
-    it lacked then may be there by now.
+    The exit status is 0 if a member leads and the log can be used, and 1 if not. Each member is shown as of its last report; it may
+    have caught up since.
     """
     status = node.client.status()
     figures = _figures(status)
@@ -47,10 +47,10 @@ def show(node: GivenNode, as_json: bool) -> int:
 @about_node()
 @JSON
 def promote(node: GivenNode, as_json: bool) -> int:
-    """Have this node lead.
+    """Make this node the leader.
 
-    Whoever leads steps down for it as soon as it has said that it wants to. Where the leader is gone, a member takes over by itself
-    when the lease has ended.
+    The current leader steps down for it as soon as it reads the request. If the leader is gone, a member takes over by itself at
+    the end of the lease.
     """
     answer = node.client.promote()
     if answer["leads"]:
@@ -63,10 +63,10 @@ def promote(node: GivenNode, as_json: bool) -> int:
 
 @cluster.command("step-down")
 @about_node()
-@click.option("--to", metavar="MEMBER", help="Who is to lead next, if it is not to be whichever is first.")
+@click.option("--to", metavar="MEMBER", help="The member that is to lead next; without it, the first that can.")
 @JSON
 def step_down(node: GivenNode, to: str | None, as_json: bool) -> int:
-    """Have this node, which leads, let another one do so.
+    """Let another member lead instead of this node.
 
     Its clients are disconnected and its bridges end their connections. It stands by from then on.
     """
@@ -78,16 +78,16 @@ def step_down(node: GivenNode, to: str | None, as_json: bool) -> int:
 @about_node(member="MEMBER")
 @JSON
 def forget(node: GivenNode, member: str, as_json: bool) -> int:
-    """Wait no more for MEMBER, which does not come back.
+    """Remove MEMBER, which will not return, from the cluster.
 
-    The log keeps what it lacks no longer. If it does come back it is known again, and begins with the leader's store if it has to.
+    The log no longer keeps records for it. If it does return it is a member again, and starts with the leader's store if it has to.
     """
     answer = node.client.forget(member)
     return told(answer, as_json, f"{member}: forgotten; if it still runs it is known again in a moment")
 
 
 def _figures(status: dict[str, Any]) -> dict[str, Any]:
-    """What the node says of its cluster.
+    """The node's own view of its cluster.
 
     Raises:
         NoCluster: it is of none, or has said nothing yet.

@@ -16,10 +16,10 @@ from supervisor.cli.node_calls import CONFIG
 @click.option("--offline", is_flag=True, help="Connect to no remote, and no server of the log.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, a line for each finding.")
 def doctor(config: Path, offline: bool, as_json: bool) -> int:
-    """Say what is wrong with a node and its machine, and the cure.
+    """Examine a node and its machine; print faults and their cures.
 
-    One verdict and one cure a line; the exit status is 1 if something is to be mended. A node that runs is asked how it is.
-    It connects to each remote with the bridge's own credentials, under a client identifier of its own, and to the servers of a
+    One verdict and one cure a line; the exit status is 1 if something is to be mended. A running node is asked for its status. It
+    connects to each remote with the bridge's own credentials, under a client identifier of its own, and to the servers of a
     replicated node's log. It changes nothing.
     """
     from supervisor.doctor.examination import examine

@@ -20,15 +20,15 @@ _GIVE_ORDERS = ("operator", "supervisor")
 @click.command()
 @about_node()
 @click.option(
-    "--last", type=click.IntRange(0), metavar="N", default=50, show_default=True, help="How many of the newest; 0 is all."
+    "--last", type=click.IntRange(0), metavar="N", default=50, show_default=True, help="Number of the newest events; 0 is all."
 )
-@click.option("--kind", help="Only of this kind, or of all that begin so, such as link.")
-@click.option("--follow", is_flag=True, help="Go on with what happens, until interrupted.")
+@click.option("--kind", help="Only events of this kind, or of all kinds that begin so, such as link.")
+@click.option("--follow", is_flag=True, help="Print new events as they happen, until interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
 def events(node: GivenNode, last: int, kind: str | None, follow: bool, as_json: bool) -> int:
-    """Show what happened to the node, by time.
+    """Show the events of the node, by time.
 
-    Links, restarts, drops, overflow, and what operators ordered.
+    Events are links, restarts, drops, overflow, and the orders of operators.
     """
     client = node.client
     following = 0
@@ -56,7 +56,7 @@ def events(node: GivenNode, last: int, kind: str | None, follow: bool, as_json: 
 def by_time(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """``events``, which are in the order in which the store got them, in that in which they happened.
 
-    Where the clock jumped, what came before that stays before it: times on both sides cannot be compared.
+    Events from before a step of the clock stay before it: times on both sides cannot be compared.
     """
     ordered: list[dict[str, Any]] = []
     between: list[dict[str, Any]] = []

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @click.option("--to", "target", type=LocalPath(path_type=Path, file_okay=False), required=True, help="The folder for the files.")
 @click.option("--tables", metavar="TABLE,...", help="Only these, such as messages,queues; without it, all.")
 @click.option("--no-payload", is_flag=True, help="Leave the payloads out.")
-@click.option("--damaged", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="What cannot be read.")
+@click.option(
+    "--damaged", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Messages that cannot be read."
+)
 @click.option(
     "--newer", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Snapshots of a newer version."
 )
@@ -32,7 +34,8 @@ def export(
 ) -> int:
     """Write the tables of snapshots as Parquet files.
 
-    SNAPSHOT is the folder of a snapshot, a folder of snapshots, or a glob. What was exported before is not written again.
+    SNAPSHOT is the folder of a snapshot, a folder of snapshots, or a glob. Snapshots that were exported before are not written
+    again.
     """
     missing = [name for name in ("numpy", "pyarrow") if find_spec(name) is None]
     if missing:

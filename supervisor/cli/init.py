@@ -24,18 +24,23 @@ LINE_MAX = 67  # characters beside an example's name
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), default="bascule.yaml")
 @click.option("--name", help="The node's name; without it, the machine's.")
-@click.option("--data-dir", default="data", show_default=True, help="Where queues live, relative to FILE.")
-@click.option("--bind", help="Where local clients connect; without it, 127.0.0.1:1883.")
+@click.option("--data-dir", default="data", show_default=True, help="The folder of the queues, relative to FILE.")
+@click.option("--bind", help="The address for local clients; without it, 127.0.0.1:1883.")
 @click.option("--user", help="A user of the local broker; the password is made, and kept beside FILE.")
-@click.option("--remote", help="Where to bridge to, such as mqtts://user@broker.example; empty for a broker alone.")
+@click.option("--remote", help="The remote broker, such as mqtts://user@broker.example; empty for a broker alone.")
 @click.option("--bridge", default="cloud", show_default=True, help="The bridge's name.")
-@click.option("--client-id", help="Who the bridge is at the remote; without it, the node's name.")
+@click.option("--client-id", help="The bridge's client identifier at the remote; without it, the node's name.")
 @click.option("--password-stdin", is_flag=True, help="Read the remote's password from the first line of standard input.")
 @click.option("--ca-file", help="Authorities to trust at the remote; without it, the system's.")
-@click.option("--filter", "filters", multiple=True, help="What goes to the remote; may be given several times. Without it, all.")
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    help="Topic filter of the messages that go to the remote; may be given several times. Without it, all.",
+)
 @click.option("--example", metavar="NAME", help="Write that example instead, such as default, which has every key; ? lists them.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing: what is not given has its default.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: every option that is not given has its default.")
 def init(
     file: Path,
     name: str | None,
@@ -54,7 +59,7 @@ def init(
 ) -> int:
     """Write a first configuration to FILE, and check it.
 
-    It is small and commented. What no option gives is asked for on a terminal.
+    The file is small and commented. On a terminal, the command asks for everything that no option gives.
     """
     from supervisor.config.first_configuration import Answers, name_of, write_first
 

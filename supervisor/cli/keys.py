@@ -1,6 +1,6 @@
 """``bascule keys``: who may ask a node over the network. A client makes its pair; the node's operator lets the public key in.
 
-What is changed here is files; a running node notices at once.
+These commands change files; a running node notices at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def keys() -> None:
 @click.option("--server-key", metavar="KEY", default="", help="Its public key, or a file with that: bascule keys server CONFIG.")
 @JSON
 def new(file: Path, address: str, server_key: str, as_json: bool) -> int:
-    """Make a pair of keys for asking nodes elsewhere.
+    """Make a key pair for commands to nodes elsewhere.
 
     FILE gets the secret key and is readable by its owner only. FILE.pub gets the public key, which the node's operator is given.
     With --node and --server-key, bascule --key FILE status needs no more.
@@ -54,13 +54,13 @@ def new(file: Path, address: str, server_key: str, as_json: bool) -> int:
 
 @keys.command()
 @about_node(name="NAME", key="KEY")
-@click.option("--role", type=click.Choice(ROLES), default="view", show_default=True, help="What it may.")
+@click.option("--role", type=click.Choice(ROLES), default="view", show_default=True, help="The role of the key.")
 @JSON
 def add(node: GivenNode, name: str, key: str, role: Role, as_json: bool) -> int:
-    """Let KEY, a public key or a file with one, ask the node.
+    """Authorize KEY, a public key or a file with one.
 
-    NAME is what it is called from now on. The role view sees how the node is, operate sees messages and does what can be undone,
-    admin may everything. A NAME that is there already gets this key and role.
+    The key is called NAME from now on. The role view sees the status, operate also sees messages and gives orders that can be
+    undone, admin may give every command. A NAME that exists already gets this key and role.
     """
     from supervisor.control.key_files import NAME, SUFFIX, KeyFile, public_key, write_key
 
@@ -81,7 +81,7 @@ def add(node: GivenNode, name: str, key: str, role: Role, as_json: bool) -> int:
 @about_node()
 @JSON
 def list_keys(node: GivenNode, as_json: bool) -> int:
-    """List the keys that are let in, and their roles."""
+    """List the authorized keys and their roles."""
     from supervisor.control.key_files import read_allowed
 
     allowed, problems = read_allowed(_folder(node))
@@ -102,9 +102,9 @@ def list_keys(node: GivenNode, as_json: bool) -> int:
 @about_node(name="NAME")
 @JSON
 def remove(node: GivenNode, name: str, as_json: bool) -> int:
-    """Let the key NAME in no more.
+    """Remove the authorization of the key NAME.
 
-    Whoever is connected by it is refused from now on.
+    Clients that are connected by it are refused from now on.
     """
     from supervisor.control.key_files import SUFFIX, read_allowed
 

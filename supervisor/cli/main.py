@@ -92,7 +92,7 @@ def cli(context: click.Context) -> None:
 
 @cli.command()
 @CONFIG
-@click.option("--new-store", is_flag=True, help="Begin a new, empty store; what is in its place is kept aside.")
+@click.option("--new-store", is_flag=True, help="Begin a new, empty store; the files in its place are kept aside.")
 @click.option("--renamed", is_flag=True, help="The store is this node's, which had another name.")
 def run(config: Path, *, new_store: bool, renamed: bool) -> NoReturn:
     """Run the node of CONFIG in the foreground.
@@ -108,9 +108,10 @@ def run(config: Path, *, new_store: bool, renamed: bool) -> NoReturn:
 @CONFIG
 @JSON
 def check(config: Path, as_json: bool) -> int:
-    """Say what is wrong with CONFIG, or what it makes.
+    """Check CONFIG, and print its faults or the node that it makes.
 
-    Its password and ACL files, certificates and credentials are read, too; addresses, the data folder and circles are looked at.
+    Its password and ACL files, certificates and credentials are read, too. Addresses, the data folder and routing loops are
+    checked.
     """
     try:
         settings = _load(config)
@@ -143,7 +144,7 @@ def check(config: Path, as_json: bool) -> int:
 @about_node()
 @JSON
 def stop(node: GivenNode, as_json: bool) -> int:
-    """Stop the node in good order, and wait until it has ended. One that is still starting is stopped, too."""
+    """Stop the node in good order, and wait until it has ended. A node that is still starting is stopped, too."""
     from supervisor.control.control_socket import NotRunning
     from supervisor.running_node import supervisors_of
     from supervisor.tree.child_table import START_ORDER
@@ -200,9 +201,9 @@ def bridge() -> None:
 @about_node(bridge="BRIDGE")
 @JSON
 def pause(node: GivenNode, bridge: str, as_json: bool) -> int:
-    """Let BRIDGE end its connection until it is resumed.
+    """Close the connection of BRIDGE until it is resumed.
 
-    That holds over restarts of the node. Messages for BRIDGE are queued.
+    The pause holds over restarts of the node. Messages for BRIDGE are queued meanwhile.
     """
     return told(node.client.pause(bridge), as_json, f"{bridge}: paused until it is resumed; messages for it are queued")
 
@@ -211,7 +212,7 @@ def pause(node: GivenNode, bridge: str, as_json: bool) -> int:
 @about_node(bridge="BRIDGE")
 @JSON
 def resume(node: GivenNode, bridge: str, as_json: bool) -> int:
-    """Let BRIDGE connect again and send what was queued."""
+    """Let BRIDGE connect again and send its queue."""
     return told(node.client.resume(bridge), as_json, f"{bridge}: resumed")
 
 
@@ -219,7 +220,7 @@ def resume(node: GivenNode, bridge: str, as_json: bool) -> int:
 @about_node(bridge="BRIDGE")
 @JSON
 def restart(node: GivenNode, bridge: str, as_json: bool) -> int:
-    """Have BRIDGE connect anew at once. What waits stays."""
+    """Close the connection of BRIDGE and open it again at once. Its queue stays."""
     restarted = node.client.restart(bridge)
     return told(restarted, as_json, f"{bridge}: restarting {', '.join(restarted['processes'])}")
 

@@ -1,8 +1,8 @@
-"""What every command of the command line starts with: which node it is about, and a client of that node.
+"""The start of every command: the node that it is about, and a client of that node.
 
 CONFIG, the file of a node on this machine, is the first argument of a command, or ``-c CONFIG`` anywhere. Without it, it is what
-``BASCULE_CONFIG`` names, or ``/etc/bascule/bascule.yaml``. A node elsewhere is ``--node ADDRESS`` with ``--key FILE``.
-What is typed goes before what is in the environment.
+``BASCULE_CONFIG`` names, or ``/etc/bascule/bascule.yaml``. A node elsewhere is ``--node ADDRESS`` with ``--key FILE``. Arguments go
+before the environment.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def remote_options(command: Command) -> Command:
     """``--node``, ``--key`` and ``--server-key``: a node on another machine, and by which keys it is asked."""
     for name, metavar, text in (
         ("--server-key", "KEY", f"That node's public key, or a file with it, if FILE has none [{SERVER_KEY_VARIABLE}]."),
-        ("--key", "FILE", f"By which key to ask it; bascule keys new FILE makes one [{KEY_VARIABLE}]."),
+        ("--key", "FILE", f"The key for it; bascule keys new FILE makes one [{KEY_VARIABLE}]."),
         ("--node", "ADDRESS", f"Ask a node elsewhere, such as tcp://edge-1:7000 [{NODE_VARIABLE}]."),
     ):
         command = click.option(name, metavar=metavar, is_eager=True, expose_value=False, callback=_keep_remote, help=text)(command)
@@ -209,7 +209,7 @@ class GivenNode:
 
     @cached_property
     def place(self) -> NodePlace:
-        """Where the node on this machine is. It goes on as it is while its file is edited, and so does who asks it.
+        """The place of the node on this machine. It goes on as it is while its file is edited, and so does who asks it.
 
         Raises:
             NotHere: the node is elsewhere.
@@ -219,7 +219,7 @@ class GivenNode:
 
     @cached_property
     def client(self) -> ControlClient:
-        """Who asks it; closed when the command ends.
+        """Its client; closed when the command ends.
 
         Raises:
             NotRunning: it does not run.
@@ -269,7 +269,7 @@ def load(config: Path) -> NodeSettings:
 
 
 def node_of(config: Path) -> NodePlace:
-    """Where the node of the file ``config`` is.
+    """The place of the node of the file ``config``.
 
     Raises:
         ConfigError: the file does not say.
@@ -280,7 +280,7 @@ def node_of(config: Path) -> NodePlace:
 
 
 def place_of(config: Path) -> NodePlace:
-    """Where the node of the file ``config`` runs, whatever the file says by now; where it would, if it does not.
+    """The place where the node of the file ``config`` runs, whatever the file says by now; where it would, if it does not.
 
     Raises:
         ConfigError: it does not run, and the file does not say.
@@ -291,7 +291,7 @@ def place_of(config: Path) -> NodePlace:
 
 
 def client_of(node: NodePlace) -> ControlClient:
-    """Who asks ``node``, which is on this machine.
+    """A client of ``node``, which is on this machine.
 
     Raises:
         NotRunning: it does not run.

@@ -1,7 +1,7 @@
 """``bascule passwd``: users and their passwords in a password file.
 
-The file is replaced in one step, with mode 0600 and the owner it had; a running node notices within a second. What a line means is
-``wire/door/password_table.py``'s, the hash ``actors/door/password_hashes.py``'s.
+The file is replaced in one step, with mode 0600 and the owner it had; a running node notices within a second. The lines are read by
+``wire/door/password_table.py``, hashed by ``actors/door/password_hashes.py``.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def place(command: Command) -> Command:
 
 
 class NotConfirmed(BasculeError):
-    """What cannot be undone was ordered without --yes, and there is nobody to ask."""
+    """An order that cannot be undone came without --yes, and there is nobody to ask."""
 
     exit_status = 2
 
@@ -75,8 +75,8 @@ def list_queues(node: GivenNode, bridge: str | None, as_json: bool) -> int:
 def peek(node: GivenNode, bridge: str, lane: int | None, dead: bool, count: int, start: int, as_json: bool) -> int:
     """Show the next messages of BRIDGE without touching them.
 
-    Released is what the remote has said it keeps (QoS 2). In flight was sent and is not acknowledged. Handed out is with the link,
-    and about to be sent. Maybe sent was sent before the link ended, or nobody knows. Waiting was never sent.
+    A released message has its PUBREC (QoS 2). One in flight was sent and is not acknowledged. One that is handed out is about to be
+    sent. One that is maybe sent left before the connection ended, or its fate is unknown. A waiting one was never sent.
     """
     places = _places(node.client, bridge, lane, dead)
     found = list(_messages(node.client, bridge, places, start, count, payload=False))
@@ -92,7 +92,7 @@ def peek(node: GivenNode, bridge: str, lane: int | None, dead: bool, count: int,
 @queue.command()
 @place
 @click.option(
-    "--to", "path", type=LocalPath(allow_dash=True), required=True, metavar="FILE", help="Where to; - is standard output."
+    "--to", "path", type=LocalPath(allow_dash=True), required=True, metavar="FILE", help="The file to write; - is standard output."
 )
 def export(node: GivenNode, bridge: str, lane: int | None, dead: bool, path: str) -> int:
     """Write all messages of BRIDGE as JSON Lines.
@@ -112,13 +112,15 @@ def export(node: GivenNode, bridge: str, lane: int | None, dead: bool, path: str
 
 @queue.command()
 @place
-@click.option("--in-flight", is_flag=True, help="What may have been sent too; the lane then connects with a clean session.")
+@click.option(
+    "--in-flight", is_flag=True, help="Remove messages that may have been sent, too; the lane then connects with a clean session."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @JSON
 def purge(node: GivenNode, bridge: str, lane: int | None, dead: bool, in_flight: bool, yes: bool, as_json: bool) -> int:
-    """Remove what waits for BRIDGE, or its dead letters, for good.
+    """Remove the queue of BRIDGE, or its dead letters, for good.
 
-    What may have been sent stays, unless --in-flight says otherwise. It cannot be undone; export first.
+    Messages that may have been sent stay, unless --in-flight is given. A purge cannot be undone; export first.
     """
     if dead and (in_flight or lane is not None):
         raise click.UsageError("--dead goes without --lane and --in-flight: a bridge has one dead-letter queue")
@@ -138,14 +140,14 @@ def purge(node: GivenNode, bridge: str, lane: int | None, dead: bool, in_flight:
 
 @queue.command()
 @about_node(bridge="BRIDGE")
-@click.option("--reason", help="Only what died of this.")
+@click.option("--reason", help="Only messages that died for this reason.")
 @FROM
-@click.option("--count", type=click.IntRange(1), metavar="N", help="At most so many.")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="The most to replay.")
 @JSON
 def replay(node: GivenNode, bridge: str, reason: str | None, start: int, count: int | None, as_json: bool) -> int:
     """Put the dead letters of BRIDGE back into its queue.
 
-    They come to its end, oldest first, and count as accepted anew.
+    They join the end of the queue, oldest first, and count as accepted once more.
     """
     total = {"replayed": 0, "damaged": 0, "full": False}
     position: int | None = start
@@ -212,7 +214,8 @@ def _in_flight(client: ControlClient, bridge: str) -> dict[int | None, int]:
 def _rows(
     look: Callable[..., dict[str, Any]], bridge: str, lane: int | None, start: int, count: int | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The messages of one queue, page by page: (queue, message). What comes after the first page was asked for is left out."""
+    """The messages of one queue, page by page: (queue, message). Messages that come after the first page was asked for are left
+    out."""
     position: int | None = start
     tail: int | None = None
     taken = 0

@@ -72,7 +72,7 @@ def _sentence(action: argparse.Action) -> str:
 
 @click.command(cls=Report)
 def report(**given: Any) -> int:
-    """Say what waited, was slow or was lost, from snapshots.
+    """Report backlogs, latency and losses, from snapshots.
 
     SNAPSHOT is a snapshot, a folder or a glob of them, or what bascule export wrote. The report says whether everything adds up. It
     is made by Spark, and printed, or written as Parquet, JSON and a page.

@@ -44,8 +44,8 @@ def session() -> None:
 def list_sessions(node: GivenNode, like: str | None, state: str | None, user: str | None, sort: str, as_json: bool) -> int:
     """List sessions by client identifier, or those that match GLOB.
 
-    It says who is connected, or away, since when, and what is kept for whom. In flight is what was sent and is not acknowledged,
-    QoS 2 what was received and is not released.
+    Each line shows whether the client is connected, since when, and how much is kept for it. In flight counts messages that were
+    sent and are not acknowledged, QoS 2 those that were received and are not released.
     """
     rows = node.client.each_session(like=like, user=user, connected=None if state is None else state == "yes")
     if sort != "id":
@@ -62,7 +62,7 @@ def list_sessions(node: GivenNode, like: str | None, state: str | None, user: st
 
 @session.command()
 @about_node(client_id="CLIENT_ID")
-@click.option("--will", "whole_will", is_flag=True, help="Also what its Will says, which the role view may not see.")
+@click.option("--will", "whole_will", is_flag=True, help="Show the payload of its Will, too, which the role view may not see.")
 @JSON
 def show(node: GivenNode, client_id: str, whole_will: bool, as_json: bool) -> int:
     """Show one session: its subscriptions, the topic of its Will."""
@@ -86,8 +86,8 @@ def end(node: GivenNode, client_id: str, no_will: bool, yes: bool, as_json: bool
 
     Its subscriptions and its queue go, and its identifier is free. Its client, if it is connected, is disconnected first (MQTT 5:
     reason code 0x98). Its Will is published at once, as it is when a session ends in any other way [MQTT-3.1.2-8, MQTT-3.1.3-9],
-    unless --no-will takes it back. What shared subscriptions have dealt to it goes to other members whose sessions last. A client
-    that comes again gets a new session; who may come is the business of passwords and access rules.
+    unless --no-will takes it back. Messages that a shared subscription gave to it go to other members with lasting sessions. A
+    client that comes again gets a new session; who may come is the business of passwords and access rules.
     """
     if not yes:
         _confirm(node.client.session(client_id))

@@ -47,7 +47,7 @@ def snapshot(
 ) -> int:
     """Make a snapshot of the running node, which goes on meanwhile.
 
-    --list, --last and --verify look at those that there are. A copy that was cut short goes on where it was when the command is
+    --list, --last and --verify read the snapshots that exist. A copy that was cut short goes on where it was when the command is
     given again.
     """
     if verify:
@@ -144,7 +144,7 @@ def _list(node: NodePlace, as_json: bool) -> int:
 
 
 def _verify(places: tuple[str, ...], as_json: bool) -> int:
-    """Print what is wrong with each; the exit status tells of the worst. What is half made is named, and is no fault."""
+    """Print what is wrong with each; the exit status tells of the worst. A half-made snapshot is named, and is no fault."""
     statuses = [0]
     rows = []
     for found in _found(places):

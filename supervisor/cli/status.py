@@ -63,10 +63,8 @@ class _Status(click.Command):
 @about_node(bridge="[BRIDGE]")
 @JSON
 @click.option("--watch", is_flag=True, help="Print it again each second, until interrupted.")
-@click.option("-o", "--output", type=click.Choice(["wide"]), help="wide: every count, on a terminal of more than 80 columns.")
-@click.option(
-    "--check", is_flag=True, help="Say it in one line for a monitor, such as Nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
-)
+@click.option("-o", "--output", type=click.Choice(["wide"]), help="wide: all counters, on a terminal of more than 80 columns.")
+@click.option("--check", is_flag=True, help="Print one line for a monitor, such as Nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.")
 @_limit("down", "1m,10m", parse_duration, "for how long a link may be down")
 @_limit("age", "10m,2h", parse_duration, "how long a message may wait")
 @_limit("dead", "1,1000", float, "how many dead letters a bridge may have")
@@ -80,11 +78,11 @@ def status(
     check: bool,
     **limits: Limits,
 ) -> int:
-    """Say how the node is, and where messages wait.
+    """Show the state of the node, its links and its queues.
 
-    Of BRIDGE it says all that is known. The exit status is 0 if the node is ready, whatever its links are, and 1 if not; with
-    --check it is what monitors expect. WARN,CRIT are two values of which the second is critical; one value is that, and off is
-    never. With --watch and --json each line is one answer.
+    With BRIDGE, it shows everything about that bridge. The exit status is 0 if the node is ready, whatever its links are, and 1 if
+    not; with --check it is what monitors expect. WARN,CRIT are two values of which the second is critical; one value is that, and
+    off is never. With --watch and --json each line is one answer.
     """
     if check:
         return _check(node, bridge, limits)

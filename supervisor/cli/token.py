@@ -1,7 +1,7 @@
 """``bascule token``: tokens of the HTTP interface and their roles, in a tokens file.
 
-The file is replaced in one step, with mode 0600 and the owner it had; a running node notices within a second. What a line means is
-``wire/door/token_table.py``'s. A token is told once, when it is made: the file has its hash.
+The file is replaced in one step, with mode 0600 and the owner it had; a running node notices within a second. The lines are read by
+``wire/door/token_table.py``. A token is told once, when it is made: the file has its hash.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def add(file: Path, name: str, role: Role, as_json: bool) -> int:
 @FILE
 @JSON
 def list_tokens(file: Path, as_json: bool) -> int:
-    """List who has a token in the tokens file FILE, and its role."""
+    """List the names and roles in the tokens file FILE."""
     from actors.door.token_file import read_tokens
 
     rows = [(each.name, each.role) for each in read_tokens(file)]
@@ -89,7 +89,7 @@ def list_tokens(file: Path, as_json: bool) -> int:
 def remove(file: Path, name: str) -> int:
     """Remove the token of NAME from the tokens file FILE.
 
-    Whoever has it is let in no more, within a second.
+    The token is refused within a second.
     """
     from wire.door.token_table import without_token
 

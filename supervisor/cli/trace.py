@@ -21,8 +21,9 @@ _WATCH_S = 2.0
 def trace(node: GivenNode, topic: str, timeout: int, as_json: bool) -> int:
     """Follow the next message of TOPIC through the node.
 
-    TOPIC is a topic filter, such as plant/#. Who published the message, where it was routed and why not to other bridges, when it
-    was committed, acknowledged, sent under which packet identifier, answered and settled. It ends with 1 if no message came.
+    TOPIC is a topic filter, such as plant/#. The trace shows the publisher, the bridges and the reasons against other bridges, and
+    the times at which the message was committed, acknowledged, sent (with its packet identifier), answered and settled. The exit
+    status is 1 if no message came.
     """
     client = node.client
     number = client.trace(topic, timeout_s=timeout)["number"]
@@ -58,9 +59,9 @@ def _is_old(step: dict[str, Any]) -> bool:
 @click.option("--watch", is_flag=True, help="Go on until interrupted.")
 @JSON
 def topics(node: GivenNode, top: int, seconds: int, watch: bool, as_json: bool) -> int:
-    """Show by which topics most messages flow.
+    """Show the topics with most messages.
 
-    Counted are all that clients and remotes publish, from the first question on; counting ends ten seconds after the last.
+    All messages that clients and remotes publish are counted, from the first question on; counting ends ten seconds after the last.
     """
     client = node.client
     client.topics(top)

@@ -220,7 +220,9 @@ class Purge(_Body):
 
     lane: int | None = Field(None, ge=0, description="One lane only.")
     dead: bool = Field(False, description="The dead letters instead.")
-    in_flight: bool = Field(False, description="What may have been sent too; the lane then connects with a clean session.")
+    in_flight: bool = Field(
+        False, description="Remove messages that may have been sent, too; the lane then connects with a clean session."
+    )
 
 
 class Purged(_Answer):
@@ -233,9 +235,9 @@ class Purged(_Answer):
 class Replay(_Body):
     """Which dead letters go back."""
 
-    reason: str | None = Field(None, description="Only what died of this.")
+    reason: str | None = Field(None, description="Only messages that died for this reason.")
     start: int = Field(0, ge=0, alias="from", description="Begin at this sequence.")
-    count: int = Field(500, ge=1, le=500, description="At most so many.")
+    count: int = Field(500, ge=1, le=500, description="The most to replay.")
 
     model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
 

@@ -28,7 +28,7 @@ Member = Annotated[str, Path(description="What the member is called in its clust
 ClientId = Annotated[str, Path(description="The client identifier; a slash in it may stand as it is.", examples=["pump-7"])]
 Number = Annotated[int, Path(ge=0, description="What the order was answered with.")]
 From = Annotated[int, Query(alias="from", ge=0, description="Begin with this one.")]
-Count = Annotated[int, Query(ge=1, le=PAGE_MAX, description="At most so many.")]
+Count = Annotated[int, Query(ge=1, le=PAGE_MAX, description="The most to replay.")]
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": models.Error, "description": "An argument is wrong."},
@@ -237,7 +237,7 @@ class RestApi:
 
     def _topics(self) -> None:
         @self._route("GET", "/topics", "topics", models.Topics, "topics")
-        async def busiest_topics(count: Annotated[int, Query(ge=1, le=1000, description="At most so many.")] = 100) -> Json:
+        async def busiest_topics(count: Annotated[int, Query(ge=1, le=1000, description="The most to replay.")] = 100) -> Json:
             """The topics with most messages, counted only while somebody asks.
 
             The first question begins to count; ten seconds after the last one that ends.

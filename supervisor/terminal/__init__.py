@@ -1,1 +1,1 @@
-"""What a terminal shows: tables, durations, messages, and how a command fails."""
+"""Output on a terminal: tables, durations, messages, and how a command fails."""

@@ -1,4 +1,4 @@
-"""What is said of a node's cluster: who leads, how this node stands to it, and the log. Pure."""
+"""A node's cluster in words: its leader, this node's part, and the log. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SILENT_S = 60.0  # a member that has said nothing for longer is told of
 
 
 def leader(figures: dict[str, Any]) -> str:
-    """Who leads, as far as the node knows; ``figures`` are ``replication`` of its status."""
+    """The leader, as far as the node knows; ``figures`` are ``replication`` of its status."""
     if not figures.get("leader"):
         return "nobody leads, as far as this node knows"
     at = f" at {printable(figures['leader_address'])}" if figures.get("leader_address") else ""

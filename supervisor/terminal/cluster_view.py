@@ -1,4 +1,4 @@
-"""What ``bascule cluster status`` shows on a terminal."""
+"""The output of ``bascule cluster status`` on a terminal."""
 
 from __future__ import annotations
 

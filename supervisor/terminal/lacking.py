@@ -1,4 +1,4 @@
-"""What a remote does not take, as far as somebody should know, from a lane's row of ``bascule status``. Pure."""
+"""Limits of a remote that an operator should know, from a lane's row of ``bascule status``. Pure."""
 
 from __future__ import annotations
 

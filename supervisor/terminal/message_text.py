@@ -72,7 +72,7 @@ def when(at_ms: int) -> str:
 
 
 def kept_lines(kept: list[dict[str, Any]]) -> list[str]:
-    """What a purge has left in each lane, and why, a line each; nothing if it left nothing."""
+    """The messages that a purge has left in each lane, and why, a line each; nothing if it left nothing."""
     lines = []
     for row in kept:
         up = "in an earlier life of the store" if row["link_up_ms"] is None else f"last at {write_time(row['link_up_ms'])}"

@@ -1,4 +1,4 @@
-"""What a monitor is told of a node: one line by the rules of Nagios plug-ins, with what was measured behind it. Pure."""
+"""The state of a node for a monitor: one line by the rules of Nagios plug-ins, with the measured values behind it. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def judged(status: Mapping[str, Any], limits: Mapping[str, Limits]) -> tuple[Lev
 
 
 def _faults(status: Mapping[str, Any]) -> list[str]:
-    """What is wrong whatever the limits are."""
+    """Faults that count whatever the limits are."""
     faults = []
     if not status["ready"]:
         rows = [f"{row['name']} {row['state']}" for row in status["processes"] if row["state"] != "ready"]

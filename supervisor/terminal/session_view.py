@@ -1,4 +1,4 @@
-"""What ``bascule session`` shows on a terminal: many sessions as plain columns, one in full. What a client sent is escaped."""
+"""The output of ``bascule session`` on a terminal: many sessions as plain columns, one in full. Text from clients is escaped."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _user(user: str | None) -> str:
 
 
 def _expires(row: dict[str, Any]) -> str:
-    """When the session ends; while its client is connected, how long it lasts from the connection's end on."""
+    """The end of the session; while its client is connected, how long it lasts from the connection's end on."""
     if not row["lasting"]:
         return "with connection"
     if row["expiry_s"] is None:

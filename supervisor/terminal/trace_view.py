@@ -11,7 +11,7 @@ _ACTOR = 18
 
 
 def head_line(step: dict[str, Any]) -> str:
-    """What message it is."""
+    """The message in a line."""
     details = step["details"]
     if step["step"] == "denied":
         return f"{printable(details['topic'])}, not taken"
@@ -79,7 +79,7 @@ def _routed(details: dict[str, Any]) -> list[str]:
 
 
 def topic_lines(counted: dict[str, Any]) -> list[str]:
-    """What flows by topic, the busiest first."""
+    """Messages by topic, the busiest first."""
     since = f"{counted['since_s']:.0f} s"
     if not counted["topics"]:
         return [f"nothing was published in {since}"]

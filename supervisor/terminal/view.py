@@ -1,4 +1,4 @@
-"""What ``bascule status``, ``queue`` and ``demo`` show on a terminal. The only user of rich."""
+"""The output of ``bascule status``, ``queue`` and ``demo`` on a terminal. The only user of rich."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def status_view(status: dict[str, Any], *, wide: bool = False) -> RenderableType
 
 
 def _store(figures: dict[str, Any]) -> list[RenderableType]:
-    """What is wrong with the disk, if anything is."""
+    """Faults of the disk, if there are any."""
     state = figures.get("state", "running")
     if state == "running":
         return []
@@ -103,7 +103,7 @@ def _cluster(figures: dict[str, Any]) -> list[RenderableType]:
 
 
 def _configuration(figures: dict[str, Any]) -> list[RenderableType]:
-    """What was changed in the files and is not applied, if anything is."""
+    """Changes in the files that are not applied, if there are any."""
     lines: list[RenderableType] = []
     if figures.get("changed_on_disk"):
         files = printable(", ".join(figures["changed_files"]))
@@ -220,7 +220,7 @@ def _reasons(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 
 
 def _prospects(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
-    """When queues that grow are full, and how long those that do not move take once they do."""
+    """The times at which growing queues are full, and how long those that do not move take once they do."""
     full = {row["name"]: duration(row["full_s"]) for row in rows if row["full_s"] and row["full_s"] <= _FAR_S}
     best = {_lane(row): duration(row["drain_at_best_s"]) for row in rows if row["drain_s"] is None and row["drain_at_best_s"]}
     return [
@@ -231,7 +231,8 @@ def _prospects(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 
 
 def _losses(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
-    """What will not arrive by itself: dead letters, drops by reason; and, as no trouble, what operators did away with."""
+    """Messages that will not arrive by themselves: dead letters, drops by reason; and, as no trouble, those that operators
+    removed."""
     dead = {row["name"]: row["dead_letters"] for row in rows if row["dead_letters"]}
     held = [
         f"{name} {letters['held']} ({', '.join(f'{reason} {count}' for reason, count in letters['reasons'].items())})"
@@ -296,7 +297,7 @@ def _without_room(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 
 
 def _notes(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
-    """What an operator should know of a link beside its state."""
+    """Facts that an operator should know of a link beside its state."""
     noted = [(_lane(row), note, _BAD) for row in rows if (note := row["link"].get("note"))]
     noted += [(_lane(row), words, _BUSY) for row in rows for words, _ in lacking(row)]
     return [Text.assemble((f"{lane} ", "bold"), (printable(note), style)) for lane, note, style in noted]
@@ -318,7 +319,7 @@ def _behind_others(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 
 
 def _former_rules(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
-    """Whose messages wait though the rule that took them is gone, or has changed."""
+    """Former rules whose messages still wait, because the rule is gone or has changed."""
     kept = "; ".join(
         f"{row['name']}:{row['lane']} {rule['rule']} -> {rule['destination']} (at most {counted(rule['messages'], 'message')})"
         for row in rows
@@ -329,13 +330,13 @@ def _former_rules(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 
 
 def _unserved(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
-    """What is kept of bridges and lanes that are not configured any more."""
+    """Messages of bridges and lanes that are not configured any more."""
     kept = "; ".join(f"{row['queue']} {counted(row['depth'], 'message')}, {size(row['bytes'])}" for row in rows)
     return [Text.assemble(("waits for what is not configured any more: ", _BAD), kept)] if rows else []
 
 
 def _history(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
-    """What retention keeps of messages that have left their queues, where it keeps any."""
+    """Settled messages that retention keeps, if it keeps any."""
     kept = [
         f"{row['name']}:{row['lane']} {counted(row['retained']['messages'], 'message')}, {size(row['retained']['bytes'])}"
         for row in rows
@@ -345,7 +346,7 @@ def _history(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 
 
 def _control(figures: dict[str, Any]) -> list[RenderableType]:
-    """Who asks the node over the network, where it listens there; what was refused, if anything was."""
+    """Clients of the control interface over the network, its address, and the refusals."""
     refused = {reason.replace("_", " "): count for reason, count in figures["refused"].items() if count}
     if not (figures["endpoint"] or figures["error"] or refused):
         return []
@@ -360,7 +361,7 @@ def _control(figures: dict[str, Any]) -> list[RenderableType]:
 
 
 def _telemetry(status: dict[str, Any]) -> list[RenderableType]:
-    """What keeps the metrics from their collector, if anything does."""
+    """The reason why metrics do not reach their collector, if they do not."""
     figures = status.get("telemetry", {})
     if not figures.get("error"):
         return []
@@ -369,7 +370,7 @@ def _telemetry(status: dict[str, Any]) -> list[RenderableType]:
 
 
 def _snapshots(figures: dict[str, Any]) -> list[RenderableType]:
-    """What there is of snapshots, if there is anything, and what went wrong."""
+    """The snapshots and their faults, if there are any."""
     if not figures or not (figures["count"] or figures["every_s"] or figures["failure"] or figures["making"]):
         return []
     line = Text.assemble(("snapshots ", "bold"), f"{figures['count']}, {size(figures['bytes'])}")
@@ -389,7 +390,7 @@ def _snapshots(figures: dict[str, Any]) -> list[RenderableType]:
 
 
 def _clients(status: dict[str, Any], *, wide: bool) -> list[RenderableType]:
-    """Who is connected, and what is kept for those who are and those who are not; nothing until both sides have reported."""
+    """The sessions, connected and not, and what is kept for them; nothing until both sides have reported."""
     listener, sessions = status["listener"], status["store"].get("sessions")
     if sessions is None or "clients" not in listener:
         return []
@@ -412,7 +413,7 @@ def _clients(status: dict[str, Any], *, wide: bool) -> list[RenderableType]:
 
 
 def _remote_subscriptions(rows: Sequence[dict[str, Any]], *, wide: bool) -> list[RenderableType]:
-    """What comes from the remotes, where anything does."""
+    """Messages from the remotes, if there are any."""
     subscribed = [row for row in rows if row["remote_subscriptions"]]
     if not subscribed:
         return []
@@ -515,7 +516,7 @@ def _console(pipe_width: int = _PIPE_WIDTH, *, whole: bool = False) -> Console:
 
 
 class _Table:
-    """Rows below ``columns``, of which those with ``>`` are figures. Where it is too narrow texts are folded, and then the last
+    """Rows below ``columns``, of which those with ``>`` are figures. On a narrow terminal texts are folded, and then the last
     figures left out, by name: a cell that is cut off could be taken for another.
     """
 
