@@ -119,6 +119,10 @@ class Write:
         """Remove the keys of ``[start, stop)``."""
         self.ops.append(("delete_range", family, start, stop))
 
+    def reaches(self, queue: int, tail: int) -> None:
+        """With it, the queue of that number ends at ``tail``, of which evidence is kept."""
+        self.tails[queue] = tail
+
     def on_commit(self, callback: Callable[[], None]) -> None:
         """Run ``callback`` after the commit, in the order of the calls."""
         self._callbacks.append(callback)

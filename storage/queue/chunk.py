@@ -15,6 +15,7 @@ from zlib import crc32
 from wire.errors import ConfigError, StorageDamaged
 from wire.frames.batch import pack_column, unpack_column
 
+Left = list[tuple[int, int]]  # of what has left a queue: when it was accepted (UTC epoch in ms), and how many messages
 Place = tuple[int, int]  # where a chunk begins, and the stored bytes of the queue before it
 
 CHUNK_VERSION = 1
@@ -28,8 +29,10 @@ HEADER_BYTES = _HEAD.size + _CHECK.size
 class Chunk:
     """One batch of a queue: the sequences ``[first_seq, first_seq + span)``, ``count`` of which are in it.
 
-    qos0: how many rows are QoS 0. bytes_before: durable bytes of the queue before this chunk. size_bytes: what limits count.
-    accepted_ms: UTC epoch. offsets: None for all of the span.
+    It is kept in this form, and handed out in it, whole or what is left of it: then the last two are of no use.
+
+    size_bytes: what limits count. accepted_ms: UTC epoch. offsets: None for all of the span. qos0: how many rows are QoS 0.
+    bytes_before: durable bytes of the queue before this chunk.
     """
 
     __slots__ = ("accepted_ms", "body", "bytes_before", "count", "first_seq", "offsets", "qos0", "size_bytes", "span")
@@ -40,12 +43,12 @@ class Chunk:
         first_seq: int,
         span: int,
         count: int,
-        qos0: int,
-        bytes_before: int,
         size_bytes: int,
         accepted_ms: int,
-        offsets: array[int] | None,
         body: bytes,
+        offsets: array[int] | None = None,
+        qos0: int = 0,
+        bytes_before: int = 0,
     ) -> None:
         self.first_seq = first_seq
         self.span = span

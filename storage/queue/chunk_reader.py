@@ -25,6 +25,10 @@ class ChunkReader:
         self._engine = engine
         self._looked: Chunk | None = None
 
+    def begin_at(self, low: int) -> None:
+        """Nothing that begins below ``low`` is read any more."""
+        self.low = low
+
     def begins(self, seq: int) -> int:
         """Where the chunk begins that may hold ``seq``: the last one not behind it; ``seq`` itself if there is none.
 

@@ -1,6 +1,6 @@
-"""Pieces: how chunks become hand-outs. Pure functions over encoded batches; only the rare cases decode one.
+"""How chunks become hand-outs: chunks again. Pure functions over encoded batches; only the rare cases decode one.
 
-A chunk that is whole passes as it is. Rows are picked out of it where some are settled already, where QoS 0 rows were kept apart,
+One that is whole passes as it is. Rows are picked out of it where some are settled already, where QoS 0 rows were kept apart,
 or where it is too large; and many tiny chunks are joined, so that a backlog of single messages is not handed out one frame each.
 """
 
@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from storage.queue.chunk import Chunk
-from wire.frames.batch import Batch, concat, pack_column
+from wire.frames.batch import Batch, concat
 from wire.ranges import RangeSet
-from wire.records import record
 
 JOINED_ROWS_MAX = 1000
 JOINED_BYTES_MAX = 256 << 10
@@ -21,21 +20,7 @@ TINY_ROWS = 100
 TINY_BYTES = 32 << 10
 
 
-@record
-class HandOutPiece:
-    """Messages to hand out together: ``count`` rows from ``first_seq`` on; ``offsets`` is empty for 0, 1, 2, ..."""
-
-    first_seq: int
-    count: int
-    size_bytes: int
-    offsets: bytes
-    body: bytes
-    accepted_ms: int
-
-
-def pick(
-    chunks: Sequence[Chunk], start: int, settled: RangeSet, rows_max: int | None
-) -> tuple[HandOutPiece | None, list[list[int]]]:
+def pick(chunks: Sequence[Chunk], start: int, settled: RangeSet, rows_max: int | None) -> tuple[Chunk | None, list[list[int]]]:
     """The unsettled rows of ``chunks`` (which share one span) from ``start`` on, in order, and the sequences taken of each.
 
     At most ``rows_max`` of them; None if there are none.
@@ -58,26 +43,27 @@ def pick(
     first_seq = rows[0][0]
     offsets = array("I", [seq - first_seq for seq, _, _ in rows])
     dense = offsets[-1] == len(offsets) - 1
-    piece = HandOutPiece(
+    piece = Chunk(
         first_seq=first_seq,
+        span=offsets[-1] + 1,
         count=len(batch),
         size_bytes=batch.size_bytes(),
-        offsets=b"" if dense else pack_column(offsets),
-        body=batch.encode(),
         accepted_ms=batch.accepted_ms,
+        offsets=None if dense else offsets,
+        body=batch.encode(),
     )
     return piece, taken
 
 
-def join_tiny(pieces: list[HandOutPiece]) -> list[HandOutPiece]:
+def join_tiny(pieces: list[Chunk]) -> list[Chunk]:
     """``pieces``, runs of tiny neighbours joined."""
     if len(pieces) < 2:
         return pieces
-    joined: list[HandOutPiece] = []
-    run: list[HandOutPiece] = []
+    joined: list[Chunk] = []
+    run: list[Chunk] = []
     rows = size_bytes = 0
     for piece in pieces:
-        follows = bool(run) and not piece.offsets and piece.first_seq == run[-1].first_seq + run[-1].count
+        follows = bool(run) and piece.offsets is None and piece.first_seq == run[-1].first_seq + run[-1].count
         fits = rows + piece.count <= JOINED_ROWS_MAX and size_bytes + piece.size_bytes <= JOINED_BYTES_MAX
         if not (follows and fits and _is_tiny(piece) and _is_tiny(run[-1])):
             joined.extend(_join(run))
@@ -89,11 +75,11 @@ def join_tiny(pieces: list[HandOutPiece]) -> list[HandOutPiece]:
     return joined
 
 
-def _is_tiny(piece: HandOutPiece) -> bool:
-    return piece.count <= TINY_ROWS and piece.size_bytes <= TINY_BYTES and not piece.offsets
+def _is_tiny(piece: Chunk) -> bool:
+    return piece.count <= TINY_ROWS and piece.size_bytes <= TINY_BYTES and piece.offsets is None
 
 
-def _join(run: list[HandOutPiece]) -> list[HandOutPiece]:
+def _join(run: list[Chunk]) -> list[Chunk]:
     if len(run) < 2:
         return run
     batches = [Batch.decode(piece.body) for piece in run]
@@ -107,13 +93,13 @@ def _join(run: list[HandOutPiece]) -> list[HandOutPiece]:
             continue
         batch = concat([batch for _, batch in members])
         pieces.append(
-            HandOutPiece(
+            Chunk(
                 first_seq=members[0][0].first_seq,
+                span=len(batch),
                 count=len(batch),
                 size_bytes=sum(piece.size_bytes for piece, _ in members),
-                offsets=b"",
-                body=batch.encode(),
                 accepted_ms=batch.accepted_ms,
+                body=batch.encode(),
             )
         )
     return pieces

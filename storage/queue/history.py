@@ -312,7 +312,8 @@ class QueueHistory:
         if seq <= self.chunks_from:
             return
         write.delete_range("msg", chunk_key(self._queue, self.chunks_from), chunk_key(self._queue, seq))
-        self._reader.low, self.chunks_bytes = seq, max(size_bytes, self.chunks_bytes)
+        self._reader.begin_at(seq)
+        self.chunks_bytes = max(size_bytes, self.chunks_bytes)
         self.begins = max(self.begins, seq)
 
 

@@ -6,13 +6,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from storage.queue.chunk import Chunk, Place, rows_in
+from storage.queue.chunk import Chunk, Left, Place, rows_in
 from storage.queue.chunk_reader import ChunkReader
 from wire.frames.batch import QOS_MASK, Batch
 
 SHARED_ROWS_MAX = 1000
-
-Left = list[tuple[int, int]]  # of what has left a queue: when it was accepted (UTC epoch in ms), and how many messages
 
 
 class Mark:
@@ -168,7 +166,10 @@ class InFlight:
         while index < len(marks) and marks[index].start < stop:
             mark = marks[index]
             index += 1
-            rows = rows_in(mark.start, mark.stop, mark.offsets, start, stop)
+            if mark.offsets is None:
+                rows = (stop if stop < mark.stop else mark.stop) - (start if start > mark.start else mark.start)
+            else:
+                rows = rows_in(mark.start, mark.stop, mark.offsets, start, stop)
             if not rows:
                 continue
             mark.remaining -= rows

@@ -7,16 +7,16 @@ sum, in the same row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import msgpack
 
-from storage.queue.queued_ways import WaysRow
 from wire.errors import ConfigError, StorageDamaged
 from wire.exchange.left_sessions import LeftRows, left_rows
 from wire.frames.base import Ranges
+
+WaysRow = tuple[tuple[bytes, int], ...]  # see ``queued_ways``
 
 ROW_VERSION = 1
 _pack = msgpack.Packer().pack  # one that is kept costs half of one that is made each time
@@ -58,6 +58,18 @@ class Ledger:
                 raise ValueError(f"no such outcome: {outcome}")
             reasons = self.dropped if kind == "dropped" else self.dead
             reasons[reason] = reasons.get(reason, 0) + messages
+
+    def accept(self, messages: int) -> None:
+        """Count ``messages`` as accepted."""
+        self.accepted += messages
+
+    def refuse(self, messages: int) -> None:
+        """Count ``messages`` as refused."""
+        self.refused += messages
+
+    def put_right(self, messages: int) -> None:
+        """Count so many more as damaged, or fewer when negative."""
+        self.dropped["damaged"] = self.dropped.get("damaged", 0) + messages
 
     def copy(self) -> Ledger:
         """The counts as they are."""
@@ -185,26 +197,6 @@ class LaneRow:
         if not sound:
             raise StorageDamaged("a queue's row contradicts itself", queue=queue, head=head, tail=tail, trimmed=trimmed)
         return row
-
-
-class Unwritten:
-    """Whether a row is to be written. ``tell`` is called each time when it has come to be so."""
-
-    __slots__ = ("_tell", "waits")
-
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self.waits = False
-        self._tell = tell
-
-    def mark(self) -> None:
-        """The row is to be written."""
-        if not self.waits:
-            self.waits = True
-            self._tell()
-
-    def written(self) -> None:
-        """The row is as it is to be."""
-        self.waits = False
 
 
 def unpack_row(value: bytes, version_known: int, *, what: str, name: str) -> list[Any]:

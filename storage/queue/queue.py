@@ -6,38 +6,48 @@ per message of the backlog. Which write is committed when, and who gets what, is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from heapq import merge
+from itertools import chain
+from operator import attrgetter
+from typing import NamedTuple
 
 from storage.engine.engine import Engine, Write
-from storage.engine.keys import lane_key
+from storage.engine.keys import chunk_key, lane_key
+from storage.queue.chunk import Chunk, Left
 from storage.queue.chunk_reader import ChunkReader
-from storage.queue.hand_out import Dispatch
 from storage.queue.hand_out_cursor import Cursor
-from storage.queue.hand_out_pieces import HandOutPiece
-from storage.queue.in_flight import InFlight, Left
-from storage.queue.ledger import LaneRow, Unwritten
-from storage.queue.ledger_balance import Balance
-from storage.queue.losses_to_damage import Losses
-from storage.queue.purge import Purge
-from storage.queue.purged_chunks import Purged
-from storage.queue.queue_contents import Contents
+from storage.queue.ledger import LaneRow
 from storage.queue.sent_record import SentRecord
 from storage.queue.settled_ranges import Settled
+from storage.queue.single_messages import Message, rows_of
 from storage.queue.tail import Tail
 from storage.queue.trimming import Trimming
-from storage.queue.waiting_messages import TooOld, Waiting
+from storage.queue.waiting_messages import Loss, TooOld, Waiting
+from wire.errors import StorageDamaged
 from wire.frames.base import Ranges
 from wire.ranges import ranges_of
 
 CACHE_BYTES = 8 << 20
 
 
+class Unsent(NamedTuple):
+    """What a purge would take: the sequences from ``start`` on; and what stays of the queue below."""
+
+    start: int
+    kept_stored: int
+    kept_qos0: int
+    kept_bytes: int
+
+
 class Queue:
     """The sequences in [head, tail) and no others; head <= cursor <= tail.
 
     The rules stand with the parts that keep them: queue.sequence-never-reused and queue.chunk-with-its-tail ``tail``,
-    queue.cursor-after-handed-out ``cursor``, queue.ledger-adds-up ``balance``, queue.trimmed-after-settled ``trimming``,
-    queue.handed-out-below-mark ``sent_record``, queue.history-notes-each-once ``settled``.
+    queue.cursor-after-handed-out ``cursor``, queue.ledger-adds-up and queue.history-notes-each-once ``settled``,
+    queue.trimmed-after-settled ``trimming``, queue.handed-out-below-mark ``sent_record``.
+
+    changed: whether the row is to be written.
     """
 
     def __init__(
@@ -70,38 +80,27 @@ class Queue:
             value = engine.get("meta", lane_key(number))
             row = LaneRow.decode(value, queue=name) if value is not None else LaneRow.begin(first_seq, session)
         self.name, self.number = name, number
-        self._row_state = Unwritten(on_change)
-        changed = self._row_state.mark
+        self.changed = False
+        self._on_change = on_change
         self._reader = reader = ChunkReader(engine, name, number, row.trimmed)
         self._cursor = cursor = Cursor(reader, row, qos0_max_bytes=volatile_max_bytes, cache_bytes=cache_bytes)
-        self._in_flight = in_flight = InFlight()
-        self._balance = balance = Balance(row.ledger, row.depth, changed)
-        self.purged = purged = Purged(row.purged)
-        self.sent = sent = SentRecord(row, changed, mark_holds=mark_holds)
-        self.trimming = Trimming(engine, reader, row, lambda: in_flight.needed_from(cursor.floor), changed, retained=retained)
-        below = (sent.forget_below, cursor.jump_to_head, in_flight.forget_below)
-        self._settled = settled = Settled(row, self.trimming.history, changed, below)
-        self.losses = Losses(reader, cursor, in_flight, settled, balance, sent, changed)
-        self._waiting = Waiting(reader, cursor, settled, balance, sent, self.losses, purged, changed)
-        self._dispatch = Dispatch(cursor, self._waiting, in_flight, settled, balance, sent, durable=engine.durable)
-        self.contents = Contents(reader, cursor, in_flight, settled, balance)
-        self.appended = Tail(number, row, cursor, settled, balance, all_stored=not engine.durable)
-        self.purge = Purge(reader, cursor, in_flight, settled, balance, sent, purged, self.trimming, self.appended, changed)
-        self.ledger, self.settled, self.ways, self.qos0 = balance.ledger, settled.above, self.appended.ways, cursor.qos0
+        self.sent = SentRecord(row, self.change, mark_holds=mark_holds)
+        self.trimming = Trimming(engine, reader, row, cursor.live_from, self.change, retained=retained)
+        self._settled = settled = Settled(row, self.trimming.history, self.change)
+        self._waiting = Waiting(reader, cursor, settled, self.sent, durable=engine.durable)
+        self.appended = Tail(number, row, cursor, settled, all_stored=not engine.durable)
+        self.ledger, self.settled, self.ways, self.qos0 = settled.ledger, settled.above, self.appended.ways, cursor.qos0
         if self._waiting.begin() and row.head == row.trimmed:
             self.trimming.begin_at(cursor.bytes_before)
         if tail_known > row.tail:
-            self.appended.seq = tail_known
-            self.losses.lose_tail(tail_known)
+            self.appended.lose(tail_known)
+            self._waiting.lose_tail(tail_known)
 
-    @property
-    def changed(self) -> bool:
-        """Whether the row is to be written."""
-        return self._row_state.waits
-
-    @changed.setter
-    def changed(self, changed: bool) -> None:
-        (self._row_state.mark if changed else self._row_state.written)()
+    def change(self) -> None:
+        """The row is to be written."""
+        if not self.changed:
+            self.changed = True
+            self._on_change()
 
     # --- figures ---
 
@@ -123,24 +122,29 @@ class Queue:
     @property
     def depth(self) -> int:
         """Messages accepted and not ended, those of uncommitted writes included."""
-        return self._balance.stored + self._balance.qos0
+        return self._settled.depth
 
     @property
     def depth_on_disk(self) -> int:
         """Those that the open write has on disk, or a commit before it."""
-        return self._balance.stored
+        return self._settled.stored
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the messages in the queue, to within a chunk."""
         cursor = self._cursor
         waiting = self.appended.size_bytes - cursor.bytes_before + cursor.qos0.size_bytes
-        return waiting + self._in_flight.size_bytes - self.purged.bytes_above(cursor.seq)
+        return waiting + cursor.in_flight.size_bytes - cursor.purged.bytes_above(cursor.seq)
+
+    @property
+    def kept_bytes(self) -> int:
+        """About what the disk keeps of the queue, its history included."""
+        return self.trimming.kept_bytes(self.appended.size_bytes) - self._cursor.purged.bytes_above(self.trimming.trimmed)
 
     @property
     def in_flight(self) -> int:
         """Messages handed out and not settled."""
-        return self._in_flight.messages
+        return self._cursor.in_flight.messages
 
     def waiting(self) -> bool:
         """Whether there is something that was not handed out."""
@@ -152,7 +156,7 @@ class Queue:
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
         """
-        first = self._in_flight.first
+        first = self._cursor.in_flight.first
         return first.accepted_at(self._settled.head) if first is not None else self._waiting.oldest_ms()
 
     # --- append ---
@@ -166,17 +170,15 @@ class Queue:
 
     def refuse_into(self, outcome: str, messages: int) -> None:
         """Count ``messages`` that were accepted and ended at once, under ``outcome``, without ever being in the queue."""
-        self._balance.refuse_into(outcome, messages)
+        self._settled.refuse_into(outcome, messages)
 
     def count_refused(self, messages: int) -> None:
         """Count ``messages`` that were refused for good, for want of room: they were never accepted."""
-        self._balance.refuse(messages)
+        self._settled.refuse(messages)
 
     # --- hand out ---
 
-    def hand_out(
-        self, messages: int, size_bytes: int, *, too_old: TooOld | None = None, below: int | None = None
-    ) -> list[HandOutPiece]:
+    def hand_out(self, messages: int, size_bytes: int, *, too_old: TooOld | None = None, below: int | None = None) -> list[Chunk]:
         """Hand out, in order, until ``messages`` or ``size_bytes`` are reached (by a chunk more), and mark it in flight.
 
         What is ``too_old`` is expired instead; if that takes something off the disk, ``depth_on_disk``
@@ -187,12 +189,12 @@ class Queue:
             StorageDamaged: the next chunk cannot be read.
             Unavailable: the disk refuses for now.
         """
-        return self._dispatch.hand_out(messages, size_bytes, too_old, below)
+        return self._waiting.hand_out(messages, size_bytes, too_old, below)
 
     @property
     def cut_short(self) -> bool:
         """Whether the last hand-out stopped before what could not be read; the next one raises for it."""
-        return self._dispatch.cut_short
+        return self._waiting.cut_short
 
     @property
     def wants_mark(self) -> bool:
@@ -214,9 +216,8 @@ class Queue:
         QoS 0 is at most once: what was handed to a Forwarder that died is dropped; one that lives has settled what it passed on.
         """
         if not forwarder_lives:
-            self.settle("dropped:actor_restart", ranges_of(sorted(self._in_flight.qos0_seqs(self._reader))))
-        self._cursor.go_back(self._settled.head, self._in_flight)
-        self._in_flight.clear()
+            self.settle("dropped:actor_restart", ranges_of(sorted(self._cursor.in_flight.qos0_seqs(self._reader))))
+        self._cursor.go_back(self._settled.head)
 
     def close(self, sent_below: int) -> None:
         """Nothing is handed out for now; what was not sent may be dropped, and expires (queue.handed-out-below-mark). The next
@@ -242,21 +243,25 @@ class Queue:
             StorageDamaged, Unavailable: what was not handed out cannot be read; nothing has changed.
         """
         cursor, settled = self._cursor, self._settled
-        waits = any(stop > cursor.seq for _, stop in ranges)
-        stored, qos0 = self._waiting.settle(outcome, ranges, by, left) if waits else (0, 0)
+        stored = qos0 = 0
+        for _, stop in ranges:
+            if stop > cursor.seq:
+                stored, qos0 = self._waiting.settle(outcome, ranges, by, left)
+                break
         for start, stop in ranges:
             start, stop = max(start, settled.head), min(stop, cursor.seq)
             if start >= stop:
                 continue
             for low, high in settled.leave(by, outcome, start, stop):
-                gone_stored, gone_qos0, qos0_bytes = self._in_flight.settle(low, high, left)
+                gone_stored, gone_qos0, qos0_bytes = cursor.in_flight.settle(low, high, left)
                 stored += gone_stored
                 qos0 += gone_qos0
                 if qos0_bytes:
                     cursor.qos0.free(qos0_bytes)
-            self.sent.released.discard(start, stop)
-        self._balance.end(outcome, stored, qos0)
-        settled.advance()
+            if self.sent.released:
+                self.sent.released.discard(start, stop)
+        settled.end(outcome, stored, qos0)
+        self._waiting.advance()
         return stored + qos0
 
     def look_waiting(self, ranges: Ranges) -> None:
@@ -272,7 +277,7 @@ class Queue:
         """Count messages that were sent again; nothing is settled."""
         if self.trimming.history is not None:
             self.trimming.history.note(by, "redelivered", ranges)
-        self._balance.count("redelivered", sum(stop - start for start, stop in ranges))
+        self._settled.count("redelivered", sum(stop - start for start, stop in ranges))
 
     # --- limits ---
 
@@ -292,11 +297,131 @@ class Queue:
         """
         return self._waiting.expire(too_old, chunks_max=chunks_max)
 
+    # --- purge: everything that was appended is committed ---
+
+    def unsent(self) -> Unsent:
+        """What ``purge_unsent`` would drop: everything that was certainly never sent. Call both between two commits.
+
+        What may have been sent stays: a remote that holds its QoS 2 packet identifier would take a later message with the same
+        identifier for it, and swallow it.
+
+        Raises:
+            StorageDamaged, Unavailable: what stays cannot be counted.
+        """
+        cursor, in_flight, rows_left = self._cursor.seq, self._cursor.in_flight, self._settled.rows_left
+        start = max(cursor, min(self.sent.below, self._cursor.tail))
+        stored, qos0 = in_flight.stored, in_flight.qos0
+        kept_bytes = 0
+        if start > cursor:
+            for chunk in self._reader.look(cursor, start, None):
+                rows = rows_left(chunk, cursor, start)
+                stored += rows
+                kept_bytes += chunk.size_bytes * rows // chunk.count
+            qos0 += sum(rows_left(chunk, cursor, start) for chunk in self._cursor.qos0.waiting)
+        return Unsent(start, stored, qos0, kept_bytes)
+
+    def purge_unsent(self, unsent: Unsent, write: Write) -> int:
+        """Drop ``unsent`` with ``write``; how many messages that were."""
+        assert self.appended.seq == self._cursor.tail, "a purge comes after a commit"
+        cursor, start = self._cursor, unsent.start
+        tail, before = cursor.tail, cursor.bytes_before + unsent.kept_bytes + cursor.purged.bytes_above(cursor.seq)
+        cursor.purged.add(start, tail, max(0, cursor.tail_bytes - before), self._settled.head)
+        cursor.qos0.drop_from(start)
+        self._settled.leave("operator", "dropped:purged", start, tail)
+        if start == cursor.seq:
+            cursor.jump(tail)
+        purged = self._settled.keep("dropped:purged", unsent.kept_stored, unsent.kept_qos0)
+        self._waiting.advance()
+        if start < tail:
+            write.delete_range("msg", chunk_key(self.number, start), chunk_key(self.number, tail))
+        self.change()
+        return purged
+
+    def purge_all(self, write: Write) -> int:
+        """Drop everything with ``write``, what is in flight included; how many messages that were.
+
+        The remote's session is left, so that no packet identifier of before means anything: the lane must be opened anew.
+        """
+        assert self.appended.seq == self._cursor.tail, "a purge comes after a commit"
+        cursor, head = self._cursor, self._settled.head
+        floor = self.trimming.settled_below(head)
+        self.sent.leave_session(head, self._settled.above)
+        self.sent.new_session(self.sent.generation + 1, "", self.sent.left)
+        cursor.in_flight.clear()
+        cursor.qos0.clear()
+        cursor.purged.clear()
+        self._settled.leave_all("operator", "dropped:purged", cursor.tail)
+        cursor.jump(cursor.tail)
+        purged = self._settled.keep("dropped:purged", 0, 0)
+        self.trimming.delete(write, floor, cursor.tail, cursor.tail_bytes)
+        return purged
+
+    # --- contents: for those who look and change nothing ---
+
+    def in_hand(self, ranges: Ranges) -> list[tuple[int, int]]:
+        """What of ``ranges`` would be settled if they were."""
+        found = []
+        for start, stop in ranges:
+            found += self._settled.above.missing(max(start, self._settled.head), min(stop, self._cursor.tail))
+        return found
+
+    def in_flight_ranges(self) -> Ranges:
+        """What was handed out and is not settled."""
+        return tuple(self._settled.above.missing(self._settled.head, self._cursor.seq))
+
+    def maybe_sent(self, below: int) -> int:
+        """How many messages below ``below`` are not settled."""
+        return sum(stop - start for start, stop in self.in_hand(((0, below),)))
+
+    def read(self, start: int, stop: int, *, damage: Callable[[StorageDamaged], None] | None = None) -> Iterator[Message]:
+        """The messages of ``[start, stop)``, in order.
+
+        damage: is told of a chunk that cannot be read, and the rest goes on; without it, that raises.
+
+        Raises:
+            StorageDamaged, Unavailable: it cannot be read.
+        """
+        start = max(start, self._settled.head)
+        settled = self.settled
+        stored = (row for chunk in self._reader.look(start, stop, damage) for row in rows_of(chunk, start, stop, settled))
+        qos0 = (row for chunk in self._qos0_chunks(start, stop) for row in rows_of(chunk, start, stop, settled))
+        return merge(stored, qos0, key=attrgetter("seq"))
+
+    def in_memory(self) -> tuple[int, int, list[Chunk]]:
+        """What is not on disk: how many messages, their bytes to within a chunk, and the chunks, of which rows may be settled."""
+        chunks = list(self._qos0_chunks(self._settled.head, self._cursor.tail))
+        return self._settled.qos0, self._cursor.qos0.size_bytes, chunks
+
+    def _qos0_chunks(self, start: int, stop: int) -> Iterator[Chunk]:
+        last: Chunk | None = None
+        for chunk in chain(self._cursor.in_flight.qos0_chunks(), self._cursor.qos0.waiting):
+            if chunk is not last and chunk.first_seq < stop and chunk.stop > start:
+                yield chunk
+            last = chunk  # one that was handed out in part is in several in_flight
+
+    # --- damage ---
+
+    @property
+    def losses(self) -> bool:
+        """Whether something was found to be lost that nobody was told of yet."""
+        return bool(self._waiting.losses)
+
+    def take_losses(self) -> list[Loss]:
+        """What was found to be lost since the last call."""
+        return self._waiting.take_losses()
+
+    def isolate(self, error: StorageDamaged) -> None:
+        """Take what cannot be read at the cursor, for ``error``, out of the queue; it goes on behind that.
+
+        Raises:
+            Unavailable: the disk refuses for now.
+        """
+        self._waiting.isolate(error)
+
     # --- disk ---
 
     def trim(self, write: Write, *, idle: bool = False) -> None:
         """Delete the chunks below the head with ``write`` if they are many or the queue is ``idle``."""
-        self._settled.advance()
         self.trimming.trim(write, idle=idle)
 
     def write_row(self, write: Write, *, strong: bool = True, ahead: bool = True, wall_ms: int = 0) -> None:
@@ -305,29 +430,30 @@ class Queue:
         strong: the commit has the configured strength, so the mark of queue.handed-out-below-mark may move; ahead: by a block,
         since more can be handed out soon.
         """
-        self._settled.advance()
-        head, settled, sent, balance = self._settled.head, self._settled.above.ranges(), self.sent, self._balance
+        self._waiting.advance()
+        head, settled, sent = self._settled.head, self._settled.above.ranges(), self.sent
         self.trimming.write(write, wall_ms, head, settled[-1][1] if settled else head)
         handed = sent.put_mark(write, self._cursor.seq, self.appended.seq, strong=strong, ahead=ahead)
-        if balance.stored < 0 or (balance.stored and head == self.appended.seq):
-            self.losses.put_right()
+        stored = self._settled.stored
+        if stored < 0 or (stored and head == self.appended.seq):
+            self._waiting.put_right()
         row = LaneRow(
             head=head,
             tail=self.appended.seq,
             handed=handed,
             trimmed=self.trimming.trimmed,
             tail_bytes=self.appended.size_bytes,
-            depth=balance.stored,
+            depth=self._settled.stored,
             settled=settled,
             released=sent.released.ranges(),
             generation=sent.generation,
             session=sent.session,
-            ledger=balance.ledger,
-            purged=self.purged.row(head),
+            ledger=self.ledger,
+            purged=self._cursor.purged.row(head),
             history=self.trimming.row(),
             ways=self.appended.ways.row(head),
             left=sent.left,
         )
         write.put("meta", lane_key(self.number), row.encode())
-        write.tails[self.number] = self.appended.seq
-        self._row_state.written()
+        write.reaches(self.number, self.appended.seq)
+        self.changed = False

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from storage import files
-from storage.queue.losses_to_damage import Loss
+from storage.queue.waiting_messages import Loss
 
 log = logging.getLogger("bascule")
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from storage.queue.ledger import WaysRow
 from wire.ranges import RangeSet
 from wire.routing.ways import Way, kind_of_way
 from wire.settings import RuleSettings
-
-WaysRow = tuple[tuple[bytes, int], ...]
 
 
 class QueuedWays:

@@ -140,6 +140,10 @@ class UpcomingChunks:
             self._read_to = seq
             self._aligned = False
 
+    def lose_tail(self, tail: int) -> None:
+        """Nothing below ``tail`` is in memory, or was ever stored."""
+        self.low = tail
+
     def begin_at(self, seq: int, *, aligned: bool = False) -> None:
         """Forget what was read ahead, and read from ``seq`` on; aligned: a chunk begins there, or nothing is there."""
         self._ahead = ()

@@ -115,6 +115,10 @@ class SentRecord:
         self._changed()
         return another
 
+    def forget_session(self) -> None:
+        """What the session on record holds is not known: the next one is begun clean."""
+        self.session = ""
+
     def leave_session(self, head: int, settled: RangeSet) -> None:
         """Something that the remote may hold goes otherwise than by an exchange: the session is left, with all that it may hold.
 

@@ -1,4 +1,4 @@
-"""What has left a queue: everything below its head, and ranges above that."""
+"""What has left a queue: everything below its head, and ranges above that; and how many messages became what: the ledger."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ Gaps = Sequence[tuple[int, int]]
 
 
 class Settled:
-    """The settled sequences of one queue.
+    """The settled sequences of one queue, and its counts.
 
     queue.history-notes-each-once [P6, reports]: where a history is kept, what leaves the queue is noted in it, each sequence once.
+    queue.ledger-adds-up [P6]: accepted = ended + depth (P6), in memory and in every row that is written.
 
-    head: everything below it is settled. above: and these from there on.
+    head: everything below it is settled. above: and these from there on. stored: messages in the queue that the open write has on
+    disk, or a commit before it. qos0: those in memory only. noted: whether a history is kept. changed: the row is to be written.
     """
 
-    def __init__(
-        self,
-        row: LaneRow,
-        history: QueueHistory | None,
-        changed: Callable[[], None],
-        below: Sequence[Callable[[int], None]] = (),
-    ) -> None:
-        """changed: is called when the row is to be written. below: are told of a new head."""
-        self.head = row.head
-        self.above = RangeSet(row.settled)
-        self._history = history
-        self._changed = changed
-        self._below = below
-        self._qos0_from = row.tail  # QoS 0 below it went with a former life of the store
+    def __init__(self, row: LaneRow, history: QueueHistory | None, changed: Callable[[], None]) -> None:
+        """As a row has them: what was accepted, and is neither ended nor stored, went with the memory of a former life.
 
-    @property
-    def noted(self) -> bool:
-        """Whether a history is kept."""
-        return self._history is not None
+        changed: is called when the row is to be written.
+        """
+        self.head = self._told = row.head
+        self.above = RangeSet(row.settled)
+        self.ledger = row.ledger
+        self.stored = row.depth
+        self.qos0 = 0
+        self.noted = history is not None
+        self.changed = changed
+        self._history = history
+        self._qos0_from = row.tail  # QoS 0 below it went with a former life of the store
+        self.count("dropped:restart", self.ledger.accepted - self.ledger.ended() - self.stored)
+
+    # --- sequences ---
 
     def rows_left(self, chunk: Chunk, start: int, stop: int | None = None) -> int:
         """How many rows of ``chunk`` are in the queue, of those in ``[start, stop)``."""
@@ -49,11 +49,15 @@ class Settled:
 
     def leave(self, by: str, outcome: str, start: int, stop: int) -> Gaps:
         """What of ``[start, stop)`` is in the queue leaves it under ``outcome``; where that was."""
-        gaps: Gaps = self.above.missing(start, stop) if self.above else ((start, stop),)
+        in_order = not self.above
+        gaps: Gaps = ((start, stop),) if in_order else self.above.missing(start, stop)
         if self._history is not None:
             self._history.note(by, outcome, gaps)
-            self._changed()
-        self.above.add(start, stop)
+            self.changed()
+        if in_order and start == self.head < stop:
+            self.head = stop
+        else:
+            self.above.add(start, stop)
         return gaps
 
     def leave_rows(self, by: str, outcome: str, gaps: Gaps, rows: RangeSet, *, damaged: bool = False) -> None:
@@ -70,31 +74,29 @@ class Settled:
 
     def leave_empty(self, start: int, stop: int, but: Ranges = ()) -> None:
         """What is left of ``[start, stop)``, ``but`` for these ranges, was QoS 0 that is gone: settle it, without counting."""
-        position = start
+        position = max(start, self.head)
         for low, high in (*but, (stop, stop)):
             if self._history is not None:
                 self._note_gone(self.above.missing(position, low))
             self.above.add(position, low)
             position = high
-        self._changed()
+        self.changed()
 
     def leave_all(self, by: str, outcome: str, tail: int) -> None:
         """Everything below ``tail`` leaves under ``outcome``, and there is nothing behind it. Nobody is told of the new head."""
         self.leave(by, outcome, self.head, tail)
         self.above.clear()
-        self.head = tail
+        self.head = self._told = tail
 
-    def advance(self) -> None:
-        """Move the head over what is settled."""
-        if not self.above:
-            return
-        head = self.above.advance(self.head)
-        if head == self.head:
-            return
-        self.head = head
-        self._changed()
-        for forget_below in self._below:
-            forget_below(head)
+    def advance(self) -> bool:
+        """Move the head over what is settled; whether it stands elsewhere than at the last call."""
+        if self.above:
+            self.head = self.above.advance(self.head)
+        if self.head == self._told:
+            return False
+        self._told = self.head
+        self.changed()
+        return True
 
     def _note_gone(self, gaps: Iterable[tuple[int, int]]) -> None:
         """In ``gaps`` was QoS 0 that was lost with the memory of a former life, or pushed out of it in this one."""
@@ -105,3 +107,55 @@ class Settled:
                 self._history.note("store", "dropped:restart", ((start, middle),))
             if middle < stop:
                 self._history.note("store", "dropped:qos0_memory", ((middle, stop),))
+
+    # --- counts ---
+
+    @property
+    def depth(self) -> int:
+        """Messages accepted and not ended, those of uncommitted writes included."""
+        return self.stored + self.qos0
+
+    def accept(self, stored: int, qos0: int) -> None:
+        """So many messages have come into the queue."""
+        self.ledger.accept(stored + qos0)
+        self.stored += stored
+        self.qos0 += qos0
+        self.changed()
+
+    def end(self, outcome: str, stored: int, qos0: int = 0) -> None:
+        """So many have left it under ``outcome``."""
+        self.stored -= stored
+        self.qos0 -= qos0
+        if stored + qos0 > 0:
+            self.ledger.count(outcome, stored + qos0)
+            self.changed()
+
+    def keep(self, outcome: str, stored: int, qos0: int) -> int:
+        """All but so many have left it under ``outcome``; how many that were."""
+        ended = self.depth - stored - qos0
+        self.stored, self.qos0 = stored, qos0
+        self.count(outcome, ended)
+        return ended
+
+    def count(self, outcome: str, messages: int) -> None:
+        """Count ``messages`` under ``outcome``; none leaves the queue by it."""
+        if messages > 0:
+            self.ledger.count(outcome, messages)
+            self.changed()
+
+    def refuse_into(self, outcome: str, messages: int) -> None:
+        """Count ``messages`` that were accepted and ended at once, under ``outcome``, without ever being in the queue."""
+        self.ledger.accept(messages)
+        self.count(outcome, messages)
+
+    def refuse(self, messages: int) -> None:
+        """Count ``messages`` that were refused for good, for want of room: they were never accepted."""
+        self.ledger.refuse(messages)
+        self.changed()
+
+    def put_right(self) -> int:
+        """The queue is empty: what was counted too little (or, below 0, too much) as damaged is put right; how many that were."""
+        missing, self.stored = self.stored, 0
+        self.ledger.put_right(missing)
+        self.changed()
+        return missing

@@ -10,7 +10,6 @@ from storage.engine.keys import chunk_key
 from storage.queue.chunk import Chunk
 from storage.queue.hand_out_cursor import Cursor
 from storage.queue.ledger import LaneRow
-from storage.queue.ledger_balance import Balance
 from storage.queue.queued_ways import QueuedWays
 from storage.queue.settled_ranges import Settled
 from wire.frames.batch import QOS_MASK, Batch, head_of
@@ -25,7 +24,7 @@ class Tail:
     seq: one past the last message. size_bytes: of all stored messages that were ever appended. ways: by which they go.
     """
 
-    def __init__(self, number: int, row: LaneRow, cursor: Cursor, settled: Settled, balance: Balance, *, all_stored: bool) -> None:
+    def __init__(self, number: int, row: LaneRow, cursor: Cursor, settled: Settled, *, all_stored: bool) -> None:
         """all_stored: QoS 0 is stored with the rest."""
         self.seq = row.tail
         self.size_bytes = row.tail_bytes
@@ -33,7 +32,6 @@ class Tail:
         self._number = number
         self._cursor = cursor
         self._settled = settled
-        self._balance = balance
         self._all_stored = all_stored
 
     def append(self, body: bytes, count: int, size_bytes: int, qos0: int, write: Write) -> range:
@@ -43,10 +41,26 @@ class Tail:
         """
         first_seq, self.seq = self.seq, self.seq + count
         accepted_ms, ways = head_of(body)
-        all_stored, before = self._all_stored, self.size_bytes
-        stored, apart = _chunks_of(body, first_seq, count, size_bytes, qos0, accepted_ms, before, all_stored=all_stored)
-        self.ways.take(ways, self.seq)
-        self._balance.accept(stored.count if stored is not None else 0, apart.count if apart is not None else 0)
+        stored: Chunk | None
+        apart: Chunk | None = None
+        if qos0 and qos0 < count and not self._all_stored:
+            stored, apart = _apart(body, first_seq, size_bytes, accepted_ms, self.size_bytes)
+        else:
+            stored = Chunk(
+                first_seq=first_seq,
+                span=count,
+                count=count,
+                size_bytes=size_bytes,
+                accepted_ms=accepted_ms,
+                body=body,
+                qos0=qos0,
+                bytes_before=self.size_bytes,
+            )
+            if qos0 and not self._all_stored:
+                stored, apart = None, stored
+        if ways:
+            self.ways.take(ways, self.seq)
+        self._settled.accept(stored.count if stored is not None else 0, apart.count if apart is not None else 0)
         if stored is not None:
             write.put("msg", chunk_key(self._number, first_seq), stored.encode())
             self.size_bytes += stored.size_bytes
@@ -56,30 +70,11 @@ class Tail:
         return range(first_seq, self.seq)
 
     def _keep(self, apart: Chunk) -> None:
-        self._balance.end("dropped:qos0_memory", 0, self._cursor.qos0.add(apart, self._settled, self._cursor.seq))
+        self._settled.end("dropped:qos0_memory", 0, self._cursor.qos0.add(apart, self._settled, self._cursor.seq))
 
-
-def _chunks_of(
-    body: bytes, first_seq: int, count: int, size_bytes: int, qos0: int, accepted_ms: int, bytes_before: int, *, all_stored: bool
-) -> tuple[Chunk | None, Chunk | None]:
-    """The batch ``body`` as chunks: what is to be stored, and its QoS 0 rows, which are kept apart unless ``all_stored``.
-
-    count: its rows, qos0: how many of them are QoS 0. bytes_before: of the queue, without this batch.
-    """
-    if qos0 and qos0 < count and not all_stored:
-        return _apart(body, first_seq, size_bytes, accepted_ms, bytes_before)
-    chunk = Chunk(
-        first_seq=first_seq,
-        span=count,
-        count=count,
-        qos0=qos0,
-        bytes_before=bytes_before,
-        size_bytes=size_bytes,
-        accepted_ms=accepted_ms,
-        offsets=None,
-        body=body,
-    )
-    return (None, chunk) if qos0 and not all_stored else (chunk, None)
+    def lose(self, tail: int) -> None:
+        """The sequences up to ``tail`` were used, and what was there is lost."""
+        self.seq = tail
 
 
 def _apart(body: bytes, first_seq: int, size_bytes: int, accepted_ms: int, bytes_before: int) -> tuple[Chunk, Chunk]:

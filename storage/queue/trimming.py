@@ -103,7 +103,8 @@ class Trimming:
         self._move(tail, tail_bytes)
 
     def _move(self, floor: int, floor_bytes: int) -> None:
-        self._reader.low, self._trimmed_bytes = floor, floor_bytes
+        self._reader.begin_at(floor)
+        self._trimmed_bytes = floor_bytes
         self._changed()
 
     def kept_bytes(self, tail_bytes: int) -> int:

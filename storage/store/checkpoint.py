@@ -127,7 +127,7 @@ def take(
 def note(queue: Queue, limits: LimitSettings, *, configured: bool, retention_s: float, damaged: bool) -> QueueStands:
     """Where ``queue`` stands. damaged: its row cannot be read, and the queue stands for nothing."""
     place = lane_of_queue(queue.name)
-    messages, size_bytes, chunks = queue.contents.in_memory()
+    messages, size_bytes, chunks = queue.in_memory()
     history = queue.trimming.row()
     facts = QueueFacts(
         name=queue.name,
@@ -141,7 +141,7 @@ def note(queue: Queue, limits: LimitSettings, *, configured: bool, retention_s: 
         depth=queue.depth - messages,
         size_bytes=queue.size_bytes,
         volatile=VolatileFacts(messages=messages, size_bytes=size_bytes),
-        in_flight=queue.contents.in_flight(),
+        in_flight=queue.in_flight_ranges(),
         ledger=_ledger_facts(queue.ledger),
         max_messages=limits.max_messages,
         max_bytes=limits.max_bytes,

@@ -66,11 +66,7 @@ class DeadLetterQueues:
             Unavailable: it cannot be read for now.
         """
         damages: list[StorageDamaged] = []
-        messages = [
-            message
-            for start, stop in queue.contents.in_hand(ranges)
-            for message in queue.contents.read(start, stop, damage=damages.append)
-        ]
+        messages = [message for start, stop in queue.in_hand(ranges) for message in queue.read(start, stop, damage=damages.append)]
         return Remains(messages, damages)
 
     def keep(self, bridge: str, queue: Queue, outcome: str, ranges: Ranges, remains: Remains, *, by: str) -> None:

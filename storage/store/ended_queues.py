@@ -93,7 +93,7 @@ class EndedQueues:
         queue = lane.queue
         if lane.open or lane.opening:
             lane.close(-1)
-        messages = list(_piece(queue.contents.read(queue.head, queue.tail, damage=lambda _: None)))
+        messages = list(_piece(queue.read(queue.head, queue.tail, damage=lambda _: None)))
         lane.can_read()
         if messages:
             self._deal(lane, messages)

@@ -55,7 +55,7 @@ class HandOuts:
                 self.queues.add(name)
                 continue
             self.read(lane, now_s, lambda: self._hand_out(name, lane, wall_ms, effects))  # noqa: B023
-            self._next.at_once |= bool(lane.queue.losses)  # who takes from it may have to open the lane anew
+            self._next.at_once |= lane.queue.losses  # who takes from it may have to open the lane anew
         return effects
 
     def _hand_out(self, name: str, lane: Lane, wall_ms: int, effects: Effects) -> None:
@@ -105,7 +105,7 @@ class HandOuts:
         try:
             queue.drop_oldest(messages, size_bytes)
         except StorageDamaged as error:
-            queue.losses.isolate(error)
+            queue.isolate(error)
         except Unavailable as error:
             lane.cannot_read(error, now_s)
         self._hold_behind(name, lane, on_disk_before)
@@ -138,7 +138,7 @@ class HandOuts:
                     action()
                     return
                 except StorageDamaged as error:
-                    lane.queue.losses.isolate(error)
+                    lane.queue.isolate(error)
             self.queues.add(lane.queue.name)
         except ConfigError as error:
             lane.stop(error)

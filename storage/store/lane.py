@@ -10,11 +10,12 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from storage.queue.hand_out_pieces import HandOutPiece
+from storage.queue.chunk import Chunk
 from storage.queue.queue import Queue
 from storage.store.disk_trouble import RETRY_FIRST_S, RETRY_MAX_S
 from wire.errors import ConfigError, Unavailable
 from wire.frames.base import Frame
+from wire.frames.batch import pack_column
 from wire.frames.lanes import HandOut, LaneOpened, Settle
 from wire.frames.names import LANE_EPOCH_SHIFT, connection_name, forwarder_name
 from wire.histogram import Histogram
@@ -115,20 +116,20 @@ class Lane:
         self.queue.close(below)
         self.queue.cache(0)
 
-    def give(self, pieces: Iterable[HandOutPiece]) -> Effects:
-        """Hand ``pieces`` out."""
+    def give(self, chunks: Iterable[Chunk]) -> Effects:
+        """Hand ``chunks`` out."""
         effects: Effects = []
-        for piece in pieces:
-            self.given_messages += piece.count
-            self.given_bytes += piece.size_bytes
+        for chunk in chunks:
+            self.given_messages += chunk.count
+            self.given_bytes += chunk.size_bytes
             frame = HandOut(
                 queue=self.queue.name,
                 epoch=self.epoch,
-                first_seq=piece.first_seq,
-                count=piece.count,
-                size_bytes=piece.size_bytes,
-                offsets=piece.offsets,
-                bodies=(piece.body,),
+                first_seq=chunk.first_seq,
+                count=chunk.count,
+                size_bytes=chunk.size_bytes,
+                offsets=b"" if chunk.offsets is None else pack_column(chunk.offsets),
+                bodies=(chunk.body,),
             )
             effects.append((self.peer, frame))
         return effects

@@ -187,7 +187,7 @@ class Lanes:
             lane = self.all.get(name)
             if lane is None:
                 continue
-            for loss in lane.queue.losses.take():
+            for loss in lane.queue.take_losses():
                 lane.losses += 1
                 facts = {"queue": name, "first_seq": loss.start, "last_seq": loss.stop - 1, "messages": loss.messages}
                 kept = self._engine.keep_evidence() if loss.unreadable else self._quarantine.keep(name, loss)

@@ -266,7 +266,7 @@ class Commands:
             return {"queue": letters.name, "messages": page.rows, "next": page.next_of(letters.next_seq), "tail": letters.next_seq}
         name, lane = self._lane(bridge, arguments["lane"])
         queue = lane.queue
-        for message in queue.contents.read(start, queue.tail):
+        for message in queue.read(start, queue.tail):
             page.take(
                 {"seq": message.seq, "state": _sent(queue, message.seq), **_message_map(message, payload_bytes)}, message.size_bytes
             )
@@ -290,12 +290,12 @@ class Commands:
         else:
             names = [self._lane(bridge, arguments["lane"])[0]]
         queues = {name: self._lanes.of_bridges[name].queue for name in sorted(names)}
-        unsent = {} if whole else {name: queue.purge.unsent() for name, queue in queues.items()}  # all reading before any change
+        unsent = {} if whole else {name: queue.unsent() for name, queue in queues.items()}  # all reading before any change
         purged = flying = 0
         kept = []
         for name, queue in queues.items():
             lane = self._lanes.of_bridges[name]
-            gone = queue.purge.drop_all(write) if whole else queue.purge.drop_unsent(unsent[name], write)
+            gone = queue.purge_all(write) if whole else queue.purge_unsent(unsent[name], write)
             purged += gone
             self._openings.purged(name, whole=whole)
             self._events.add(_purge_event(wall_ms, bridge, lane.number, "queue", gone))
@@ -390,7 +390,7 @@ class _Page:
 
 def _oldest_on_record(queue: Queue) -> int | None:
     """As ``oldest_ms``, but nothing that is found, or not, changes the queue."""
-    oldest = next(queue.contents.read(queue.head, queue.tail), None)
+    oldest = next(queue.read(queue.head, queue.tail), None)
     return None if oldest is None else oldest.accepted_ms
 
 

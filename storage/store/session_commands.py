@@ -135,7 +135,7 @@ class SessionCommands:
             "subscriptions": len(session.subscriptions),
             "depth": lane.queue.depth,
             "bytes": lane.queue.size_bytes,
-            "in_flight": lane.queue.contents.maybe_sent(lane.queue.sent.below),
+            "in_flight": lane.queue.maybe_sent(lane.queue.sent.below),
             "received": len(session.received),
             "will": session.will is not None,
             "damaged": lane.damaged or lane.row_damaged,

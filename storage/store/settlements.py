@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from storage.queue.in_flight import Left
+from storage.queue.chunk import Left
 from storage.queue.queue import Queue
 from storage.store.dead_letter_queues import DeadLetterQueues, Remains
 from storage.store.disk_trouble import Disk

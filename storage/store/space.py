@@ -10,7 +10,6 @@ from contextlib import suppress
 
 from storage.engine.engine import Engine, Write
 from storage.queue.history import ROW_BYTES
-from storage.queue.queue import Queue
 from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog
@@ -51,11 +50,6 @@ class Space:
     def _kept_bytes(self) -> int:
         """About what everything takes that is kept; a queue's row, and an event, about what a settlement does."""
         first, following = self._events.numbers
-        queues = sum(_kept_bytes(lane.queue) + ROW_BYTES for lane in self._lanes.all.values())
+        queues = sum(lane.queue.kept_bytes + ROW_BYTES for lane in self._lanes.all.values())
         letters = sum(letters.size_bytes for letters in self._dead_letters.queues.values())
         return queues + letters + int(self._retained.figures()["bytes"]) + (following - first) * ROW_BYTES
-
-
-def _kept_bytes(queue: Queue) -> int:
-    """About what the disk keeps of ``queue``, its history included."""
-    return queue.trimming.kept_bytes(queue.appended.size_bytes) - queue.purged.bytes_above(queue.trimming.trimmed)

@@ -280,7 +280,7 @@ class Store:
         self._lane_changes.went_back()
         self.next_commit.promise()
         for lane in self.lanes.all.values():
-            lane.queue.changed = True
+            lane.queue.change()
             self._retention.went_back(lane)
 
     # --- time ---
@@ -312,7 +312,7 @@ class Store:
         self._ended_queues.tick()
         self._session_queues.count()
         queues = (lane.queue for lane in self.lanes.all.values() if lane.queue.depth)
-        self._engine.look(sum(queue.depth - queue.contents.in_memory()[0] for queue in queues))
+        self._engine.look(sum(queue.depth - queue.in_memory()[0] for queue in queues))
         self._disk.look(now_s)
         self._keep_events(now_s, wall_ms)
         self._space.tick(now_s)

@@ -6,7 +6,7 @@ from typing import Any
 
 from storage.engine.engine import Write
 from storage.queue.dead_letters import DeadLetters
-from storage.queue.purge import Purge, Unsent
+from storage.queue.queue import Queue, Unsent
 from storage.store.commits import Commits
 from storage.store.dead_letter_replay import Replay
 from storage.store.lane_openings import LaneOpenings
@@ -16,21 +16,21 @@ DUE: list[tuple[DeadLetters, Any]] = []  # letters that went back with the commi
 
 
 def _takes_what_was_sent(original: Any) -> Any:
-    def unsent(self: Purge) -> Unsent:
+    def unsent(self: Queue) -> Unsent:
         return Unsent(self._settled.head, 0, 0, 0)
 
     return unsent
 
 
 def _session_kept(original: Any) -> Any:
-    def drop_all(self: Purge, write: Write) -> int:
-        sent = self._sent
+    def purge_all(self: Queue, write: Write) -> int:
+        sent = self.sent
         generation, session = sent.generation, sent.session
         purged: int = original(self, write)
         sent.generation, sent.session = generation, session
         return purged
 
-    return drop_all
+    return purge_all
 
 
 def _lane_goes_on(original: Any) -> Any:
@@ -89,12 +89,12 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "queue.handed-out-below-mark/sent-is-purged",
         "a purge takes what is in flight, too",
-        ((Purge, "unsent", _takes_what_was_sent),),
+        ((Queue, "unsent", _takes_what_was_sent),),
     ),
     (
         "store.purge-begins-a-session/session-kept",
         "a purge of everything keeps session and generation",
-        ((Purge, "drop_all", _session_kept),),
+        ((Queue, "purge_all", _session_kept),),
     ),
     (
         "store.purge-begins-a-session/lane-goes-on",

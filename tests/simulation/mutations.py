@@ -15,9 +15,9 @@ from actors.broker.client_batches import ClientBatches
 from storage.engine.engine import Write
 from storage.queue.hand_out_cursor import Cursor
 from storage.queue.in_flight import InFlight
-from storage.queue.ledger_balance import Balance
 from storage.queue.queue import Queue
 from storage.queue.sent_record import SentRecord
+from storage.queue.settled_ranges import Settled as QueueSettled
 from storage.store.lane import Lane
 from storage.store.receiving_link import Sender, Senders, Verdict
 from storage.store.session_rows import Sessions
@@ -553,7 +553,7 @@ def _told_once(original: Any) -> Any:
     return resumes
 
 
-_mutation("P6/refused-uncounted", "what a full queue refuses is not counted", (Balance, "refuse", _instead(_nothing)))
+_mutation("P6/refused-uncounted", "what a full queue refuses is not counted", (QueueSettled, "refuse", _instead(_nothing)))
 _mutation("P6/held-for-ever", "the store is not told that less of a source is held", (RemoteInbox, "resumes", _told_once))
 _mutation("tree.epochs-only-rise/always-the-same", "every life has the same epoch", (Epochs, "next", _instead(lambda self: 7)))
 

@@ -552,9 +552,9 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import actors.bridge.remote_dialer
     import actors.bridge.settlement_reports
     import actors.broker.client_batches
-    import storage.queue.hand_out
     import storage.queue.read_ahead
     import storage.queue.trimming
+    import storage.queue.waiting_messages
     import storage.store.history_retention
     import storage.store.lanes
     import supervisor.tree.supervisor
@@ -578,7 +578,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (storage.queue.trimming, "TRIM_MESSAGES", shape.trim_messages),
         (storage.store.history_retention, "CUT_PERIOD_S", 0.5),
         (storage.store.history_retention, "SETTLEMENTS_A_PASS", shape.settlements_a_pass),
-        (storage.queue.hand_out, "SPLIT_ROWS", shape.split_rows),
+        (storage.queue.waiting_messages, "SPLIT_ROWS", shape.split_rows),
         (storage.queue.read_ahead, "READ_AHEAD_CHUNKS", shape.read_ahead),
         (supervisor.tree.supervisor, "announce", lambda *_, **__: None),
         (supervisor.workers, "THREAD_NICE", os.nice(0)),

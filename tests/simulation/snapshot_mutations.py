@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from storage.queue.queue_contents import Contents
+from storage.queue.queue import Queue
 from storage.store import store
 from storage.store.checkpoint import QueueStands, Standing
 from storage.store.store import Store
@@ -47,11 +47,11 @@ def _with_qos_0(original: Any) -> Any:
 
 
 def _settled_in_flight(original: Any) -> Any:
-    def in_flight(self: Contents) -> Ranges:
+    def in_flight_ranges(self: Queue) -> Ranges:
         head, cursor = self._settled.head, self._cursor.seq
         return ((head, cursor),) if cursor > head else ()
 
-    return in_flight
+    return in_flight_ranges
 
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
@@ -64,6 +64,6 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "store.snapshot-as-rows-say/settled-in-flight",
         "settled messages count as in flight",
-        ((Contents, "in_flight", _settled_in_flight),),
+        ((Queue, "in_flight_ranges", _settled_in_flight),),
     ),
 )

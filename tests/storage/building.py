@@ -8,7 +8,7 @@ from typing import Any
 
 from storage.engine.engine import FAMILIES, Family, RocksEngine, Write
 from storage.engine.memory_engine import MemoryEngine
-from storage.queue.hand_out_pieces import HandOutPiece
+from storage.queue.chunk import Chunk
 from storage.store.store import Store
 from tests.support import settings
 from tests.support.settings import limits
@@ -156,13 +156,17 @@ def u16(values: Sequence[int]) -> bytes:
     return pack_column(array("H", values))
 
 
-def messages(piece: HandOutPiece | HandOut) -> list[tuple[int, bytes]]:
+def messages(piece: Chunk | HandOut) -> list[tuple[int, bytes]]:
     """(sequence, payload) of each row."""
-    body = piece.body if isinstance(piece, HandOutPiece) else piece.bodies[0]
+    body = piece.body if isinstance(piece, Chunk) else piece.bodies[0]
     payloads = Batch.decode(body).rows_payloads()
-    offsets = unpack_column("I", piece.offsets) if piece.offsets else range(piece.count)
     assert piece.count == len(payloads)
-    return [(piece.first_seq + offset, payload) for offset, payload in zip(offsets, payloads, strict=True)]
+    if isinstance(piece, Chunk):
+        seqs = piece.seqs()
+    else:
+        offsets = unpack_column("I", piece.offsets) if piece.offsets else range(piece.count)
+        seqs = [piece.first_seq + offset for offset in offsets]
+    return list(zip(seqs, payloads, strict=True))
 
 
 class RecordingEngine(MemoryEngine):

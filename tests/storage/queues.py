@@ -10,7 +10,6 @@ from typing import Any
 from storage.engine.engine import Family, Write
 from storage.engine.keys import first_seq_of
 from storage.queue.chunk import Chunk
-from storage.queue.hand_out_pieces import HandOutPiece
 from storage.queue.ledger import LaneRow
 from storage.queue.queue import Queue
 from tests.storage.building import QUEUE, RecordingEngine, messages, qos0_rows
@@ -29,7 +28,7 @@ def append(engine: RecordingEngine, queue: Queue, *batches: Batch) -> None:
     engine.commit(write, sync=True)
 
 
-def handed(pieces: list[HandOutPiece]) -> list[bytes]:
+def handed(pieces: list[Chunk]) -> list[bytes]:
     return [payload for piece in pieces for _, payload in messages(piece)]
 
 

@@ -6,7 +6,6 @@ from array import array
 
 from storage.queue.chunk_reader import ChunkReader
 from storage.queue.hand_out_cursor import Cursor
-from storage.queue.in_flight import InFlight
 from storage.queue.settled_ranges import Settled
 from tests.storage.building import QUEUE, RecordingEngine
 from tests.storage.queues import chunk, new_row
@@ -56,9 +55,9 @@ def test_what_is_settled_is_passed_and_the_floor_is_at_the_chunk_around_the_curs
     batch = cursor.peek(RangeSet(((0, 15),)), None)
 
     assert (batch.chunk.first_seq, cursor.seq, cursor.floor, cursor.bytes_before) == (10, 15, (10, 100), 100)
-    cursor.jump_to_head(12)
+    cursor.forget_below(12)
     assert cursor.seq == 15
-    cursor.jump_to_head(30)
+    cursor.forget_below(30)
     assert (cursor.seq, cursor.floor, cursor.bytes_before) == (30, (30, 300), 300)
 
 
@@ -73,15 +72,12 @@ def test_inside_of_a_batch_the_bytes_below_count_by_rows() -> None:
 def test_after_a_reset_everything_comes_again() -> None:
     """queue.cursor-after-handed-out"""
     cursor = cursor_over(0, 10, qos0=(20,))
-    in_flight = InFlight()
-    batch = cursor.peek(NOTHING, None)
-    in_flight.add(batch.chunk, 0, 10, None, 10)
-    cursor.pop(batch)
-    cursor.move(10)
+    assert cursor.hand_out(cursor.peek(NOTHING, None)) is not None
+    assert (cursor.seq, cursor.in_flight.messages) == (10, 10)
 
-    cursor.go_back(0, in_flight)
+    cursor.go_back(0)
 
-    assert (cursor.seq, cursor.floor, cursor.bytes_before) == (0, (0, 0), 0)
+    assert (cursor.seq, cursor.floor, cursor.bytes_before, cursor.in_flight.messages) == (0, (0, 0), 0, 0)
 
 
 def test_bytes_that_are_missing_between_two_chunks_are_noticed_but_where_they_were_purged() -> None:
@@ -92,9 +88,12 @@ def test_bytes_that_are_missing_between_two_chunks_are_noticed_but_where_they_we
             cursor.pop(batch)
             cursor.move(batch.chunk.stop)
         following = chunk(30, 10, bytes_before=250)  # 50 bytes were in between
-        assert cursor.misses_bytes(following, 30, purged=purged) is not purged
-        assert not cursor.misses_bytes(following, 30, purged=False), "once"
-    assert not cursor.misses_bytes(None, 25, purged=False), "nobody knows what is next"
+        if purged:
+            cursor.purged.add(22, 24, 50, 0)
+        assert cursor.misses_bytes(following, 30) is not purged
+        cursor.purged.clear()
+        assert not cursor.misses_bytes(following, 30), "once"
+    assert not cursor.misses_bytes(None, 25), "nobody knows what is next"
 
 
 def test_behind_damage_the_cursor_goes_on_where_a_chunk_begins() -> None:

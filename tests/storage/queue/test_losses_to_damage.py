@@ -38,7 +38,7 @@ def isolated(queue: Queue) -> None:
     """Hand out, meet damage, and take it out of the queue."""
     with pytest.raises(StorageDamaged) as damage:
         queue.hand_out(100, 1 << 30)
-    queue.losses.isolate(damage.value)
+    queue.isolate(damage.value)
 
 
 def test_a_damaged_chunk_is_taken_out_and_its_raw_bytes_are_told() -> None:
@@ -52,7 +52,7 @@ def test_a_damaged_chunk_is_taken_out_and_its_raw_bytes_are_told() -> None:
     assert queue.cut_short
     isolated(queue)
 
-    (loss,) = queue.losses.take()
+    (loss,) = queue.take_losses()
     assert (loss.start, loss.stop, loss.messages, loss.raw, loss.unreadable) == (3, 6, 3, damaged, False)
     assert not queue.losses
     assert queue.ledger.dropped == {"damaged": 3}
@@ -66,7 +66,7 @@ def test_chunks_that_are_missing_are_noticed_by_the_bytes_before_the_next() -> N
     assert handed(queue.hand_out(100, 1 << 30)) == payloads(*range(6))
     assert handed(queue.hand_out(100, 1 << 30)) == payloads(*range(9, 15)), "once the loss can be committed"
 
-    (loss,) = queue.losses.take()
+    (loss,) = queue.take_losses()
     assert (loss.start, loss.stop, loss.messages, loss.error) == (6, 9, 3, "chunks are missing")
     assert queue.settle("delivered", ((0, 15),)) == 12
     assert (queue.head, queue.depth, queue.ledger.closes(0)) == (15, 0, True)
@@ -84,7 +84,7 @@ def test_a_session_that_may_hold_what_is_lost_is_left() -> None:
     assert handed(queue.hand_out(100, 1 << 30)) == payloads(*range(3, 12))
     isolated(queue)
 
-    first, second = queue.losses.take()
+    first, second = queue.take_losses()
     assert (first.session_forgotten, second.session_forgotten) == (True, False), "there is none any more"
     assert [left.session for left in queue.sent.left] == ["a@h"]
 
@@ -92,7 +92,7 @@ def test_a_session_that_may_hold_what_is_lost_is_left() -> None:
 def test_the_end_of_a_queue_that_is_known_to_have_been_longer_is_lost_and_its_sequences_are_not_used_again() -> None:
     engine, queue = filled(tail_known=18)
 
-    (loss,) = queue.losses.take()
+    (loss,) = queue.take_losses()
     assert (loss.start, loss.stop, loss.messages, queue.sent.session) == (15, 18, 3, "")
     assert (queue.tail, queue.ledger.accepted, queue.depth) == (18, 18, 15)
     assert queue.ledger.closes(queue.depth)
@@ -109,5 +109,5 @@ def test_an_empty_queue_tells_of_messages_that_were_missed_in_what_it_counted() 
 
     append(engine, queue)
 
-    assert sum(loss.messages for loss in queue.losses.take()) == 6
+    assert sum(loss.messages for loss in queue.take_losses()) == 6
     assert (queue.depth, queue.ledger.dropped) == (0, {"damaged": 6})

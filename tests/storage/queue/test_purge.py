@@ -296,10 +296,10 @@ def test_the_queue_drops_what_was_certainly_never_sent_with_the_write() -> None:
     size_bytes = queue.size_bytes
     write = Write()
 
-    unsent = queue.purge.unsent()
+    unsent = queue.unsent()
     assert unsent == (3, 2, 1, 0)
     assert queue.depth == 6, "asking changes nothing"
-    assert queue.purge.drop_unsent(unsent, write) == 3
+    assert queue.purge_unsent(unsent, write) == 3
 
     assert (queue.depth, queue.size_bytes, queue.sent.session) == (3, size_bytes // 2, "a@h")
     assert write.ops == [("delete_range", "msg", chunk_key(1, 3), chunk_key(1, 6))]
@@ -314,10 +314,10 @@ def test_what_may_have_been_sent_before_a_reset_is_counted_from_the_disk_and_sta
     _, queue = queue_with(1, 0, 2)
     queue.reset(forwarder_lives=True)
 
-    unsent = queue.purge.unsent()
+    unsent = queue.unsent()
 
     assert unsent[:3] == (3, 2, 1)
-    assert queue.purge.drop_unsent(unsent, Write()) == 3
+    assert queue.purge_unsent(unsent, Write()) == 3
     assert [len(messages(piece)) for piece in queue.hand_out(9, MANY)] == [3]
 
 
@@ -325,7 +325,7 @@ def test_the_queue_drops_everything_and_leaves_the_session() -> None:
     _, queue = queue_with(1, 0, 2)
     write = Write()
 
-    assert queue.purge.drop_all(write) == 6
+    assert queue.purge_all(write) == 6
 
     assert (queue.head, queue.depth, queue.in_flight, queue.size_bytes) == (6, 0, 0, 0)
     assert (queue.sent.session, queue.sent.generation, [left.session for left in queue.sent.left]) == ("", 2, ["a@h"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.queue.purged_chunks import Purged
+from storage.queue.hand_out_cursor import Purged
 
 
 def test_what_was_purged_is_known_until_the_head_has_passed_it() -> None:

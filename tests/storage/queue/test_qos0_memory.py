@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.queue.qos0_memory import Qos0Memory
+from storage.queue.hand_out_cursor import Qos0Memory
 from storage.queue.settled_ranges import Settled
 from tests.storage.building import RecordingEngine, batch
 from tests.storage.queues import append, chunk, handed, new_row, open_queue

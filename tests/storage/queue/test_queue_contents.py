@@ -22,7 +22,7 @@ def filled() -> tuple[RecordingEngine, Queue]:
 
 
 def read(queue: Queue, start: int, stop: int) -> list[int]:
-    found = list(queue.contents.read(start, stop))
+    found = list(queue.read(start, stop))
     assert [message.payload for message in found] == [b"%d" % message.seq for message in found]
     return [message.seq for message in found]
 
@@ -38,14 +38,14 @@ def test_all_of_it_is_read_in_order_whatever_was_handed_out() -> None:
 def test_what_would_be_settled_and_what_is_in_flight() -> None:
     _, queue = filled()
 
-    assert queue.contents.in_hand(((0, 5), (10, 99))) == [(0, 1), (2, 5), (10, 12)]
-    assert queue.contents.in_flight() == ((0, 1), (2, 4))
+    assert queue.in_hand(((0, 5), (10, 99))) == [(0, 1), (2, 5), (10, 12)]
+    assert queue.in_flight_ranges() == ((0, 1), (2, 4))
 
 
 def test_what_is_in_memory_only_is_listed_once() -> None:
     _, queue = filled()
 
-    messages, size_bytes, chunks = queue.contents.in_memory()
+    messages, size_bytes, chunks = queue.in_memory()
 
     assert (messages, [chunk.first_seq for chunk in chunks]) == (6, [0, 4])
     assert size_bytes == sum(chunk.size_bytes for chunk in chunks)
@@ -58,7 +58,7 @@ def test_damage_is_told_and_the_rest_is_read() -> None:
     engine.commit(write, sync=True)
     met: list[StorageDamaged] = []
 
-    found = [message.seq for message in queue.contents.read(0, 99, damage=met.append)]
+    found = [message.seq for message in queue.read(0, 99, damage=met.append)]
 
     assert found == [0, 2, *range(4, 12)]
     assert len(met) == 1

@@ -56,7 +56,7 @@ def test_chunks_that_were_settled_before_they_were_read_are_deleted_with_those_a
 
 def test_a_chunk_that_is_handed_out_in_parts_is_deleted_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """queue.trimmed-after-settled"""
-    monkeypatch.setattr("storage.queue.hand_out.SPLIT_ROWS", 2)
+    monkeypatch.setattr("storage.queue.waiting_messages.SPLIT_ROWS", 2)
     engine = RecordingEngine()
     queue = open_queue(engine)
     append(engine, queue, batch([b"a"] * 2), batch([b"b"] * 6))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from storage.engine.memory_engine import MemoryEngine
-from storage.queue.in_flight import Left
+from storage.queue.chunk import Left
 from storage.store.end_to_end import BOUNDS_S, count, end_to_end
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, node, settle_frame

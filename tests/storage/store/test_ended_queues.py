@@ -211,16 +211,16 @@ def test_what_cannot_be_read_is_tried_again() -> None:
     store = Store(engine, settings(), 1)
     one, two = member(store, "one"), member(store, "two")
     turn(store, append_frame(1, {one: (dealt((1, b"x")), None)}))
-    queue, read = store.lanes.all[one].queue, store.lanes.all[one].queue.contents.read
+    queue, read = store.lanes.all[one].queue, store.lanes.all[one].queue.read
 
     def cannot(*_: object, **__: object) -> Any:
         raise Unavailable("input/output error")
 
-    queue.contents.read = cannot  # type: ignore[method-assign]
+    queue.read = cannot  # type: ignore[method-assign]
     end(store, "clean start")
     assert figures(store)["dealt_again"] == 0
 
-    queue.contents.read = read  # type: ignore[method-assign]
+    queue.read = read  # type: ignore[method-assign]
     store.tick(20.0, 20_000)
     turn(store, now_s=20.0)
     assert payloads(taken(store, two)) == [b"x"]

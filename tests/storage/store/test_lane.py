@@ -6,7 +6,7 @@ import pytest
 
 from storage.engine.engine import Write
 from storage.engine.memory_engine import MemoryEngine
-from storage.queue.hand_out_pieces import HandOutPiece
+from storage.queue.chunk import Chunk
 from storage.queue.queue import Queue
 from storage.store.lane import Lane
 from tests.storage.building import QUEUE, batch
@@ -31,8 +31,8 @@ def lane() -> Lane:
     return made
 
 
-def piece(count: int, size_bytes: int) -> HandOutPiece:
-    return HandOutPiece(first_seq=0, count=count, size_bytes=size_bytes, accepted_ms=1000, offsets=b"", body=b"")
+def piece(count: int, size_bytes: int) -> Chunk:
+    return Chunk(first_seq=0, span=count, count=count, size_bytes=size_bytes, accepted_ms=1000, body=b"")
 
 
 def test_something_may_be_given_while_there_is_credit_for_messages_and_bytes(lane: Lane) -> None:
