@@ -114,6 +114,7 @@ class ClientLimitSettings:
     keep_alive_max_s: int
     receive_maximum: int
     connections_per_address: int | None = None
+    connections_per_user: int | None = None
     half_open_max: int | None = None
     publish_messages_per_s: int | None = None
     publish_bytes_per_s: int | None = None
@@ -281,7 +282,8 @@ class BridgeSettings:
 class SessionSettings:
     """What is kept for local clients: sessions that outlive their connection, their queues, retained messages.
 
-    user_share_percent: of ``sessions_max`` and ``filters_max_bytes``, for one user, or for one address without a user.
+    user_share_percent: of ``sessions_max``, ``filters_max_bytes``, ``retained_max_messages`` and ``retained_max_bytes``, for one
+    user, or for one address without a user; what is retained also for one bridge.
     expiry_max_s: 0xFFFFFFFF is no limit. overflow: drop-newest | drop-oldest, when a session's queue is full. in_flight_max: QoS 1
     and 2 messages on their way to one client.
     """

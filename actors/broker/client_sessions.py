@@ -110,6 +110,8 @@ class ClientSessions:
         if verdict is None and will is not None and not self._wills.fits(client.session, will, older):
             self._host.limited("wills_max_bytes")
             verdict = LoginFault.NO_ROOM_FOR_WILL
+        if verdict is None and not self._host.logs_in(client, older):
+            verdict = LoginFault.TOO_MANY
         if verdict is not None:
             self._send(client, refuse_login(verdict, client.level))
             self._host.close_client(client, "refused")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from actors.door.client import Client
 from actors.door.closing_connections import Lingering
+from actors.door.connection_limits import CONNECTIONS_PER_USER
 from actors.door.listening_sockets import Reception
 from actors.process.mailbox import Mailbox
 from actors.system.free_memory import give_memory_back
@@ -83,6 +84,13 @@ class ConnectedClients:
     def greeted(self, client: Client) -> None:
         """The client's CONNECT was read: it is not half open any more."""
         self._reception.admission.greeted(client.number)
+
+    def logs_in(self, client: Client, older: Client | None) -> bool:
+        """Whether its user may have this connection as well, in place of ``older`` of the same identifier; it is counted then."""
+        allowed = self._reception.admission.log_in(client.number, client.user, None if older is None else older.number)
+        if not allowed:
+            self.limited(CONNECTIONS_PER_USER)
+        return allowed
 
     def give_back(self, now_s: float) -> None:
         """Have the memory of clients that have left returned to the system, once many have left and a while has passed."""

@@ -1,7 +1,7 @@
 """Which connection may stay: counts by address, by listener and in all, and who gives way when too many never say CONNECT. Pure.
 
-door.connections-bounded [P5, alive]: never more than ``connections_max`` connections are there, of a listener's own limit, or of
-    ``connections_per_address`` from one address.
+door.connections-bounded [P5, alive]: never more than ``connections_max`` connections are there, of a listener's own limit, of
+    ``connections_per_address`` from one address, or of ``connections_per_user`` that one user has logged in by.
 door.half-open-bounded [P5, alive]: never more than ``half_open_max`` connections are without an accepted CONNECT: one more closes
     the oldest of the address that has most of them, so that a flood from one place is at its own cost.
 door.count-given-back [alive]: what is counted is given back, once, when the connection is closed. Before anybody is refused, or has
@@ -21,6 +21,7 @@ from wire.settings import ClientLimitSettings
 CONNECTIONS_MAX = "connections_max"
 LISTENER_CONNECTIONS_MAX = "listener_connections_max"
 CONNECTIONS_PER_ADDRESS = "connections_per_address"
+CONNECTIONS_PER_USER = "connections_per_user"
 HALF_OPEN_MAX = "half_open_max"
 
 LOCAL = ""  # the key of what has no limit per address
@@ -53,13 +54,22 @@ class Verdict:
 class Admission:
     """Counts connections by their numbers. ``refused`` has, by limit, how many were not let in or had to go."""
 
-    def __init__(self, *, connections_max: int, per_address_max: int | None = None, half_open_max: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        connections_max: int,
+        per_address_max: int | None = None,
+        per_user_max: int | None = None,
+        half_open_max: int | None = None,
+    ) -> None:
         self._connections_max = connections_max
         self._per_address_max = per_address_max
         self._half_open_max = half_open_max
-        self._places: dict[int, tuple[str, str]] = {}
+        self._per_user_max = per_user_max
+        self._places: dict[int, tuple[str, str, str | None]] = {}  # address, listener, and user
         self._by_address: Counter[str] = Counter()
         self._by_listener: Counter[str] = Counter()
+        self._by_user: Counter[str | None] = Counter()
         self._half_open: dict[str, dict[int, None]] = {}
         self.half_open = 0
         self.refused: Counter[str] = Counter()
@@ -69,6 +79,7 @@ class Admission:
         self._connections_max = limits.connections_max
         self._per_address_max = limits.connections_per_address
         self._half_open_max = limits.half_open_max
+        self._per_user_max = limits.connections_per_user
 
     def __len__(self) -> int:
         return len(self._places)
@@ -91,7 +102,7 @@ class Admission:
             gives_way = next(iter(crowd))
             self.leave(gives_way)
             self.refused[HALF_OPEN_MAX] += 1
-        self._places[number] = (address, listener)
+        self._places[number] = (address, listener, None)
         self._by_address[address] += 1
         self._by_listener[listener] += 1
         self._half_open.setdefault(address, {})[number] = None
@@ -103,13 +114,31 @@ class Admission:
         if number in self._places:
             self._close_half(number, self._places[number][0])
 
+    def log_in(self, number: int, user: str | None, older: int | None = None) -> bool:
+        """Count ``number`` for ``user`` from here on, None for anonymous, unless that is one too many; whether it is not.
+
+        older: a connection that gives way for it.
+        """
+        there = self._by_user[user] - (older in self._places and self._places[older][2] == user)
+        if user is not None and self._per_user_max is not None and there >= self._per_user_max:
+            return False
+        if user is not None and number in self._places:
+            address, listener, _ = self._places[number]
+            self._places[number] = address, listener, user
+            self._by_user[user] += 1
+        return True
+
     def leave(self, number: int) -> None:
         """``number`` is closed; unknown ones are ignored."""
         place = self._places.pop(number, None)
         if place is None:
             return
-        address, listener = place
+        address, listener, user = place
         self._close_half(number, address)
+        if user is not None:
+            self._by_user[user] -= 1
+            if not self._by_user[user]:
+                del self._by_user[user]
         self._by_listener[listener] -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:

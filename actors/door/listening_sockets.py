@@ -131,6 +131,7 @@ class Reception:
         self.admission = Admission(
             connections_max=limits.connections_max,
             per_address_max=limits.connections_per_address,
+            per_user_max=limits.connections_per_user,
             half_open_max=limits.half_open_max,
         )
         self.turn = HandshakeTurn()

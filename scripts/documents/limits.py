@@ -36,6 +36,7 @@ SETTINGS = {
     "listeners[].connections_max": Limit("clients of one listener", "a listener", "closed", "who comes last"),
     "clients.connections_max": Limit("clients", NODE, "closed", "who comes last"),
     "clients.connections_per_address": Limit("clients of one address", "an address (IPv6: a /64)", "closed", "that address"),
+    "clients.connections_per_user": Limit("clients of one user", "a user", "CONNACK 0x97 (3.1.1: 3)", "that user"),
     "clients.half_open_max": Limit("connections without CONNECT", NODE, "the oldest is closed", "the address that has most"),
     "clients.packet_max_bytes": Limit("a packet that is being read", CLIENT, "DISCONNECT 0x95", "that client"),
     "clients.input_max_bytes": Limit("packets that are not complete", NODE, "closed with 0x97", "the client that holds most"),
@@ -51,7 +52,10 @@ SETTINGS = {
     "clients.will_max_bytes": Limit("a Will", CLIENT, "CONNACK 0x97", "that client"),
     "sessions.sessions_max": Limit("sessions that last", NODE, "CONNACK 0x97", "who comes last"),
     "sessions.user_share_percent": Limit(
-        "sessions that last, all topic filters", "a user, or an address without one", "CONNACK, SUBACK 0x97", "that user"
+        "sessions that last, all topic filters, what is retained",
+        "a user, an address without one, a bridge",
+        "as beyond the whole",
+        "that user",
     ),
     "sessions.filters_max_bytes": Limit("all topic filters", NODE, "SUBACK 0x97 (3.1.1: 0x80)", "who comes last"),
     "sessions.expiry_max": Limit("a session whose client is away", CLIENT, "it ends", "that client"),

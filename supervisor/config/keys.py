@@ -361,6 +361,9 @@ class Clients(Section):
     connections_per_address: Annotated[int | None, Number(1, 1_000_000, unlimited=True)] = setting(
         1024, "Clients of one address (IPv6: of one /64) at a time; loopback and Unix sockets have no such limit."
     )
+    connections_per_user: Annotated[int | None, Number(1, 1_000_000, unlimited=True)] = setting(
+        UNLIMITED, "Clients that one user has logged in by at a time; one more is refused (0x97)."
+    )
     half_open_max: Annotated[int, Number(1, 1_000_000)] = setting(
         1024, "Connections without CONNECT yet; one more closes the oldest of the address that has most of them."
     )
@@ -406,8 +409,8 @@ class Sessions(Section):
     )
     user_share_percent: Annotated[int, Number(1, 100)] = setting(
         50,
-        "How much of sessions_max and filters_max_bytes one user may have; clients without a user share by their address (IPv6:"
-        " their /64).",
+        "How much of sessions_max, filters_max_bytes, retained_max_messages and retained_max_bytes one user may have; clients"
+        " without a user share by their address (IPv6: their /64). What a bridge brings is retained in a share of its own.",
     )
     expiry_max: Annotated[float | None, Duration(1, SESSION_NEVER_EXPIRES_S - 1, whole=True, unlimited=True)] = setting(
         "7d", "Longest life of a session without its client; MQTT 3.1.1 sessions with clean session 0 have this one."

@@ -139,6 +139,7 @@ def _clients(clients: Clients) -> ClientLimitSettings:
         publish_messages_per_s=clients.publish_messages_per_s,
         publish_bytes_per_s=clients.publish_bytes_per_s,
         topic_levels_max=clients.topic_levels_max,
+        connections_per_user=clients.connections_per_user,
         topic_max_bytes=clients.topic_max_bytes,
         will_max_bytes=clients.will_max_bytes,
         subscriptions_max_bytes=clients.subscriptions_max_bytes,

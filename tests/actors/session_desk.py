@@ -84,6 +84,9 @@ class FakeHost:
     def add_will(self, session: str, message: Message, source: int, refused: tuple[int, int] = (0, 0)) -> None:
         self.wills.append(session)
 
+    def logs_in(self, client: Client, older: Client | None) -> bool:
+        return True
+
     def limited(self, limit: str) -> None:
         self.limits.append(limit)
 

@@ -13,6 +13,7 @@ from tests.conftest import StartNode
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import SESSION_EXPIRY
 from tests.support.node import Node, node_config
+from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -49,6 +50,35 @@ def test_a_user_has_half_of_all_sessions_and_another_the_rest(start_node: StartN
     ControlClient.of_data_dir(node.data_dir).end_session("g0")
     assert lasts(node, "g10", greedy) == 0
     assert lasts(node, "g11", greedy) == QUOTA_EXCEEDED
+
+
+def test_a_user_has_as_many_connections_as_one_may_have(start_node: StartNode, tmp_path: Path) -> None:
+    """door.connections-bounded, by whatever addresses; who comes again takes its own place, who leaves gives it back."""
+    greedy, honest = list(USERS)[:2]
+    node = start_node({**config(tmp_path), "clients": {"connections_per_user": 3}})
+
+    def come(name: str, user: str, version: int = 5) -> tuple[MqttClient, int]:
+        one = client(node, user, name, version=version, source=f"127.0.0.{1 + len(there)}")
+        return one, one.connect().reason_code
+
+    there: list[MqttClient] = []
+    for number in range(3):
+        one, code = come(f"g{number}", greedy)
+        assert code == 0
+        there.append(one)
+    assert come("g3", greedy)[1] == QUOTA_EXCEEDED
+    assert come("g3", greedy, 4)[1] == SERVER_UNAVAILABLE
+    assert limited(node)["connections_per_user"] == 2
+    again, code = come("g0", greedy, 4)
+    assert code == 0, "in the place of the one that it takes over"
+    other, code = come("h0", honest)
+    assert code == 0
+    again.close()
+    wait_until(lambda: node.status()["listener"]["clients"] == 3, PATIENCE_S, "it to be gone")
+    one, code = come("g3", greedy)
+    assert code == 0
+    for here in (one, other, *there):
+        here.close()
 
 
 def test_clients_without_a_user_share_by_their_address(start_node: StartNode) -> None:

@@ -28,6 +28,7 @@ class LoginFault(Enum):
     NO_ROOM_FOR_WILL = "the Wills of all clients are as large as they may be"
     IDENTIFIER_TOO_LONG = "its client identifier is longer than any may be"
     ANOTHERS = "its client identifier, or the session under it, is another user's"
+    TOO_MANY = "its user has as many connections as one may have"
     BLOCKED = "too many failed logins from its address or for its user"
     BUSY = "too many logins are waiting"
     UNAVAILABLE = "the store does not answer, and the session may be on record"
@@ -42,6 +43,7 @@ _LOGIN_CODES = {  # MQTT 3.1.1, MQTT 5
     LoginFault.NO_ROOM_FOR_WILL: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.QUOTA_EXCEEDED),
     LoginFault.IDENTIFIER_TOO_LONG: (ConnectReturnCode.IDENTIFIER_REJECTED, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID),
     LoginFault.ANOTHERS: (ConnectReturnCode.IDENTIFIER_REJECTED, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID),
+    LoginFault.TOO_MANY: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.QUOTA_EXCEEDED),
     LoginFault.BLOCKED: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.CONNECTION_RATE_EXCEEDED),
     LoginFault.BUSY: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_BUSY),
     LoginFault.UNAVAILABLE: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_UNAVAILABLE),

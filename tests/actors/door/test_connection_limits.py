@@ -76,7 +76,10 @@ def test_it_is_full_where_a_newcomer_would_be_at_somebody_s_cost() -> None:
 HOSTS = ["192.0.2.1", "192.0.2.2", "127.0.0.1", "2001:db8::1", "2001:db8::2", ""]
 Step = tuple[str, int, str, str]
 STEPS = st.tuples(
-    st.sampled_from(["enter", "greeted", "leave"]), st.integers(0, 30), st.sampled_from(HOSTS), st.sampled_from(["a", "b"])
+    st.sampled_from(["enter", "greeted", "log in", "take over", "leave"]),
+    st.integers(0, 30),
+    st.sampled_from(HOSTS),
+    st.sampled_from(["a", "b"]),
 )
 
 
@@ -84,7 +87,10 @@ STEPS = st.tuples(
 def test_no_limit_is_exceeded_and_all_is_given_back(
     steps: list[Step], connections_max: int, per_address_max: int, half_open_max: int, listener_max: int
 ) -> None:
-    admission = Admission(connections_max=connections_max, per_address_max=per_address_max, half_open_max=half_open_max)
+    admission = Admission(
+        connections_max=connections_max, per_address_max=per_address_max, per_user_max=2, half_open_max=half_open_max
+    )
+    users: dict[int, str | None] = {}
     here: dict[int, tuple[str, str]] = {}
     half: set[int] = set()
     for number, (step, old, host, listener) in enumerate(steps, start=100):
@@ -101,6 +107,19 @@ def test_no_limit_is_exceeded_and_all_is_given_back(
         elif step == "greeted":
             admission.greeted(known)
             half.discard(known)
+        elif step in ("log in", "take over"):
+            user = {"a": None, "b": "u"}[listener] if host else "v"
+            if known in here and known not in users:
+                older = next((one for one, of in users.items() if of == user), None) if step == "take over" else None
+                has = sum(1 for one, of in users.items() if of == user and one in here and one != older)
+                assert admission.log_in(known, user, older) == (user is None or has < 2)
+                if older is not None:
+                    admission.leave(older)
+                    here.pop(older, None)
+                    half.discard(older)
+                    users.pop(older)
+                if user is None or has < 2:
+                    users[known] = user
         else:
             admission.leave(known)
             admission.leave(known)
