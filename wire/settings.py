@@ -295,8 +295,8 @@ class SessionSettings:
     queue_max_bytes: int = 16 << 20
     overflow: str = "drop-newest"
     in_flight_max: int = 100
-    retained_max_messages: int = 100_000
-    retained_max_bytes: int = 256 << 20
+    retained_max_messages: int = 200_000
+    retained_max_bytes: int = 512 << 20
     wills_max_bytes: int = 64 << 20
     filters_max_bytes: int = 1 << 30
 

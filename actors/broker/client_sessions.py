@@ -173,7 +173,7 @@ class ClientSessions:
             self._records.ends(close, answered=opening is None)
             self._host.send(QUEUE_STORE, close)
         if client.flow is not None:
-            ended, published = not client.expiry_s, client.flow.published
+            ended, published = not client.expiry_s, client.flow.published or keep_will
             self._host.send(
                 DISTRIBUTOR, SessionDown(session=client.session, source=client.number, ended=ended, published=published)
             )

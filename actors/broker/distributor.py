@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from actors.broker.followed_publish import RoutingWatch
@@ -21,7 +22,7 @@ from wire.frames.base import Frame
 from wire.frames.batch import QOS_ONLY, REFUSABLE, Batch, pack_column, unpack_column, ways_columns
 from wire.frames.intake import NO_ROW, Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
-from wire.frames.names import LISTENER, QUEUE_STORE, lane_of_actor, lane_of_queue
+from wire.frames.names import LISTENER, QUEUE_STORE, BridgeLane, lane_of_actor, lane_of_queue
 from wire.frames.supervision import AclChanged
 from wire.frames.tracing import TopicsWanted, TraceWanted
 from wire.routing.bridge_rules import Route, Router
@@ -155,7 +156,7 @@ class Distributor(MailboxActor):
             bodies += local.bodies
             self._deliver(local, batch)
             live = len(local.groups)
-        for part, body in retained_part(batch):
+        for part, body in retained_part(batch, partial(self._owners_of, frame, sender)):
             parts.append(part)
             bodies.append(body)
         append = Append(
@@ -181,6 +182,13 @@ class Distributor(MailboxActor):
             return self._local.route(batch, _publishers(frame), frame.sender)
         had = 0 < frame.listener < self.epoch  # perhaps: what a former life's clients were sent nobody knows any more
         return self._local.route(batch, None, frame.sender, had_at_qos0=had)
+
+    def _owners_of(self, frame: Published | Publishes, sender: BridgeLane | None, rows: Sequence[int]) -> Sequence[str]:
+        """In whose share these rows are retained: a bridge's, or that of the client that published."""
+        if sender is not None:
+            return [f"bridge {sender.bridge}"] * len(rows)
+        sources = unpack_column("I", frame.sources)
+        return [self._local.owner_of(sources[row]) for row in rows]
 
     def _deliver(self, local: Routed, batch: Batch) -> None:
         if local.groups:

@@ -1,7 +1,7 @@
 """Whose the client connections were that ended last. Pure.
 
 What a connection published may be routed after its end. No Local is about the client, whatever connection it has by then
-[MQTT-3.8.3-3], so the number of one that has ended is taken for its session's name.
+[MQTT-3.8.3-3], so the number of one that has ended is taken for its session's name. What it has retained counts for its owner.
 """
 
 from __future__ import annotations
@@ -19,17 +19,22 @@ class EndedConnections:
 
     def __init__(self) -> None:
         self._sessions: dict[int, str] = {}
+        self._owners: dict[int, str] = {}
         self._size = 0
 
-    def add(self, source: int, session: str) -> None:
-        """Connection ``source`` of ``session`` has ended."""
+    def add(self, source: int, session: str, owner: str = "") -> None:
+        """Connection ``source`` of ``session``, which counted in the share of ``owner``, has ended."""
         if source in self._sessions:
             return
-        self._sessions[source] = session
-        self._size += len(session)
+        self._sessions[source], self._owners[source] = session, owner
+        self._size += len(session) + len(owner)
         while len(self._sessions) > CONNECTIONS_MAX or self._size > NAMES_BYTES_MAX:
             oldest = next(iter(self._sessions))
-            self._size -= len(self._sessions.pop(oldest))
+            self._size -= len(self._sessions.pop(oldest)) + len(self._owners.pop(oldest))
+
+    def owner_of(self, source: int) -> str:
+        """In whose share it counted; empty where that is not known any more."""
+        return self._owners.get(source, "")
 
     def named(self, sources: Sequence[Publisher]) -> Sequence[Publisher]:
         """``sources`` with the session for each connection that has ended."""

@@ -8,7 +8,7 @@ read is looked at where a shared subscription chooses one; the Listener looks at
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from actors.broker.ended_connections import EndedConnections
@@ -21,6 +21,7 @@ from wire.frames.batch import OFFERED, QOS_MASK, QOS_ONLY, REFUSABLE, RETAIN_ONL
 from wire.frames.intake import SessionGone, SessionsKnown
 from wire.frames.names import RETAINED
 from wire.frames.supervision import AclChanged
+from wire.routing.retained_topics import pack_owned
 from wire.routing.shared_subscription import Hands, SharedGroup, through_queue
 from wire.routing.subscriber import Delivery, Publisher, Subscriber, options_of
 from wire.routing.subscriptions import Subscriptions
@@ -53,6 +54,7 @@ class LocalRouting:
         self._ended = EndedConnections()
         self._dealt_before = DealtBefore()
         self._places: dict[str, tuple[int, str]] = {}  # session -> its live connection, 0 for none, and its queue
+        self._owners: dict[int, str] = {}  # of the connections: in whose share they count
         self._doubted: dict[str, str] = {}  # session that was not connected when the store was asked for it -> its queue
 
     def __len__(self) -> int:
@@ -89,12 +91,14 @@ class LocalRouting:
         kept = {topic_filter for topic_filter, *_ in frame.subscriptions}
         self.unsubscribe(frame.session, [one for one in self._subscriptions.filters_of(frame.session) if one not in kept])
         self._clients[frame.session] = frame.listener, frame.user
+        self._owners[frame.source] = frame.owner
         self._put(frame.session, frame.source, frame.queue, frame.subscriptions)
 
     def down(self, frame: SessionDown) -> None:
         """A connection has ended; the session stays as it is where it was taken over."""
+        owner = self._owners.pop(frame.source, "")
         if frame.source and frame.published:
-            self._ended.add(frame.source, frame.session)
+            self._ended.add(frame.source, frame.session, owner)
         source, queue = self._places.get(frame.session, (0, ""))
         if source == frame.source:
             self._offline(frame.session, source, "" if frame.ended else queue)
@@ -131,6 +135,10 @@ class LocalRouting:
         self._subscriptions.forget(session)
         self._places.pop(session, None)
         self._clients.pop(session, None)
+
+    def owner_of(self, source: int) -> str:
+        """In whose share what connection ``source`` publishes is retained; empty for one that is not known any more."""
+        return self._owners.get(source) or self._ended.owner_of(source)
 
     # --- rights ---
 
@@ -354,12 +362,16 @@ def _in_order(several: list[Sequence[int]]) -> Sequence[int]:
     return several[0] if len(several) == 1 else sorted(row for rows in several for row in rows)
 
 
-def retained_part(batch: Batch) -> Iterator[tuple[Part, bytes]]:
-    """The rows of ``batch`` that the store is to retain, as a part of an ``Append`` with its body; nothing if there are none."""
+def retained_part(batch: Batch, owners_of: Callable[[Sequence[int]], Sequence[str]]) -> Iterator[tuple[Part, bytes]]:
+    """The rows of ``batch`` that the store is to retain, as a part of an ``Append`` with its body; nothing if there are none.
+
+    owners_of: for each of these rows, in whose share it counts.
+    """
     retained = batch.flags.translate(RETAIN_ONLY)
     count = len(retained) - retained.count(0)
     if not count:
         return
-    rows = [row for row, flag in enumerate(retained) if flag] if count < len(batch) else ()
-    part = batch.select(rows) if rows else batch
-    yield (RETAINED, len(part), part.size_bytes(), 0, pack_column(array("H", rows))), part.encode()
+    rows = [row for row, flag in enumerate(retained) if flag] if count < len(batch) else range(count)
+    part = batch.select(rows) if count < len(batch) else batch
+    column = pack_column(array("H", rows)) if count < len(batch) else b""
+    yield (RETAINED, len(part), part.size_bytes(), 0, column), pack_owned(part, owners_of(rows))

@@ -265,6 +265,7 @@ class SessionOpenings:
                 subscriptions=subscriptions,
                 user=client.user,
                 listener=self._access.bind_of(client),
+                owner=client.owner,
             ),
         )
 

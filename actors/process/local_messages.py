@@ -53,7 +53,7 @@ class SessionUp(Frame):
     """Listener -> Distributor: ``session`` is connected as ``source``, with these subscriptions and no others.
 
     queue: its Tier-1 queue, empty if the session ends with its connection. subscriptions: as in ``SessionOpened``. user, listener:
-    as in ``SessionOpen``; who may read what follows from them.
+    as in ``SessionOpen``; who may read what follows from them. owner: in whose share it counts what it has retained.
     """
 
     session: str
@@ -62,6 +62,7 @@ class SessionUp(Frame):
     subscriptions: tuple[tuple[str, int, int], ...]
     user: str | None = None
     listener: str = ""
+    owner: str = ""
 
 
 @named_record

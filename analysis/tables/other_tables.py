@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import msgpack
 import numpy as np
 import pyarrow as pa
 
@@ -27,8 +26,9 @@ from storage.queue.dead_letters import FATES, DeadLetter, DeadRow, dead_queue_na
 from storage.queue.ledger import HistoryRow, LaneRow, Ledger
 from storage.snapshots.manifest import DeadFacts, QueueFacts, Ranges
 from storage.store.event_rows import Event, event_key, event_number
+from storage.store.retained_messages import decode_row
 from storage.store.session_rows import Session, is_remote, take_parts
-from wire.errors import StorageDamaged, UnknownFrame
+from wire.errors import StorageDamaged
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.batch import QOS_MASK, Batch
 from wire.frames.names import lane_of_queue
@@ -464,13 +464,11 @@ def read_retained(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: F
     def rows() -> Iterator[dict[str, Any]]:
         for key, value in _meta_rows(snapshot, retained_key(b""), b"S", "retained messages"):
             try:
-                kept = Batch.decode(value)
-                sound = len(kept) == 1 and kept.topics == [key[1:]]
-            except (UnknownFrame, ValueError, TypeError, msgpack.UnpackException):
-                sound = False
-            if not sound:
+                _, kept = decode_row(key[1:], value)
+            except StorageDamaged:
                 snapshot.damaged(f"the retained message of {key[1:].decode(errors='replace')!r} is damaged")
-            elif _within(kept.accepted_ms * 1000, filters):
+                continue
+            if _within(kept.accepted_ms * 1000, filters):
                 yield _retained(snapshot, kept)
 
     yield from _batches(schema, rows())

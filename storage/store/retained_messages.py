@@ -1,7 +1,11 @@
 """Retained messages on disk: one row a topic, changed in the commit of the batch that brought the message.
 
-Topics, sizes and expiry times are in memory, the messages are not. Which of them a subscription gets is the rule of
+Topics, owners, sizes and expiry times are in memory, the messages are not. Which of them a subscription gets is the rule of
 ``wire/routing/retained_topics.py``.
+
+store.retained-shared-out [P5, access]: no user, no address of clients without a user, and no bridge has more than its share of
+    ``retained_max_messages`` and ``retained_max_bytes``, a restart later neither. Who publishes to a topic last has its message in
+    his share.
 """
 
 from __future__ import annotations
@@ -21,8 +25,9 @@ from wire.errors import StorageDamaged, Unavailable, UnknownFrame
 from wire.frames.batch import QOS_MASK, RETAIN, Batch, concat
 from wire.mqtt.message_expiry import aged_properties, expired_rows
 from wire.mqtt.publish_properties import message_expiry_s
-from wire.routing.retained_topics import CLEARED, RetainedTopics, retained_rows
+from wire.routing.retained_topics import CLEARED, RetainedTopics, pack_owned, retained_rows, unpack_owned
 from wire.settings import NodeSettings, SessionSettings
+from wire.shares import Shares
 
 log = logging.getLogger("bascule")
 
@@ -57,11 +62,11 @@ class RetainedMessages:
         self._engine = engine
         self._settings = settings
         self._topics = RetainedTopics()
-        self._sizes: dict[bytes, int] = {}
+        self._kept: dict[bytes, tuple[str, int]] = {}  # in whose share, and its bytes
+        self._messages, self._bytes = Shares(), Shares()
         self._lasts_ms: dict[bytes, tuple[int, int]] = {}  # of those that expire: from when, and how long
         self._at_qos0: set[bytes] = set()
         self._pending: dict[bytes, bytes] = {}  # in the open write
-        self._bytes = 0
         self._swept_s = 0.0
         self._made_room_ms = 0
         self._damaged: list[bytes] = []
@@ -69,31 +74,34 @@ class RetainedMessages:
         self.refused = 0
         for key, value in engine.scan("meta", retained_key(b""), b"S"):
             topic = key[1:]
-            batch = _decoded(topic, value)
-            if batch is None:
+            try:
+                owner, batch = decode_row(topic, value)
+            except StorageDamaged as error:
+                log.error("retained.damaged", extra=error.fields)
                 self._damaged.append(topic)
             else:
-                self._note(topic, batch, len(value))
+                self._note(topic, owner, batch, len(value))
 
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on; what is kept already stays."""
         self._settings = settings.sessions
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        return len(self._kept)
 
     def figures(self) -> dict[str, Any]:
         """Figures for ``status``."""
-        return {"messages": len(self._sizes), "bytes": self._bytes, "refused": self.refused}
+        return {"messages": len(self._kept), "bytes": self._bytes.total, "refused": self.refused}
 
     def change(self, body: bytes, without: Collection[int], write: Write) -> None:
-        """Take up the rows of the batch ``body`` that have RETAIN, all but ``without``; they hold once ``write`` is committed.
+        """Take up the rows of ``body`` that have RETAIN, all but ``without``; they hold once ``write`` is committed.
 
         Source: MQTT-3.3.1-5 to -8.
         """
-        batch = Batch.decode(body)
+        batch, owners = unpack_owned(body)
         if without:
-            batch = batch.select([row for row in range(len(batch)) if row not in without])
+            rows = [row for row in range(len(batch)) if row not in without]
+            batch, owners = batch.select(rows), [owners[row] for row in rows]
         payloads: list[bytes] | None = None
         for topic, row in retained_rows(batch).items():
             if row == CLEARED:
@@ -101,16 +109,19 @@ class RetainedMessages:
                 continue
             if payloads is None:
                 payloads = batch.rows_payloads()
-            kept = _single(batch, row, payloads[row])
-            value = kept.encode()
-            if self._room_for(topic, len(value)) or self._makes_room_for(topic, len(value), batch.accepted_ms, write):
-                self._note(topic, kept, len(value))
+            owner, kept = owners[row], _single(batch, row, payloads[row])
+            value = pack_owned(kept, [owner])
+            limit = self._limit(topic, owner, len(value))
+            if limit and self._makes_room(batch.accepted_ms, write):
+                limit = self._limit(topic, owner, len(value))
+            if not limit:
+                self._note(topic, owner, kept, len(value))
                 write.put("meta", retained_key(topic), value)
                 if not self._pending:
                     write.on_commit(self._pending.clear)
                 self._pending[topic] = value
             else:
-                self._refuse(topic)
+                self._refuse(topic, limit)
 
     def is_at_qos0(self, topic: bytes) -> bool:
         """Whether the message that is retained under ``topic`` has QoS 0."""
@@ -191,40 +202,49 @@ class RetainedMessages:
             self._remove(topic, write)
 
     def _read(self, topic: bytes) -> Batch | None:
-        if topic not in self._sizes:
+        if topic not in self._kept:
             return None
         value = self._pending.get(topic)
         try:
             if value is None:
                 value = self._engine.get("meta", retained_key(topic))
-        except StorageDamaged:
-            value = b""
-        return _decoded(topic, value) if value is not None else None
+            return None if value is None else decode_row(topic, value)[1]
+        except StorageDamaged as error:
+            log.error("retained.damaged", extra=error.fields)
+            return None
 
-    def _room_for(self, topic: bytes, size_bytes: int) -> bool:
-        old = self._sizes.get(topic)
-        if old is None and len(self._sizes) >= self._settings.retained_max_messages:
-            return False
-        return self._bytes - (old or 0) + size_bytes <= self._settings.retained_max_bytes
+    def _limit(self, topic: bytes, owner: str, size_bytes: int) -> str:
+        """Which limit keeps the message of ``owner`` out, empty for none (store.retained-shared-out)."""
+        settings, (former, old) = self._settings, self._kept.get(topic, (None, 0))
+        if former == owner and size_bytes <= old:
+            return ""  # it takes no more than what it replaces
+        self._count(topic, -1)
+        limit, percent = "", settings.user_share_percent
+        if former != owner:
+            limit = self._messages.broken(owner, 1, "retained_max_messages", settings.retained_max_messages, percent)
+        limit = limit or self._bytes.broken(owner, size_bytes, "retained_max_bytes", settings.retained_max_bytes, percent)
+        self._count(topic, 1)
+        return limit
 
-    def _makes_room_for(self, topic: bytes, size_bytes: int, wall_ms: int, write: Write) -> bool:
-        """Remove what has expired: nobody gets it any more, so it takes no room from others."""
+    def _makes_room(self, wall_ms: int, write: Write) -> bool:
+        """Remove what has expired: nobody gets it any more, so it takes no room from others. Whether that was looked for."""
         if abs(wall_ms - self._made_room_ms) < MAKE_ROOM_MS:
             return False
         self._made_room_ms = wall_ms
         self._sweep(write, wall_ms)
-        return self._room_for(topic, size_bytes)
+        return True
 
-    def _refuse(self, topic: bytes) -> None:
+    def _refuse(self, topic: bytes, limit: str) -> None:
         if not self.refused:
-            log.warning("retained.refused", extra={"topic": topic.decode(errors="replace"), "why": "retained_max is reached"})
+            log.warning("retained.refused", extra={"topic": topic.decode(errors="replace"), "limit": limit})
         self.refused += 1
 
-    def _note(self, topic: bytes, batch: Batch, size_bytes: int) -> None:
-        if topic not in self._sizes:
+    def _note(self, topic: bytes, owner: str, batch: Batch, size_bytes: int) -> None:
+        if topic not in self._kept:
             self._topics.add(topic)
-        self._bytes += size_bytes - self._sizes.get(topic, 0)
-        self._sizes[topic] = size_bytes
+        self._count(topic, -1)
+        self._kept[topic] = owner, size_bytes
+        self._count(topic, 1)
         (self._at_qos0.discard if batch.flags[0] & QOS_MASK else self._at_qos0.add)(topic)
         expiry_s = message_expiry_s(batch.properties[0]) if 0 in batch.properties else None
         if expiry_s is None:
@@ -232,11 +252,18 @@ class RetainedMessages:
         else:
             self._lasts_ms[topic] = batch.accepted_ms, expiry_s * 1000
 
+    def _count(self, topic: bytes, messages: int) -> None:
+        """What is kept of ``topic``, if anything is, counts for its owner: 1; or does not any more: -1."""
+        if topic in self._kept:
+            owner, size_bytes = self._kept[topic]
+            self._messages.add(owner, messages)
+            self._bytes.add(owner, messages * size_bytes)
+
     def _remove(self, topic: bytes, write: Write) -> None:
-        size_bytes = self._sizes.pop(topic, None)
-        if size_bytes is None:
+        if topic not in self._kept:
             return
-        self._bytes -= size_bytes
+        self._count(topic, -1)
+        del self._kept[topic]
         self._lasts_ms.pop(topic, None)
         self._pending.pop(topic, None)
         self._at_qos0.discard(topic)
@@ -258,13 +285,16 @@ def _single(batch: Batch, row: int, payload: bytes) -> Batch:
     )
 
 
-def _decoded(topic: bytes, value: bytes) -> Batch | None:
-    """The message in ``value``; None, and told of, if it is damaged."""
+def decode_row(topic: bytes, value: bytes) -> tuple[str, Batch]:
+    """Who owns the message that is retained under ``topic``, and the message, of its row ``value``.
+
+    Raises:
+        StorageDamaged: it is no message of ``topic``.
+    """
     try:
-        batch = Batch.decode(value)
+        batch, (owner,) = unpack_owned(value)
         if len(batch) == 1 and batch.topics == [topic]:
-            return batch
-    except (UnknownFrame, ValueError, TypeError, msgpack.UnpackException):
+            return owner, batch
+    except (UnknownFrame, ValueError, TypeError, IndexError, msgpack.UnpackException):
         pass  # told below
-    log.error("retained.damaged", extra={"topic": topic.decode(errors="replace")})
-    return None
+    raise StorageDamaged("a retained message is damaged", topic=topic.decode(errors="replace"))

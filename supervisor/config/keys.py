@@ -424,8 +424,8 @@ class Sessions(Section):
     in_flight_max: Annotated[int, Number(1, 65_000)] = setting(
         100, "Unacknowledged QoS 1 and 2 messages on their way to one client."
     )
-    retained_max_messages: Annotated[int, Number(1, 10**9)] = setting(100_000, "Retained messages; more are not retained.")
-    retained_max_bytes: Annotated[int, Size(1024)] = setting("256MiB", "Their bytes.")
+    retained_max_messages: Annotated[int, Number(1, 10**9)] = setting(200_000, "Retained messages; more are not retained.")
+    retained_max_bytes: Annotated[int, Size(1024)] = setting("512MiB", "Their bytes.")
     filters_max_bytes: Annotated[int, Size(1024)] = setting(
         "1GiB", "Bytes of all clients' topic filters, here or gone, and 300 for each level of one; more are refused (0x97)."
     )

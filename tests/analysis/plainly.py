@@ -293,7 +293,7 @@ class Plain:
         found = []
         for key, value in self.families["meta"].items():
             if key[:1] == b"R":
-                kept = Batch.decode(value)
+                kept = Batch.decode(msgpack.unpackb(value)[2])
                 expiry_s = message_expiry_s(kept.properties.get(0, b""))
                 found.append(
                     {

@@ -19,8 +19,9 @@ from wire.frames.base import Ranges
 from wire.frames.batch import REFUSABLE, Batch, from_rows, pack_column, unpack_column
 from wire.frames.intake import Append, SessionOpen, SessionOpened
 from wire.frames.lanes import HandOut, LaneOpen, Settle
-from wire.frames.names import connection_name, lane_of_queue, remote_session_name
+from wire.frames.names import RETAINED, connection_name, lane_of_queue, remote_session_name
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
+from wire.routing.retained_topics import pack_owned
 from wire.settings import BridgeSettings, LimitSettings, NodeSettings, PersistenceSettings
 
 QUEUE = "bridge:cloud:0"
@@ -82,8 +83,9 @@ def append_frame(
     released: dict[str, Sequence[int]] | None = None,
     sender: str = "listener",
     epoch: int = 1,
+    owner: str = "",
 ) -> Append:
-    """An Append; each part is (batch, row numbers in the original, None for all of them)."""
+    """An Append; each part is (batch, row numbers in the original, None for all of them). owner: of what is to be retained."""
     count = rows if rows is not None else max((len(of) for of, _ in parts.values()), default=0)
     return Append(
         sender=sender,
@@ -96,7 +98,7 @@ def append_frame(
         parts=tuple(
             (queue, len(of), of.size_bytes(), qos0_rows(of), b"" if at is None else u16(at)) for queue, (of, at) in parts.items()
         ),
-        bodies=tuple(of.encode() for of, _ in parts.values()),
+        bodies=tuple(pack_owned(of, [owner] * len(of)) if queue == RETAINED else of.encode() for queue, (of, _) in parts.items()),
     )
 
 

@@ -32,7 +32,8 @@ class Append(Frame):
 
     parts: one for each of ``bodies``: (queue, rows in it, their bytes, how many are QoS 0, the row numbers in the original batch
     as a u16 column, empty for all rows). Commit them all, with ``received``, ``released`` and ``wills``, in one write. The part for
-    ``names.RETAINED`` is no queue: its rows replace, or with an empty payload remove, what is retained under their topics.
+    ``names.RETAINED`` is no queue: its rows replace, or with an empty payload remove, what is retained under their topics; its
+    body says whose they are (``wire/routing/retained_topics.py``).
     wills: Wills that are in this batch: (session, row, epoch and number of the batch in which it was refused before, 0 and 0 for
     none; row: ``NO_ROW`` for one that is not published). Their records lose them in the same commit; one that is refused stays on
     record, to be sent again. lanes: the bridges with several, and how many, as the batch was routed.

@@ -1,15 +1,20 @@
-"""Retained messages: which topics have one, which of them a new subscription gets, and which rows of a batch change them. Pure.
+"""Retained messages: which topics have one, which of them a new subscription gets, which rows of a batch change them, and whose
+they are. Pure.
 
 The messages themselves are kept by the store; who may read them is decided elsewhere.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from sys import intern
 
-from wire.frames.batch import RETAIN, RETAIN_ONLY, Batch
+import msgpack
+
+from wire.frames.batch import RETAIN, RETAIN_ONLY, Batch, pack_column, unpack_column
 from wire.mqtt.topics import is_shared
 
 CLEARED = -1  # instead of a row: the topic has no retained message any more
@@ -146,3 +151,22 @@ def retained_rows(batch: Batch) -> dict[bytes, int]:
         for row, (index, flags) in enumerate(zip(batch.topic_of, batch.flags, strict=True))
         if flags & RETAIN
     }
+
+
+def pack_owned(batch: Batch, owners: Sequence[str]) -> bytes:
+    """``batch`` with, for each of its rows, in whose share it counts (``wire/shares.py``)."""
+    places = {owner: place for place, owner in enumerate(dict.fromkeys(owners))}
+    column = pack_column(array("H", [places[owner] for owner in owners])) if len(places) > 1 else b""
+    packed: bytes = msgpack.packb((list(places), column, batch.encode()))
+    return packed
+
+
+def unpack_owned(data: bytes) -> tuple[Batch, list[str]]:
+    """What ``pack_owned`` was given.
+
+    Raises:
+        UnknownFrame, ValueError, TypeError, msgpack.UnpackException: it is not that, or of another version.
+    """
+    names, column, body = msgpack.unpackb(data, max_bin_len=len(data))
+    batch, names = Batch.decode(body), [intern(name) for name in names]
+    return batch, [names[place] for place in unpack_column("H", column)] if column else names * len(batch)

@@ -23,6 +23,7 @@ from wire.frames.intake import Append, Publishes, SenderResumes, SessionGone, Se
 from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import LISTENER, QUEUE_STORE, RETAINED
 from wire.frames.supervision import AclChanged
+from wire.routing.retained_topics import unpack_owned
 from wire.settings import AclRuleSettings, ListenerSettings, NodeSettings, RuleSettings
 
 EPOCH, LIFE = 5, 7  # of the Distributor and the Listener beside it, and of a Connection
@@ -119,7 +120,7 @@ def queued(sent: list[tuple[str, Frame]]) -> dict[str, list[tuple[bytes, int, by
     assert isinstance(append, Append)
     found: dict[str, list[tuple[bytes, int, bytes]]] = {}
     for (queue, count, _, qos0, rows), body in zip(append.parts, append.bodies, strict=True):
-        batch = Batch.decode(body)
+        batch = unpack_owned(body)[0] if queue == RETAINED else Batch.decode(body)
         assert len(batch) == count
         assert not rows or len(unpack_column("H", rows)) == count
         assert queue == RETAINED or not qos0
@@ -237,6 +238,26 @@ def test_rows_with_retain_go_to_the_store_and_to_subscribers_without_it_unless_a
     assert found[RETAINED] == [(b"a", 1 | RETAIN, b"kept")]
     assert found[QUEUE] == [(b"a", 1, b"kept"), (b"b", 1, b"passing")]
     assert found["session:65538:bridge"] == [(b"a", 1 | RETAIN, b"kept"), (b"b", 1, b"passing")]
+
+
+def test_what_is_to_be_retained_says_whose_it_is(site: Node) -> None:
+    """store.retained-shared-out: of those who are connected, who have left since, and of a bridge; ordinary rows say nothing."""
+    site.start()
+    for source, owner in ((3, "user a"), (4, "user b"), (5, "user c")):
+        site.frames(replace(up(f"c{source}", source), owner=owner))
+    for source, published in ((4, True), (5, False)):
+        site.frames(SessionDown(session=f"c{source}", source=source, ended=True, published=published))
+    retained, passing = (b"a", 1 | RETAIN, b"x"), (b"a", 1, b"x")
+
+    def owners(*rows: tuple[bytes, int, bytes], sources: list[int], sender: str = LISTENER) -> list[str]:
+        site.publish(*rows, sources=sources, sender=sender)
+        (append,) = [frame for _, frame in site.take() if isinstance(frame, Append)]
+        (body,) = [body for part, body in zip(append.parts, append.bodies, strict=True) if part[0] == RETAINED]
+        return unpack_owned(body)[1]
+
+    assert owners(retained, passing, retained, retained, sources=[4, 3, 3, 5]) == ["user b", "user a", ""]
+    assert owners(retained, retained, sources=[3, 3]) == ["user a"] * 2
+    assert owners(retained, sources=[1], sender=REMOTE) == ["bridge cloud"]
 
 
 def test_subscription_identifiers_travel_with_the_message(site: Node) -> None:

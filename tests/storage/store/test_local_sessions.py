@@ -723,7 +723,7 @@ def test_retained_messages_have_limits(engine: Engine) -> None:
 
 
 def test_retained_messages_that_have_expired_take_no_room(engine: Engine) -> None:
-    store = Store(engine, settings(retained_max_messages=2), 1)
+    store = Store(engine, settings(retained_max_messages=2, user_share_percent=100), 1)
     expiring = from_rows([(b"a/1", 1 | RETAIN, b"x"), (b"a/2", 1 | RETAIN, b"y")], accepted_ms=1000)
     expiring.properties = dict.fromkeys((0, 1), b"\x02\0\0\0\x05")
     later = from_rows([(b"a/3", 1 | RETAIN, b"z")], accepted_ms=6000)

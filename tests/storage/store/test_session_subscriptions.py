@@ -13,6 +13,7 @@ from tests.storage.building import RecordingEngine, node
 from tests.storage.lane_parts import Parts
 from wire.frames.batch import RETAIN, from_rows
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
+from wire.routing.retained_topics import pack_owned
 
 
 class Subscribing:
@@ -24,7 +25,7 @@ class Subscribing:
         self.sessions = Sessions(engine)
         retained, write = RetainedMessages(engine, node().sessions), Write()
         rows = [(b"plant/a", 1 | RETAIN, b"lasts"), (b"plant/b", RETAIN, b"live")]
-        retained.change(from_rows(rows, accepted_ms=1000).encode(), (), write)
+        retained.change(pack_owned(from_rows(rows, accepted_ms=1000), [""] * len(rows)), (), write)
         engine.commit(write, sync=True)
         self.queue = self.parts.session_queues.make("c")
         self.parts.commit()

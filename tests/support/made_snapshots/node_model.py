@@ -24,6 +24,7 @@ from wire.frames.intake import Append
 from wire.frames.lanes import Credit, HandOut, LaneOpen, Settle
 from wire.frames.names import LANE_EPOCH_SHIFT, LISTENER, RETAINED
 from wire.ranges import RangeSet, ranges_of
+from wire.routing.retained_topics import pack_owned
 from wire.settings import NodeSettings
 
 TICK_MS = 1000
@@ -134,7 +135,7 @@ class NodeModel:
         bodies = [of.encode() for of in parts.values()]
         if retained is not None:
             entries.append((RETAINED, len(retained), retained.size_bytes(), _qos0(retained), b""))
-            bodies.append(retained.encode())
+            bodies.append(pack_owned(retained, ["user made"] * len(retained)))
             rows = max(rows, len(retained))
         frame = Append(
             sender=LISTENER,
