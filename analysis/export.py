@@ -35,7 +35,7 @@ _FORMAT = 1
 
 @dataclass(slots=True)
 class Exported:
-    """What a run did: files written and their rows and bytes, files that were there, what could not be read."""
+    """The result of a run: files written and their rows and bytes, files that were there, parts that could not be read."""
 
     files: int = 0
     rows: int = 0
@@ -106,7 +106,7 @@ def export(
 
 
 def path_of(to: Path, table: str, manifest: Manifest) -> Path:
-    """Where the rows of ``table`` of a snapshot go below ``to``."""
+    """The place of the rows of ``table`` of a snapshot below ``to``."""
     day = datetime.fromtimestamp(manifest.at_ms / 1000, UTC).date().isoformat()
     name = f"{manifest.id}.{manifest.store_id[:8]}.parquet"  # two boxes of one name may make theirs in the same millisecond
     return to / table / f"date={day}" / f"node={quote(manifest.node, safe='')}" / name
@@ -124,7 +124,7 @@ def _schema(table: str, payload: bool) -> pa.Schema:
 
 
 def _made_of(manifest: Manifest, schema: pa.Schema) -> dict[bytes, bytes]:
-    """What a file is of; equal for files that are equal."""
+    """The source of a file; equal for files that are equal."""
     facts: dict[str, Any] = {
         "format": _FORMAT,
         "snapshot": manifest.id,
@@ -146,7 +146,7 @@ def _is_there(path: Path, made_of: dict[bytes, bytes]) -> bool:
 def _write(
     found: Found, table: str, schema: pa.Schema, path: Path, damaged: Damaged, tell: Callable[[Problem], None], done: Exported
 ) -> int:
-    """Write one file; how many rows. Where something was left out, it is not marked as whole, and made again next time."""
+    """Write one file; how many rows. A file from which something was left out is not marked as whole, and made again next time."""
     problems = done.problems
     files.make_folder(path.parent)
     part = path.with_name(path.name + ".part")

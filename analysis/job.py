@@ -113,7 +113,7 @@ def adds_up(report: Report) -> bool:
 
 
 def _ours(error: Exception) -> Exception:
-    """What a Python worker raised comes back as text in Spark's error: damage is said as damage."""
+    """An error of a Python worker comes back as text in Spark's error: damage is said as damage."""
     lines = [line.strip() for line in str(error).splitlines()]
     lacks = next((line for line in lines if _LACKS in line), None)
     if lacks is not None:
@@ -135,7 +135,7 @@ def _moment(text: str) -> datetime:
 
 
 def arguments(prog: str) -> argparse.ArgumentParser:
-    """What the program takes; ``bascule report`` has its options from here."""
+    """The arguments of the program; ``bascule report`` has its options from here."""
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Say what waits where, what was slow, what was lost and why, and whether everything adds up, from snapshots.",

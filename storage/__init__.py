@@ -1,1 +1,1 @@
-"""What is kept: the queues of Tier 1, behind a small engine protocol."""
+"""Durable storage: the queues of Tier 1, behind a small engine protocol."""

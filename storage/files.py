@@ -5,7 +5,7 @@ along with what they sync anyway, in the order in which they were made; others d
 or never, each by itself. So all that a node names and later goes by is named here; RocksDB does as much in its own folder.
 ``tests/test_layout.py`` holds that nobody else does.
 
-What is only written, such as evidence of damage that an operator may look at, needs no promise; nothing ever goes by it.
+Files that are only written, such as evidence of damage that an operator may look at, need no promise; nothing ever goes by them.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def touch(path: Path) -> None:
 def open_fixed(path: Path, size_bytes: int) -> int:
     """A descriptor of the file ``path`` that is to be written in place: of ``size_bytes``, with blocks of its own, zeros at first.
 
-    Its name is on disk. What is written to it is not before ``os.fsync``.
+    Its name is on disk. Written bytes are durable after ``os.fsync``, and not before.
 
     Raises:
         OSError: the disk refuses.

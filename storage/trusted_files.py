@@ -16,7 +16,7 @@ from functools import partial
 
 
 def fault(path: str | os.PathLike[str], owner: int = 0) -> str:
-    """Who else can change the file or folder ``path``, or make one there, and the cure; empty if nobody can.
+    """Other users who can change the file or folder ``path``, or make one there, and the cure; empty if nobody can.
 
     owner: who may, too, if this is root.
     """
@@ -42,7 +42,7 @@ def check(path: str | os.PathLike[str]) -> None:
 
 
 def owner_of(path: str | os.PathLike[str]) -> int:
-    """Whose ``path`` is; root's, if it is not there."""
+    """The owner of ``path``; root, if it is not there."""
     return os.stat(path).st_uid if os.path.exists(path) else 0
 
 

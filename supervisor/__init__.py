@@ -1,1 +1,1 @@
-"""Who is alive: the child table, restarts, the control socket, the configuration and the command line."""
+"""Supervision: the child table, restarts, the control socket, the configuration and the command line."""

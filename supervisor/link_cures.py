@@ -1,4 +1,4 @@
-"""What cures a link that does not stand: by the code of a refusal, words of the system and of TLS, or the step. Pure."""
+"""Cures of a link that does not stand: by the code of a refusal, words of the system and of TLS, or the step. Pure."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _STEPS = {
 
 
 def cure_of(reason: str, protocol: int = 5) -> str:
-    """What to do when a link says ``reason``; of several addresses, at the first. protocol: the level of MQTT that it speaks."""
+    """The cure for a link with ``reason``; of several addresses, for the first. protocol: the level of MQTT that it speaks."""
     step, error = found.groups() if (found := _STEP.search(reason)) else ("", reason)
     if code := _CODE.match(error):
         return _REFUSED.get(int(code[1], 16), _REFUSED_ELSE)

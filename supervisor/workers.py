@@ -67,7 +67,7 @@ class Worker:
 
 
 def words(error: OSError | BasculeError) -> str:
-    """What went wrong, for people."""
+    """The fault, in words."""
     if isinstance(error, BasculeError):
         return str(error)
     return f"{error.strerror or error} ({error.filename})" if error.filename else str(error)

@@ -1,1 +1,1 @@
-"""What can be said: pure values and decisions; standard library and msgpack only."""
+"""Pure values and decisions; standard library and msgpack only."""

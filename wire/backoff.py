@@ -50,7 +50,7 @@ class Backoff:
         self._connected_s = now_s
 
     def lost(self, now_s: float) -> bool:
-        """What had succeeded ended at ``now_s``: start the series anew if it lasted ``stable_s``; whether it did."""
+        """The success ended at ``now_s``: start the series anew if it lasted ``stable_s``; whether it did."""
         since_s, self._connected_s = self._connected_s, None
         if since_s is None or now_s - since_s < self._settings.stable_s:
             return False

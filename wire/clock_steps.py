@@ -6,7 +6,7 @@ makes nothing older. It makes something younger only where the clock was set bac
 The clock that no step moves is CLOCK_BOOTTIME; whoever reads the wall clock reads both (``actors/process/post.py``). NTP's slow
 corrections move both alike. So the distance between the two changes at a step and at nothing else.
 
-A process has one wall clock, and so one ``CLOCK``. What is on record of it between two lives: ``actors/system/clock_file.py``.
+A process has one wall clock, and so one ``CLOCK``. The record of it between two lives: ``actors/system/clock_file.py``.
 """
 
 from __future__ import annotations

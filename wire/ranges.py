@@ -191,7 +191,7 @@ class ArrivalSet:
         self._waves = [RangeSet()]
 
     def within(self, chosen: RangeSet) -> Ranges:
-        """What is in ``chosen`` as well, in the order of arrival."""
+        """The part that is in ``chosen`` as well, in the order of arrival."""
         found = []
         for wave in self._waves:
             for start, stop in wave:

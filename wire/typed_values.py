@@ -11,7 +11,7 @@ _INTEGERS = range(-(1 << 63), 1 << 63)
 
 
 def build(kind: Any, value: Any, where: str = "") -> Any:
-    """What ``kind``, a dataclass or a type of one of its fields, is with ``value``. where: said in errors.
+    """``value`` as ``kind``, a dataclass or a type of one of its fields. where: said in errors.
 
     A dataclass takes a mapping that has each of its fields and nothing else; a tuple takes any sequence. Integers have 64 bits.
 

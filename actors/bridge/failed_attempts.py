@@ -1,6 +1,6 @@
 """Which failed attempts to connect become events: the first of each cause, then ever fewer, each with how many it stands for. Pure.
 
-What is logged of every attempt, and how long is waited before the next, is ``actors/bridge/remote_link.py``'s.
+The log of every attempt, and the wait before the next, are ``actors/bridge/remote_link.py``'s.
 """
 
 from __future__ import annotations

@@ -45,5 +45,5 @@ class Lane:
         return self._lease is None or self._lease.is_held()
 
     def session_at(self, place: str) -> str:
-        """What its session at the address ``place`` is called on record."""
+        """The name on record of its session at the address ``place``."""
         return f"{self.client_id}@{place}"

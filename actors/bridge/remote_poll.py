@@ -1,4 +1,4 @@
-"""What the poll is to tell of the remote's socket: that it can be read, and that it takes more."""
+"""Events of the remote's socket that the poll waits for: that it can be read, and that it takes more."""
 
 from __future__ import annotations
 

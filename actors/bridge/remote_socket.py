@@ -1,8 +1,8 @@
 """Opens connections to remote brokers, and is the only user of paho-mqtt.
 
-paho's public API does the name look-up, TCP, TLS, WebSocket and CONNECT, in the caller's thread, which blocks for it. The
-CONNACK is read here, to its last byte and no further: paho refuses some that MQTT allows. Then the socket is the Connection's.
-What is TLS's own is ``remote_tls.py``'s, which only processes with such a remote import, as they do what paho needs for it.
+paho's public API does the name look-up, TCP, TLS, WebSocket and CONNECT, in the caller's thread, which blocks for it. The CONNACK
+is read here, to its last byte and no further: paho refuses some that MQTT allows. Then the socket is the Connection's. TLS has a
+module of its own, ``remote_tls.py``, which only processes with such a remote import, as they do what paho needs for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.mqtt.reason_codes import reason_name
 from wire.settings import RemoteSettings
 
-# urllib is for proxies, of which no bridge is told. Where socks is installed, paho would go through one that the environment names.
+# urllib is for proxies, of which no bridge is told. If socks is installed, paho would go through one that the environment names.
 # Without TLS and WebSocket, of which hashlib is for SHA-1, nothing of OpenSSL is wanted.
 with sparing(optional="socks", unused="urllib.request", seldom=("hashlib", "ssl")):
     from paho.mqtt.client import Client, WebsocketConnectionError, error_string
@@ -52,7 +52,7 @@ _WEBSOCKET_SEND_BYTES = 32_768  # one frame; paho masks it byte by byte, and wan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputLimits:
-    """What the remote may send us: the largest packet, and how many unacknowledged QoS 1 and 2 PUBLISHes."""
+    """Limits on packets from the remote: the largest packet, and how many unacknowledged QoS 1 and 2 PUBLISHes."""
 
     packet_max_bytes: int
     receive_maximum: int | None
@@ -74,7 +74,7 @@ class _Socket(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connack:
-    """What the remote said when it let us in. A level 4 remote says ``session_present`` only.
+    """The remote's CONNACK. A level 4 remote says ``session_present`` only.
 
     session_expiry_s: how long it keeps the session, where that is not what was asked for.
     """
@@ -143,7 +143,7 @@ class Remote:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def send(self, data: memoryview) -> int:
-        """Write what can be written of ``data``; how many bytes went. What did not go must come again, unchanged, first.
+        """Write what can be written of ``data``; how many bytes went. Bytes that did not go must come again, unchanged, first.
 
         Raises:
             Unavailable: the connection is closed, or this node leads no more.
@@ -288,7 +288,7 @@ def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) 
 
 
 def credentials_fault(settings: RemoteSettings) -> str | None:
-    """What is wrong now with the files of a password, certificates and a key for the remote; None if nothing is."""
+    """The fault of the files of a password, certificates and a key for the remote; None if there is none."""
     try:
         if settings.password_file is not None:
             _first_line(settings.password_file)

@@ -1,6 +1,6 @@
-"""What goes to a lane's remote: bursts of the exchange, other packets before the next of them, and how much has left.
+"""Output to a lane's remote: bursts of the exchange, other packets before the next of them, and how much has left.
 
-What may be sent is ``LaneSender``'s to say; whether the connection lives, ``wire/exchange/remote_keep_alive.py``'s.
+``LaneSender`` decides what may be sent; ``wire/exchange/remote_keep_alive.py`` whether the connection lives.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RemoteWriter:
 
     @property
     def suback_due_s(self) -> float:
-        """When the remote will have had the time for its SUBACK."""
+        """The time at which the remote will have had enough of it for its SUBACK."""
         return self._watch.suback_due_s
 
     # --- writing ---
@@ -124,7 +124,7 @@ class RemoteWriter:
 
     @property
     def given_bytes(self) -> int:
-        """What was written on this connection, or waits for the socket."""
+        """Bytes that were written on this connection, or wait for the socket."""
         return self._accepted_bytes + len(self._output) + sum(map(len, self._control))
 
     @property

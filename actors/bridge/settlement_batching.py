@@ -1,4 +1,4 @@
-"""When settled messages are worth a frame of their own. Pure.
+"""Batching of settlements: the moment at which they are worth a frame of their own. Pure.
 
 Settlements wait a moment for more of them. Many do not, nor does much. And a small queue is not to be held up by them: what is
 settled makes room in it.
@@ -28,7 +28,7 @@ class Settling:
         self._bytes = min([self._bytes_max, *(most // QUEUE_FRACTION for most in size_bytes)])
 
     def opened(self) -> None:
-        """What has passed is counted anew."""
+        """Passed bytes are counted anew."""
         self._told_bytes = 0
 
     def told(self, passed_bytes: int) -> None:

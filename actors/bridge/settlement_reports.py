@@ -1,7 +1,7 @@
-"""What a lane's Connection tells its Forwarder of the exchange: what is settled and released, and how much more it takes.
+"""Reports of a lane's Connection to its Forwarder on the exchange: messages settled and released, and how much more it takes.
 
-What is settled is ``LaneSender``'s to say, what it is worth ``actors/bridge/settlement_batching.py``'s, how much is granted
-``wire/frames/credit.py``'s.
+``LaneSender`` settles, ``actors/bridge/settlement_batching.py`` judges when that is worth a frame, and ``wire/frames/credit.py``
+how much is granted.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Settlements:
             self._mailbox.set_timer(SETTLE_TIMER, due_s)
 
     def _note_time(self) -> None:
-        """When what was delivered since the last time was."""
+        """Times at which messages were delivered since the last time."""
         delivered = self._record.delivered
         if delivered > self._delivered:
             self._times.append((delivered - self._delivered, self._mailbox.wall_ms()))

@@ -1,4 +1,4 @@
-"""What the errors of a socket towards a remote broker mean: those of plain TCP. Those of TLS are ``remote_tls.py``'s."""
+"""Meanings of the errors of a socket towards a remote broker: those of plain TCP. Those of TLS are ``remote_tls.py``'s."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""When the batch that is being built leaves, and when publishers rest meanwhile so that the next one carries more.
+"""Gathering of the next batch: the moment at which it leaves, and at which publishers rest so that it carries more.
 
-How long is ``actors/broker/batch_pace.py``'s to say; what is in a batch, ``actors/broker/client_batches.py``'s. Where a batch
-cannot leave, its messages of QoS 0 may pass it (``actors/broker/qos0_overtaking.py``).
+How long is ``actors/broker/batch_pace.py``'s to say; what is in a batch, ``actors/broker/client_batches.py``'s. If a batch cannot
+leave, its messages of QoS 0 may pass it (``actors/broker/qos0_overtaking.py``).
 """
 
 from __future__ import annotations

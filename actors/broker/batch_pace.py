@@ -1,8 +1,9 @@
-"""When the next batch may go: at once where nothing is under way, a moment later where commits follow each other closely. Pure.
+"""Pace of batches: the next one leaves at once if nothing is under way, a moment later where commits follow each other closely.
+Pure.
 
-Each batch costs its turns, its hops and its sync, whatever it carries. What comes while one is being committed shows that more is
-coming: then the next one leaves no sooner than ``gather_s`` after it, and carries more. Who waits for each of its acknowledgements
-before it publishes again sends nothing meanwhile, so it never waits.
+Each batch costs its turns, its hops and its sync, whatever it carries. A message that comes while one is being committed shows that
+more is coming: then the next one leaves no sooner than ``gather_s`` after it, and carries more. A publisher that waits for each of
+its acknowledgements before it publishes again sends nothing meanwhile, so it never waits.
 
 Each turn costs too. So publishers rest, unread, while what they send would only wait: until the next batch may go, or for a moment
 while one is being committed and little comes.
@@ -35,7 +36,7 @@ class Pace:
 
     @property
     def due_s(self) -> float:
-        """When the next batch may go (monotonic)."""
+        """The time at which the next batch may go (monotonic)."""
         return self._sent_s + self.gather_s if self.busy else float("-inf")
 
     def has_gathered(self, now_s: float, rows: int, *, full: bool) -> bool:

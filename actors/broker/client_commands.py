@@ -1,4 +1,4 @@
-"""What the Listener does of an operator's commands about sessions: it says who is connected, and sends away whom it is told to.
+"""An operator's commands about sessions, as far as the Listener carries them out: it lists connected clients, and disconnects.
 
 The rest is the store's (``storage/store/session_commands.py``), to which a command goes on with what is known here. An end that may
 be lost with a store is sent again to the next one, which either does it or finds it done.

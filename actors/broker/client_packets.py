@@ -1,4 +1,5 @@
-"""What a local client says besides PUBLISH and acknowledgements: each packet to whoever acts on it, and what breaks the rules.
+"""Packets of a local client besides PUBLISH and acknowledgements: each goes to the part that acts on it, and violations end the
+connection.
 
 Sessions are ``actors/broker/client_sessions.py``'s, subscriptions ``actors/broker/client_subscriptions.py``'s.
 """

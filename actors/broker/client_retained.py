@@ -1,9 +1,9 @@
 """Retained messages for connected clients: pieces are asked of the store as clients take them, in turn.
 
 A client has one piece under way, and another is asked for once its socket and its window have taken most of that. All clients
-together have ``PIECES_MAX`` under way. So what is held of retained messages is bounded, however many are wanted by however many
-who read nothing, and everything else goes on between the pieces. How far a client is, ``wire/exchange/retained_passes.py`` says.
-What goes through the queue of a session that lasts is the store's business (``storage/store/retained_pieces.py``).
+together have ``PIECES_MAX`` under way. So what is held of retained messages is bounded, however many are wanted by however many who
+read nothing, and everything else goes on between the pieces. How far a client is, ``wire/exchange/retained_passes.py`` says.
+Retained messages through the queue of a lasting session are the store's (``storage/store/retained_pieces.py``).
 
 broker.retained-as-taken [P5]: no more retained messages are on their way to a client than it has room for, whatever it asks for.
 """
@@ -89,7 +89,7 @@ class ClientRetained:
                 self._ask(client, client.retained)
 
     def wait_no_longer(self, now_s: float) -> None:
-        """Where the store does not answer, live messages wait no longer for what it has."""
+        """While the store does not answer, live messages wait no longer for retained ones."""
         if self._asked and now_s - self._waits_s >= LATE_S:
             for client in (*self._asked.values(), *self._turns.values()):
                 if not client.closed and client.retained is not None:

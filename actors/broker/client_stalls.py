@@ -1,8 +1,8 @@
 """Closes local clients whose own messages wait for what they do not acknowledge. They come again, and have it again, with DUP.
 
 A client is closed when messages for it have waited for ``clients.stall_timeout`` behind the same PUBACK, PUBREC or PUBCOMP: its
-window is full, packet identifiers have come round, or its socket takes no more. Where nothing waits, it may owe that for ever.
-What waits is ``wire/exchange/client_outbox.py``'s to say, for how long ``wire/exchange/remote_keep_alive.py``'s
+window is full, packet identifiers have come round, or its socket takes no more. If no message waits, the client may owe it for
+ever. ``wire/exchange/client_outbox.py`` says what waits, ``wire/exchange/remote_keep_alive.py`` for how long
 (exchange.owed-answer-stalls, exchange.leaving-bytes-give-time).
 
 A time in which nobody reads the client is not held against it, and neither is one in which it is sending a packet: what it

@@ -145,7 +145,7 @@ class ClientSubscriptions:
         self._ask(_Request(client, answer, False, gone))
 
     def kept(self, frame: SubscriptionsKept) -> None:
-        """What the request asked for has come to pass: answer it."""
+        """The store has done as the request asked: answer it."""
         request = self._requests.pop(frame.request, None)
         if request is None:
             return
@@ -211,7 +211,7 @@ class ClientSubscriptions:
 
 
 def _options(one: Subscription, client: Client) -> int:
-    """What ``client`` is granted; broker.bridge-is-no-local."""
+    """The granted QoS for ``client``; broker.bridge-is-no-local."""
     no_local = one.no_local or (client.bridge and not is_shared(one.topic_filter))
     as_published = one.retain_as_published or client.bridge
     return one.qos | (_NO_LOCAL if no_local else 0) | (_RETAIN_AS_PUBLISHED if as_published else 0)

@@ -1,8 +1,8 @@
-"""What the topic filters of all sessions take, of those that are connected and those that wait for their client. Pure.
+"""Size of the topic filters of all sessions, of those that are connected and those that wait for their client. Pure.
 
 broker.filters-bounded [P5, access]: one client's topic filters take at most ``subscriptions_max_bytes``, those of all sessions
-    ``filters_max_bytes``, and those of one user, or of one address without users, its share of that. Who would have more is
-    refused the filter, and keeps what it has.
+    ``filters_max_bytes``, and those of one user, or of one address without users, its share of that. A session that would have more
+    is refused the filter, and keeps its others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LEVEL_BYTES = 300  # about what a level of a filter takes in memory beside its t
 
 
 def size_bytes(topic_filter: str) -> int:
-    """What a filter counts for."""
+    """The bytes that a filter counts for."""
     return len(topic_filter.encode()) + LEVEL_BYTES * (topic_filter.count("/") + 1)
 
 

@@ -1,9 +1,9 @@
-"""What the newest batches of each sender came to, so that one that is sent again goes where it went the first time. Pure.
+"""Results of routing the newest batches of each sender, so that one that is sent again goes where it went the first time. Pure.
 
-Who gets a message is decided once, when it is routed. Between that and a repeat (the store has died with the batch) clients may
-have subscribed, and been sent later messages of QoS 0 already; and a shared subscription would choose another member: the message
-would come out of order (P4) [MQTT-4.6.0-6], twice, or to nobody. A new life knows nothing of it, and routes anew what Connections
-send again. Who is connected by then may have had of it already what goes at QoS 0, and is not sent that again.
+The receivers of a message are decided once, when it is routed. Between that and a repeat (the store has died with the batch)
+clients may have subscribed, and been sent later messages of QoS 0 already; and a shared subscription would choose another member:
+the message would come out of order (P4) [MQTT-4.6.0-6], twice, or to nobody. A new life knows nothing of it, and routes anew what
+Connections send again. A client that is connected by then may have had the QoS 0 part of it already, and is not sent that again.
 
 broker.live-copy-once [P2, P4]: a message that its publisher sends once is delivered live at QoS 0 at most once to each
     subscriber, whatever is sent again between the actors.
@@ -26,7 +26,7 @@ class RoutedBatches:
         self._kept: dict[str, deque[Append]] = {}
 
     def again(self, sender: str, epoch: int, number: int) -> Append | None:
-        """What that batch came to when it was routed; None if it was not, as far as is known."""
+        """The result of routing that batch; None if it was not routed, as far as is known."""
         for append in self._kept.get(sender, ()):
             if (append.epoch, append.number) == (epoch, number):
                 return append

@@ -1,4 +1,4 @@
-"""What may be on record of local clients' sessions, as far as the Listener knows: when nobody need be asked, and when nobody may.
+"""The Listener's knowledge of the sessions on record: when nobody need be asked, and when nobody may.
 
 Pure. The record itself is the store's (``storage/store/local_sessions.py``).
 
@@ -33,7 +33,7 @@ class SessionRecords:
     # --- what an earlier life has left ---
 
     def begin_anew(self) -> None:
-        """What the store has said of it was not all, and a new one says everything."""
+        """The store's report on it was incomplete, and a new one is complete."""
         assert not self.known
         self._lasting.clear()
 

@@ -1,4 +1,4 @@
-"""Who has an address that cannot be had: the process that the system names, as far as it lets us look."""
+"""The holder of an address that cannot be had: the process that the system names, as far as it lets us look."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Connections that this side has ended: what they were told last is left to be read.
 
 A socket that is closed at once answers what its client goes on to send with a reset, and a client that is reset may never read why.
-So the sending side alone is closed. What comes is thrown away until the client has closed too, or its time is up.
+So the sending side alone is closed. Input is thrown away until the client has closed too, or its time is up.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Parting:
 
     @property
     def events(self) -> int:
-        """What to poll for."""
+        """The events to poll for."""
         return READ | WRITE if self._output else READ
 
     def end_output(self) -> bool:

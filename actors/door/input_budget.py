@@ -1,4 +1,4 @@
-"""What local clients have sent that is not taken yet, all together: packets in the making, and what waits its turn. Pure.
+"""The input of all local clients that is not taken yet: packets in the making, and packets that wait their turn. Pure.
 
 door.input-bounded [P5]: what is kept is at most ``bytes_max`` once those clients that ``over`` names have gone; the one that holds
     most goes first.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class InputBudget:
-    """Counts by the connections' numbers. What TLS and WebSocket keep of a frame that is not all there is not in it."""
+    """Counts by the connections' numbers. Bytes that TLS and WebSocket keep of an incomplete frame are not in it."""
 
     __slots__ = ("_held", "bytes_max", "held_bytes")
 

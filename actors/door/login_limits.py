@@ -17,9 +17,9 @@ door.failed-logins-bounded [P5]: memory is bounded: of addresses, users and thos
     the one that has not failed, or not come, for the longest time is forgotten.
 
 The trade: a password hash costs tens of milliseconds by design, so 2,000 clients that reconnect after a cut would keep a core busy
-for a minute. So who is known is told by a keyed digest of user, password and password hash. Whoever can read this process's memory
-could try passwords against that faster than against the hash; but in that memory passwords pass in the clear anyway. The key is
-made anew at each start and nothing is ever written. A changed password has another digest.
+for a minute. So who is known is told by a keyed digest of user, password and password hash. A process that can read this one's
+memory could try passwords against that faster than against the hash; but in that memory passwords pass in the clear anyway. The key
+is made anew at each start and nothing is ever written. A changed password has another digest.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HOST_BITS = 64
 
 @lru_cache(maxsize=1024)
 def network_of(host: str) -> str:
-    """What is limited when ``host`` fails: its IPv4 address or its IPv6 /64; empty for what is no address."""
+    """The unit that is limited when ``host`` fails: its IPv4 address or its IPv6 /64; empty for what is no address."""
     try:
         address = ip_address(host)
     except ValueError:

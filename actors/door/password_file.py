@@ -1,7 +1,7 @@
 """A password file in use: read, and read again when it changes.
 
-A file that cannot be used leaves the old table in place, or nobody where there is none yet, and is logged once. What its lines mean
-is ``wire/door/password_table.py``'s; passwords are verified by ``actors/door/logins_and_rights.py``.
+A file that cannot be used leaves the old table in place, or nobody where there is none yet, and is logged once. The lines are read
+by ``wire/door/password_table.py``; passwords are verified by ``actors/door/logins_and_rights.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tokens file in use: read, and read again when it changes. What its lines mean is ``wire/door/token_table.py``'s.
+"""A tokens file in use: read, and read again when it changes. The lines are read by ``wire/door/token_table.py``.
 
 A file that cannot be used leaves the old table in place, or nobody where there is none yet, and is logged once.
 """

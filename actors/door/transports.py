@@ -1,4 +1,4 @@
-"""What lies between a local client's socket and MQTT, where that is not plain TCP: layers of bytes, TLS below, WebSocket above.
+"""Transport layers between a local client's socket and MQTT, where that is not plain TCP: TLS below, WebSocket above.
 
 A plain client is ``actors/door/client.py``'s ``Client`` and knows nothing of this. TLS is ``actors/system/tls.py``'s, WebSocket
 ``actors/door/websocket.py``'s.
@@ -34,7 +34,7 @@ class Layer(Protocol):
     def held_bytes(self) -> int: ...
 
     def receive(self, data: bytes) -> bytes:
-        """What ``data`` from below says to the layer above; empty for nothing yet."""
+        """The bytes for the layer above that ``data`` from below carries; empty for nothing yet."""
         ...
 
     def send(self, data: bytes) -> bytes:
@@ -42,7 +42,7 @@ class Layer(Protocol):
         ...
 
     def answer(self) -> bytes:
-        """What the layer itself wants to have sent, for the layer below."""
+        """The layer's own output, for the layer below."""
         ...
 
     def goodbye(self) -> bytes:
@@ -64,7 +64,7 @@ class HandshakeTurn:
 
 
 class LayeredClient(Client):
-    """A client over ``layers``, the lowest first. What is read is read through all of them, so a silence holds for all."""
+    """A client over ``layers``, the lowest first. Input is read through all of them, so a silence holds for all."""
 
     __slots__ = ("_established", "_layers", "_turn", "failed")
 
@@ -86,7 +86,7 @@ class LayeredClient(Client):
         self.failed = False
 
     def receive(self, bytes_max: int = RECEIVE_BYTES) -> bytes | None:
-        """What the client says in MQTT; a handshake goes on inside and is empty. None when it is gone, ``fault`` says why."""
+        """The client's bytes of MQTT; a handshake goes on inside and is empty. None when it is gone, ``fault`` says why."""
         if not self._established:
             if not self._turn.left:
                 return b""
@@ -112,7 +112,7 @@ class LayeredClient(Client):
         return data
 
     def _last(self, data: bytes) -> bytes | None:
-        """What came with the end is handled first; the socket then reads as ended."""
+        """Bytes that came with the end are handled first; the socket then reads as ended."""
         if not data or not self._established or self.failed:
             return None
         try:
@@ -131,7 +131,7 @@ class LayeredClient(Client):
 
     @property
     def under_way_bytes(self) -> int:
-        """What has come of a packet that is not whole, in MQTT or below."""
+        """The bytes of a packet that is not whole, in MQTT or below."""
         return super().under_way_bytes + sum(layer.held_bytes for layer in self._layers)
 
     def write(self, data: bytes) -> bool:

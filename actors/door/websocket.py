@@ -89,7 +89,7 @@ class WebSocketLayer:
         return bytes((_WHOLE_BINARY, 127)) + length.to_bytes(8, "big") + data
 
     def answer(self) -> bytes:
-        """What WebSocket itself has to say: the answer to the upgrade, PONG, the close frame."""
+        """WebSocket's own output: the answer to the upgrade, PONG, the close frame."""
         answer, self._answer = self._answer, b""
         return answer
 

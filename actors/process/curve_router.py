@@ -4,7 +4,7 @@ ZeroMQ asks for each handshake whether the key may come in (ZAP, its RFC 27), an
 as messages, which the process's one loop takes with all else; there is no thread of our own. Its sockets are in a context of their
 own, so that a flood of handshakes takes nothing from the frames between the processes.
 
-It says for each request whose key it came with. Whoever has a key that was taken off the list since may still be connected: the
+It says for each request whose key it came with. A client whose key was taken off the list since may still be connected: the
 request's reader looks the key up again.
 """
 

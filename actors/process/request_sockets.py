@@ -43,7 +43,7 @@ class Router:
         self._socket = socket
 
     def requests(self) -> list[tuple[list[bytes], bytes]]:
-        """What was asked since the last call: (whom to answer, payload)."""
+        """Requests since the last call: (whom to answer, payload)."""
         requests = []
         while readable(self._socket):
             *whom, payload = self._socket.recv_multipart(zmq.NOBLOCK)
@@ -57,7 +57,8 @@ class Router:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveKeys:
-    """Who asks over the network, and whom: the asker's key pair, and the public key of the answering end. In Z85, 40 characters."""
+    """The keys of a request over the network: the asker's key pair, and the public key of the answering end. In Z85, 40
+    characters."""
 
     public: str
     secret: str

@@ -33,7 +33,8 @@ _ARGUMENTS_START, _ARGUMENTS_STOP = 45, 46  # fields 48 and 49 of /proc/PID/stat
 
 
 class CommandLine:
-    """What ``ps`` and ``pgrep -f`` show of this process: the memory in which it got its arguments, and no longer than these."""
+    """The memory that ``ps`` and ``pgrep -f`` show of this process: that in which it got its arguments, and no longer than
+    these."""
 
     def __init__(self) -> None:
         fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
@@ -56,7 +57,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
 
 
 def import_all() -> None:
-    """Import what children run, for good. What only some configurations need is imported where that is found out."""
+    """Import what children run, for good. Modules that only some configurations need are imported where that is found out."""
     for name, (module, _) in ACTORS.items():
         if name != STANDBY_STORE:  # it has the client of NATS, and most nodes are of no cluster
             importlib.import_module(module)
@@ -75,7 +76,7 @@ def _settle() -> None:
 def be_template(requests: socket.socket, parent: int, command_line: CommandLine) -> NoReturn:
     """Fork children until ``requests`` is closed, and be each of them: run its module's ``main``, and exit with what that returns.
 
-    Whoever called this is not returned to, and the interpreter is not taken apart: that would write to every page that is shared.
+    The call does not return, and the interpreter is not taken apart: that would write to every page that is shared.
     """
     status = None
     try:
@@ -127,7 +128,7 @@ def _import_more(imports: str) -> None:
 
 
 def _fork(way: int, parent: int) -> bool:
-    """Fork a child and give it to ``parent``; whether this is that child. What goes wrong is told on ``way``.
+    """Fork a child and give it to ``parent``; whether this is that child. Faults are told on ``way``.
 
     A process in between forks it and ends, so that it goes to the next above that adopts orphans.
     """

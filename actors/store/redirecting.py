@@ -1,4 +1,4 @@
-"""What a node that stands by says to clients, where it is to say anything: who leads [MQTT-4.13.2, Server redirection].
+"""Answers of a node that stands by to clients, if it is to give any: the leader's address [MQTT-4.13.2, Server redirection].
 
 It listens where it would as a leader, over TCP and TLS, and answers one packet: CONNACK 0x9C with the leader's address for MQTT 5,
 3 (server unavailable) for 3.1.1, which knows no other word. WebSocket and Unix sockets stay closed, and so do listeners behind a

@@ -1,1 +1,1 @@
-"""What the operating system and operators' files give: TLS, certificates, files that change, what a socket has not sent."""
+"""The operating system and operators' files: TLS, certificates, files that change, what a socket has not sent."""

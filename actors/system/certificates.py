@@ -1,4 +1,4 @@
-"""What a certificate says: when it is valid, and whom it names. Pure.
+"""Facts of a certificate: when it is valid, and whom it names. Pure.
 
 ``ssl`` tells neither dates nor names of a certificate that was not verified by it, so the dates are read from its DER here: the
 outer fields only, as far as the validity (RFC 5280, section 4.1).

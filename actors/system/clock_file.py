@@ -23,7 +23,7 @@ WRITE_PERIOD_MS = 600_000
 
 
 class ClockFile:
-    """What is on record of one node's clock. run: as ``machine_run`` has it."""
+    """The record of one node's clock. run: as ``machine_run`` has it."""
 
     def __init__(self, data_dir: Path, clock: ClockSteps, run: str | None = None) -> None:
         self._path = data_dir / FILE_NAME

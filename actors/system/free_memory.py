@@ -1,4 +1,4 @@
-"""What a process has freed, given back to the system: the interpreter and glibc keep it for what comes next."""
+"""Freed memory is given back to the system: the interpreter and glibc would keep it for what comes next."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def read_plain(path: str | os.PathLike[str], max_bytes: int) -> bytes:
 
 
 def read_secret(path: str | os.PathLike[str], max_bytes: int) -> bytes:
-    """What ``read_plain`` reads, of a file that nobody else can have changed.
+    """As ``read_plain``, for a file that nobody else can have changed.
 
     Raises:
         OSError: somebody can, or it cannot be read.

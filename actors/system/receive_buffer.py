@@ -1,4 +1,4 @@
-"""What a socket has, read through one buffer of the process.
+"""Receiving from a socket, through one buffer of the process.
 
 ``recv(size)`` makes room for ``size`` bytes each time and gives back what is over. At 256 kB the allocator asks the system for it
 and returns it, which costs more than the reading. Only the thread of the actors may use this.

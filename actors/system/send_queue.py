@@ -1,4 +1,4 @@
-"""What the kernel holds of a connection's output."""
+"""Unsent bytes of a connection in the kernel."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from typing import Any
 
 @contextmanager
 def sparing(*, optional: str, unused: str, seldom: tuple[str, ...]) -> Iterator[None]:
-    """What is imported meanwhile has no ``optional``, as if that were not installed, an empty ``unused``, and ``seldom`` modules
-    that are loaded when something of them is asked for. Of what was imported before, it has what everybody has."""
+    """Modules that are imported meanwhile have no ``optional``, as if that were not installed, an empty ``unused``, and ``seldom``
+    modules that are loaded when something of them is asked for. Of what was imported before, it has what everybody has."""
     spared: dict[str, ModuleType | None] = {optional: None}  # None is the import system's word for "cannot be imported"
     spared.update((name, _LoadedWhenUsed(name)) for name in seldom if name not in sys.modules)
     if unused not in sys.modules:

@@ -14,7 +14,8 @@ State = tuple[int, int, int, int]
 
 
 def state_of(path: str | Path) -> State:
-    """What differs once the file, its mode or its owner was changed, or the file replaced; the same for any that is not there."""
+    """A mark that differs once the file, its mode or its owner was changed, or the file replaced; the same for any that is not
+    there."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""What every plot of the page has: its frame, its legend, its axis of times, and how many colours there are."""
+"""Common parts of every plot of the page: its frame, its legend, its axis of times, and how many colours there are."""
 
 from __future__ import annotations
 

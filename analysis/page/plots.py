@@ -1,6 +1,6 @@
 """The charts of a report as SVG that fits any width: positions are percentages, text keeps its size.
 
-Owns the drawing of lines and bars over time. What a reader sees at the cursor, by pointer or by key, is written by
+Owns the drawing of lines and bars over time. The values that a reader sees at the cursor, by pointer or by key, are written by
 ``assets/page.js`` from the figures that ``plot`` returns beside the markup; colours, line styles and shapes are classes of
 ``assets/page.css``.
 """
@@ -104,7 +104,7 @@ def _line(xs: Sequence[float], values: Sequence[float | None], across: Scale, up
 
 
 def _area(xs: Sequence[float], values: Sequence[float | None], across: Scale, up: Scale) -> str:
-    """What is between the line and zero, in one piece for each stretch without a gap."""
+    """The area between the line and zero, in one piece for each stretch without a gap."""
     stretches: list[list[tuple[str, str]]] = [[]]
     for x, value in _thinned(xs, values):
         if value is None:

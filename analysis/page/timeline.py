@@ -60,7 +60,8 @@ def _lane_spoken(one: Series) -> str:
 
 
 def _verdicts(spans: Sequence[Span]) -> str:
-    """What the heights and colours mean: what the labels of a verdict begin with, if that is the same in all of them."""
+    """The meaning of heights and colours: the words that the labels of a verdict begin with, if those are the same in all of
+    them."""
     labels: dict[str, set[str]] = {}
     for span in spans:
         labels.setdefault(span.verdict, set()).add(re.split("[:,]", span.label)[0])

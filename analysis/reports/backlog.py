@@ -1,4 +1,4 @@
-"""What is waiting where, and since when: by bridge, rule and age, and by topic. As of each node's newest snapshot."""
+"""Backlogs: where messages wait, and since when, by bridge, rule and age, and by topic. As of each node's newest snapshot."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _ages_sql() -> str:
 
 
 def make(context: Context) -> Made:
-    """What waits, by bridge and rule, and the topics that most of it is of."""
+    """The waiting messages, by bridge and rule, and the topics that most of them are of."""
     rules = context.found(
         context.sql(
             "SELECT to_date(max(snapshot_at)) date, node, coalesce(bridge, '') bridge, rule, count(*)"

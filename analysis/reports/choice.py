@@ -9,7 +9,7 @@ reports.all-kept-history-taken [reports]: what any snapshot of the store's prese
 reports.accounted-from-here-on [reports]: the sequences from ``Covered.seq_from`` on are all accounted for by what was taken, if
     nothing was lost.
 reports.snapshots-by-life-not-clock [reports]: the snapshots of a node are in the order in which they were made, whatever its clock
-    said: lives of a store are numbered upwards, and within one the numbers of a queue only rise. Where these say nothing, time
+    said: lives of a store are numbered upwards, and within one the numbers of a queue only rise. If these say nothing, time
     decides.
 """
 
@@ -26,7 +26,7 @@ POINTS_MAX = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueAt:
-    """Where a queue stood in one snapshot: settled chunks kept from ``history_from``, [``head``, ``tail``) in the queue.
+    """The place of a queue in one snapshot: settled chunks kept from ``history_from``, [``head``, ``tail``) in the queue.
 
     place: where the snapshot stands among all (``in_order``).
     """
@@ -42,7 +42,7 @@ class QueueAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeAt:
-    """When a snapshot was made: the life of the store (None: not known), the clock, and how far each queue of a bridge was then.
+    """The moment of a snapshot: the life of the store (None: not known), the clock, and how far each queue of a bridge was then.
 
     progress: by queue, a number that only rises within a life; a queue that is not there, or is at 0, says nothing.
     """
@@ -64,7 +64,8 @@ class MadeAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take:
-    """What is read of the history of a queue from one snapshot: settled messages of the sequences [``seq_from``, ``seq_to``)."""
+    """The part of the history of a queue that is read from one snapshot: settled messages of the sequences [``seq_from``,
+    ``seq_to``)."""
 
     node: str
     snapshot_id: str
@@ -139,8 +140,8 @@ _END = QueueAt(node="", snapshot_id="", place=0, queue="", history_from=0, head=
 
 
 def takes(queues: Iterable[QueueAt]) -> list[Take]:
-    """What to read for the history of each queue, so that reports.sequence-from-one-snapshot and reports.all-kept-history-taken
-    hold; the newest snapshot first.
+    """The parts to read for the history of each queue, so that reports.sequence-from-one-snapshot and
+    reports.all-kept-history-taken hold; the newest snapshot first.
     """
     return [take for states in lives(queues).values() for take in _takes_of(states)]
 

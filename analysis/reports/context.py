@@ -1,4 +1,4 @@
-"""What all reports look at: the tables of the snapshots, each fact in them once.
+"""The input of all reports: the tables of the snapshots, each fact in them once.
 
 State comes from the newest snapshot of each node, by what its store says and not by its clock alone, history from the fewest
 snapshots that hold all of it (``choice``), settlements and events by their numbers, so that what several snapshots have is counted
@@ -68,7 +68,7 @@ _NUMBERS = count()
 
 
 class Source(Protocol):
-    """Where the tables come from: checkpoints, or what ``bascule export`` wrote."""
+    """The source of the tables: checkpoints, or the files of ``bascule export``."""
 
     def table(
         self, name: str, columns: Sequence[str], *, snapshots: Sequence[str] | None = None, states: Sequence[str] | None = None

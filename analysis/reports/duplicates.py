@@ -1,4 +1,4 @@
-"""What may have reached a remote twice, and where the records themselves have gaps.
+"""Duplicates: messages that may have reached a remote twice, and gaps in the records themselves.
 
 A message that was sent again after a broken connection is a *possible* duplicate at QoS 1 (none at QoS 2: the remote knows its
 identifier). Numbers of settlements and of events have no gaps; one that is missing within a snapshot is damage, one missing

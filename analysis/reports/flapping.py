@@ -59,7 +59,7 @@ _RESTART_COLUMNS = (
     Column(name="first_at", title="First", kind="time"),
     Column(name="last_at", title="Last", kind="time"),
 )
-# What deserves a row of its own among the restarts; a start and an end in good order do not make anything bad.
+# Restarts that deserve a row of their own; a start and an end in good order do not make anything bad.
 TOLD: dict[str, tuple[Verdict, str]] = {
     "process.ended": ("attention", "a process ended"),
     "node.started": ("ok", "the node started"),

@@ -1,4 +1,4 @@
-"""What was in flight when the newest snapshots were made, and whether that can be: an audit of the markers.
+"""Messages that were in flight when the newest snapshots were made, and whether that can be: an audit of the markers.
 
 reports.identifiers-distinct [reports]: no packet identifier is used twice in a lane, and what is in flight spans at most 65,000
     sequences (exchange.identifier-never-twice).

@@ -1,10 +1,9 @@
 """How long messages took from their acceptance to their settlement as delivered, over time.
 
-Both times are readings of one node's wall clock. What was under way when that clock was set (an event ``clock.jumped``) has no
-latency
-that anybody knows, and is counted apart; a negative one without such an event is counted apart as well. Percentiles are exact,
-to the
-millisecond that the store keeps, with linear interpolation: first equal latencies are counted, then those few are ranked.
+Both times are readings of one node's wall clock. Messages that were under way when that clock was set (an event ``clock.jumped``)
+have no latency that anybody knows, and are counted apart; negative ones without such an event are counted apart as well.
+Percentiles are exact, to the millisecond that the store keeps, with linear interpolation: first equal latencies are counted, then
+those few are ranked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What was lost on purpose, and why: expired, dropped and dead-lettered messages by cause, and the dead letters that are held.
+"""Losses on purpose: expired, dropped and dead-lettered messages by cause, and the dead letters that are held.
 
-What operators did away with stands beside it: purges are their will, and a dead letter that was replayed was accepted again.
+Messages that operators removed stand beside it: purges are their will, and a dead letter that was replayed was accepted again.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def make(context: Context) -> Made:
             "Counts are the ledgers', since each queue began. Times come from settlements and events, as far back as these"
             " are kept.",
             "Worth a look is what was lost in the last hour before the snapshot, or 0.1 % of what was accepted.",
-            "What was purged is no loss. A dead letter that was replayed was accepted again, and counts as lost no more.",
+            "Purged messages are no loss. A dead letter that was replayed was accepted again, and counts as lost no more.",
         ),
     )
     letter_rows, letters_total = top(letters.orderBy(letters.held.desc(), "node", "bridge", "reason"))

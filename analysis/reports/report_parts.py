@@ -1,4 +1,4 @@
-"""What a report module hands back, what all of them share to make it, and the thresholds by which they judge.
+"""Parts of a report: the result of its module, helpers that all of them share, and the thresholds by which they judge.
 
 Figures stay in Spark until they are few: a section shows at most ``ROWS_SHOWN`` rows, all of them go to Parquet as frames.
 """
@@ -45,7 +45,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What a report has to say on the card of one bridge: figures, and why it needs looking at (``note``), if it does."""
+    """The words of a report for the card of one bridge: figures, and why it needs looking at (``note``), if it does."""
 
     facts: tuple[Fact, ...] = ()
     verdict: Verdict = "none"
@@ -80,7 +80,7 @@ def top(frame: DataFrame) -> tuple[list[Row], int]:
 
 
 def worst_first() -> SqlColumn:
-    """What puts the rows of a frame with a ``verdict`` in order, the worst first; the words in their alphabet would not."""
+    """A key that puts the rows of a frame with a ``verdict`` in order, the worst first; the words in their alphabet would not."""
     from pyspark.sql import functions as f
 
     return f.expr("array_position(array('problem', 'attention', 'ok', 'none'), verdict)")
@@ -92,12 +92,12 @@ def table(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[tuple[Cell, .
 
 
 def bridge_title(bridge: str | None) -> str:
-    """What a bridge is called in a table; sessions of local clients have none."""
+    """The name of a bridge in a table; sessions of local clients have none."""
     return bridge or "local sessions"
 
 
 def lane_title(node: str, bridge: str | None, lane: int | None = None) -> str:
-    """What a line of a plot is called."""
+    """The name of a line of a plot."""
     return f"{node} {bridge_title(bridge)}" + (f":{lane}" if lane is not None else "")
 
 

@@ -1,4 +1,4 @@
-"""Where the tables of a report come from: snapshots, through the data source, or Parquet that ``bascule export`` wrote."""
+"""Sources of the tables of a report: snapshots, through the data source, or Parquet that ``bascule export`` wrote."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class CheckpointSource:
         return reader.load()
 
     def damage(self) -> list[Problem]:
-        """What of these snapshots cannot be read, and was left out: a scan of all of it."""
+        """The parts of these snapshots that cannot be read, and were left out: a scan of all of them."""
         from analysis.spark.source import NAME
 
         reader = self._spark.read.format(NAME).option("table", "damage").option("damaged", "skip")
@@ -82,7 +82,7 @@ class CheckpointSource:
 
 
 class ParquetSource:
-    """What ``bascule export`` wrote, here or far away: a folder of ``<table>/date=<day>/node=<node>/<snapshot>.parquet``."""
+    """Files of ``bascule export``, here or far away: a folder of ``<table>/date=<day>/node=<node>/<snapshot>.parquet``."""
 
     def __init__(self, spark: SparkSession, folders: Sequence[str]) -> None:
         self._spark = spark

@@ -55,7 +55,7 @@ def make(context: Context) -> Made:
         notes=(
             f"Over time: messages that are queued, or settled and still kept (retention of the bridge); each point is"
             f" {duration(context.width_s)}.",
-            "Where nothing is kept of settled messages, only the ledgers of two snapshots tell how many there were.",
+            "If nothing is kept of settled messages, only the ledgers of two snapshots tell how many there were.",
         ),
     )
     return Made(sections=(section,), frames={NAME: by_time})

@@ -88,7 +88,7 @@ class Options:
         )
 
     def find(self) -> list[Found]:
-        """What lies at the paths, each folder once.
+        """The snapshots at the paths, each folder once.
 
         Raises:
             WrongOption: no path was given.

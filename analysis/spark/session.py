@@ -1,8 +1,8 @@
 """A Spark session for the analysis of snapshots: quiet, on this machine, with the data source ``bascule``.
 
 Under ``spark-submit`` the cluster's session is taken as it is, and only what the data source needs is set. Otherwise Spark runs in
-this process and a Java of its own, and everything that would speak to a network or write beside the caller's files is off. What a
-session is used for is others' business: ``source`` reads, ``reports`` reckon.
+this process and a Java of its own, and everything that would speak to a network or write beside the caller's files is off. The use
+of a session is others' business: ``source`` reads, ``reports`` reckon.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def spark_session(
 
 
 def _suit_the_cluster(running: SparkSession) -> None:
-    """Where nobody has said how many parts a shuffle has, as many as suit its cores: Spark's 200 take minutes on a small one."""
+    """If nobody has said how many parts a shuffle has, as many as suit its cores: Spark's 200 take minutes on a small one."""
     if not running.sparkContext.getConf().contains(_SHUFFLE):
         running.conf.set(_SHUFFLE, str(max(2, 2 * running.sparkContext.defaultParallelism)))
 
@@ -191,7 +191,7 @@ def _settings(scratch: Path, cores: int, memory_mb: int, quick: bool) -> dict[st
 def _for_java() -> dict[str, str | None]:
     """Environment for Java, and so for Spark's Python workers: this interpreter, this very Bascule, and its own Spark.
 
-    What the environment says of another Spark is about that one; None: it is not set.
+    Variables of the environment that are about another Spark; None: not set.
     """
     import pyspark
 
@@ -227,7 +227,8 @@ def _set_variables(variables: dict[str, str | None]) -> None:
 
 @contextmanager
 def _what_java_says() -> Iterator[list[str]]:
-    """What is started within it has its standard error passed on, then and later, but for the lines that Java always says.
+    """A process that is started within it has its standard error passed on, then and later, but for the lines that Java always
+    says.
 
     Yields the lines that have come so far.
     """

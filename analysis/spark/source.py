@@ -3,10 +3,10 @@
     spark.read.format("bascule").option("table", "messages").load("/snapshots/*")
     spark.readStream.format("bascule").option("table", "settlements").load("/snapshots")
 
-What the tables are is ``analysis.tables``', how they are read ``analysis.reader``'s; this module says it in Spark's words. Planning
-reads manifests alone, one partition is one split of the reader, and rows cross as Arrow batches. Spark passes no list of wanted
-columns to a Python data source, so ``.schema("queue string, seq bigint")`` is what prunes them. ``options`` understands the
-options, ``splits`` is what a task reads, ``stream`` reads what arrives.
+The tables are ``analysis.tables``', read by ``analysis.reader``; this module says it in Spark's words. Planning reads manifests
+alone, one partition is one split of the reader, and rows cross as Arrow batches. Spark passes no list of wanted columns to a Python
+data source, so ``.schema("queue string, seq bigint")`` is what prunes them. ``options`` understands the options, ``splits`` is what
+a task reads, ``stream`` reads what arrives.
 """
 
 from __future__ import annotations

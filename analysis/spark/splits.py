@@ -1,4 +1,4 @@
-"""What one Spark task reads of a snapshot, for a query in batches and for a stream: one split of ``analysis.reader``."""
+"""The share of one Spark task, for a query in batches and for a stream: one split of ``analysis.reader``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("bascule")
 
 @dataclass
 class SplitPartition(InputPartition):
-    """What one task reads, and of it what is wanted."""
+    """The split of one task, and the wanted part of it."""
 
     split: Split
     filters: Filters

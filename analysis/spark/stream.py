@@ -1,7 +1,7 @@
 """Snapshots that arrive in a folder, as a stream: each snapshot once, each settlement, settled message and event once.
 
-What is new is ``snapshot_arrivals``' decision, kept in Spark's offsets; this module finds the folders and plans the batches. The
-table ``messages`` has as a stream the settled messages only: what waits is in the next snapshot again.
+``snapshot_arrivals`` decides what is new, kept in Spark's offsets; this module finds the folders and plans the batches. The table
+``messages`` has as a stream the settled messages only: what waits is in the next snapshot again.
 
 spark.taken-when-whole [reports]: a snapshot is taken, and what is in it counted as had, once all of its files are there. With
     ``damaged`` skip one that is not whole is tried again with each batch, and its content is compared with its checksums before.
@@ -39,7 +39,7 @@ There = dict[Key, tuple[Manifest, Found]]
 
 
 class DataLoss(Unavailable):
-    """What the stream should have read next can't be read any more."""
+    """The snapshot that the stream should have read next cannot be read any more."""
 
 
 class ArrivalReader(SplitReading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -67,7 +67,7 @@ class ArrivalReader(SplitReading, DataSourceStreamReader, SupportsTriggerAvailab
         return ReadMaxFiles(limit) if limit else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
-        """What arrives from now on is left to the next query."""
+        """Snapshots that arrive from now on are left to the next query."""
         self._only = frozenset(self._there())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
@@ -93,7 +93,7 @@ class ArrivalReader(SplitReading, DataSourceStreamReader, SupportsTriggerAvailab
         return following.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What reads the batch that ends at ``end``: the snapshots that it names, whatever else has arrived.
+        """A reader of the batch that ends at ``end``: of the snapshots that it names, whatever else has arrived.
 
         Raises:
             DataLoss: one of them has gone, nothing else has what was in it, and ``failOnDataLoss`` is on.
@@ -118,7 +118,8 @@ class ArrivalReader(SplitReading, DataSourceStreamReader, SupportsTriggerAvailab
         return partitions
 
     def _instead(self, store: str, start: Progress, end: Progress, every: Sequence[News], there: There) -> list[SplitPartition]:
-        """What reads the rest of a batch of which snapshots of ``store`` have gone: other snapshots that have the same numbers."""
+        """A reader of the rest of a batch of which snapshots of ``store`` have gone: of other snapshots that have the same
+        numbers."""
         known, partitions = start.stores.get(store), []
         rest: dict[str, RangeSet] = {}
         for queue, had in end.stores[store].had.items():
@@ -142,7 +143,7 @@ class ArrivalReader(SplitReading, DataSourceStreamReader, SupportsTriggerAvailab
         return partitions
 
     def _numbered(self, snapshot: tuple[Manifest, Found], numbers: Any) -> list[SplitPartition]:
-        """What reads these ``numbers`` of a snapshot, as far as they are wanted."""
+        """A reader of these ``numbers`` of a snapshot, as far as they are wanted."""
         names = {EVENTS} if self.options.table == "events" else {name for name in numbers if name != EVENTS}
         wanted = {name: ranges for name, ranges in numbers.items() if name in names and ranges}
         queues = self._filters.queues

@@ -132,7 +132,7 @@ class SnapshotStore:
     ) -> Iterator[Bulk]:
         """The rows of ``[start, stop)`` in order, as many at a time as ``rows_max`` or, by a row more, ``bytes_max`` allow.
 
-        Where a row cannot be read, all before it come first.
+        If a row cannot be read, all before it come first.
         """
         column = self._families[family]
         if column is None:

@@ -194,7 +194,7 @@ class Rows:
 
     @cached_property
     def accepted_ms(self) -> Longs:
-        """When they were accepted, UTC epoch."""
+        """Times of acceptance, UTC epoch."""
         return np.repeat(self._heads["accepted_ms"].astype(np.int64), self._counts)
 
     @cached_property
@@ -243,7 +243,7 @@ class Rows:
 
     @cached_property
     def expires_ms(self) -> Longs:
-        """When they expire, UTC epoch, by their Message Expiry Interval; ``NONE`` where there is none."""
+        """Times of expiry, UTC epoch, by their Message Expiry Interval; ``NONE`` where there is none."""
         column = expiry_s(self._common)[self.topic] if self._common else np.full(self.count, NONE, np.int64)
         column[self._own_rows] = expiry_s(self._own)
         return np.where(column == NONE, NONE, self.accepted_ms + column * 1000)
@@ -267,7 +267,7 @@ def _ways_of_topics(
 
 
 def _starts(sizes: Longs) -> Longs:
-    """Where each of joined columns of ``sizes`` begins."""
+    """The start of each of joined columns of ``sizes``."""
     starts: Longs = np.cumsum(sizes) - sizes
     return starts
 

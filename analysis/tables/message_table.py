@@ -1,6 +1,7 @@
 """The table of messages: the chunks of a queue, decoded in columns, with what the queue's row and its settlements say of them.
 
-What is not settled is exactly the durable depth of the queue. What is settled is there as far as the queue's history goes back.
+The messages that are not settled are exactly the durable depth of the queue. Settled messages are there as far as the queue's
+history goes back.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def wanted_range(row: LaneRow, part: Part, filters: Filters) -> tuple[int, int]:
 
 
 def decoded(snapshot: Snapshot, place: Place, start: int, stop: int, filters: Filters) -> Iterator[Rows]:
-    """The rows of the chunks with anything in ``[start, stop)`` that may be wanted. What is damaged is told and left out."""
+    """The rows of the chunks with anything in ``[start, stop)`` that may be wanted. Damage is reported and left out."""
     store, queue = snapshot.store, place.queue
     assert store is not None
     gaps = _Gaps(snapshot, place, stop)
@@ -190,7 +191,7 @@ class _Gaps:
         self.seq = self._bytes = NONE  # where the chunk before ends, if that is known
 
     def forget(self) -> None:
-        """What was before is not known, or told already."""
+        """Messages before that are not known, or reported already."""
         self.seq = NONE
 
     def look(self, chunks: Chunks, *, anew: bool) -> None:

@@ -1,7 +1,7 @@
 """Reads snapshots as tables: plans the work from manifests alone, and reads each part of it as Arrow record batches.
 
 ``plan`` opens no database, so a driver may plan hundreds of snapshots; ``read`` opens the checkpoint of a split read-only, and may
-run anywhere the folder can be seen. What cannot be read is named: it fails, or is told to whoever asked, and never goes missing.
+run anywhere the folder can be seen. An unreadable part is named: it fails, or is reported to the caller, and never goes missing.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def plan(
 
 
 def gap_split(gaps: Iterable[Gap]) -> list[Split]:
-    """What "reads" the rows of ``gaps``, which are known already; [] for none."""
+    """A reader that "reads" the rows of ``gaps``, which are known already; [] for none."""
     parts = tuple(Part("", gap=gap) for gap in gaps)
     return [Split("gaps", parts, len(parts))] if parts else []
 
@@ -148,7 +148,7 @@ def _usable(
 
 
 def _newer_versions(manifest: Manifest) -> str:
-    """What in the store is of a version that this build does not know; nothing if all is known."""
+    """Versions in the store that this build does not know; empty if all are known."""
     stated = ((name, manifest.versions.get(name)) for name in VERSIONS)
     newer = [f"{name} {version}" for name, version in stated if isinstance(version, int) and version > VERSIONS[name]]
     return f"it was written by a newer version of Bascule: {', '.join(newer)}" if newer else ""
@@ -198,7 +198,7 @@ def _ranges(path: str, queue: QueueFacts, start: int, stop: int, target_rows: in
 def _packed(table: str, pieces: Sequence[tuple[Part, int]], target_rows: int) -> list[Split]:
     """The parts in splits of about equal cost, neighbours together: the slowest of some tasks decides how long all of them take.
 
-    Where there are several there is an even number of them, as there is of the cores of most machines.
+    Several parts are an even number of them, as there is of the cores of most machines.
     """
     opening = min(OPENING_ROWS, target_rows)
     costs = [rows for _, rows in pieces]

@@ -1,8 +1,8 @@
 """The tables that a snapshot is read as: their columns, types and meaning. Plain Python; Arrow is imported only when asked for.
 
-Every row begins with the node, the snapshot and its time, so that many snapshots make one table. Times are UTC in microseconds.
-All columns may be null for Arrow and Spark, whose readers want it so; ``nullable`` says which really may be. Who fills the tables
-is ``reader``; this module decides nothing but what they look like.
+Every row begins with the node, the snapshot and its time, so that many snapshots make one table. Times are UTC in microseconds. All
+columns may be null for Arrow and Spark, whose readers want it so; ``nullable`` says which really may be. The tables are filled by
+``reader``; this module decides nothing but what they look like.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SNAPSHOT = _columns(
     ("node", "string", "The node's name."),
     ("store_id", "string", "The identity of its store: another one under the same name is another store."),
     ("snapshot_id", "string", "The snapshot: node, time and epoch of the store."),
-    ("snapshot_at", "timestamp", "When the snapshot was made."),
+    ("snapshot_at", "timestamp", "Time at which the snapshot was made."),
 )
 
 _QUEUE = _columns(
@@ -50,15 +50,15 @@ _MESSAGES = _columns(
     ("seq", "long", "The sequence in the queue."),
     ("state", "string", "queued, in_flight, released (PUBREC is on record, PUBCOMP is not) or settled."),
     ("topic", "string", "The topic name."),
-    ("rule?", "string", "What the rule that took it was called then: its name, or its filters; null where none did."),
-    ("destination?", "string", "What that rule made the remote topic of then; null where none did."),
+    ("rule?", "string", "Name of the rule that took it, as of then: its name, or its filters; null where none did."),
+    ("destination?", "string", "Remote topic that that rule gave it then; null where none did."),
     ("qos", "int", "0, 1 or 2."),
     ("retain", "boolean", "The RETAIN flag."),
-    ("accepted_at", "timestamp", "When the node took it."),
+    ("accepted_at", "timestamp", "Time at which the node took it."),
     ("expires_at?", "timestamp", "From the Message Expiry Interval; null without one."),
-    ("settled_at?", "timestamp", "When it was settled; null unless it was, or where no record of it is kept."),
+    ("settled_at?", "timestamp", "Time at which it was settled; null unless it was, or where no record of it is kept."),
     ("outcome?", "string", "delivered, expired, dropped:<reason> or dead:<reason>; null as settled_at."),
-    ("settled_by?", "string", "Who settled it; null as settled_at."),
+    ("settled_by?", "string", "Actor that settled it; null as settled_at."),
     ("settlement?", "long", "The number of the settlement; null as settled_at."),
     ("payload_bytes", "int", "The payload's length."),
     ("properties_bytes", "int", "Length of the MQTT 5 properties, as they are encoded."),
@@ -71,7 +71,7 @@ _QUEUES = _columns(
     ("head", "long", "The sequence that is next to settle."),
     ("tail", "long", "The next free sequence."),
     ("handed", "long", "Sequences below it may have been handed out."),
-    ("history_from?", "long", "What was settled from this sequence on is kept, with its settlements; null: nothing is."),
+    ("history_from?", "long", "First sequence from which settled messages are kept, with their settlements; null: none are."),
     ("depth", "long", "Durable messages that are not settled."),
     ("depth_volatile", "long", "QoS 0 messages in memory: not in the snapshot."),
     ("bytes", "long", "Bytes of the messages in the queue."),
@@ -86,12 +86,12 @@ _QUEUES = _columns(
     (
         "dead_letters",
         "map<string,long>",
-        "What became of the bridge's dead letters, on its first lane: held, evicted, purged, replayed, damaged.",
+        "Fate of the bridge's dead letters, on its first lane: held, evicted, purged, replayed, damaged.",
     ),
     ("refused", "long", "Beside the ledger: refused for want of room and not offered again, so never accepted."),
     ("generation", "long", "The number of the remote session; it differs from those at other addresses."),
     ("remote_session", "string", "The remote session on record."),
-    ("oldest_at?", "timestamp", "When the oldest durable message that is not settled was accepted; null without one."),
+    ("oldest_at?", "timestamp", "Time at which the oldest durable message that is not settled was accepted; null without one."),
     ("max_messages?", "long", "The limit of the bridge; null without one."),
     ("max_bytes?", "long", "The limit of the bridge; null without one."),
     ("retention_s", "double", "How long settled messages are kept, in seconds; 0: not at all."),
@@ -106,23 +106,23 @@ _INFLIGHT = _columns(
     ("state", "string", "in_flight or released."),
     ("topic?", "string", "The topic name; null where the message is not in the snapshot (QoS 0)."),
     ("qos?", "int", "0, 1 or 2; null as topic."),
-    ("accepted_at?", "timestamp", "When the node took it; null as topic."),
+    ("accepted_at?", "timestamp", "Time at which the node took it; null as topic."),
 )
 
 _SETTLEMENTS = _columns(
     ("number", "long", "The settlement's number in the queue, from 0; one commit of a queue has one."),
-    ("settled_at", "timestamp", "When it was committed."),
+    ("settled_at", "timestamp", "Time at which it was committed."),
     ("first_seq", "long", "First sequence of the range."),
     ("last_seq", "long", "Last sequence of the range."),
     ("messages", "long", "How many sequences that is."),
     ("outcome", "string", "delivered, expired, redelivered (settles nothing), dropped or dead."),
     ("reason?", "string", "Why, for dropped and dead."),
-    ("settled_by", "string", "Who settled it: connection:..., forwarder:..., store or operator."),
+    ("settled_by", "string", "Actor that settled it: connection:..., forwarder:..., store or operator."),
 )
 
 _EVENTS = _columns(
     ("number", "long", "The event's number on the node; never repeats."),
-    ("at", "timestamp", "When it happened."),
+    ("at", "timestamp", "Time of the event."),
     ("kind", "string", "link.up, link.down, link.failed, process.ended, messages.dropped, ..."),
     ("bridge?", "string", "The bridge it is about."),
     ("lane?", "int", "The lane it is about."),
@@ -138,11 +138,11 @@ _DEAD_LETTERS = _columns(
     ("seq", "long", "The sequence that it had there."),
     ("letter", "long", "Its place among the bridge's dead letters."),
     ("reason", "string", "Why the remote would not have it."),
-    ("at", "timestamp", "When it was dead-lettered."),
+    ("at", "timestamp", "Time at which it was dead-lettered."),
     ("remote?", "string", "The remote's session, client@host:port, where known."),
     ("topic", "string", "The topic name."),
     ("qos", "int", "0, 1 or 2."),
-    ("accepted_at", "timestamp", "When the node took it."),
+    ("accepted_at", "timestamp", "Time at which the node took it."),
     ("payload_bytes", "int", "The payload's length."),
     ("payload", "binary", "The payload; read only if asked for."),
 )
@@ -152,7 +152,7 @@ _SESSIONS = _columns(
     ("kind", "string", "local or remote."),
     ("connected", "boolean", "Whether a local client was connected."),
     ("since?", "timestamp", "Since when none is connected."),
-    ("expires_at?", "timestamp", "When it ends unless somebody connects; null: never, or somebody is connected."),
+    ("expires_at?", "timestamp", "Time at which it ends unless a client connects; null: never, or a client is connected."),
     ("queue?", "string", "Its queue; null without one."),
     ("subscriptions", "int", "How many it has."),
     ("received", "int", "QoS 2 identifiers received and not released."),
@@ -162,14 +162,14 @@ _SESSIONS = _columns(
 _RETAINED = _columns(
     ("topic", "string", "The topic name."),
     ("qos", "int", "0, 1 or 2."),
-    ("accepted_at", "timestamp", "When the node took it."),
+    ("accepted_at", "timestamp", "Time at which the node took it."),
     ("expires_at?", "timestamp", "From the Message Expiry Interval; null without one."),
     ("payload_bytes", "int", "The payload's length."),
     ("payload", "binary", "The payload; read only if asked for."),
 )
 
 _SNAPSHOTS = _columns(
-    ("at?", "timestamp", "When it was made; null where the manifest cannot be read."),
+    ("at?", "timestamp", "Time at which it was made; null where the manifest cannot be read."),
     ("epoch?", "long", "The store's epoch."),
     ("version?", "string", "The version of Bascule that made it."),
     ("files?", "long", "How many files it has."),
@@ -179,7 +179,7 @@ _SNAPSHOTS = _columns(
     ("max_messages?", "long", "The limit of the node; null without one."),
     ("max_bytes?", "long", "The limit of the node; null without one."),
     ("min_free_disk_bytes?", "long", "How much of the disk the node leaves free."),
-    ("disk_free_bytes?", "long", "What was free on the node's disk; null where it is not known."),
+    ("disk_free_bytes?", "long", "Free space on the node's disk; null where it is not known."),
     ("path", "string", "The folder."),
     ("problem?", "string", "Why it was skipped; null where it was not."),
 )
@@ -189,7 +189,7 @@ _DAMAGE = _columns(
     ("first_seq?", "long", "From this sequence on messages cannot be read, if it is known."),
     ("last_seq?", "long", "The last one that cannot be read, if it is known."),
     ("path", "string", "The folder of the snapshot."),
-    ("why", "string", "What was found."),
+    ("why", "string", "Kind of the fault."),
 )
 
 _GAPS = _columns(

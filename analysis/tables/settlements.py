@@ -108,17 +108,17 @@ class Settlements:
 
     @cached_property
     def settled_ms(self) -> Longs:
-        """When, UTC epoch."""
+        """Times, UTC epoch."""
         return self._column(3)
 
     @cached_property
     def by(self) -> Longs:
-        """Who: places in ``by_names``."""
+        """Actors: places in ``by_names``."""
         return self._column(4)
 
     @cached_property
     def outcome(self) -> Longs:
-        """What became of them: places in ``outcome_names``."""
+        """Outcomes: places in ``outcome_names``."""
         return self._column(5)
 
     def at(self, column: Name, entries: Longs) -> Longs:
@@ -139,7 +139,7 @@ class Settlements:
 
     @classmethod
     def read(cls, store: SnapshotStore, queue: int, first: int, stop: int, missing: Missing) -> Settlements:
-        """The settlements ``[first, stop)`` of ``queue`` as one. What is not there is told to ``missing``.
+        """The settlements ``[first, stop)`` of ``queue`` as one. Parts that are not there are told to ``missing``.
 
         Raises: as ``read_settlements``.
         """
@@ -152,7 +152,8 @@ class Settlements:
 def read_settlements(
     store: SnapshotStore, queue: int, first: int, stop: int, missing: Missing, *, into: Settlements | None = None
 ) -> Iterator[Settlements]:
-    """The settlements ``[first, stop)`` of ``queue``, some at a time, or ``into`` one. What is not there is told to ``missing``.
+    """The settlements ``[first, stop)`` of ``queue``, some at a time, or ``into`` one. Parts that are not there are told to
+    ``missing``.
 
     Raises:
         ConfigError: another version wrote one.

@@ -70,12 +70,12 @@ class Snapshot:
 
     @property
     def at_us(self) -> int:
-        """When it was made, UTC epoch in microseconds."""
+        """Time at which it was made, UTC epoch in microseconds."""
         return self.manifest.at_ms * 1000
 
     @cached_property
     def head(self) -> Mapping[str, Any]:
-        """What every row begins with."""
+        """The first columns of every row."""
         manifest = self.manifest
         return {"node": manifest.node, "store_id": manifest.store_id, "snapshot_id": manifest.id, "snapshot_at": self.at_us}
 

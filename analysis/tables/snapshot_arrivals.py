@@ -59,7 +59,7 @@ class Gap(NamedTuple):
 
 
 class Had(NamedTuple):
-    """What was had of a queue: the numbers of settlements, and the spans of sequences of which nothing is missing.
+    """Taken parts of a queue: the numbers of settlements, and the spans of sequences of which nothing is missing.
 
     An empty span says where the next one should begin. No span: the queue keeps no history.
     """
@@ -70,7 +70,7 @@ class Had(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What is new in a snapshot: by queue the numbers of settlements, and what is gone before them."""
+    """New parts of a snapshot: by queue the numbers of settlements, and what is gone before them."""
 
     manifest: Manifest
     numbers: Mapping[str, Ranges]
@@ -79,7 +79,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class StoreProgress:
-    """What was had of a store: its snapshots that were made after ``floor``, in order, and by queue what was in them."""
+    """Taken parts of a store: its snapshots that were made after ``floor``, in order, and by queue what was in them."""
 
     node: str
     taken: tuple[Made, ...] = ()
@@ -93,7 +93,7 @@ class StoreProgress:
         return mine not in self.taken and (mine > self.floor or bool(self.take(manifest)[0].numbers))
 
     def take(self, manifest: Manifest) -> tuple[News, StoreProgress]:
-        """What is new in the snapshot, and the progress behind it."""
+        """The new parts of the snapshot, and the progress behind it."""
         mine, numbers, gaps = made(manifest), {}, []
         stood = {name: (numbered, history) for name, numbered, history in _stood(manifest)}
         went_back = self._went_back(mine, stood)
@@ -158,7 +158,7 @@ class Progress:
         return Progress(stores, tuple(map(key, batch)))
 
     def news(self, batch: Iterable[Manifest]) -> list[News]:
-        """What is new in each snapshot of the ``batch`` that follows this progress."""
+        """The new parts of each snapshot of the ``batch`` that follows this progress."""
         return self._take(batch)[0]
 
     def _take(self, batch: Iterable[Manifest]) -> tuple[list[News], Progress]:
@@ -205,17 +205,17 @@ class Progress:
 
 
 def made(manifest: Manifest) -> Made:
-    """Where a snapshot stands among those of its store: a clock may be set back, the lives of a store are not."""
+    """The order of a snapshot among those of its store: a clock may be set back, the lives of a store are not."""
     return manifest.epoch, manifest.at_ms
 
 
 def key(manifest: Manifest) -> Key:
-    """What tells a snapshot from all others."""
+    """The key that tells a snapshot from all others."""
     return manifest.store_id, manifest.id
 
 
 def gaps_between(manifests: Iterable[Manifest]) -> list[Gap]:
-    """What is gone between ``manifests``, in the order in which they were made."""
+    """The gaps between ``manifests``, in the order in which they were made."""
     there = {key(manifest): manifest for manifest in manifests}
     batch = Progress().next(there.values(), None).batch
     return [gap for news in Progress().news(there[each] for each in batch) for gap in news.gaps]

@@ -1,4 +1,4 @@
-"""What readers of snapshots are asked and say: which rows are wanted, the parts of the work, what could not be read."""
+"""Requests to readers of snapshots, and their answers: which rows are wanted, the parts of the work, what could not be read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Filters:
     numbers: Mapping[str, Ranges] = field(default_factory=dict)
 
     def numbers_of(self, queue: str, first: int, stop: int) -> list[tuple[int, int]]:
-        """What of the numbers [``first``, ``stop``) of ``queue`` is wanted."""
+        """The wanted numbers among [``first``, ``stop``) of ``queue``."""
         wanted = self.numbers.get(queue, ((first, stop),))
         return [(max(first, low), min(stop, high)) for low, high in wanted if low < stop and high > first]
 
@@ -46,7 +46,7 @@ EVERYTHING = Filters()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is read of one snapshot: the folder, and of its queue ``number`` the sequences ``[start, stop)`` (messages only).
+    """The part of one snapshot to read: the folder, and of its queue ``number`` the sequences ``[start, stop)`` (messages only).
 
     problem: why nothing can be. gap: the row of the table ``gaps``, which only the planning knows.
     """
@@ -61,7 +61,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What one task reads: parts of snapshots, about ``rows`` rows in all. Plain values, so that it can be pickled."""
+    """The work of one task: parts of snapshots, about ``rows`` rows in all. Plain values, so that it can be pickled."""
 
     table: str
     parts: tuple[Part, ...]
@@ -70,7 +70,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What could not be read, and was left out. queue: empty where it is in none. The sequences are -1 where they are not known."""
+    """An unreadable part, which was left out. queue: empty where it is in none. The sequences are -1 where they are not known."""
 
     path: str
     snapshot_id: str
@@ -95,7 +95,7 @@ class SnapshotDamaged(StorageDamaged):
 
 
 class Trouble:
-    """What happens when something cannot be read: it fails, or is told and left out."""
+    """The treatment of unreadable parts: it fails, or reports them and leaves them out."""
 
     def __init__(self, damaged: Damaged, on_problem: Callable[[Problem], None] | None = None) -> None:
         self.fails = damaged == "fail"

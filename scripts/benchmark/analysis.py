@@ -176,7 +176,7 @@ def _reader(snapshot: Path, *, payload: bool) -> int:
 
 
 def _plain(snapshot: Path, *, payload: bool) -> int:
-    """What one writes without Bascule's reader: for each message a tuple of what the table has of it."""
+    """Rows without Bascule's reader: for each message a tuple of what the table has of it."""
     manifest = read_manifest(snapshot)
     queues = {queue.number: queue for queue in manifest.queues}
     found = 0
@@ -374,7 +374,7 @@ def _below(pid: int) -> Iterator[tuple[int, str]]:
 
 
 def _cpu_s() -> float:
-    """What this process and those below it have had of the processors so far; of a process that has ended, if it was waited for."""
+    """Processor time of this process and those below it so far; of a process that has ended, if it was waited for."""
     ticks = 0
     for pid in (os.getpid(), *(pid for pid, _ in _below(os.getpid()))):
         try:

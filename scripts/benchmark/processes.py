@@ -1,4 +1,4 @@
-"""What the processes of a system have used: one look at /proc, and what was used between two of them.
+"""Resources of the processes of a system: one look at /proc, and the difference of two of them.
 
 The processes of a system are those of the session that its first one leads, and all that descend from it, however many there are
 and whatever they are called.
@@ -33,7 +33,7 @@ class Stat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one process has used since it began. switches: of each thread, voluntary and involuntary."""
+    """Resources of one process since it began. switches: of each thread, voluntary and involuntary."""
 
     words: tuple[str, ...]
     cpu_s: float
@@ -46,7 +46,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What one process used between two looks; CPU in seconds."""
+    """Resources of one process between two looks; CPU in seconds."""
 
     user_s: float
     system_s: float
@@ -83,7 +83,7 @@ def family(stats: Mapping[int, Stat], leader: int) -> set[int]:
 
 
 def look(leader: int) -> dict[int, Usage]:
-    """What each process of the system that ``leader`` began has used so far, by pid."""
+    """Resources of each process of the system that ``leader`` began so far, by pid."""
     stats = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -126,7 +126,7 @@ def cpu_s(used: Mapping[int, Usage]) -> float:
 
 
 def spent(before: Usage | None, after: Usage) -> Spent:
-    """What a process used between two looks; ``before`` is None for one that began meanwhile.
+    """Resources of a process between two looks; ``before`` is None for one that began meanwhile.
 
     The sum of user and system is exact; how it is parted is known in ticks only, and of less than one by what the whole life was
     like. A thread that ended meanwhile takes the switches of that time with it.
@@ -161,7 +161,7 @@ def _numbered(name: str) -> Iterable[str]:
 
 
 def command_name(words: tuple[str, ...], *, first: bool) -> str:
-    """What a command line says of its process: its name in the node, else the module that runs, else the program."""
+    """The name of a process by its command line: its name in the node, else the module that runs, else the program."""
     named = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "--process"]
     if named:
         return ":".join(named)

@@ -1,4 +1,4 @@
-"""What a message costs at the rates of real sites: ``scripts/bench --rates``.
+"""Costs of a message at the rates of real sites: ``scripts/bench --rates``.
 
 At each rate, for one message in flight and while nothing comes: CPU by process, context switches, frames, turns and commits for
 each message, and how long the acknowledgement and the way to the far end take. Then QoS 2 towards a remote with a small window and
@@ -88,7 +88,7 @@ def measure(load: Path, folder: Path, plan: Plan, say: Callable[[str], None]) ->
 
 
 def systems(beside: Path | None) -> dict[str, Starter]:
-    """What is measured, by name; ours first."""
+    """The systems to measure, by name; ours first."""
     starters: dict[str, Starter] = {Bascule.name: Bascule}
     if beside is not None:
         starters[BasculeBeside.name] = lambda folder, port, **link: BasculeBeside(folder, port, checkout=beside, **link)
@@ -151,7 +151,7 @@ def _idle(seconds: float) -> Figures:
 class Meter:
     """Takes what a system has used, and what it tells of its frames and commits, before and after a run.
 
-    What one run begins with is what it told at the end of the one before. To ask is one frame to each process and one back.
+    A run begins with the figures at the end of the one before. To ask is one frame to each process and one back.
     """
 
     def __init__(self, system: System) -> None:
@@ -220,7 +220,7 @@ def frames_told(status: Mapping[str, Any] | None) -> dict[int, dict[str, int]]:
 
 
 def frames_between(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> dict[int, dict[str, int]]:
-    """What ``frames_told`` grew by."""
+    """The growth of ``frames_told``."""
     known = frames_told(before)
     return {
         pid: {key: count - known.get(pid, {}).get(key, 0) for key, count in counts.items()}

@@ -141,7 +141,7 @@ def _table(medians: Medians, rows: Sequence[str], columns: Sequence[tuple[str, i
 
 
 def _by_process(system: str, rows: Mapping[str, Figures]) -> list[str]:
-    """What each process of ``system`` has of the whole; nothing of a system with one process."""
+    """The share of each process of ``system``; nothing of a system with one process."""
     names = list(next(iter(rows.values()))["processes"])
     if len(names) < 2:
         return []

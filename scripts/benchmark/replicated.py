@@ -91,7 +91,7 @@ class BasculeReplicated(Bascule):
         return command
 
     def cluster(self) -> dict[str, Any]:
-        """What it says of its cluster; nothing while it does not answer."""
+        """Its words about its cluster; nothing while it does not answer."""
         try:
             status: dict[str, Any] = call(self.folder / "data" / "run", "status", timeout_s=1.0)
         except (BasculeError, OSError):

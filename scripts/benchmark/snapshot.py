@@ -82,7 +82,7 @@ def _one(bench: Bench, folder: Path, every: str | None, messages: int, seconds: 
 
 
 def _made(node: Bascule) -> list[Figures]:
-    """What the node's log says of the snapshots that it made."""
+    """Lines of the node's log about the snapshots that it made."""
     lines = (node.folder / "output.log").read_text(errors="replace").splitlines()
     events = [json.loads(line) for line in lines if '"snapshot.made"' in line]
     return [event for event in events if event.get("event") == "snapshot.made"]

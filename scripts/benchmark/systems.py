@@ -1,8 +1,8 @@
 """The systems that are measured and the far end they share: configuration, start, stop, and what they say of themselves.
 
 Every system runs in a session of its own, so that its CPU and memory are the sum over that session, and so that nothing of it is
-left behind: ``stop`` ends the whole process group, whatever state it is in. What its processes use, ``processes.py`` says; what is
-done with a system is left to ``measure.py``.
+left behind: ``stop`` ends the whole process group, whatever state it is in. Resources of its processes are read by
+``processes.py``; the runs are ``measure.py``'s.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class System:
         folder.mkdir(parents=True, exist_ok=True)
 
     def command(self) -> list[str]:
-        """What is started; writes the configuration files it needs."""
+        """The system to start; writes the configuration files it needs."""
         raise NotImplementedError
 
     def start(self) -> float:
@@ -111,7 +111,7 @@ class System:
         return time.monotonic() - begun_s
 
     def usage(self) -> dict[int, Usage]:
-        """What each of its processes has used so far, by pid."""
+        """Resources of each of its processes so far, by pid."""
         assert self.process is not None
         return processes.look(self.process.pid)
 
@@ -121,7 +121,7 @@ class System:
         return processes.names(self.usage(), self.process.pid, told)
 
     def status(self) -> dict[str, Any] | None:
-        """What it says of itself when it is asked; None of one that cannot be asked."""
+        """Its own figures; None of one that cannot be asked."""
         return None
 
     def cpu_s(self) -> float:

@@ -4,7 +4,7 @@
     python scripts/documents/rules.py --check   names what is wrong with the rules or the page, and ends with 1 if anything is
 
 A rule is stated once, in a docstring, by a line ``room.what-holds [P2, alive]: sentence``; lines that go on are indented. The room
-is the folder of its module. Whoever keeps, judges or breaks it elsewhere names it. A planted bug is called
+is the folder of its module. Code that keeps, judges or breaks it elsewhere names it. A planted bug is called
 ``room.what-holds/what-is-done``, or ``P7/what-is-done`` where it breaks a promise and no single rule.
 """
 
@@ -27,7 +27,7 @@ OWN = ("scripts/documents/rules.py", "tests/test_rules.py")  # what stands there
 
 NO_RULES = ("mqtt.js-websocket", "store.damaged-1")  # names of other things that look like one
 
-# What a rule can be for, beside a promise.
+# Purposes of rules beside the promises.
 PURPOSES = {
     "P1": "acknowledged only after the commit",
     "P2": "at least once, exactly once",

@@ -30,7 +30,7 @@ _SYNCED, _OWED = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the mark says: the engine's ``number`` after the newest promised commit, and each queue's tail then.
+    """The contents of the mark: the engine's ``number`` after the newest promised commit, and each queue's tail then.
 
     synced: whether that commit had been synced, so that not even a power cut takes it back.
     """

@@ -1,4 +1,4 @@
-"""When tables are to be merged because much in them is dead: deleted, and not yet given back to the disk.
+"""Dead bytes: tables are merged when much in them is deleted and not yet given back to the disk.
 
 RocksDB says what its tables and blob files take, the rows say what is kept. Nothing else is remembered, so a store that died goes
 on where it was. A merge writes about as much as is alive: so a quarter of that may be dead, and some more, unless the disk has
@@ -15,7 +15,7 @@ TABLE_BYTES = 1 << 20  # and one more for so much in them
 
 
 class DeadBytes:
-    """Judges one store. What a merge could not give back it does not try again for a while, or before there is more."""
+    """Judges one store. Bytes that a merge could not give back are not tried again for a while, or before there are more."""
 
     def __init__(self) -> None:
         self._before: tuple[int, int] | None = None  # what was taken, and kept, when the last merge was begun

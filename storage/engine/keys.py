@@ -74,7 +74,7 @@ def session_key(session: str) -> bytes:
 
 
 def digest(text: str) -> bytes:
-    """What stands for a session's name, or for a topic filter, in a key."""
+    """A digest for a session's name, or for a topic filter, in a key."""
     return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
 

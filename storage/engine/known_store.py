@@ -1,4 +1,4 @@
-"""What is known of a node's store outside of it: a note beside its folder, which an opening compares with what is inside.
+"""Knowledge of a node's store outside of it: a note beside its folder, which an opening compares with what is inside.
 
     <store>.identity    two slots, written in turn: CRC-32 in hexadecimal digits, generation, one JSON object, a line feed, zeros
 
@@ -68,7 +68,7 @@ class StoreNote:
         self._file: int | None = None
 
     def read(self) -> KnownStore | None:
-        """What it says now.
+        """The note now.
 
         Raises:
             OSError: the disk refuses.
@@ -117,7 +117,7 @@ class StoreNote:
 
 
 def begin_store(store: Path, node: str, now_ms: int) -> KnownStore:
-    """Have the next opening of the folder ``store`` make a new store; what is there is kept aside. What was known of that.
+    """Have the next opening of the folder ``store`` make a new store; what is there is kept aside. The note of that.
 
     Raises:
         OSError: the disk refuses; done again, it goes on.
@@ -135,8 +135,8 @@ def begin_store(store: Path, node: str, now_ms: int) -> KnownStore:
 class OpenFolder:
     """The folder ``path`` of a store that is open, held so that nothing else can be taken for it.
 
-    What is unlinked or renamed in a folder changes the time of its last change. So one look at that time tells, in 2 us, that all
-    names are what they were; only where it has moved the descriptors of this process are looked through.
+    A file that is unlinked or renamed changes the time of the folder's last change. So one look at that time tells, in 2 us, that
+    all names are what they were; only where it has moved the descriptors of this process are looked through.
     """
 
     def __init__(self, path: Path) -> None:
@@ -152,7 +152,7 @@ class OpenFolder:
         self._seen_ns = 0
 
     def fault(self) -> str:
-        """What is wrong with it; empty where all that the process has open in it is there under its name."""
+        """The fault; empty where all that the process has open in it is there under its name."""
         try:
             there = os.stat(self._path)
         except OSError as error:

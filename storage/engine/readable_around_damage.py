@@ -1,4 +1,4 @@
-"""What can be read of keys and values among which some files are damaged: all of it, around the damage."""
+"""Reading around damage: all keys and values that can be read although some files are damaged."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class StoreFolder:
         return True
 
     def put_back(self) -> None:
-        """What was mended did not help: it is again as it was."""
+        """The mending did not help: the folder is again as it was."""
         for path, content in self._before.items():
             if content is None:
                 files.remove(path)

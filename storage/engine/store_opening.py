@@ -1,6 +1,6 @@
 """A store is opened, whatever state its folder is in, and it is found out whether everything that was promised is there.
 
-What mends the files is ``store_folder``'s, the mark of what was promised ``commit_mark``'s. Here is what is tried, in which order.
+``store_folder`` mends the files, ``commit_mark`` has the mark of what was promised. Here is what is tried, in which order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger("bascule")
 
 
 class Database(Protocol):
-    """What is opened."""
+    """The database to open."""
 
     @property
     def is_open(self) -> bool: ...
@@ -270,7 +270,7 @@ class StoreOpening:
         """Copy what can be read into a new store, which takes the place of this one.
 
         RocksDB cannot compact over a damaged block: its tables would pile up until it stops all writing. This takes time with the
-        backlog, once. Where it cannot be done (no room, or ``meta`` cannot be read) the store is used as it is.
+        backlog, once. If it cannot be done (no room, or ``meta`` cannot be read) the store is used as it is.
         """
         try:
             with TRANSLATED:

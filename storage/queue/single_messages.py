@@ -26,7 +26,7 @@ class Message:
 
     @property
     def size_bytes(self) -> int:
-        """What limits in bytes count."""
+        """The bytes that count for limits."""
         return len(self.topic) + len(self.payload) + len(self.properties)
 
 

@@ -25,7 +25,7 @@ _INDEX = "INDEX"  # what WHOLE says where it is offered; here it is there before
 
 
 class Objects(Protocol):
-    """Where large things are put for others. Each method blocks, and raises ``LogAway``."""
+    """A place for large things that others fetch. Each method blocks, and raises ``LogAway``."""
 
     def put(self, name: str, path: Path) -> None: ...
 

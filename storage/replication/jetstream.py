@@ -361,7 +361,7 @@ class JetStreamLog:
 
 
 def survey(settings: ReplicationSettings) -> Survey:
-    """What the servers of ``settings`` say; nothing is changed there. Blocks, for some seconds where one does not answer."""
+    """The servers' view of ``settings``; nothing is changed there. Blocks, for some seconds where one does not answer."""
     return asyncio.run(_survey(settings))
 
 

@@ -15,7 +15,7 @@ from wire.records import record
 
 
 class LogAway(Unavailable):
-    """The log cannot be used for now: no majority, full, slow or not reached. What was appended may be in it, or not."""
+    """The log cannot be used for now: no majority, full, slow or not reached. An appended record may be in it, or not."""
 
 
 class Behind(LogAway):
@@ -61,7 +61,7 @@ class Log(Protocol):
         """Have ``report`` in place of what ``member`` said of itself before."""
 
     def told(self) -> dict[str, bytes]:
-        """What each member said of itself."""
+        """The report of each member about itself."""
 
     def forget(self, member: str) -> bool:
         """Forget what ``member`` said; whether there was anything."""

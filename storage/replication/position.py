@@ -42,7 +42,7 @@ class Position:
 
 
 def read_position(engine: Engine) -> Position:
-    """Where the store stands.
+    """The position of the store.
 
     Raises:
         StorageDamaged: its row is damaged.
@@ -61,7 +61,7 @@ def read_position(engine: Engine) -> Position:
 
 
 def leave(engine: Engine) -> bool:
-    """Have the store belong to no log from now on; whether it belonged to one. What is in it stays
+    """Have the store belong to no log from now on; whether it belonged to one. Its contents stay
     (replication.left-when-written-alone).
 
     Raises:

@@ -92,7 +92,7 @@ def encode_operations(operations: Iterable[Operation]) -> bytes:
 
 
 def decode_operations(body: bytes) -> list[Operation]:
-    """What ``encode_operations`` was given.
+    """The input of ``encode_operations``.
 
     Raises:
         StorageDamaged: it is not the body of a commit.

@@ -28,7 +28,7 @@ from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 
 
 class NeedsBase(Unavailable):
-    """What the store lacks is not in the log any more, or never was: it begins with another member's store."""
+    """Records that the store lacks are not in the log any more, or never were: it begins with another member's store."""
 
 
 class OwnEngine(Engine, Protocol):
@@ -149,7 +149,7 @@ class Replica:
             self.synced = position
 
     def report(self, role: str, at_ms: int, address: str) -> Report:
-        """What its node says of itself, at ``at_ms``; ``address`` is where clients are to go while it leads."""
+        """The node's report of itself, at ``at_ms``; ``address`` is where clients are to go while it leads."""
         position = self.position
         return Report(
             node=self.node,
@@ -163,7 +163,7 @@ class Replica:
         )
 
     def _behind(self, record: Record) -> Position:
-        """Where the store stands once it has ``record``."""
+        """The position of the store once it has ``record``."""
         now = self.position
         if record.number != now.number + 1:
             raise StorageDamaged("a record of the log is missing", has=now.number, found=record.number)
@@ -181,7 +181,7 @@ class Replica:
         return replace(now, sequence=record.sequence, number=record.number, epoch=epoch)
 
     def _begun(self, record: Record, epoch: int) -> Position:
-        """Where the store stands once another leader, or its own node, has begun to lead."""
+        """The position of the store once another leader, or its own node, has begun to lead."""
         term, now = Term.decode(record.body), self.position
         if not now.log and term.node != self.node:
             self.refuse_foreign()

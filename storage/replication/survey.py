@@ -1,4 +1,4 @@
-"""What the servers of a log say when they are looked at, before or while a node works with them."""
+"""Survey of the servers of a log, before or while a node works with them."""
 
 from __future__ import annotations
 

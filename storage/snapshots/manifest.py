@@ -63,7 +63,8 @@ class ManifestNewer(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerFacts:
-    """What came into a queue and what became of it; ``redelivered`` counts sendings, ``refused`` what never came in."""
+    """The messages that came into a queue, by what became of them; ``redelivered`` counts sendings, ``refused`` those that never
+    came in."""
 
     accepted: int = 0
     delivered: int = 0
@@ -89,7 +90,7 @@ class VolatileFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
-    """Where a queue stood.
+    """The positions of a queue.
 
     bridge, lane: None for the queue of a session. depth: durable messages, in the snapshot; volatile ones come on top. size_bytes:
     of all in the queue, to within a chunk. in_flight: handed out and not settled. settlements: the numbers [first, next) of its
@@ -252,7 +253,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a file of a snapshot."""
+    """The fault of a file of a snapshot."""
 
     name: str
     problem: str
@@ -262,14 +263,14 @@ class Fault:
 
 
 def snapshot_id(node: str, at_ms: int, epoch: int) -> str:
-    """What a snapshot is called: by node, time and life of the store; the names of one node sort by time."""
+    """The name of a snapshot: by node, time and life of the store; the names of one node sort by time."""
     return f"{node}-{_stamp(at_ms)}Z-{epoch}"
 
 
 def age_key(snapshot: str, now_ms: int) -> tuple[bool, int, str]:
     """Sorts the names of snapshots by when they were made, the oldest first, though a clock was set back in between.
 
-    What bears a time after ``now_ms`` was made before that. The lives of a store are numbered upwards whatever the clock says.
+    A snapshot with a time after ``now_ms`` was made before that. The lives of a store are numbered upwards whatever the clock says.
     """
     match = _ID.fullmatch(snapshot)
     if match is None:
@@ -306,7 +307,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def verify(folder: Path, *, files: bool = True, on_file: Callable[[str], None] | None = None) -> list[Fault]:
-    """What is wrong with the files of the snapshot ``folder``; nothing if it is as it was made.
+    """The faults of the files of the snapshot ``folder``; none if it is as it was made.
 
     files: read every file and compare its SHA-256; otherwise only names and sizes are looked at. on_file: told of each before that.
 
@@ -324,7 +325,7 @@ def verify(folder: Path, *, files: bool = True, on_file: Callable[[str], None] |
 
 
 def not_whole(folder: Path, manifest: Manifest, *, content: bool, on_file: Callable[[str], None] | None = None) -> list[Fault]:
-    """What lacks in ``folder`` of what ``manifest`` names; nothing if all of it is there. Otherwise as ``verify``."""
+    """The files that ``manifest`` names and ``folder`` lacks; none if all are there. Otherwise as ``verify``."""
     faults = []
     for entry in manifest.files:
         if on_file is not None:
@@ -336,7 +337,7 @@ def not_whole(folder: Path, manifest: Manifest, *, content: bool, on_file: Calla
 
 
 def index_faults(folder: Path, manifest: Manifest) -> list[Fault]:
-    """What is wrong with the files that say which others are the store's; all of each is read, and they are small.
+    """The faults of the files that say which others are the store's; all of each is read, and they are small.
 
     RocksDB takes the first record of them that is cut short for their end, and opens the store as it was once.
     """
@@ -345,7 +346,7 @@ def index_faults(folder: Path, manifest: Manifest) -> list[Fault]:
 
 
 def file_problem(path: Path, entry: FileFacts, *, content: bool) -> str:
-    """What is wrong with the file ``path`` if it should be ``entry``; nothing if it is. content: it is read, too."""
+    """The fault of the file ``path`` if it should be ``entry``; empty if it has none. content: it is read, too."""
     try:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode) or not lies_below(path, path.parents[entry.name.count("/")]):

@@ -39,7 +39,8 @@ from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
 @dataclass(slots=True)
 class Copied:
-    """What a copy did: bytes written, bytes that were there, linked or left by an earlier attempt; where the snapshot is now."""
+    """The result of a copy: bytes written, bytes that were there, linked or left by an earlier attempt; where the snapshot is
+    now."""
 
     path: Path
     copied_bytes: int = 0
@@ -179,7 +180,7 @@ class _Copy:
                 raise StorageDamaged("a file of the snapshot is damaged, so the snapshot is not copied", path=str(source))
 
     def _remove_foreign(self) -> None:
-        """What is in the part and not of the snapshot, such as a file that a crash left under another name."""
+        """Files in the part that are not of the snapshot, such as one that a crash left under another name."""
         stated = {entry.name for entry in self._manifest.files}
         for path in [path for path in self._part.rglob("*") if not path.is_dir() or path.is_symlink()]:
             if path.is_symlink() or path.relative_to(self._part).as_posix() not in stated:
@@ -199,7 +200,7 @@ class _Copy:
         return earlier
 
     def _older_parts(self) -> Iterator[Path]:
-        """What earlier copies of the node's snapshots left half made; this one takes their place."""
+        """Half-made copies of the node's snapshots from earlier attempts; this one takes their place."""
         for path in sorted(self._folder.iterdir()):
             bare = path.name.removesuffix(PART_SUFFIX)
             if bare != path.name and bare < self._manifest.id and node_of(bare) == self._manifest.node:

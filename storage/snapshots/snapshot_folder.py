@@ -48,7 +48,8 @@ _BLOCK_BYTES = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the snapshots take: ``size_bytes`` of all their files, and of that ``own_bytes`` that the live store does not share."""
+    """The disk space of the snapshots: ``size_bytes`` of all their files, and of that ``own_bytes`` that the live store does not
+    share."""
 
     count: int = 0
     size_bytes: int = 0
@@ -58,7 +59,7 @@ class Usage:
 class SnapshotFolder:
     """The snapshots below ``path``, of the store in the folder ``store``.
 
-    The oldest is the one that was made first. Where a clock was set back since, that is not the one with the earliest time.
+    The oldest is the one that was made first. After a clock was set back, that is not the one with the earliest time.
     """
 
     def __init__(self, path: Path, store: Path, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
@@ -169,7 +170,7 @@ class SnapshotFolder:
         files.write(self.path / SHIPPED_NAME, "".join(f"{name}\n" for name in self.names() if name in names).encode())
 
     def usage(self) -> Usage:
-        """What they take of the disk. Files that several share count once."""
+        """Their disk space. Files that several share count once."""
         names = self.names()
         seen = _inodes(self.path / name for name in names)
         live = _inodes([self._store])
@@ -286,7 +287,7 @@ def _locked(folder: Path, how: int) -> Iterator[bool]:
 
 
 def _inodes(folders: Iterable[Path]) -> dict[tuple[int, int], int]:
-    """The files below ``folders`` by device and inode, and the space that each takes. What goes meanwhile is left out."""
+    """The files below ``folders`` by device and inode, and the space that each takes. Snapshots that go meanwhile are left out."""
     found: dict[tuple[int, int], int] = {}
     for folder in folders:
         for above, _, names in os.walk(folder):

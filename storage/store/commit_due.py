@@ -1,8 +1,8 @@
-"""When the store's open write is due. Pure: time is an argument.
+"""Due time of the store's open write. Pure: time is an argument.
 
-What somebody waits for is committed in its turn, or once in each flush period. Nobody waits for what only settles messages: where
-it is lost with the process, they are delivered again, as after any death. So it goes with a commit that happens anyway, or after
-``LAZY_S``.
+Frames that somebody waits for are committed in their turn, or once in each flush period. Nobody waits for what only settles
+messages: where it is lost with the process, they are delivered again, as after any death. So it goes with a commit that happens
+anyway, or after ``LAZY_S``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class CommitTime:
         return not self._flush_period_s or now_s >= self._flush_s
 
     def wakes_at_s(self, *, waited_for: bool) -> float:
-        """When it is due though nothing comes. waited_for: somebody waits for what is in the open write."""
+        """The time at which it is due though nothing comes. waited_for: somebody waits for the open write."""
         wake_s = float("inf")
         if self._only_settled and self._lazy_due_s is not None:
             wake_s = max(self._lazy_due_s, self._flush_s)

@@ -4,9 +4,9 @@
     value  msgpack ``(1, at_ms, kind, bridge, lane, actor, reason, count, details)``
 
 Events are numbered from 0, and a number is never given twice; a gap in the numbers is a loss. ``at_ms`` is UTC epoch, and that of
-the event, not of its writing. What does not apply is ``""`` (``bridge``, ``actor``, ``reason``), -1 (``lane``), 0 (``count``) or
-``{}`` (``details``: text -> text, number or truth value). Events never hold up a commit or an acknowledgement, and are
-not synced by themselves: those on their way may be lost when a process is killed, those of the last second when the power goes.
+the event, not of its writing. Fields that do not apply are ``""`` (``bridge``, ``actor``, ``reason``), -1 (``lane``), 0 (``count``)
+or ``{}`` (``details``: text -> text, number or truth value). Events never hold up a commit or an acknowledgement, and are not
+synced by themselves: those on their way may be lost when a process is killed, those of the last second when the power goes.
 
     kind                what it tells
     node.started        actor: supervisor; details: version. Of a replicated node: it begins to lead

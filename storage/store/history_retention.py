@@ -1,7 +1,7 @@
 """How long what has left the queues is kept: by age, by bytes, and by what the disk has left. Which sequences go is ``history``'s.
 
-Each lane's history is cut about every ten seconds, the oldest first, a bounded piece of work at a time. What cannot be read of a
-history is forgotten with the rest of it; the queue itself is never touched.
+Each lane's history is cut about every ten seconds, the oldest first, a bounded piece of work at a time. An unreadable history is
+forgotten with the rest of it; the queue itself is never touched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESERVE_BYTES = 64 << 20  # more than opening the store writes (engine.WAL_MAX_B
 
 
 class Lane(Protocol):
-    """What is looked at of a lane of the store."""
+    """The part of a lane of the store that this looks at."""
 
     queue: Queue
     bridge: str
@@ -64,7 +64,7 @@ class Retention:
         return self._bridges[bridge].retention_s if bridge in self._bridges else 0.0
 
     def tick(self, lanes: Iterable[Lane], write: Write, now_s: float, wall_ms: int, free_bytes: int | None) -> None:
-        """What time brings, into ``write``; call it about once a second, while the disk does not refuse."""
+        """Housekeeping, into ``write``; call it about once a second, while the disk does not refuse."""
         if not self._bridges:
             return
         all_due = now_s - self._cut_s >= CUT_PERIOD_S
@@ -123,7 +123,7 @@ class Retention:
                 log.warning("history.unreadable", extra={"queue": lane.queue.name, "error": str(error)})
 
     def _cut_lane(self, lane: Lane, retention_s: float, wall_ms: int, write: Write) -> None:
-        """What is older than the retention goes; and what is from a future further away than that, by a clock that was wrong."""
+        """Settlements older than the retention go; and those from a future further away than that, by a clock that was wrong."""
         history, retention_ms = lane.queue.trimming.history, int(retention_s * 1000)
         assert history is not None
 

@@ -1,4 +1,4 @@
-"""What waits because the number of a bridge's lanes has changed. Pure over the engine's protocol.
+"""Messages that wait because the number of a bridge's lanes has changed. Pure over the engine's protocol.
 
 A topic takes one lane of a bridge, by a hash over the number of lanes, so another number brings a topic to another lane, where it
 would overtake what waits in its former one. The number changes between two lives of the store, which notices when it opens; or
@@ -53,7 +53,7 @@ class LaneChanges:
         self.adopt(settings)
 
     def adopt(self, settings: NodeSettings) -> None:
-        """Batches will be routed by these. What is on record of bridges that are new is compared with them.
+        """Batches will be routed by these. The record of bridges that are new is compared with them.
 
         Raises:
             ConfigError: a newer build wrote the record.
@@ -85,7 +85,7 @@ class LaneChanges:
             log.info("lanes.changed", extra={"bridge": bridge, "lanes": lanes, "before": before, "first": self._wait(bridge)})
 
     def _wait(self, bridge: str) -> list[int]:
-        """What is in the queues of ``bridge`` goes first; the lanes that have something."""
+        """Messages in the queues of ``bridge`` go first; the lanes that have some."""
         marks = {lane.number: lane.queue.appended.seq for lane in self._of(bridge) if lane.queue.depth}
         if marks:
             self._changes.setdefault(bridge, []).append(marks)
@@ -157,5 +157,5 @@ class LaneChanges:
         lane = self._lanes.get(queue_name(bridge, number))
         if lane is None or lane.damaged:
             return True
-        # What was dropped or has expired has left only when that is on record: a crash would bring it back.
+        # Messages that were dropped or have expired have left only when that is on record: a crash would bring them back.
         return not lane.discarding and (not lane.queue.depth or lane.queue.head >= mark)

@@ -1,4 +1,5 @@
-"""Who takes from which queue: lanes are opened, get credit, and are closed. What their takers are owed is sent after its commit.
+"""Openings of lanes: who takes from which queue, with how much credit, until the lane is closed. Answers to the takers are sent
+after their commit.
 
 store.answer-after-commit: ``LaneOpened`` and ``Settled`` are sent after the commit they tell of (P1).
 store.old-epoch-changes-nothing: frames of an old epoch change nothing.
@@ -93,20 +94,20 @@ class LaneOpenings:
     # --- answers ---
 
     def owe(self, lane: Lane, number: int) -> None:
-        """Who takes from ``lane`` is to hear that all up to ``number`` is settled, after the next commit."""
+        """The taker of ``lane`` is to hear that all up to ``number`` is settled, after the next commit."""
         lane.releasing = True
         lane.settled_number = max(lane.settled_number, number)
         self.owing.add(lane.queue.name)
 
     def committed(self) -> None:
-        """What was released is on record."""
+        """Releases are on record."""
         for name in self.owing:
             lane = self._lanes.all.get(name)
             if lane is not None:
                 lane.releasing = False
 
     def answer(self) -> Effects:
-        """What is owed and needs no commit any more."""
+        """Answers that are due and need no commit any more."""
         effects: Effects = []
         for name in tuple(self.owing):
             lane = self._lanes.all.get(name)

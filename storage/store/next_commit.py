@@ -1,6 +1,6 @@
-"""What the next commit makes durable, how strongly, and when it is due. Pure: time is an argument.
+"""The next commit: what it makes durable, how strongly, and when it is due. Pure: time is an argument.
 
-Whoever puts something into ``write`` says here what it needs. ``commits`` makes it durable.
+Code that puts something into ``write`` says here what it needs. ``commits`` makes it durable.
 """
 
 from __future__ import annotations

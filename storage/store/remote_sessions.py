@@ -1,6 +1,6 @@
 """Which sessions at remotes are on record: those of each lane, one for each of its addresses at most.
 
-What came in one of them, received QoS 2 identifiers and filters, is a row of its own (``session_rows``), named by client
+Everything received in one of them, QoS 2 identifiers and filters, is a row of its own (``session_rows``), named by client
 identifier, address and number. The lane's row says which there are: the one that is used and those that were left
 (``wire/exchange/left_sessions.py``).
 

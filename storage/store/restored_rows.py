@@ -32,7 +32,7 @@ _LAST = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What was put right. damaged: the queues whose row cannot be read; they stay as they are, and stand still."""
+    """The corrections. damaged: the queues whose row cannot be read; they stay as they are, and stand still."""
 
     queues: int
     sessions: int

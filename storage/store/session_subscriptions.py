@@ -1,4 +1,4 @@
-"""What local clients subscribe to: it goes on record with a session that lasts, and with it that retained messages are owed.
+"""Subscriptions of local clients: each goes on record with a session that lasts, and with it that retained messages are owed.
 
 store.told-after-commit: a SUBACK is sent after the commit of what it tells of, where that outlives the connection.
 """

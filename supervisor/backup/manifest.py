@@ -1,4 +1,4 @@
-"""What a backup says of itself: ``backup.json``, written last.
+"""The index of a backup: ``backup.json``, written last.
 
 A backup is a folder ``<snapshot>.backup`` with ``snapshot/<snapshot>``, as ``bascule snapshot`` makes it, ``configuration/`` and
 ``backup.json``. A folder ``.part`` is half made. Format 1, one JSON object:
@@ -110,7 +110,7 @@ def _refuse_names(backup: Backup) -> None:
 
 
 def faults(folder: Path, backup: Backup) -> list[Fault]:
-    """What differs of all that ``backup`` should hold in ``folder``; every byte is read.
+    """Differences between ``folder`` and all that ``backup`` should hold; every byte is read.
 
     Raises:
         StorageDamaged, ConfigError, Unavailable: its snapshot's manifest cannot be used.

@@ -1,7 +1,7 @@
 """Makes a node's data folder of a backup. Everything is checked first, and nothing of a node that lives is touched.
 
 While a folder ``restoring`` is in the data folder the restore is not done, and no node starts there; given again, it begins anew.
-What the data folder had is kept beside it, never removed.
+Former contents of the data folder are kept beside it, never removed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from supervisor.tree.pauses import Pauses
 from wire.errors import ConfigError, DiskFull, StorageDamaged, Unavailable
 
 _OF_NO_NODE = {"lock", "run", "lost+found"}  # what a data folder without a node's data may hold
-# What a restore that was cut short may have left.
+# Rests of a restore that was cut short.
 _OF_A_RESTORE = {"store", "epoch", "paused", "store.lock", "store.reserve", "store.identity"}
 
 
@@ -94,7 +94,7 @@ def places(backup: Backup, config: Path) -> list[tuple[ConfigurationFile, Path]]
 
 
 def in_the_way(data_dir: Path) -> str:
-    """What is in ``data_dir`` that a restore would not overwrite; empty if there is nothing.
+    """Files in ``data_dir`` that a restore would not overwrite; empty if there are none.
 
     Raises:
         Unavailable: a node runs there.

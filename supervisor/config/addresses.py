@@ -1,6 +1,6 @@
 """How the address of a remote broker is written: ``host``, ``host:port``, or as a URL such as ``mqtts://user@host:8883``.
 
-What a URL says besides host and port, and what the keys beside it say, must be one thing.
+The parts of a URL besides host and port, and the keys beside it, must agree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _URL = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteAddress:
-    """What one address says; None is nothing."""
+    """One address, taken apart; None is nothing."""
 
     host: str
     port: int | None
@@ -33,7 +33,7 @@ class RemoteAddress:
 
 
 def parse_remote_address(value: str) -> RemoteAddress:
-    """What the address ``value`` says.
+    """The address ``value``, taken apart.
 
     Raises:
         ValueError: it is not an address; the sentence says what would be right.

@@ -16,7 +16,7 @@ _YAML = (".yaml", ".yml")
 
 
 def digest(path: Path | str) -> str:
-    """What tells the content of a file from another, or the configuration files in a folder; empty for what cannot be read."""
+    """A mark of a file's content, or of the configuration files in a folder; empty for what cannot be read."""
     path = Path(path)
     try:
         if path.is_dir():

@@ -1,7 +1,7 @@
 """Loads the configuration of a node in a process of its own: what that takes is as much memory as the node itself.
 
 ``python -m supervisor.config.loading_aside FILE`` writes the settings as the children read them; with ``--acl``, the rules of an
-ACL file. Where the file does not hold, it writes why and exits 78.
+ACL file. For a file that is not valid, it writes why and exits 78.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Loading:
             process.wait()
 
     def fileno(self) -> int:
-        """Where the process writes to."""
+        """The pipe that the process writes to."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 

@@ -64,7 +64,7 @@ def digests(config: Path) -> tuple[tuple[str, str], ...]:
 
 
 def named_by(settings: NodeSettings, keys: Collection[str]) -> list[str]:
-    """What ``settings`` have at keys of these names, such as ``SECRET_KEYS``, each once."""
+    """The values of ``settings`` at keys of these names, such as ``SECRET_KEYS``, each once."""
     return list(dict.fromkeys(text for key, text in _texts(asdict(settings), "") if key in keys and text))
 
 

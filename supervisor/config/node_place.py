@@ -1,4 +1,4 @@
-"""Where the node of a configuration file is to be asked: where it runs, if it does, else where the file says."""
+"""The place at which the node of a configuration file is asked: where it runs, if it does, else where the file says."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What stands for something else in a value: ``${NAME}``, ``${NAME:-otherwise}``, ``${file:PATH}``.
+"""References in values: ``${NAME}``, ``${NAME:-otherwise}``, ``${file:PATH}``.
 
 So a file can be the same on many boxes, and what differs, or is secret, comes from the environment or from a file beside it.
-``$${`` is ``${`` itself. What a destination says of ``${node.name}`` and ``${bridge.name}`` stays.
+``$${`` is ``${`` itself. In a destination, ``${node.name}`` and ``${bridge.name}`` stay.
 """
 
 from __future__ import annotations

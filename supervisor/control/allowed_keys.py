@@ -14,7 +14,7 @@ LOOK_PERIOD_S = 0.1  # a key that was taken out is refused no later
 
 
 class AllowedKeys:
-    """What is in ``folder`` now. problems: the files that are no keys, a line each; they let nobody in."""
+    """The keys in ``folder`` now. problems: the files that are no keys, a line each; they let nobody in."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -27,7 +27,7 @@ class AllowedKeys:
         return len(self._by_key)
 
     def find(self, public: str, now_s: float) -> Allowed | None:
-        """Whose key ``public`` is, if it is let in."""
+        """The key ``public``, if it is let in."""
         self.look(now_s)
         return self._by_key.get(public)
 
@@ -49,5 +49,5 @@ class AllowedKeys:
         log.info("control.keys_read", extra={"folder": str(self._folder), "keys": [f"{key.name} ({key.role})" for key in allowed]})
 
     def _state(self) -> object:
-        """What differs when a file was added, removed or changed."""
+        """A value that differs after a file was added, removed or changed."""
         return [state_of(self._folder), *((path, state_of(path)) for path in sorted(self._folder.glob(f"*{SUFFIX}")))]

@@ -1,8 +1,8 @@
-"""The control socket's language: requests and answers as values, and their codec. Who asks does so by ``client.py``.
+"""The control socket's language: requests and answers as values, and their codec. Clients ask by ``client.py``.
 
-A request is the msgpack map ``{v: 1, id, cmd, args}``; its answer is ``{v: 1, id, ok: true, result}`` or
-``{v: 1, id, ok: false, error: {kind, message}}``. The socket is a ZeroMQ ROUTER at ``<run_dir>/control.ipc`` that only the node's
-owner can open. What a command does is the supervisor's; the socket itself is the mailbox's.
+A request is the msgpack map ``{v: 1, id, cmd, args}``; its answer is ``{v: 1, id, ok: true, result}`` or ``{v: 1, id, ok: false,
+error: {kind, message}}``. The socket is a ZeroMQ ROUTER at ``<run_dir>/control.ipc`` that only the node's owner can open. The
+commands are the supervisor's; the socket itself is the mailbox's.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
         public-key = "..."
         secret-key = "..."
 
-What only Bascule knows stands under ``metadata``: in the node's list the role of a key, in a client's own file the node it is for.
+Facts that only Bascule knows stand under ``metadata``: in the node's list the role of a key, in a client's own file the node it is
+for.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _KEY = re.compile(r"[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")  # Z85, which ha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFile:
-    """What one file has; empty is what it has not. role: of whoever shows the key. node, server: whom the pair is for."""
+    """The contents of one file; empty is what it has not. role: of whoever shows the key. node, server: whom the pair is for."""
 
     public: str
     secret: str = ""
@@ -46,7 +47,7 @@ def is_key(text: str) -> bool:
 
 
 def read_key(path: Path | str) -> KeyFile:
-    """What is in ``path``.
+    """The contents of ``path``.
 
     Raises:
         ConfigError: it has no key, or one that is none.

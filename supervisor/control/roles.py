@@ -1,6 +1,6 @@
-"""Who may give which command: three roles, each of which may what the one before it may. Over the network and over HTTP alike.
+"""Roles for commands: three, each of which may give the commands of the one before it. Over the network and over HTTP alike.
 
-Whoever can open the control socket's file is the node's owner, and may everything.
+A user who can open the control socket's file is the node's owner, and may give every command.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The control socket's commands that the store obeys: from text to a frame for the store, and who waits for its answer. Pure.
 
-The store carries a command out between two commits; the supervisor goes on meanwhile. If the store ends before it has answered,
-or does not answer in time, whoever gave an order is told so: to purge or replay may then have been carried out, or not. What only
-looks can be asked again, once: it may be what the store ends of.
-What is about local clients' sessions goes by the Listener, where one lives, and the same holds if that ends.
+The store carries a command out between two commits; the supervisor goes on meanwhile. If the store ends before it has answered, or
+does not answer in time, whoever gave an order is told so: to purge or replay may then have been carried out, or not. Commands that
+only look can be asked again, once: such a one may be what the store ends of. Commands about local clients' sessions go by the
+Listener, where one lives, and the same holds if that ends.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class _Pending(Generic[Asker]):
 
 
 class Relay(Generic[Asker]):
-    """Who waits for which answer of the store."""
+    """Askers by the answer of the store that they wait for."""
 
     def __init__(self) -> None:
         self._pending: dict[int, _Pending[Asker]] = {}
@@ -162,7 +162,7 @@ class Relay(Generic[Asker]):
         return QueueCommand(request=self._number, verb=_VERBS[request.command], arguments=arguments)
 
     def answered(self, answer: QueueAnswer) -> tuple[Asker, Any, ControlError | None] | None:
-        """Whom to answer, the identifier of the request and what was wrong, if anything was; None if nobody waits any more."""
+        """Returns the asker, the identifier of the request and what was wrong, if anything was; None if nobody waits any more."""
         pending = self._pending.pop(answer.request, None)
         if pending is None:
             return None
@@ -188,12 +188,12 @@ class Relay(Generic[Asker]):
         )
 
     def timed_out(self, now_s: float) -> list[tuple[Asker, ControlError]]:
-        """What to tell those whose time is up at ``now_s``."""
+        """The answers to those whose time is up at ``now_s``."""
         late = [number for number, pending in self._pending.items() if pending.deadline_s <= now_s]
         return self._give_up(late, f"the queue store has not answered within {ANSWER_TIMEOUT_S:g} s")
 
     def next_deadline_s(self) -> float | None:
-        """When ``timed_out`` has something to say; None if nobody waits."""
+        """The time at which ``timed_out`` has something to say; None if nobody waits."""
         return min((pending.deadline_s for pending in self._pending.values()), default=None)
 
     def _give_up(self, numbers: list[int], why: str) -> list[tuple[Asker, ControlError]]:

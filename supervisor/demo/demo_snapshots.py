@@ -40,7 +40,7 @@ def keep_snapshot(run_dir: Path, folder: Path, patience_s: float) -> Path:
 
 
 def _made(run_dir: Path, deadline_s: float) -> Path:
-    """Where a new snapshot is; asks again while the node is busy with other things, such as a store that was killed."""
+    """The place of a new snapshot; asks again while the node is busy with other things, such as a store that was killed."""
     number, why = None, ""
     while time.monotonic() < deadline_s:
         try:

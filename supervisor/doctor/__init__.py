@@ -1,1 +1,1 @@
-"""What is wrong with a node and where it runs, and what would cure it: one verdict a line."""
+"""Faults of a node and of its machine, and their cures: one verdict a line."""

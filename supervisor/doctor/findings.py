@@ -1,4 +1,4 @@
-"""What the doctor says: a verdict, what it is about, what was found, and what cures it."""
+"""Findings of the doctor: a verdict, its subject, the finding, and the cure."""
 
 from __future__ import annotations
 

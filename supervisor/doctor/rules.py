@@ -11,7 +11,7 @@ from wire.settings import NodeSettings
 
 
 def examine_rules(settings: NodeSettings) -> Iterator[Finding]:
-    """What nobody can see of circles, and each rule that never takes a message: those before it, or its excludes, take all."""
+    """Circles that nobody can see, and each rule that never takes a message: those before it, or its excludes, take all."""
     if blind := [bridge.name for bridge in settings.bridges if bridge.remote.protocol != LEVEL_5]:
         found = f"MQTT 3.1.1 counts no bridges: two nodes that bridge to each other by {', '.join(blind)} are not noticed"
         yield ok("loops", found)

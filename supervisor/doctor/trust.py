@@ -1,4 +1,4 @@
-"""What is trusted: certificates and their dates, who can read secrets, checks that are switched off, who is let in."""
+"""Trust: certificates and their dates, who can read secrets, checks that are switched off, who is let in."""
 
 from __future__ import annotations
 

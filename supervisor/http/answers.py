@@ -23,7 +23,7 @@ def encoded(value: Any) -> bytes:
 
 
 def error_body(kind: str, message: str) -> bytes:
-    """What an error says: ``{"error": {"kind", "message"}}``. kind: for programs; message: for people."""
+    """The body of an error: ``{"error": {"kind", "message"}}``. kind: for programs; message: for people."""
     return encoded({"error": {"kind": kind, "message": message}})
 
 

@@ -1,4 +1,4 @@
-"""Serves the page's files. Whoever reaches the address may have them: they hold nothing of the node."""
+"""Serves the page's files. Everybody who reaches the address may have them: they hold nothing of the node."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The bytes of a request's head, looked at before they are parsed: two that read them must not find two requests. Pure.
 
-What HTTP/1.1 lets a receiver be lenient about, and a proxy in front may read another way, is refused: a line that ends with LF
-alone, CR alone, a header that goes on in the next line, an empty line in front. A head has a limit as a whole.
+Constructs in which HTTP/1.1 lets a receiver be lenient, and which a proxy in front may read another way, are refused: a line that
+ends with LF alone, CR alone, a header that goes on in the next line, an empty line in front. A head has a limit as a whole.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ _AMBIGUOUS = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|\r\n[ \t]|\A\s")
 
 
 class RequestHead:
-    """One head, as far as it has come. What was looked at is not looked at again, however small the pieces in which it comes."""
+    """One head, as far as it has come. Bytes that were looked at are not looked at again, however small the pieces in which they
+    come."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
         self.complete = False
 
     def take(self, data: bytes) -> bool:
-        """Add what was read; whether all of it is as it should be. What comes behind the head is not looked at."""
+        """Add what was read; whether all of it is as it should be. Bytes behind the head are not looked at."""
         looked_at = max(0, len(self._bytes) - len(_END))  # the last bytes may mean something else with those that follow
         self._bytes += data
         end = self._bytes.find(_END, looked_at)

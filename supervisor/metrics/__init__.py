@@ -1,1 +1,1 @@
-"""What the node tells of itself as metrics: one table over the status, written as Prometheus reads it."""
+"""Metrics of the node: one table over the status, written as Prometheus reads it."""

@@ -1,1 +1,1 @@
-"""What a changed configuration means for a node that runs."""
+"""Consequences of a changed configuration for a running node."""

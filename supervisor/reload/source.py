@@ -1,4 +1,4 @@
-"""Where a node's settings are from, and how they are read again."""
+"""The source of a node's settings, and how they are read again."""
 
 from __future__ import annotations
 

@@ -28,11 +28,11 @@ class AclWatch:
         self._changed: dict[str, AclChanged] = {}
 
     def changes(self) -> list[AclChanged]:
-        """What has changed since the last call; the first call compares with the settings."""
+        """Changes since the last call; the first call compares with the settings."""
         return [frame for file in self._files if file.changed() and (frame := self._read(file)) is not None]
 
     def so_far(self) -> list[AclChanged]:
-        """What a Listener that has just the settings must be told."""
+        """Rules that a Listener with just the settings lacks."""
         return list(self._changed.values())
 
     def _read(self, file: WatchedFile) -> AclChanged | None:

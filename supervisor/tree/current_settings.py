@@ -11,7 +11,8 @@ from wire.settings import NodeSettings, dump
 
 
 class CurrentSettings:
-    """now: the settings. Whoever reads them each time has the newest; what is derived from them is made anew by ``Reloads``."""
+    """now: the settings. Readers that fetch them each time have the newest; values derived from them are made anew by
+    ``Reloads``."""
 
     def __init__(self, settings: NodeSettings) -> None:
         self.now = settings

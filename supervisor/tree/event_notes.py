@@ -1,4 +1,4 @@
-"""What happened to the node and its processes, for the store to keep: noted at any time, sent when the store can take it."""
+"""Events of the node and its processes, for the store to keep: noted at any time, sent when the store can take them."""
 
 from __future__ import annotations
 

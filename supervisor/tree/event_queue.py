@@ -11,7 +11,7 @@ _Event = tuple[int, str, str, int, str, str, int, dict[str, Detail]]
 
 
 class EventQueue:
-    """What happened and was not sent yet; the oldest give way."""
+    """Events that were not sent yet; the oldest give way."""
 
     def __init__(self) -> None:
         self._waiting: list[_Event] = []

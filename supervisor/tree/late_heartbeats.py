@@ -1,6 +1,6 @@
 """Liveness: heartbeats by name, judged alive, late or dead.
 
-Pure: the times are monotonic readings that the caller brings. What is done about a dead child is the supervisor's.
+Pure: the times are monotonic readings that the caller brings. The supervisor acts on a dead child.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ STARTUP_TIMEOUT_S = 30.0  # a starting process loads its code and opens its file
 
 
 class Health(Enum):
-    """What the silence of a child means."""
+    """The meaning of a child's silence."""
 
     ALIVE = "alive"
     LATE = "late"
@@ -64,14 +64,14 @@ class Liveness:
         return None if heard is None else max(0.0, now_s - heard.at_s)
 
     def judge(self, name: str, now_s: float) -> Health:
-        """What the silence of ``name`` means at ``now_s``; a name that does not run is dead."""
+        """The meaning of the silence of ``name`` at ``now_s``; a name that does not run is dead."""
         heard = self._heard.get(name)
         if heard is None or now_s - heard.at_s >= heard.timeout_s:
             return Health.DEAD
         return Health.ALIVE if now_s - heard.at_s <= max(2 * self._period_s, LATE_S) else Health.LATE
 
     def tick(self, now_s: float) -> list[str]:
-        """Who is dead now. Call it at least once per ``period_s``.
+        """The names that are dead now. Call it at least once per ``period_s``.
 
         A tick that comes more than a period late says that the judge itself did not run (stopped, suspended, starved): the time
         it missed is nobody's silence, because what was sent meanwhile may be waiting unread.

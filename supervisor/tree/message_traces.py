@@ -1,4 +1,4 @@
-"""What operators want to see of what flows: a message that is followed through all actors, and how much goes by each topic.
+"""Traces of messages: one that is followed through all actors, and how many flow by each topic.
 
 Requests come from the control socket; the actors tell what they see by the frames of ``wire/frames/tracing.py``. A trace waits for
 its message for a time, then follows it until it has left every queue, or for a time again; some are kept to be asked for.
@@ -81,7 +81,7 @@ class _Trace:
         return next((step.details for step in self.steps if step.step == name), None)
 
     def note(self) -> str:
-        """What there is to say in words."""
+        """The fact in words."""
         match self.state:
             case "waiting":
                 return f"no message whose topic matches {self.topic_filter} has come yet"
@@ -104,7 +104,7 @@ class _Trace:
         return "the message has left every queue"
 
     def result(self) -> dict[str, Any]:
-        """What is answered."""
+        """The answer."""
         steps = sorted(self.steps, key=lambda step: (step.at_s, _ORDER.index(step.step) if step.step in _ORDER else len(_ORDER)))
         rows: list[dict[str, Any]] = []
         for step in steps:
@@ -212,7 +212,7 @@ class MessageTraces:
         return [(asked[0], encode_result(asked[1], {"since_s": round(frame.since_s, 3), "topics": rows, "others": frame.others}))]
 
     def timed_out(self, now_s: float) -> Answers:
-        """Whom to tell that nobody has answered."""
+        """Askers whom nobody has answered."""
         late = [number for number, (_, _, until_s) in self._askers.items() if until_s <= now_s]
         answers: Answers = []
         for number in late:

@@ -1,4 +1,5 @@
-"""What the supervisor tells the children: whose actors are ready, whether their bridge is paused, which ACL files have changed."""
+"""Frames of the supervisor to the children: whose actors are ready, whether their bridge is paused, which ACL files have
+changed."""
 
 from __future__ import annotations
 
@@ -67,6 +68,6 @@ class Peers:
 
 
 def _knows(child: Child, peer: Child) -> bool:
-    """Whether ``child`` is told when ``peer`` begins a life. Who is not needed speaks to the supervisor alone."""
+    """Whether ``child`` is told when ``peer`` begins a life. A process that is not needed speaks to the supervisor alone."""
     both_needed = child.spec.needed and peer.spec.needed
     return peer is not child and both_needed and not child.spec.kind == peer.spec.kind == BRIDGE

@@ -1,4 +1,4 @@
-"""What a process has taken of the machine, as /proc tells it. The only reader of /proc for that."""
+"""Resources that a process has taken of the machine, as /proc tells them. The only reader of /proc for that."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from wire.errors import ConfigError, StorageDamaged, Unavailable
 
 
 class Verdict(Enum):
-    """What a crash means for the node."""
+    """The consequence of a crash for the node."""
 
     RESTART = "restart"
     ESCALATE = "escalate"

@@ -1,7 +1,7 @@
-"""What the node tells the service manager that started it, such as systemd: it is ready, reloads, lives, stops.
+"""Messages to the service manager that started the node, such as systemd: it is ready, reloads, lives, stops.
 
-The protocol is ``sd_notify(3)``: datagrams of ``NAME=value`` lines to the socket that NOTIFY_SOCKET names. Where nothing names one,
-nothing is told. A message that is not taken is lost: the node goes on without its service manager.
+The protocol is ``sd_notify(3)``: datagrams of ``NAME=value`` lines to the socket that NOTIFY_SOCKET names. Without a name of one,
+nothing is sent. A message that is not taken is lost: the node goes on without its service manager.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ ASKERS_MAX = 100
 
 
 class Collection(Generic[Asker]):
-    """Who asked, and which children have not reported yet. Whoever asks while a collection runs is served by the next one."""
+    """The askers, and the children that have not reported yet. A question that comes while a collection runs is served by the next
+    one."""
 
     def __init__(self) -> None:
         self._served: list[Asker] = []

@@ -1,7 +1,7 @@
 """Requests of the control socket for the store: passed on to it, or to the Listener where that has a part, and answered later.
 
 A store that starts, or is about to be started again, is waited for: that takes a moment, and nothing can have been done meanwhile.
-Who only looks, and was not answered by a store that has ended, waits for the next one too, but not for a third.
+A request that only looks, and was not answered by a store that has ended, waits for the next one too, but not for a third.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class _Early:
 
 
 class StoreRequests:
-    """Who waits for the store; its methods return whom to answer now, and what. The timer ``TIMER`` is for ``timed_out``."""
+    """The askers that wait for the store; its methods return the answers that are due now. The timer ``TIMER`` is for
+    ``timed_out``."""
 
     def __init__(self, mailbox: Mailbox, children: RunningChildren) -> None:
         self._mailbox = mailbox

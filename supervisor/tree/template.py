@@ -1,9 +1,9 @@
-"""The template's process as the supervisor sees it: begin it, have it fork, notice its end. What it does is
+"""The template's process as the supervisor sees it: begin it, have it fork, notice its end. Its inside is
 ``actors/process/template.py``.
 
 Children are forked there because this process has ZeroMQ's threads, which do not survive a fork. They are this process's children
 all the same: it adopts orphans (PR_SET_CHILD_SUBREAPER), so it learns of their end, and the end of the template is nothing to them.
-What it has half forked then ends by itself, and stays a zombie of this process.
+A half forked child then ends by itself, and stays a zombie of this process.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from wire.ranges import RangeSet
 
 @dataclass
 class Kept:
-    """What was found. problems: sentences, one for each contradiction."""
+    """Kind of the fault. problems: sentences, one for each contradiction."""
 
     row: LaneRow
     settlements: list[tuple[int, Settlement]] = field(default_factory=list)

@@ -1,1 +1,1 @@
-"""Who may come in and what they may do: CONNECT judged, access control lists, the text of a password file."""
+"""Access of local clients: CONNECT judged, access control lists, the text of a password file."""

@@ -30,7 +30,7 @@ class AccessLists:
 
     @property
     def changed(self) -> list[AclChanged]:
-        """What somebody who has just the settings must be told."""
+        """The rules that a process with just the settings lacks."""
         return list(self._changed.values())
 
     def change(self, frame: AclChanged) -> bool:
@@ -42,6 +42,7 @@ class AccessLists:
         return True
 
     def rights_at(self, bind: str, user: str | None, client_id: str) -> ClientAccess | None:
-        """What a client of the listener at ``bind`` may do, by the node's own list if there is none any more; None: everything."""
+        """The rights of a client of the listener at ``bind``, by the node's own list if there is none any more; None:
+        everything."""
         key = self._by_bind.get(bind, self._of_node)
         return None if key is None else self._lists[key].for_client(user, client_id)

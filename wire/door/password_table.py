@@ -1,4 +1,4 @@
-"""The password file: one line a user, ``name:argon2id-hash``. What its text means, and how it is changed. Pure.
+"""The password file: one line a user, ``name:argon2id-hash``. Its format, and how it is changed. Pure.
 
 Empty lines and lines that begin with ``#`` are comments. Hashes are made and verified in ``actors/door/password_hashes.py``.
 """
@@ -19,7 +19,7 @@ Fault = tuple[int, str]  # line from 1, what is wrong and what would be right
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with ``name`` as a user name; None if nothing is."""
+    """The fault of ``name`` as a user name; None if it has none."""
     if not name:
         return "the user name is empty"
     if ":" in name:

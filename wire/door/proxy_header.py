@@ -1,8 +1,8 @@
 """The header that a proxy puts before a connection to say from whom it is: PROXY protocol, version 1 and 2. Pure.
 
-Source: haproxy's doc/proxy-protocol.txt, sections 2.1 and 2.2. Where the proxy speaks for itself (LOCAL) or knows no address
-(UNKNOWN, AF_UNSPEC, a Unix socket), the connection keeps the address that it has. Datagrams, and families that are not in the
-specification, are refused. Checksums (PP2_TYPE_CRC32C) are not looked at: TCP has its own.
+Source: haproxy's doc/proxy-protocol.txt, sections 2.1 and 2.2. If the proxy speaks for itself (LOCAL) or knows no address (UNKNOWN,
+AF_UNSPEC, a Unix socket), the connection keeps the address that it has. Datagrams, and families that are not in the specification,
+are refused. Checksums (PP2_TYPE_CRC32C) are not looked at: TCP has its own.
 """
 
 from __future__ import annotations

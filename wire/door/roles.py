@@ -1,4 +1,4 @@
-"""The roles of those who operate a node from elsewhere. What each may do is ``supervisor/control/roles.py``'s. Pure."""
+"""The roles of those who operate a node from elsewhere. The rights of each are ``supervisor/control/roles.py``'s. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tokens file of the HTTP interface: one line a token, ``name:role:sha256``. What its text means, and how it is changed. Pure.
+"""The tokens file of the HTTP interface: one line a token, ``name:role:sha256``. Its format, and how it is changed. Pure.
 
 A token has 256 random bits, so no hash needs to be slow: nobody finds a token by trying, and the hash does not lead back to it.
 Empty lines and lines that begin with ``#`` are comments.
@@ -23,7 +23,7 @@ Fault = tuple[int, str]  # line from 1, what is wrong and what would be right
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Who has it, and what it is good for; not the token itself."""
+    """The holder and role of a token; not the token itself."""
 
     name: str
     role: Role
@@ -31,12 +31,12 @@ class Token:
 
 
 def digest_of(token: str) -> str:
-    """What stands in the file for ``token``."""
+    """The digest in the file for ``token``."""
     return sha256(token.encode(errors="surrogatepass")).hexdigest()
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with ``name`` as the name of a token; None if nothing is."""
+    """The fault of ``name`` as the name of a token; None if it has none."""
     return None if _NAME.fullmatch(name) else "a name has 1 to 64 letters, digits and . _ @ -"
 
 
@@ -53,7 +53,7 @@ class TokenTable:
         return iter(self._by_digest.values())
 
     def find(self, token: str) -> Token | None:
-        """Whose ``token`` is; None if it is nobody's. What it compares are hashes, so time tells nothing of a token."""
+        """The holder of ``token``; None if it is nobody's. Only hashes are compared, so time tells nothing of a token."""
         return self._by_digest.get(digest_of(token))
 
 

@@ -32,7 +32,8 @@ class ClientExchange:
         self._level = level
         self._packet_max_bytes = packet_max_bytes
         self._aliases = aliases
-        # Where the next one goes on: sequence, below which all is settled on record, generation. None: it has not begun.
+        # The state from which the next one goes on: sequence, below which all is settled on record, generation.
+        # None: it has not begun.
         self._stands: tuple[int, int, int] | None = None
 
     @property

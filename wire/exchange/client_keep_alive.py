@@ -33,7 +33,7 @@ class KeepAlive:
 
     @property
     def over_s(self) -> float:
-        """When ``is_over`` may come to be so, if nothing comes."""
+        """The earliest time at which ``is_over`` may be true, if nothing comes."""
         return self._since_s + self.keep_alive_s * GRACE if self.keep_alive_s else inf
 
     def stood_still(self, passed_s: float, now_s: float) -> None:

@@ -204,7 +204,7 @@ class Segment:
         return run.first_seq + self.row - run.start
 
     def age(self, wall_ms: int) -> None:
-        """What leaves from now on leaves at ``wall_ms`` (UTC epoch)."""
+        """Messages from now on leave at ``wall_ms`` (UTC epoch)."""
         if self._shortest_s is not None:
             self._waited_s = waited_s(self._accepted_ms, wall_ms)
         self._too_old = self._max_age_ms is not None and elapsed_ms(self._accepted_ms, wall_ms) > self._max_age_ms
@@ -340,7 +340,7 @@ class Segment:
         return parts
 
     def _aliased(self, rows: int, seq: int, dup: bool, style: Style, aliases: OutgoingAliases) -> bytes:
-        """``publishes`` for a client that takes topic aliases. Whoever comes to the same plan is sent the same bytes."""
+        """``publishes`` for a client that takes topic aliases. Clients with the same plan are sent the same bytes."""
         start, stop = self.row, self.row + rows
         indexes = list(dict.fromkeys(self._topic_of[start:stop])) if len(self._topics) > 1 else [0]
         plan = aliases.plan([self._topics[index] for index in indexes])

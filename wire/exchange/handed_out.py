@@ -1,4 +1,4 @@
-"""What the store has handed out of one lane and is not all settled, in the order of its sequences. Pure.
+"""Messages that the store has handed out of one lane and that are not all settled, in the order of their sequences. Pure.
 
 It knows what was looked at on this connection and what was not, and what of it makes room for more. Which messages leave is decided
 in ``wire/exchange/publishing.py``.

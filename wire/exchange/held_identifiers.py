@@ -80,7 +80,7 @@ class HeldIdentifiers:
             self.abandoned.clear()
 
     def tell(self, number: int) -> Ranges:
-        """What the store is told of with ``Settle`` ``number``, in the order of the PUBRECs."""
+        """The releases that the store is told of with ``Settle`` ``number``, in the order of the PUBRECs."""
         if not self.untold:
             return ()
         released = self._in_order(self.untold)
@@ -180,7 +180,7 @@ class HeldIdentifiers:
             self.pubrec(start, stop)
 
     def taken(self) -> RangeSet:
-        """What had its PUBREC."""
+        """The messages that had their PUBREC."""
         return RangeSet((*self.releasing, *self.due))
 
     def released_in_order(self) -> Ranges:

@@ -1,4 +1,4 @@
-"""What the store is told of one lane, and whether that is on record: what is settled or released, expired, and the session. Pure.
+"""Reports of one lane to the store, and whether they are on record: what is settled or released, expired, and the session. Pure.
 
 exchange.expiry-committed-first [P4]: nothing is PUBLISHed behind a QoS 1 or 2 message that has expired before that is committed. A
     crash would bring the message back as one that may have been sent, behind what has left. All that has expired by then waits for
@@ -19,7 +19,7 @@ from wire.ranges import RangeSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What became of messages since the last time, as ``Settle`` carries it."""
+    """The outcomes since the last time, as ``Settle`` carries them."""
 
     settled: tuple[tuple[str, Ranges], ...]
     released: Ranges
@@ -91,7 +91,7 @@ class LaneRecord:
         self._expiry_new, self._expiry_number = True, None
 
     def begin_session(self, session: str) -> None:
-        """What leaves from now on leaves in ``session``, which is to be on record first (exchange.session-on-record-first)."""
+        """Messages from now on leave in ``session``, which is to be on record first (exchange.session-on-record-first)."""
         self.session = session
         self._session_new = True
 
@@ -140,7 +140,7 @@ class LaneRecord:
     # --- telling ---
 
     def facts(self, number: int) -> Facts | None:
-        """What became of messages since the last time, to be sent as ``Settle`` ``number``; None if nothing did."""
+        """The outcomes since the last time, to be sent as ``Settle`` ``number``; None if there are none."""
         wants_record = self._span.wants_record()
         if not (self._settled or self._session_new or wants_record or self._held.untold):
             return None

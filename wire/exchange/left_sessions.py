@@ -16,13 +16,12 @@ from wire.ranges import ArrivalSet, Ranges, RangeSet
 
 
 class LeftSession(NamedTuple):
-    """What a lane knows of a session at an address that it has left.
+    """The lane's knowledge of a session at an address that it has left.
 
     session: client identifier and address. generation: its number. sent_below: sequences below may have been PUBLISHed in it.
     released: those of QoS 2 that had their PUBREC and no PUBCOMP, in the order of the PUBRECs. sent: those that may have been sent
-    at QoS 2 and had no PUBREC. Of both the remote may hold the packet identifiers. What they have from
-    ``sent_below`` on was sent by a life of which no record is left, because the store was restored since: these sequences will be
-    other messages'.
+    at QoS 2 and had no PUBREC. Of both the remote may hold the packet identifiers. Messages that they have from ``sent_below`` on
+    were sent by a life of which no record is left, because the store was restored since: these sequences will be other messages'.
     """
 
     session: str

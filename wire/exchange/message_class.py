@@ -1,4 +1,4 @@
-"""What the messages have in common on which a remote closes its connections: the least that covers all of them. Pure.
+"""Common traits of the messages on which a remote closes its connections: the least class that covers all of them. Pure.
 
 exchange.class-covers-convicted-only [P2, P6]: a class is the most that ``CONVICTED`` messages on which the remote closed have in
     common, or ``CONVICTED_IN_PLACE`` where that is nothing but the first levels of their topics. It covers none that the remote was
@@ -47,7 +47,7 @@ class MessageClass(NamedTuple):
         return cls(levels, tuple(mark for mark, has in _MARKS.items() if has(topic)), len(levels), size, packet_bytes)
 
     def common(self, other: MessageClass) -> MessageClass:
-        """What both have in common; sizes that say something."""
+        """The common traits of both; sizes that say something."""
         least = [min(pair) for pair in zip(self[2:], other[2:], strict=True)]
         mins = (_LEVELS_MIN, _TOPIC_BYTES_MIN, _PACKET_BYTES_MIN)
         return MessageClass(

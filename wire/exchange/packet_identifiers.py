@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-# Identifiers above are left to SUBSCRIBE and the like. What is unsettled never spans more sequences than this.
+# Identifiers above are left to SUBSCRIBE and the like. The most sequences that unsettled messages span.
 PACKET_IDS = 65_000
 
 PUBACK = 0x40

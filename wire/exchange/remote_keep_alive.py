@@ -17,7 +17,7 @@ _PING_FRACTION = 0.75
 
 
 class Verdict(Enum):
-    """What a look at the connection found."""
+    """The verdict on the connection."""
 
     ALIVE = "alive"
     PING = "ping"
@@ -46,7 +46,7 @@ class LinkWatch:
         back-off) is no stall.
     exchange.leaving-bytes-give-time [alive]: nobody can answer what has not reached him: the time of
         exchange.silent-after-ping-is-dead, exchange.owed-answer-stalls and a SUBACK begins anew as long as what is to be answered,
-        and all before it, goes on leaving. What leaves behind it does not count.
+        and all before it, goes on leaving. Bytes that leave behind it do not count.
     """
 
     def __init__(self, *, stall_timeout_s: float, answer_timeout_s: float) -> None:
@@ -91,7 +91,7 @@ class LinkWatch:
         """Judge the connection; after ``PING`` the caller gives it a PINGREQ, behind the ``given`` bytes.
 
         owed: for each kind of answer the oldest that is owed, None for none. When it came, the next one looks different.
-        left: how many of ``given`` have left. What TLS or WebSocket add may make it seem less for a moment.
+        left: how many of ``given`` have left. Bytes that TLS or WebSocket add may make it seem less for a moment.
         """
         self._advance(now_s, left)
         for kind, oldest in enumerate(owed):

@@ -1,4 +1,4 @@
-"""What a remote takes: as its CONNACK says, as the configuration says, or as was learnt of its address. Pure.
+"""Limits of a remote: as its CONNACK says, as the configuration says, or as was learnt of its address. Pure.
 
 These are joined here and nowhere else, so that what is known of a remote is heeded alike, whoever said it.
 """
@@ -27,7 +27,7 @@ class RemoteLimits(NamedTuple):
     refused: tuple[MessageClass, ...] = ()
 
     def joined(self, other: RemoteLimits) -> RemoteLimits:
-        """What both allow."""
+        """The limits that both allow."""
         sizes = [size for size in (self.packet_max_bytes, other.packet_max_bytes) if size is not None]
         refused = tuple(dict.fromkeys((*self.refused, *other.refused)))
         return RemoteLimits(
@@ -40,7 +40,7 @@ class RemoteLimits(NamedTuple):
 
     @property
     def lacks(self) -> dict[str, str]:
-        """What the remote does not take, in words -> the key of the configuration that says so for good."""
+        """Limits of the remote, in words -> the key of the configuration that says so for good."""
         lacks = {}
         if self.maximum_qos < 2:
             lacks[f"QoS above {self.maximum_qos}"] = f"local_subscriptions[].max_qos: {self.maximum_qos}"

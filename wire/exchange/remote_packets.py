@@ -1,8 +1,7 @@
-"""What a remote broker may send besides acknowledgements of our PUBLISHes. Pure.
+"""Packets of a remote broker besides acknowledgements of our PUBLISHes. Pure.
 
 A session that somebody else made under our client identifier may still hold subscriptions. Their PUBLISHes are acknowledged and
-thrown away, so that the exchange goes on. Where the bridge has remote subscriptions, ``wire/exchange/remote_inbox.py`` takes them
-in.
+thrown away, so that the exchange goes on. With remote subscriptions, ``wire/exchange/remote_inbox.py`` takes them in.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class RemotePacket(NamedTuple):
 
 
 class Farewell(NamedTuple):
-    """What a DISCONNECT of the remote says; empty strings where it says nothing."""
+    """The contents of the remote's DISCONNECT; empty strings where it says nothing."""
 
     reason_code: int
     reason_string: str = ""
@@ -83,7 +82,7 @@ def connack(body: bytes, level: int) -> Connack:
 
 
 def farewell(packet: RemotePacket) -> Farewell:
-    """What the DISCONNECT ``packet`` says, its texts cut; what is malformed is left out. Source: MQTT 5.0 section 3.14.2."""
+    """The contents of the DISCONNECT ``packet``, its texts cut; malformed parts are left out. Source: MQTT 5.0 section 3.14.2."""
     body = packet.body
     reason_code = body[0] if body else 0
     found = read_variable_byte_integer(body, 1, len(body)) if len(body) > 1 else None
@@ -123,7 +122,8 @@ def is_publish(packet: RemotePacket) -> bool:
 
 
 def acknowledge(packet: RemotePacket) -> bytes:
-    """What completes the exchange of a PUBLISH or PUBREL; empty at QoS 0. Source: MQTT-4.3.2-4, MQTT-4.3.3-8, MQTT-4.3.3-11.
+    """The packet that completes the exchange of a PUBLISH or PUBREL; empty at QoS 0. Source: MQTT-4.3.2-4, MQTT-4.3.3-8,
+    MQTT-4.3.3-11.
 
     Raises:
         PeerViolation: it is malformed.

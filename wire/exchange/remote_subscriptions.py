@@ -1,4 +1,4 @@
-"""What a bridge subscribes to at its remote: the SUBSCRIBEs and UNSUBSCRIBEs of a connection, and what the SUBACKs said. Pure.
+"""Subscriptions of a bridge at its remote: the SUBSCRIBEs and UNSUBSCRIBEs of a connection, and what the SUBACKs said. Pure.
 
 Every connection subscribes to every filter anew: a resumed session has them already, and then MQTT 5 sends no retained messages a
 second time (retain handling 1) while MQTT 3.1.1 does [MQTT-3.8.4-3]. It has those too that the configuration has lost: they are
@@ -86,7 +86,7 @@ class RemoteSubscriptions:
 
     @property
     def asked_for(self) -> tuple[str, ...]:
-        """What a connection subscribes to."""
+        """The subscriptions of a connection."""
         return tuple(self._wanted)
 
     @property

@@ -1,11 +1,11 @@
 """The retained messages that one client has asked for: how far each filter's pass is, and what is published meanwhile. Pure.
 
-A pass goes through the topics under a filter in the order of their bytes, a piece at a time, as the client takes it. What is
-published to a topic that the pass has not reached waits until it has, so that nobody takes an old, retained message for the latest
-(P4). Messages of other topics don't wait. The store reads a piece when it is asked for it, so that may have a message that waits
-here as well: then only that one goes out. A filter has one pass: who subscribes again begins it anew.
+A pass goes through the topics under a filter in the order of their bytes, a piece at a time, as the client takes it. A message that
+is published to a topic that the pass has not reached waits until it has, so that nobody takes an old, retained message for the
+latest (P4). Messages of other topics don't wait. The store reads a piece when it is asked for it, so that may have a message that
+waits here as well: then only that one goes out. A filter has one pass: who subscribes again begins it anew.
 
-Where the store is late nothing waits any longer; a retained message is left out then if the one that replaced it was sent.
+If the store is late nothing waits any longer; a retained message is left out then if the one that replaced it was sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Pass:
 
 @dataclass(slots=True)
 class _Waiting:
-    """What waits of one topic: the payloads of what was published with RETAIN. lost: there was no room for a later message."""
+    """The waiting messages of one topic: the payloads of what was published with RETAIN. lost: there was no room for a later
+    message."""
 
     retained: set[bytes] = field(default_factory=set)
     lost: bool = False
@@ -131,7 +132,7 @@ class RetainedPasses:
     # --- what is published meanwhile ---
 
     def hold(self, copies: Copies, replaced: Callable[[], Iterable[bytes]] = tuple) -> Copies:
-        """What of ``copies`` may go out now. replaced: the topics of those that were published with RETAIN."""
+        """The part of ``copies`` that may go out now. replaced: the topics of those that were published with RETAIN."""
         late = frozenset(index for index, topic in enumerate(copies.topics) if self._is_awaited(topic))
         if not late:
             return copies
@@ -181,7 +182,7 @@ class RetainedPasses:
     def _without_repeats(self, batch: Batch) -> Batch:
         """``batch`` without what waits here as well, or was replaced by what was sent.
 
-        Where a later message was lost, the retained one is the newest there is.
+        If a later message was lost, the retained one is the newest there is.
         """
         if not self._waiting and not self._replaced:
             return batch

@@ -1,9 +1,8 @@
 """Finds the messages for which a remote closes its connections, and what they have in common, where no reason code names it. Pure.
 
-MQTT 3.1.1 has no other way to refuse a message [MQTT-4.8.0-2], and an MQTT 5 remote may say too little as well. It is evidence
-that this looks for: a remote that is sick closes its connections on any message, a bad link on none in particular. What is
-outstanding and what leaves is the business of ``wire/exchange/publishing.py``, whether the remote has closed a connection that of
-its owner.
+MQTT 3.1.1 has no other way to refuse a message [MQTT-4.8.0-2], and an MQTT 5 remote may say too little as well. It is evidence that
+this looks for: a remote that is sick closes its connections on any message, a bad link on none in particular.
+``wire/exchange/publishing.py`` decides what leaves; the owner of a connection says whether the remote has closed it.
 
 exchange.barren-links-go-alone [P2]: after ``BARREN`` connections in a row that the remote closed with something unanswered and
     nothing answered, each message that was in flight goes alone: while it is unanswered nothing else leaves, and it does not leave
@@ -170,7 +169,7 @@ class Suspects:
             self.active = False
 
     def take_lessons(self) -> list[RemoteLimits]:
-        """What the remote was seen not to take, since the last call."""
+        """Limits that the remote was seen to have, since the last call."""
         lessons, self.lessons = self.lessons, []
         return lessons
 

@@ -1,4 +1,4 @@
-"""What an acknowledgement means that its identifier does not wait for: early, once more, late, or of another kind. Pure.
+"""Meaning of an acknowledgement that its identifier does not wait for: early, once more, late, or of another kind. Pure.
 
 No clause makes an error of one that changes nothing, and to break the connection off for it has the peer send it again on the
 next. So all of them are counted, and one table says what follows, for remotes and for local clients, at either protocol level.
@@ -41,7 +41,7 @@ class Standing(Enum):
 
 
 class Meaning(Enum):
-    """What follows beside that it is counted. HAS_IT, REFUSES: its exchange is over now; RELEASE: a PUBREL is wanted.
+    """The consequence, beside that it is counted. HAS_IT, REFUSES: its exchange is over now; RELEASE: a PUBREL is wanted.
 
     HAS_IT_LATER, REFUSES_LATER: it is over if the right answer does not come (exchange.wrong-answer-ends-at-stall).
     """
@@ -81,7 +81,7 @@ class UnexpectedAcknowledgements:
         self._released.clear()
 
     def meaning(self, first_byte: int, packet_id: int, reason_code: int) -> tuple[Meaning, Standing, int]:
-        """What the acknowledgement means, of which message: its sequence, -1 for none."""
+        """The meaning of the acknowledgement, and its message: its sequence, -1 for none."""
         seq = self._seq_of(packet_id)
         standing = Standing.NONE if seq is None else self._standing(seq)
         refuses = reason_code >= FAILURE and first_byte != PUBCOMP

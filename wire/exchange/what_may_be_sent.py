@@ -1,6 +1,6 @@
 """Which messages of a lane are due to be PUBLISHed: for the first time, once more, or later. Pure.
 
-What waits for an answer is the business of ``wire/exchange/in_flight.py``, what had its PUBREC that of
+Messages that wait for an answer are the business of ``wire/exchange/in_flight.py``, those that had their PUBREC that of
 ``wire/exchange/held_identifiers.py``. Whether a message that is due may leave now is decided in ``wire/exchange/publishing.py``.
 
 exchange.nothing-twice-live [P2, MQTT]: nothing is sent twice on one live connection [MQTT-4.4.0-1], save as a new PUBLISH what the
@@ -136,7 +136,7 @@ class PublishDue:
         self.refused.add(seq, seq + 1)
 
     def take_up_refused(self) -> bool:
-        """What was refused for now is due again, as new; whether there was anything."""
+        """Messages that were refused for now are due again, as new; whether there were any."""
         if not self.refused:
             return False
         for start, stop in self.refused:
@@ -152,7 +152,7 @@ class PublishDue:
             self.aside.add(seq, seq + 1)
 
     def take_back(self) -> None:
-        """What was set aside is due again."""
+        """Messages that were set aside are due again."""
         for start, stop in self.aside:
             self.again.add(start, stop)
         self.aside.clear()
@@ -195,7 +195,7 @@ class PublishDue:
 
     @property
     def sent_before(self) -> list[tuple[int, int]]:
-        """What an earlier life may have sent in the session and this one has not."""
+        """Messages that an earlier life may have sent in the session and this one has not."""
         return self._barred.missing(self.sent_stop, self.dup_below)
 
     @property

@@ -1,1 +1,1 @@
-"""What goes between processes: every frame and the codec, the batch of PUBLISHes, names, numbered links, credit."""
+"""Communication between processes: every frame and the codec, the batch of PUBLISHes, names, numbered links, credit."""

@@ -1,4 +1,4 @@
-"""What every frame is: a class under a number that is never given twice, with named fields.
+"""Frames in general: a class under a number that is never given twice, with named fields.
 
 Names used in fields: ``epoch`` fences one life of a process (for lanes: one opening of the lane); ``number`` counts a sender's
 frames from 1 within its epoch; ``queue`` is ``bridge:<name>:<lane>``; ranges are ``((start, stop), ...)`` with ``stop`` exclusive.

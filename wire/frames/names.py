@@ -59,7 +59,7 @@ class BridgeLane(NamedTuple):
 
 
 def process_name(kind: str, bridge: str | None = None, lane: int | None = None) -> str:
-    """What a process is called: ``clients``, or ``bridge:cloud:0`` for a lane's."""
+    """The name of a process: ``clients``, or ``bridge:cloud:0`` for a lane's."""
     return kind if bridge is None else f"{kind}:{bridge}:{lane}"
 
 
@@ -79,7 +79,7 @@ def queue_name(bridge: str, lane: int) -> str:
 
 
 def remote_session_name(connection: str, session: str, number: int) -> str:
-    """What a session is called here in which a lane's Connection takes messages; no client identifier has a NUL in it.
+    """The name of the session in which a lane's Connection takes messages; no client identifier has a NUL in it.
 
     session: its client identifier and its remote's address. number: the lane has no two of one number.
     """

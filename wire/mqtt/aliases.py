@@ -16,7 +16,7 @@ _PROPERTY_BYTES = 3
 
 
 class OutgoingAliases:
-    """Gives topics an alias as they are sent. When all are given, a topic loses its own to one that was sent twice meanwhile.
+    """Gives topics an alias as they are sent. Once all are given, a topic loses its own to one that was sent twice meanwhile.
 
     A topic's number follows from its name, if that number is free: so clients that get the same topics mostly have the same
     numbers, and share what is encoded for them.

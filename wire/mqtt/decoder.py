@@ -1,7 +1,7 @@
 """Packet bodies to packets, strictly: what breaks a rule that the packet alone can break raises ``PeerViolation``.
 
-The entry is ``codec.decode``. What depends on who sent it, on the session or on the order of packets is the caller's to judge:
-CONNECT first and once, a subscription identifier from a client, topic aliases, an empty client identifier.
+The entry is ``codec.decode``. Rules that depend on who sent it, on the session or on the order of packets are the caller's to
+judge: CONNECT first and once, a subscription identifier from a client, topic aliases, an empty client identifier.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Packets to their first byte and body; the entry is ``codec.encode``.
 
-What a caller hands over is our own: a value that does not fit is a bug, and asserted. What level 4 cannot carry is left out.
+Values from a caller are our own: one that does not fit is a bug, and asserted. Fields that level 4 cannot carry are left out.
 """
 
 from __future__ import annotations

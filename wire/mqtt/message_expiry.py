@@ -1,8 +1,8 @@
 """Message expiry: what of a batch is too old to be sent, and how much of their time the others have left. Pure.
 
 For whoever sends what waited: a bridge (``wire/routing/form_for_remote.py``) and the delivery to local sessions. A row expires by
-its Message Expiry Interval, counted in whole seconds from the batch's ``accepted_ms``. What a queue's own age limit drops is the
-store's business, and whether a message that may have been sent before is still seen through is the caller's.
+its Message Expiry Interval, counted in whole seconds from the batch's ``accepted_ms``. A queue's own age limit is the store's
+business, and whether a message that may have been sent before is still seen through is the caller's.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def without_rows(batch: Batch, rows: Collection[int]) -> Batch:
 def aged(raw: bytes, waited: int) -> bytes:
     """Valid properties with their Message Expiry Interval, if any, lowered by ``waited`` seconds [MQTT-3.3.2-6].
 
-    What is sent again though its time is up says 1: there are receivers, such as Mosquitto, for which 0 is no expiry at all.
+    A message that is sent again though its time is up says 1: there are receivers, such as Mosquitto, for which 0 is no expiry at
+    all.
     """
     expiry_s = message_expiry_s(raw)
     return raw if not expiry_s or not waited else with_message_expiry(raw, max(1, expiry_s - waited))

@@ -1,7 +1,7 @@
 """The 27 properties of MQTT 5.0, typed: which there are, where each may stand, what it may say, and their bytes.
 
-``Properties`` is for packets handled one by one. What a PUBLISH on the path of a message needs of its properties is read and
-changed as raw bytes in ``publish_properties.py``. Source: MQTT 5.0 section 2.2.2.
+``Properties`` is for packets handled one by one. Properties of a PUBLISH on the path of a message are read and changed as raw bytes
+in ``publish_properties.py``. Source: MQTT 5.0 section 2.2.2.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wire.mqtt.topics import topic_fault
 
 
 class Place(IntFlag):
-    """Where a property may stand: the packets, and the Will inside CONNECT."""
+    """The places where a property may stand: the packets, and the Will inside CONNECT."""
 
     CONNECT = 1 << 1
     CONNACK = 1 << 2

@@ -23,7 +23,7 @@ _FIXED_BYTES = {0x01: 1, _MESSAGE_EXPIRY_INTERVAL: 4, _TOPIC_ALIAS: 2}
 
 
 class PublishPropertiesView(NamedTuple):
-    """What a receiver decides by. forwardable: the raw bytes without topic alias and subscription identifiers."""
+    """The properties by which a receiver decides. forwardable: the raw bytes without topic alias and subscription identifiers."""
 
     topic_alias: int | None
     message_expiry_interval: int | None
@@ -123,7 +123,7 @@ def one_by_one(raw: bytes) -> Iterator[bytes]:
 
 
 def _find(raw: bytes, identifier: int) -> int:
-    """Where the property ``identifier`` starts in valid ``raw``; -1 if it is not there."""
+    """The start of the property ``identifier`` in valid ``raw``; -1 if it is not there."""
     if identifier not in raw:  # most properties are told apart by this alone
         return -1
     position = 0
@@ -135,7 +135,7 @@ def _find(raw: bytes, identifier: int) -> int:
 
 
 def _end_of(raw: bytes, position: int) -> int:
-    """Where the property that starts at ``position`` of valid ``raw`` ends."""
+    """The end of the property that starts at ``position`` of valid ``raw``."""
     identifier = raw[position]
     position += 1
     width = _FIXED_BYTES.get(identifier)

@@ -63,7 +63,7 @@ class ReasonCode(IntEnum):
 
 
 class ConnectReturnCode(IntEnum):
-    """What a CONNACK of MQTT 3.1.1 says. Source: MQTT 3.1.1 section 3.2.2.3."""
+    """Return codes of a CONNACK of MQTT 3.1.1. Source: MQTT 3.1.1 section 3.2.2.3."""
 
     ACCEPTED = 0
     UNACCEPTABLE_PROTOCOL_VERSION = 1

@@ -49,7 +49,7 @@ NO_TOPIC_LIMITS = TopicLimits()
 
 
 def topic_fault(topic: str) -> str | None:
-    """What is wrong with ``topic`` as a topic name, clause first; None if nothing is."""
+    """The fault of ``topic`` as a topic name, clause first; None if it has none."""
     if not topic:
         return "MQTT-4.7.3-1 empty topic name"
     if "\0" in topic:
@@ -67,7 +67,7 @@ def has_wildcard(topic_filter: str) -> bool:
 
 
 def filter_fault(topic_filter: str) -> str | None:
-    """What is wrong with ``topic_filter``, plain or shared, clause first; None if nothing is."""
+    """The fault of ``topic_filter``, plain or shared, clause first; None if it has none."""
     if is_shared(topic_filter):
         share_name, slash, topic_filter = topic_filter[len(_SHARE) :].partition("/")
         if not share_name:

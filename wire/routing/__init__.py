@@ -1,1 +1,1 @@
-"""Who gets a message, under which topic: bridges' rules, mappings, subscriptions, shared groups, retained topics."""
+"""Routing: bridges' rules, mappings, subscriptions, shared groups, retained topics."""

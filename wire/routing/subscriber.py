@@ -11,7 +11,7 @@ Publisher = int | str  # the number of a connection, or a session's name
 
 
 class SubscriptionOptions(NamedTuple):
-    """What the client asked for with one topic filter, QoS as granted.
+    """Options of the client's subscription to one topic filter, QoS as granted.
 
     identifier: Subscription Identifier, 1 to 268,435,455; 0 for none. Retain Handling matters once, when the client subscribes
     (``wire/routing/retained_topics.py``).

@@ -2,13 +2,13 @@
 
 Limits, well-formed filters and the right to subscribe are checked before (a No Local shared subscription is a protocol error,
 MQTT-3.8.3-4), and what a session may not read is left out at delivery; its rights matter here only to the shared subscriptions.
-What is queued where for whom is the Distributor's and the store's business. Bridges are routed in ``wire/routing/bridge_rules.py``.
+Queues are the Distributor's and the store's business. Bridges are routed in ``wire/routing/bridge_rules.py``.
 
 routing.one-copy-per-session [P2, MQTT]: a session gets at most one copy of a message through its ordinary subscriptions, at the
     highest QoS of those that match, with all their Subscription Identifiers [MQTT-3.3.4-2, -3], and RETAIN as published if one of
     them asks for it. The copies for each subscription that the specification also allows are not made.
 routing.one-member-per-share [MQTT]: a message goes to one member of each matching shared subscription, which is known by share name
-    and filter [MQTT-4.8.2-3]. A member's ordinary subscriptions get their own copy. Whose turn it is, and who may read it:
+    and filter [MQTT-4.8.2-3]. A member's ordinary subscriptions get their own copy. Turns and rights in a group:
     ``wire/routing/shared_subscription.py``.
 routing.change-drops-what-it-matches [alive]: a change costs what it changes: a filter that comes or goes drops just the cached
     topics that it matches, and a subscriber that comes or goes under a known filter just the groups that were made of it.
@@ -45,7 +45,7 @@ _COMMON_OPTIONS = {
 
 
 class _Entry:
-    """What stands under one plain filter: its subscribers and its shared groups by share name.
+    """The entry under one plain filter: its subscribers and its shared groups by share name.
 
     used_in: the cached sets that it is in and that were grouped. alone: what it comes to by itself, where it is large.
     """
@@ -229,7 +229,7 @@ class Subscriptions:
     # --- topics ---
 
     def match(self, topic: bytes) -> Match:
-        """Who gets the messages of ``topic``. To be used at once: it is no longer true after the next change."""
+        """The receivers of the messages of ``topic``. To be used at once: it is no longer true after the next change."""
         matched = self._by_topic.get(topic) or self._find(topic)
         return matched.match or self._make(matched)
 
@@ -258,7 +258,7 @@ class Subscriptions:
         return match
 
     def _base(self, entries: tuple[_Entry, ...]) -> tuple[Match | None, list[_Entry]]:
-        """What the largest entry comes to by itself, shared by all topics that it matches, and the other entries.
+        """The size of the largest entry by itself, shared by all topics that it matches, and of the other entries.
 
         None where it is small, or where a session subscribes by it and by another one, so that its copies must be merged.
         """

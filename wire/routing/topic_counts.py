@@ -16,7 +16,7 @@ TOPIC_BYTES_MAX = 2_000
 
 
 class TopicCounts:
-    """What was counted since ``since_s``. Beyond ``TOPICS_MAX`` distinct topics, and longer ones, all count as ``others``."""
+    """The counts since ``since_s``. Beyond ``TOPICS_MAX`` distinct topics, and longer ones, all count as ``others``."""
 
     def __init__(self, now_s: float) -> None:
         self.since_s = now_s

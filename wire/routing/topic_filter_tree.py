@@ -44,14 +44,14 @@ class FilterMap(Generic[Value]):
         self._root: _Node[Value] = _Node()
 
     def get(self, topic_filter: str) -> Value | None:
-        """What stands under just ``topic_filter``."""
+        """The entry under just ``topic_filter``."""
         node: _Node[Value] | None = self._root
         for level in topic_filter.split("/"):
             node = node.children.get(level) if node is not None else None
         return node.value if node is not None else None
 
     def get_or_make(self, topic_filter: str, make: Callable[[str], Value]) -> Value:
-        """What stands under ``topic_filter``; where nothing does, what ``make`` makes of the filter, from now on."""
+        """The entry under ``topic_filter``; if there is none, the one that ``make`` makes of the filter, from now on."""
         node = self._root
         for level in topic_filter.split("/"):
             child = node.children.get(level)

@@ -190,7 +190,7 @@ class TopicMapper:
         self._cache: dict[tuple[bytes, str], Mapped] = {}
 
     def map(self, topic: bytes, destination: str) -> Mapped:
-        """What the template ``destination``, whose names are filled in, makes of ``topic``."""
+        """The topic that the template ``destination``, whose names are filled in, makes of ``topic``."""
         key = (topic, destination)
         mapped = self._cache.get(key)
         if mapped is None:

@@ -1,4 +1,4 @@
-"""Who gets the messages of a topic, grouped so that a batch is delivered to many at once. Pure.
+"""Receivers of the messages of a topic, grouped so that a batch is delivered to many at once. Pure.
 
 ``wire/routing/subscriptions.py`` makes and caches it; the Distributor delivers by it.
 """
@@ -49,7 +49,7 @@ class NoLocal(NamedTuple):
 
 
 class Match:
-    """Who gets the messages of a topic. Topics that the same filters match share one object, so a caller can group by it.
+    """The receivers of the messages of a topic. Topics that the same filters match share one object, so a caller can group by it.
 
     no_local: the connections (living or gone) and sessions whose messages some of the subscribers do not want. shared: groups of
     which one member gets each message. size: how many subscribers there are, without the members of shared groups.

@@ -2,7 +2,7 @@
 
 A message goes where its rule said when it was taken, whatever becomes of that rule in the file (P7). So each batch carries the ways
 of its messages, each once (``Batch.ways``), from the Distributor to the queue and from there to the Forwarder; nothing that is kept
-has to be looked up in the configuration. What a rule says of which messages it takes, and at which QoS, is done when it has them.
+has to be looked up in the configuration. The filters and QoS of a rule have done their work by then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ SHARE_BYTES_MAX = 256  # of a shared subscription by which messages go
 
 
 class Way(NamedTuple):
-    """Where a message goes at the remote and how. Two rules that are called the same and say the same are one way.
+    """The destination of a message at the remote, and how it leaves. Two rules that are called the same and say the same are one
+    way.
 
     rule: what the rule is called. destination: a template without names that are to be filled in. properties: the encoded user
     properties that it adds.
