@@ -3,7 +3,7 @@
 Clients: each publishes at QoS 1 once a second into the queue of a bridge whose remote is away, so what is measured is intake and
 acknowledgement; ours acknowledges after a synced commit. Fan-out: one publisher and many subscribers, at QoS 0 and 1 to sessions
 that end with the connection, and at QoS 1 to sessions that last; as fast as it goes, and one message at a time. The load is
-``broker_load.c``; the systems are ``systems.py``'s.
+``load.c``; the systems are ``systems.py``'s.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Size:
 
 def measure(folder: Path, size: Size, pairs: int, say: Callable[[str], None]) -> Figures:
     """All systems in turn, ``pairs`` times. ``lost`` in the result counts what was not acknowledged or not delivered."""
-    load = compile_load(folder, "broker_load")
+    load = compile_load(folder)
     report: Figures = {"size": {"clients": size.clients, "seconds": size.seconds, "subscribers": size.subscribers}, "lost": 0}
     if size.clients:
         report["clients"] = _turns(folder / "clients", pairs, _clients_runs(load, size), say)

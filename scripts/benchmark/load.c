@@ -1,12 +1,20 @@
-/* Load generator of scripts/bench: MQTT 3.1.1 publishers and one subscriber, one thread, epoll, no dependencies.
+/* The load generator of scripts/bench: MQTT 3.1.1 clients, one thread, epoll, no dependencies.
  *
- *   load pub --port P --messages N [--connections C] [--qos Q] [--window W] [--size S] [--rate R] [--first F] [--deadline S]
- *   load sub --port P --expect N [--qos Q] [--publishers C] [--idle S] [--deadline S]
+ *   load pub     --port P --messages N [--connections C] [--qos Q] [--window W] [--size B] [--rate R] [--first F] [--deadline D]
+ *   load sub     --port P --expect N [--qos Q] [--publishers C] [--idle I] [--deadline D]
+ *   load clients --port P --clients N --seconds S [--size B] [--deadline D]
+ *   load fanout  --port P --clients N --messages M --qos Q [--window W] [--rate R] [--size B] [--kept 1] [--idle I] [--deadline D]
  *
- * A publisher c publishes to bench/<c>. Its payload begins with a header: magic, publisher, sequence, time of sending on the monotonic
- * clock. The window is of all publishers together. The subscriber prints {"event": "subscribed"} when the SUBACK is there and ends when it has
- * seen N distinct messages, or when nothing new came for --idle seconds. Each mode ends with one line of JSON; times are monotonic
- * nanoseconds. Exit status: 0 when complete, 2 when not, 1 on an error.
+ * pub: C publishers, each to bench/<c>, N messages in all. The window, and the rate, are of all publishers together.
+ * sub: one subscriber to bench/#. It prints {"event": "subscribed"} and ends with N distinct messages, or when none is new for I seconds.
+ * clients: N publishers, each to bench/client/<n>, at QoS 1 once a second for S seconds; client n is n/N of a second behind client 0. A
+ * message is sent when it is due, however many of that client are not acknowledged. late_max_us is how far behind its plan this program was.
+ * fanout: N subscribers to fan/all at QoS Q and one publisher of M messages, which is at most W messages ahead of the broker's PUBACKs and of
+ * the slowest subscriber, so a broker is saturated and yet has no reason to drop anything. --kept 1: CleanSession=0.
+ *
+ * A payload begins with a header: magic, publisher, sequence, time of sending. ack_* is from sending to PUBACK or PUBCOMP, transit_* to a
+ * subscriber's reading. clients and fanout print {"event": "connected", ...} when all stand, begin at a line on standard input, and keep the
+ * connections until that ends. Each mode ends with a line of JSON; times are monotonic. Exit status: 0 complete, 2 not, 1 on an error.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -14,449 +22,556 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "histogram.h"
 
-enum { IN_BYTES = 1 << 18, OUT_BYTES = 1 << 17, IDS = 65536 };
+enum { CONNACK = 2, PUBLISH = 3, PUBACK = 4, PUBREC = 5, PUBREL = 6, PUBCOMP = 7, SUBACK = 9, PINGRESP = 13 };
+enum { MAGIC = 0x62736331, HEADER = 24, SIZE_MAX_BYTES = 1 << 17, OPENING_MAX = 64 };
 
-/* ---- options ---- */
-
-static int port, connections = 1, qos = 1, window = 1000, size = 256;
-static long messages, first_sequence;
-static double rate, idle_s = 5, deadline_s = 120;
-
-/* ---- connections ---- */
-
-struct connection {
-    int fd, number, in_flight, next_id;
-    size_t in_used, out_start, out_end;
-    long sequence, end, acknowledged;
-    int pinged, ponged, waits_for_room;
-    uint8_t *in, *out;
-    uint64_t *sent_ns; /* by packet identifier; 0 is free */
+struct header {
+    uint32_t magic;
+    uint32_t publisher;
+    uint64_t sequence;
+    uint64_t sent_ns;
 };
 
-static int epoll;
+struct tally { /* of the messages of one publisher to one subscriber */
+    uint8_t *seen; /* one bit a sequence */
+    size_t bytes;
+    uint64_t next; /* one above the highest seen */
+};
+
+struct connection {
+    int fd, number, waits, in_flight, next_id, pinged;
+    size_t in_used, in_bytes, out_used, out_bytes;
+    uint8_t *in, *out;
+    const char *filter; /* what it subscribes to */
+    struct tally *tallies; /* by publisher, of a subscriber */
+    long sent, acknowledged;
+    uint64_t *sent_ns; /* by packet identifier; 0 is free; NULL: nobody asks how long an acknowledgement took */
+    int ids;
+};
+
+static int port, count = 1, qos = 1, window = 1000, size, kept;
+static long messages = 1, first, seconds = 1;
+static double rate, idle_s = 5, deadline_s = 120;
+
+static int epoll, timer = -1;
+static struct connection *all;
+static struct histogram latency;
+static uint64_t read_ns, first_ns, last_ns; /* of the last read; of the first and the last message or acknowledgement that counts */
+static long standing, acknowledged, distinct, duplicates, out_of_order, foreign;
+
+static void die(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("load: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    exit(1);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void *zeros(size_t each, size_t of)
+{
+    void *memory = calloc(each, of);
+    if (!memory)
+        die("no memory");
+    return memory;
+}
+
+/* ---- sockets ---- */
 
 static void write_out(struct connection *connection)
 {
-    while (connection->out_start < connection->out_end) {
-        ssize_t written = send(connection->fd, connection->out + connection->out_start, connection->out_end - connection->out_start, MSG_NOSIGNAL);
+    size_t start = 0;
+    while (start < connection->out_used) {
+        ssize_t written = send(connection->fd, connection->out + start, connection->out_used - start, MSG_NOSIGNAL);
         if (written < 0 && errno == EAGAIN)
             break;
         if (written <= 0)
             die("connection %d is lost: %s", connection->number, strerror(errno));
-        connection->out_start += (size_t)written;
+        start += (size_t)written;
     }
-    if (connection->out_start == connection->out_end)
-        connection->out_start = connection->out_end = 0;
-    int waits = connection->out_end > 0;
-    if (waits != connection->waits_for_room) {
+    memmove(connection->out, connection->out + start, connection->out_used - start);
+    connection->out_used -= start;
+    int waits = connection->out_used > 0;
+    if (waits != connection->waits) {
         struct epoll_event event = {.events = EPOLLIN | (waits ? EPOLLOUT : 0u), .data.ptr = connection};
         epoll_ctl(epoll, EPOLL_CTL_MOD, connection->fd, &event);
-        connection->waits_for_room = waits;
+        connection->waits = waits;
     }
 }
 
 static uint8_t *room(struct connection *connection, size_t bytes)
 {
-    if (connection->out_end + bytes > OUT_BYTES) {
-        write_out(connection);
-        if (connection->out_start) {
-            memmove(connection->out, connection->out + connection->out_start, connection->out_end - connection->out_start);
-            connection->out_end -= connection->out_start;
-            connection->out_start = 0;
-        }
-        if (connection->out_end + bytes > OUT_BYTES)
-            return NULL;
+    if (connection->out_used + bytes > connection->out_bytes) {
+        connection->out_bytes = (connection->out_bytes + bytes) * 2;
+        connection->out = realloc(connection->out, connection->out_bytes);
+        if (!connection->out)
+            die("no memory");
     }
-    return connection->out + connection->out_end;
+    return connection->out + connection->out_used;
 }
 
-static void reply(struct connection *connection, uint8_t head, const uint8_t *packet_id)
+static void put(struct connection *connection, const void *packet, size_t bytes)
 {
-    uint8_t *packet = room(connection, 4);
-    while (!packet) { /* the peer does not read; an acknowledgement may not be lost */
-        struct timespec pause = {.tv_nsec = 100000};
-        nanosleep(&pause, NULL);
-        packet = room(connection, 4);
-    }
-    packet[0] = head;
-    packet[1] = 2;
-    packet[2] = packet_id[0];
-    packet[3] = packet_id[1];
-    connection->out_end += 4;
+    memcpy(room(connection, bytes), packet, bytes);
+    connection->out_used += bytes;
 }
 
-static void read_fully(int fd, uint8_t *bytes, size_t count)
+static void watch(int fd, void *what)
 {
-    while (count) {
-        ssize_t got = recv(fd, bytes, count, 0);
-        if (got <= 0)
-            die("no answer to CONNECT or SUBSCRIBE: %s", got ? strerror(errno) : "connection closed");
-        bytes += got;
-        count -= (size_t)got;
-    }
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
+    if (fd < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event))
+        die("epoll: %s", strerror(errno));
 }
 
-static void open_connection(struct connection *connection, int number, const char *role)
+static void open_connection(struct connection *connection, int number, size_t in_bytes, const char *role, int clean)
 {
-    memset(connection, 0, sizeof *connection);
     connection->number = number;
     connection->next_id = 1;
-    connection->in = malloc(IN_BYTES);
-    connection->out = malloc(OUT_BYTES);
-    connection->sent_ns = calloc(IDS, sizeof *connection->sent_ns);
+    connection->in = zeros(1, connection->in_bytes = in_bytes);
     connection->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (!connection->in || !connection->out || !connection->sent_ns || connection->fd < 0)
-        die("no memory or no socket");
+    if (connection->fd < 0)
+        die("no socket: %s", strerror(errno));
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     if (connect(connection->fd, (struct sockaddr *)&address, sizeof address))
         die("cannot connect to 127.0.0.1:%d: %s", port, strerror(errno));
     int on = 1;
     setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    struct timeval patience = {.tv_sec = 20};
-    setsockopt(connection->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-
-    char client_id[32];
-    int id_bytes = snprintf(client_id, sizeof client_id, "bench-%s-%d-%d", role, getpid() % 100000, number);
-    uint8_t packet[64] = {0x10, (uint8_t)(12 + id_bytes), 0, 4, 'M', 'Q', 'T', 'T', 4, 2, 0, 0, 0, (uint8_t)id_bytes};
-    memcpy(packet + 14, client_id, (size_t)id_bytes);
-    if (send(connection->fd, packet, (size_t)(14 + id_bytes), MSG_NOSIGNAL) < 0)
-        die("cannot send CONNECT: %s", strerror(errno));
-    uint8_t answer[4];
-    read_fully(connection->fd, answer, 4);
-    if (answer[0] >> 4 != CONNACK || answer[3])
-        die("CONNECT was refused: %d", answer[3]);
-}
-
-static void start_events(struct connection *connection)
-{
     fcntl(connection->fd, F_SETFL, O_NONBLOCK);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
-    if (epoll_ctl(epoll, EPOLL_CTL_ADD, connection->fd, &event))
-        die("epoll: %s", strerror(errno));
+    watch(connection->fd, connection);
+    char client_id[48];
+    int id_bytes = snprintf(client_id, sizeof client_id, "bench-%s-%d-%d", role, getpid() % 100000, number);
+    put(connection, (uint8_t[]){0x10, (uint8_t)(12 + id_bytes), 0, 4, 'M', 'Q', 'T', 'T', 4, clean ? 2 : 0, 0, 0, 0, (uint8_t)id_bytes}, 14);
+    put(connection, client_id, (size_t)id_bytes);
+    write_out(connection);
 }
 
-/* Give each whole packet that has arrived to `handle`: its first byte, its body, the body's length. */
-static void read_packets(struct connection *connection, void (*handle)(struct connection *, uint8_t, const uint8_t *, size_t))
+/* ---- packets ---- */
+
+static void count_message(struct connection *connection, const uint8_t *payload, size_t length, uint32_t publishers)
 {
-    ssize_t got = recv(connection->fd, connection->in + connection->in_used, IN_BYTES - connection->in_used, 0);
+    struct header header;
+    if (length < HEADER || (memcpy(&header, payload, HEADER), header.magic != MAGIC) || header.publisher >= publishers) {
+        foreign++;
+        return;
+    }
+    struct tally *tally = &connection->tallies[header.publisher];
+    size_t byte = header.sequence / 8;
+    if (byte >= tally->bytes) {
+        size_t bytes = (byte + 1) * 2;
+        tally->seen = realloc(tally->seen, bytes);
+        if (!tally->seen)
+            die("no memory");
+        memset(tally->seen + tally->bytes, 0, bytes - tally->bytes);
+        tally->bytes = bytes;
+    }
+    uint8_t bit = (uint8_t)(1u << header.sequence % 8);
+    if (tally->seen[byte] & bit) {
+        duplicates++;
+        return;
+    }
+    tally->seen[byte] |= bit;
+    if (header.sequence < tally->next)
+        out_of_order++;
+    else
+        tally->next = header.sequence + 1;
+    if (!distinct++)
+        first_ns = read_ns;
+    last_ns = read_ns;
+    record(&latency, read_ns - header.sent_ns);
+}
+
+static uint32_t publishers = 1; /* whose messages a subscriber takes */
+
+static void handle(struct connection *connection, uint8_t head, const uint8_t *body, size_t length)
+{
+    int kind = head >> 4;
+    if (length < 2 && kind != PINGRESP)
+        die("packet of kind %d and %zu bytes", kind, length);
+    switch (kind) {
+    case CONNACK:
+        if (body[1])
+            die("CONNECT of %d was refused: %d", connection->number, body[1]);
+        if (!connection->filter) {
+            standing++;
+            return;
+        }
+        size_t bytes = strlen(connection->filter);
+        put(connection, (uint8_t[]){0x82, (uint8_t)(5 + bytes), 0, 1, 0, (uint8_t)bytes}, 6);
+        put(connection, connection->filter, bytes);
+        put(connection, (uint8_t[]){(uint8_t)qos}, 1);
+        return;
+    case SUBACK:
+        if (length < 3 || body[2] != qos)
+            die("SUBSCRIBE of %d was refused", connection->number);
+        standing++;
+        return;
+    case PUBLISH: {
+        size_t at = 2 + ((size_t)body[0] << 8 | body[1]);
+        int level = head >> 1 & 3;
+        if (length < at + (level ? 2 : 0))
+            die("short PUBLISH");
+        if (level) {
+            put(connection, (uint8_t[]){(uint8_t)((level == 1 ? PUBACK : PUBREC) << 4), 2, body[at], body[at + 1]}, 4);
+            at += 2;
+        }
+        count_message(connection, body + at, length - at, publishers);
+        return;
+    }
+    case PUBREL:
+        put(connection, (uint8_t[]){PUBCOMP << 4, 2, body[0], body[1]}, 4);
+        return;
+    case PINGRESP: /* behind all of QoS 0: the broker has read that */
+        acknowledged += connection->sent - connection->acknowledged;
+        connection->acknowledged = connection->sent;
+        return;
+    }
+    if (kind == PUBREC && qos == 2) {
+        put(connection, (uint8_t[]){PUBREL << 4 | 2, 2, body[0], body[1]}, 4);
+        return;
+    }
+    int packet_id = body[0] << 8 | body[1];
+    if (kind != (qos == 2 ? PUBCOMP : PUBACK) || (connection->sent_ns && (packet_id >= connection->ids || !connection->sent_ns[packet_id])))
+        die("unexpected packet of kind %d with identifier %d for %d", kind, packet_id, connection->number);
+    if (connection->sent_ns) {
+        record(&latency, read_ns - connection->sent_ns[packet_id]);
+        connection->sent_ns[packet_id] = 0;
+    }
+    last_ns = read_ns;
+    connection->in_flight--;
+    connection->acknowledged++;
+    acknowledged++;
+}
+
+/* Read once what there is, act on every whole packet, and send the answers as one burst. */
+static void read_packets(struct connection *connection)
+{
+    ssize_t got = recv(connection->fd, connection->in + connection->in_used, connection->in_bytes - connection->in_used, 0);
     if (got < 0 && errno == EAGAIN)
         return;
     if (got <= 0)
         die("connection %d is lost: %s", connection->number, got ? strerror(errno) : "closed by the broker");
+    read_ns = now_ns();
     connection->in_used += (size_t)got;
     size_t position = 0;
-    for (;;) {
+    while (connection->in_used - position >= 2) {
         size_t at = position + 1, length = 0;
         unsigned shift = 0;
-        int whole = 0;
-        while (at < connection->in_used && shift < 28) {
-            uint8_t byte = connection->in[at++];
+        uint8_t byte = 128;
+        while (at < connection->in_used && shift < 28 && byte & 128) {
+            byte = connection->in[at++];
             length |= (size_t)(byte & 127) << shift;
             shift += 7;
-            if (!(byte & 128)) {
-                whole = 1;
-                break;
-            }
         }
-        if (whole && length > IN_BYTES - 8)
-            die("packet of %zu bytes", length);
-        if (!whole || at + length > connection->in_used)
+        if (byte & 128 || at + length > connection->in_used)
             break;
         handle(connection, connection->in[position], connection->in + at, length);
         position = at + length;
     }
     memmove(connection->in, connection->in + position, connection->in_used - position);
     connection->in_used -= position;
+    if (connection->in_used == connection->in_bytes)
+        die("packet larger than %zu bytes", connection->in_bytes);
+    if (connection->out_used && !connection->waits)
+        write_out(connection);
 }
 
-/* ---- publishers ---- */
-
-static struct histogram ack_latency;
-static long acknowledged;
-static int window_each;
-static long released; /* messages that the rate allows by now */
-static long published;
-
-static int put_publish(struct connection *connection)
+/* What has happened within `timeout_ms`; how often the timer has run out. */
+static long wait_events(int timeout_ms)
 {
-    char topic[24];
-    int topic_bytes = snprintf(topic, sizeof topic, "bench/%d", connection->number);
-    size_t body = 2 + (size_t)topic_bytes + (qos ? 2 : 0) + (size_t)size;
-    uint8_t *packet = room(connection, body + 5), *at = packet;
-    if (!packet)
-        return 0;
-    *at++ = (uint8_t)(0x30 | qos << 1);
-    for (size_t rest = body; ; ) {
-        uint8_t byte = rest & 127;
-        rest >>= 7;
-        *at++ = byte | (rest ? 128 : 0);
-        if (!rest)
-            break;
+    struct epoll_event events[256];
+    long ticks = 0;
+    int found = epoll_wait(epoll, events, 256, timeout_ms);
+    for (int i = 0; i < found; i++) {
+        struct connection *connection = events[i].data.ptr;
+        if (!connection) {
+            uint64_t passed;
+            if (read(timer, &passed, sizeof passed) == sizeof passed)
+                ticks += (long)passed;
+            continue;
+        }
+        if (events[i].events & EPOLLOUT)
+            write_out(connection);
+        if (events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP))
+            read_packets(connection);
     }
+    return ticks;
+}
+
+/* A packet identifier that is free is the next one, which comes round after the last. */
+static void put_publish(struct connection *connection, const char *topic, uint32_t publisher, long sequence)
+{
+    size_t topic_bytes = strlen(topic), rest = 2 + topic_bytes + (qos ? 2 : 0) + (size_t)size;
+    uint8_t *packet = room(connection, rest + 5), *at = packet;
+    *at++ = (uint8_t)(0x30 | qos << 1);
+    do {
+        *at++ = (uint8_t)((rest & 127) | (rest > 127 ? 128 : 0));
+        rest >>= 7;
+    } while (rest);
     *at++ = 0;
     *at++ = (uint8_t)topic_bytes;
-    memcpy(at, topic, (size_t)topic_bytes);
+    memcpy(at, topic, topic_bytes);
     at += topic_bytes;
-    uint64_t sent_ns = now_ns();
+    struct header header = {MAGIC, publisher, (uint64_t)sequence, now_ns()};
     if (qos) {
-        while (connection->sent_ns[connection->next_id])
-            connection->next_id = connection->next_id % (IDS - 1) + 1;
-        connection->sent_ns[connection->next_id] = sent_ns;
+        while (connection->sent_ns && connection->sent_ns[connection->next_id])
+            connection->next_id = connection->next_id % (connection->ids - 1) + 1;
+        if (connection->sent_ns)
+            connection->sent_ns[connection->next_id] = header.sent_ns;
         *at++ = (uint8_t)(connection->next_id >> 8);
         *at++ = (uint8_t)connection->next_id;
-        connection->next_id = connection->next_id % (IDS - 1) + 1;
+        connection->next_id = connection->next_id % (connection->ids - 1) + 1;
         connection->in_flight++;
     }
-    struct header header = {MAGIC, (uint32_t)connection->number, (uint64_t)connection->sequence, sent_ns};
     memcpy(at, &header, HEADER);
     memset(at + HEADER, 'x', (size_t)size - HEADER);
-    connection->sequence++;
-    published++;
-    connection->out_end += (size_t)(at - packet) + (size_t)size;
-    return 1;
+    connection->out_used += (size_t)(at - packet) + (size_t)size;
+    connection->sent++;
 }
 
-static void fill(struct connection *connection)
+static uint64_t limit_ns(double in_s)
 {
-    int burst = 256; /* then look at the other connections */
-    while (burst-- && connection->sequence < connection->end && (!qos || connection->in_flight < window_each) && (rate <= 0 || published < released))
-        if (!put_publish(connection))
-            break;
-    if (!qos && connection->sequence == connection->end && !connection->pinged) {
-        uint8_t *packet = room(connection, 2);
-        if (packet) {
-            packet[0] = 0xc0;
-            packet[1] = 0;
-            connection->out_end += 2;
-            connection->pinged = 1;
+    return now_ns() + (uint64_t)(in_s * 1e9);
+}
+
+/* Open `many` connections from `from` on, some tens at a time, and have them stand. ids: packet identifiers that are kept account of. */
+static void open_connections(int from, int many, size_t in_bytes, const char *role, int clean, int ids)
+{
+    uint64_t limit = limit_ns(deadline_s);
+    long stood = standing;
+    for (int opened = 0; standing - stood < many;) {
+        while (opened < many && opened - (standing - stood) < OPENING_MAX) {
+            struct connection *connection = &all[from + opened];
+            connection->ids = ids ? ids : 65536;
+            connection->sent_ns = ids ? zeros((size_t)ids, sizeof(uint64_t)) : NULL;
+            open_connection(connection, from + opened, in_bytes, role, clean);
+            opened++;
         }
+        wait_events(100);
+        if (now_ns() > limit)
+            die("only %ld of %d connections stand", standing - stood, many);
     }
-    write_out(connection);
 }
 
-static void on_publisher_packet(struct connection *connection, uint8_t head, const uint8_t *body, size_t length)
+static void start_timer(struct itimerspec *times, int flags)
 {
-    int kind = head >> 4;
-    if (kind == PINGRESP) {
-        acknowledged += connection->end - first_sequence - connection->acknowledged;
-        connection->acknowledged = connection->end - first_sequence;
-        connection->ponged = 1;
-        return;
-    }
-    if (length < 2)
-        die("acknowledgement of %zu bytes", length);
-    int packet_id = body[0] << 8 | body[1];
-    if (kind == PUBREC && qos == 2) {
-        reply(connection, PUBREL << 4 | 2, body);
-        return;
-    }
-    if (kind != (qos == 2 ? PUBCOMP : PUBACK) || !connection->sent_ns[packet_id])
-        die("unexpected packet of kind %d with identifier %d", kind, packet_id);
-    record(&ack_latency, now_ns() - connection->sent_ns[packet_id]);
-    connection->sent_ns[packet_id] = 0;
-    connection->in_flight--;
-    connection->acknowledged++;
-    acknowledged++;
+    if (timer < 0)
+        watch(timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), NULL);
+    timerfd_settime(timer, flags, times, NULL);
 }
 
-static int start_rate(void)
+static void await_start(uint64_t begun_ns)
 {
-    int timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    long interval_ns = (long)(1e9 / rate);
-    struct itimerspec times = {.it_interval = {interval_ns / 1000000000, interval_ns % 1000000000}, .it_value = {0, 1}};
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    if (timer < 0 || timerfd_settime(timer, 0, &times, NULL) || epoll_ctl(epoll, EPOLL_CTL_ADD, timer, &event))
-        die("timer: %s", strerror(errno));
-    return timer;
+    char line[16];
+    printf("{\"event\": \"connected\", \"clients\": %ld, \"seconds\": %.3f}\n", standing, (double)(now_ns() - begun_ns) / 1e9);
+    fflush(stdout);
+    if (!fgets(line, sizeof line, stdin))
+        exit(1);
 }
+
+static void await_end(void)
+{
+    char line[16];
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin))
+        ;
+}
+
+/* ---- the modes ---- */
 
 static int publish(void)
 {
-    struct connection *all = calloc((size_t)connections, sizeof *all);
-    if (!all)
-        die("no memory");
-    window_each = window / connections > 0 ? window / connections : 1;
-    long each = messages / connections;
-    messages = each * connections;
-    for (int number = 0; number < connections; number++) {
-        open_connection(&all[number], number, "pub");
-        all[number].sequence = first_sequence;
-        all[number].end = first_sequence + each;
-        start_events(&all[number]);
+    int window_each = window / count > 0 ? window / count : 1;
+    long each = messages / count, published = 0, released = 0; /* released: what the rate allows by now */
+    messages = each * count;
+    open_connections(0, count, 1 << 18, "pub", 1, 65536);
+    if (rate > 0) {
+        long interval_ns = (long)(1e9 / rate);
+        start_timer(&(struct itimerspec){.it_interval = {interval_ns / 1000000000, interval_ns % 1000000000}, .it_value = {0, 1}}, 0);
     }
-    int timer = rate > 0 ? start_rate() : -1;
-    uint64_t start_ns = now_ns(), limit_ns = start_ns + (uint64_t)(deadline_s * 1e9);
-    while (acknowledged < messages && now_ns() < limit_ns) {
+    uint64_t start_ns = now_ns(), limit = limit_ns(deadline_s);
+    while (acknowledged < messages && now_ns() < limit) {
         int busy = 0;
-        for (int number = 0; number < connections; number++) {
+        for (int number = 0; number < count; number++) {
             struct connection *connection = &all[number];
-            if (connection->waits_for_room)
-                continue;
-            fill(connection);
-            if (rate <= 0 && connection->sequence < connection->end && (!qos || connection->in_flight < window_each) && !connection->waits_for_room)
-                busy = 1;
-        }
-        struct epoll_event events[64];
-        int count = epoll_wait(epoll, events, 64, busy ? 0 : 100);
-        for (int i = 0; i < count; i++) {
-            struct connection *connection = events[i].data.ptr;
-            if (!connection) {
-                uint64_t ticks;
-                if (read(timer, &ticks, sizeof ticks) == sizeof ticks)
-                    released += (long)ticks;
-                continue;
+            char topic[24];
+            snprintf(topic, sizeof topic, "bench/%d", number);
+            for (int burst = 256; burst && !connection->waits && connection->out_used < SIZE_MAX_BYTES; burst--) {
+                if (connection->sent == each || (qos && connection->in_flight >= window_each) || (rate > 0 && published >= released))
+                    break;
+                put_publish(connection, topic, (uint32_t)number, first + connection->sent);
+                published++;
             }
-            if (events[i].events & EPOLLOUT)
+            if (!qos && connection->sent == each && !connection->pinged) {
+                put(connection, (uint8_t[]){0xc0, 0}, 2);
+                connection->pinged = 1;
+            }
+            if (!connection->waits)
                 write_out(connection);
-            if (events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP))
-                read_packets(connection, on_publisher_packet);
+            busy |= rate <= 0 && connection->sent < each && (!qos || connection->in_flight < window_each) && !connection->waits;
         }
+        released += wait_events(busy ? 0 : 100);
     }
     uint64_t end_ns = now_ns();
-    double seconds = (double)(end_ns - start_ns) / 1e9;
+    double took_s = (double)(end_ns - start_ns) / 1e9;
     printf("{\"published\": %ld, \"acknowledged\": %ld, \"start_ns\": %llu, \"end_ns\": %llu, \"seconds\": %.6f, \"acknowledged_per_s\": %.1f", published,
-           acknowledged, (unsigned long long)start_ns, (unsigned long long)end_ns, seconds, (double)acknowledged / seconds);
-    print_latency("ack", &ack_latency);
+           acknowledged, (unsigned long long)start_ns, (unsigned long long)end_ns, took_s, (double)acknowledged / took_s);
+    print_latency("ack", &latency);
     puts("}");
-    for (int number = 0; number < connections; number++) {
-        uint8_t disconnect[2] = {0xe0, 0};
-        if (send(all[number].fd, disconnect, 2, MSG_NOSIGNAL) < 0)
+    for (int number = 0; number < count; number++)
+        if (send(all[number].fd, (uint8_t[]){0xe0, 0}, 2, MSG_NOSIGNAL) < 0)
             return 2;
-    }
     return acknowledged == messages ? 0 : 2;
-}
-
-/* ---- the subscriber ---- */
-
-static struct histogram transit;
-static long distinct, duplicates, out_of_order, foreign;
-static uint64_t first_ns, last_new_ns;
-static struct {
-    uint8_t *seen; /* one bit a sequence */
-    size_t bytes;
-    uint64_t next; /* one above the highest seen */
-} *publishers;
-
-static void count_message(const uint8_t *payload, size_t length)
-{
-    struct header header;
-    if (length < HEADER || (memcpy(&header, payload, HEADER), header.magic != MAGIC) || header.publisher >= (uint32_t)connections) {
-        foreign++;
-        return;
-    }
-    size_t byte = header.sequence / 8;
-    if (byte >= publishers[header.publisher].bytes) {
-        size_t bytes = (byte + 1) * 2;
-        uint8_t *seen = realloc(publishers[header.publisher].seen, bytes);
-        if (!seen)
-            die("no memory");
-        memset(seen + publishers[header.publisher].bytes, 0, bytes - publishers[header.publisher].bytes);
-        publishers[header.publisher].seen = seen;
-        publishers[header.publisher].bytes = bytes;
-    }
-    uint8_t bit = (uint8_t)(1u << header.sequence % 8);
-    if (publishers[header.publisher].seen[byte] & bit) {
-        duplicates++;
-        return;
-    }
-    publishers[header.publisher].seen[byte] |= bit;
-    if (header.sequence < publishers[header.publisher].next)
-        out_of_order++;
-    else
-        publishers[header.publisher].next = header.sequence + 1;
-    last_new_ns = now_ns();
-    if (!distinct++)
-        first_ns = last_new_ns;
-    record(&transit, last_new_ns - header.sent_ns);
-}
-
-static void on_subscriber_packet(struct connection *connection, uint8_t head, const uint8_t *body, size_t length)
-{
-    if (head >> 4 == PUBREL) {
-        reply(connection, PUBCOMP << 4, body);
-        return;
-    }
-    if (head >> 4 != PUBLISH)
-        return;
-    size_t at = 2 + ((size_t)body[0] << 8 | body[1]);
-    int level = head >> 1 & 3;
-    if (length < at + (level ? 2 : 0))
-        die("short PUBLISH");
-    if (level) {
-        reply(connection, (level == 1 ? PUBACK : PUBREC) << 4, body + at);
-        at += 2;
-    }
-    count_message(body + at, length - at);
 }
 
 static int subscribe(void)
 {
-    publishers = calloc((size_t)connections, sizeof *publishers);
-    struct connection *connection = calloc(1, sizeof *connection);
-    if (!publishers || !connection)
-        die("no memory");
-    open_connection(connection, 0, "sub");
-    uint8_t packet[] = {0x82, 12, 0, 1, 0, 7, 'b', 'e', 'n', 'c', 'h', '/', '#', (uint8_t)qos}, answer[5];
-    if (send(connection->fd, packet, sizeof packet, MSG_NOSIGNAL) < 0)
-        die("cannot send SUBSCRIBE: %s", strerror(errno));
-    read_fully(connection->fd, answer, sizeof answer);
-    if (answer[0] >> 4 != SUBACK || answer[4] != qos)
-        die("SUBSCRIBE was refused: %d", answer[4]);
-    start_events(connection);
+    publishers = (uint32_t)count;
+    all->filter = "bench/#";
+    all->tallies = zeros((size_t)count, sizeof *all->tallies);
+    open_connections(0, 1, 1 << 18, "sub", 1, 0);
     puts("{\"event\": \"subscribed\"}");
     fflush(stdout);
-    uint64_t limit_ns = now_ns() + (uint64_t)(deadline_s * 1e9);
-    while (distinct < messages && now_ns() < limit_ns && !(distinct && now_ns() - last_new_ns > (uint64_t)(idle_s * 1e9))) {
-        struct epoll_event event;
-        if (epoll_wait(epoll, &event, 1, 100) > 0) {
-            if (event.events & (EPOLLIN | EPOLLERR | EPOLLHUP))
-                read_packets(connection, on_subscriber_packet);
-            write_out(connection);
-        }
-    }
+    uint64_t limit = limit_ns(deadline_s);
+    while (distinct < messages && now_ns() < limit && !(distinct && now_ns() - last_ns > (uint64_t)(idle_s * 1e9)))
+        wait_events(100);
     printf("{\"distinct\": %ld, \"duplicates\": %ld, \"out_of_order\": %ld, \"foreign\": %ld, \"first_ns\": %llu, \"last_new_ns\": %llu", distinct,
-           duplicates, out_of_order, foreign, (unsigned long long)first_ns, (unsigned long long)last_new_ns);
-    print_latency("transit", &transit);
+           duplicates, out_of_order, foreign, (unsigned long long)first_ns, (unsigned long long)last_ns);
+    print_latency("transit", &latency);
     puts("}");
     return distinct == messages ? 0 : 2;
 }
 
-int main(int count, char **arguments)
+static int publish_by_clients(void)
 {
-    if (count < 2)
-        die("load pub|sub --port P ...");
-    for (int i = 2; i + 1 < count; i += 2) {
+    uint64_t begun_ns = now_ns();
+    open_connections(0, count, 1024, "client", 1, (int)seconds + 2);
+    await_start(begun_ns);
+    long total = (long)count * seconds, next = 0;
+    uint64_t start = now_ns(), limit = limit_ns((double)seconds + deadline_s), late_max = 0;
+    while (acknowledged < total && now_ns() < limit) {
+        uint64_t now = now_ns();
+        for (; next < total; next++) {
+            uint64_t due = start + (uint64_t)((double)next * 1e9 / count);
+            if (due > now) {
+                start_timer(&(struct itimerspec){.it_value = {(time_t)(due / 1000000000u), (long)(due % 1000000000u)}}, TFD_TIMER_ABSTIME);
+                break;
+            }
+            struct connection *client = &all[next % count];
+            char topic[32];
+            snprintf(topic, sizeof topic, "bench/client/%d", client->number);
+            if (now - due > late_max)
+                late_max = now - due;
+            put_publish(client, topic, (uint32_t)client->number, client->sent);
+            if (!client->waits)
+                write_out(client);
+        }
+        wait_events(100);
+    }
+    printf("{\"sent\": %ld, \"acknowledged\": %ld, \"seconds\": %.6f, \"late_max_us\": %.1f", next, acknowledged, (double)(last_ns - start) / 1e9,
+           (double)late_max / 1e3);
+    print_latency("ack", &latency);
+    puts("}");
+    await_end();
+    return acknowledged == total ? 0 : 2;
+}
+
+static int fan_out(void)
+{
+    uint64_t begun_ns = now_ns();
+    struct connection *publisher = &all[count];
+    for (int number = 0; number < count; number++) {
+        all[number].filter = "fan/all";
+        all[number].tallies = zeros(1, sizeof *all->tallies);
+    }
+    open_connections(0, count, 1 << 17, "subscriber", !kept, 0);
+    open_connections(count, 1, 1 << 16, "publisher", 1, 0);
+    await_start(begun_ns);
+    long total = messages * count;
+    uint64_t start = now_ns(), limit = limit_ns(deadline_s);
+    last_ns = start;
+    while ((distinct < total || (qos && acknowledged < messages)) && now_ns() < limit && now_ns() - last_ns < (uint64_t)(idle_s * 1e9)) {
+        long behind = qos ? acknowledged : messages, released = rate > 0 ? (long)((double)(now_ns() - start) / 1e9 * rate) + 1 : messages;
+        for (int number = 0; number < count; number++) /* the slowest */
+            if ((long)all[number].tallies->next < behind)
+                behind = (long)all[number].tallies->next;
+        int burst = 0;
+        while (!publisher->waits && burst < 64 && publisher->sent < released && publisher->sent < messages && publisher->sent - behind < window) {
+            put_publish(publisher, "fan/all", 0, publisher->sent);
+            burst++;
+        }
+        if (burst)
+            write_out(publisher);
+        wait_events(burst == 64 ? 0 : rate > 0 ? 1 : 100);
+    }
+    double took_s = (double)(last_ns - start) / 1e9;
+    printf("{\"published\": %ld, \"acknowledged\": %ld, \"deliveries\": %ld, \"seconds\": %.6f, \"deliveries_per_s\": %.1f, \"missing\": %ld, "
+           "\"duplicates\": %ld, \"out_of_order\": %ld, \"foreign\": %ld",
+           publisher->sent, acknowledged, distinct, took_s, took_s > 0 ? (double)distinct / took_s : 0.0, total - distinct, duplicates, out_of_order,
+           foreign);
+    print_latency("transit", &latency);
+    puts("}");
+    await_end();
+    return distinct == total ? 0 : 2;
+}
+
+int main(int words, char **arguments)
+{
+    const char *mode = words > 1 ? arguments[1] : "";
+    int broker = !strcmp(mode, "clients") || !strcmp(mode, "fanout");
+    size = broker ? 64 : 256;
+    for (int i = 2; i + 1 < words; i += 2) {
         const char *name = arguments[i], *value = arguments[i + 1];
         if (!strcmp(name, "--port")) port = atoi(value);
         else if (!strcmp(name, "--messages") || !strcmp(name, "--expect")) messages = atol(value);
-        else if (!strcmp(name, "--connections") || !strcmp(name, "--publishers")) connections = atoi(value);
+        else if (!strcmp(name, "--connections") || !strcmp(name, "--publishers") || !strcmp(name, "--clients")) count = atoi(value);
+        else if (!strcmp(name, "--seconds")) seconds = atol(value);
         else if (!strcmp(name, "--qos")) qos = atoi(value);
         else if (!strcmp(name, "--window")) window = atoi(value);
         else if (!strcmp(name, "--size")) size = atoi(value);
+        else if (!strcmp(name, "--kept")) kept = atoi(value);
         else if (!strcmp(name, "--rate")) rate = atof(value);
-        else if (!strcmp(name, "--first")) first_sequence = atol(value);
+        else if (!strcmp(name, "--first")) first = atol(value);
         else if (!strcmp(name, "--idle")) idle_s = atof(value);
         else if (!strcmp(name, "--deadline")) deadline_s = atof(value);
         else die("unknown option %s", name);
     }
-    if (port < 1 || messages < 1 || connections < 1 || qos < 0 || qos > 2 || window < 1 || window > 60000 || size < HEADER || size > OUT_BYTES - 64)
+    if (port < 1 || messages < 1 || count < 1 || seconds < 1 || seconds > 65000 || qos < 0 || qos > 2 - broker || window < 1 || window > 60000 ||
+        size < HEADER || size > (broker ? 4096 : SIZE_MAX_BYTES - 64))
         die("an option is missing or out of range");
+    struct rlimit files;
+    if (!getrlimit(RLIMIT_NOFILE, &files)) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
     epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (!strcmp(arguments[1], "pub"))
+    all = zeros((size_t)count + 1, sizeof *all);
+    if (!strcmp(mode, "pub"))
         return publish();
-    if (!strcmp(arguments[1], "sub"))
+    if (!strcmp(mode, "sub"))
         return subscribe();
-    die("unknown mode %s", arguments[1]);
+    if (!strcmp(mode, "clients"))
+        return publish_by_clients();
+    if (!strcmp(mode, "fanout"))
+        return fan_out();
+    die("load pub|sub|clients|fanout --port P ...");
 }

@@ -26,13 +26,13 @@ _WARM_UP_MESSAGES = 3000
 Figures = dict[str, Any]
 
 
-def compile_load(folder: Path, name: str = "load") -> Path:
-    """Compile the load generator ``name`` into ``folder``."""
+def compile_load(folder: Path) -> Path:
+    """Compile the load generator into ``folder``."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise BenchError("the bench needs a C compiler for its load generator (Debian: apt-get install gcc libc6-dev)")
-    program = folder / name
-    source = Path(__file__).with_name(f"{name}.c")
+    program = folder / "load"
+    source = Path(__file__).with_name("load.c")
     done = subprocess.run([compiler, "-O2", "-o", str(program), str(source)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BenchError(f"the load generator does not compile:\n{done.stderr}")
