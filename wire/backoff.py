@@ -14,10 +14,9 @@ from wire.settings import BackoffSettings
 class Backoff:
     """The series ``initial_s``, times ``factor``, ... up to ``max_s``; each delay its nominal and up to ``jitter`` of it more.
 
-    wire.delay-at-least-nominal [alive]: a delay is at least its nominal and at most nominal x (1 + jitter); the nominal never
-        exceeds ``max_s``.
     wire.flapping-keeps-backing-off [alive]: the series starts anew only after a connection that lasted ``stable_s``, so a flapping
-        link does not hammer its remote.
+        link does not hammer its remote. A delay is at least its nominal and at most nominal x (1 + jitter); the nominal never
+        exceeds ``max_s``.
     """
 
     def __init__(self, settings: BackoffSettings, random: Callable[[], float]) -> None:

@@ -2,9 +2,8 @@
 
 bridge.hand-outs-in-order [P4]: hand-outs leave in the order in which they came.
 bridge.credit-within-limits [P5]: credit towards the store never exceeds what was passed on plus the limits, so Tier 2 holds at most
-    its limits and one chunk.
-bridge.credit-withdrawn-whole [P5]: credit is withdrawn whole, by totals of nothing, and given again by the next grant, so far as
-    there is room.
+    its limits and one chunk. Credit is withdrawn whole, by totals of nothing, and given again by the next grant, so far as there is
+    room.
 """
 
 from __future__ import annotations

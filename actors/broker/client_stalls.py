@@ -3,7 +3,7 @@
 A client is closed when messages for it have waited for ``clients.stall_timeout`` behind the same PUBACK, PUBREC or PUBCOMP: its
 window is full, packet identifiers have come round, or its socket takes no more. If no message waits, the client may owe it for
 ever. ``wire/exchange/client_outbox.py`` says what waits, ``wire/exchange/remote_keep_alive.py`` for how long
-(exchange.owed-answer-stalls, exchange.leaving-bytes-give-time).
+(exchange.owed-answer-stalls).
 
 A time in which nobody reads the client is not held against it, and neither is one in which it is sending a packet: what it
 acknowledges may be behind that.

@@ -139,7 +139,7 @@ class ClientWills:
     # --- publishing ---
 
     def publish_due(self, now_s: float) -> None:
-        """Publish the Wills whose delay has passed, as many as one batch takes (broker.looked-up-after-left-wills)."""
+        """Publish the Wills whose delay has passed, as many as one batch takes (broker.looked-up-after-commits)."""
         if self._records.known:
             for session, pending in self._pending.take_due(now_s):
                 self._publish(session, pending)

@@ -2,14 +2,13 @@
 
 What a session is, and what its end means, is ``actors/broker/client_sessions.py``'s.
 
-broker.looked-up-after-commits [P2]: a session is looked up once every batch is committed that changes its identifiers or has its
-    Will.
-broker.let-in-without-store [alive]: a client whose session ends with its connection is let in without the store, where nothing that
-    lasts is on record under its identifier: there is nothing to find and nothing to keep. With a Will, which is to be on record, it
-    waits for the store, but not for long: from then on the Will is in memory only until the store takes it, and lost if too many
-    wait for that.
+broker.looked-up-after-commits [P2, P3, MQTT]: a session is looked up once every batch is committed that changes its identifiers or
+    has its Will.
 broker.refused-without-store [alive, MQTT]: a client that needs the store is refused where that does not answer [MQTT-3.2.2-7]. What
-    is asked for an identifier is asked once at a time, so that clients that try again do not pile up.
+    is asked for an identifier is asked once at a time, so that clients that try again do not pile up. A client whose session ends
+    with its connection is let in without the store, where nothing that lasts is on record under its identifier: there is nothing to
+    find and nothing to keep. With a Will, which is to be on record, it waits for the store, but not for long: from then on the Will
+    is in memory only until the store takes it, and lost if too many wait for that.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Opening:
     """A client between its CONNECT and its CONNACK, or with a Will that the store has not got yet.
 
     since_s: when it might first have been asked for. asked: the store was. let_in: it has its CONNACK
-    (broker.let-in-without-store). pending: the Will of its session that it takes back by its CONNACK, and not before
+    (broker.refused-without-store). pending: the Will of its session that it takes back by its CONNACK, and not before
     (broker.will-unless-taken-back).
     """
 
@@ -101,7 +100,7 @@ class SessionOpenings:
 
     def look_up(self) -> None:
         """Ask the store for the sessions that may be looked up now (broker.looked-up-after-commits,
-        broker.looked-up-after-left-wills, broker.ended-session-not-resumed), and for no others (broker.let-in-without-store).
+        broker.looked-up-after-commits, broker.ended-session-not-resumed), and for no others (broker.refused-without-store).
         """
         if not self._records.known:
             return
@@ -128,7 +127,7 @@ class SessionOpenings:
                 self._begin(opening)
 
     def wait_no_longer(self, now_s: float) -> None:
-        """The store does not answer: let in who can do without it for now (broker.let-in-without-store), and refuse the others
+        """The store does not answer: let in who can do without it for now (broker.refused-without-store), and refuse the others
         (broker.refused-without-store).
         """
         for opening in list(self._openings.values()):

@@ -2,8 +2,9 @@
 
 Pure. The record itself is the store's (``storage/store/local_sessions.py``).
 
-broker.looked-up-after-left-wills [P3, MQTT]: no session is looked up, and no Will is published, before it is known what an earlier
-    life of the Listener has left.
+No session is looked up, and no Will is published, before it is known what an earlier life of the Listener has left
+(broker.looked-up-after-commits).
+
 broker.end-told-until-committed [P3]: what a connection's end has changed of its session is told again to each new store, until one
     has committed it.
 broker.ended-session-not-resumed [MQTT]: no session is looked up while an operator ends it. A client that connects meanwhile gets a

@@ -1,11 +1,11 @@
 """Which connection may stay: counts by address, by listener and in all, and who gives way when too many never say CONNECT. Pure.
 
 door.connections-bounded [P5, alive]: never more than ``connections_max`` connections are there, of a listener's own limit, of
-    ``connections_per_address`` from one address, or of ``connections_per_user`` that one user has logged in by.
+    ``connections_per_address`` from one address, or of ``connections_per_user`` that one user has logged in by. What is counted is
+    given back, once, when the connection is closed. Before anybody is refused, or has to give way, clients that have left are seen
+    off: ``is_full`` asks for that.
 door.half-open-bounded [P5, alive]: never more than ``half_open_max`` connections are without an accepted CONNECT: one more closes
     the oldest of the address that has most of them, so that a flood from one place is at its own cost.
-door.count-given-back [alive]: what is counted is given back, once, when the connection is closed. Before anybody is refused, or has
-    to give way, clients that have left are seen off: ``is_full`` asks for that.
 
 Loopback and Unix sockets have no limit per address: what comes from there shares one address without being one client.
 """

@@ -1,18 +1,14 @@
 """Which logins are refused because too many have failed, and who is known and let in all the same. Pure.
 
 door.failed-logins-wait [access]: after ``failures_max`` failures within ``period_s``, logins from that address are refused for
-    ``block_s``.
-door.guessed-user-waits [access]: so are logins of a user that have failed from ``failures_max`` addresses. One address alone never
-    has a user wait elsewhere.
+    ``block_s``. So are logins of a user that have failed from ``failures_max`` addresses. One address alone never has a user wait
+    elsewhere. IPv6 addresses count by their /64, which one subscriber has as a whole; IPv4 addresses one by one, also inside IPv6.
+    On a Unix socket the user of the process counts. A refused attempt changes nothing else, so a wait always ends. A success takes
+    nothing back either, or one good account would let an attacker try for ever.
 door.known-login-let-in [access, alive]: who was let in from an address before is let in from there with the same password, whatever
-    others have tried: from that address, or for that user.
-door.guesses-at-the-known-wait [access]: while an address or a user is refused, ``failures_max`` different wrong passwords for one
-    who is known from there within ``period_s`` have that one wait for ``block_s`` too. They are answered as all that is refused, so
-    neither code nor time tells who is known.
-door.refused-login-changes-nothing [access]: a refused attempt changes nothing else, so a wait always ends. A success takes nothing
-    back either, or one good account would let an attacker try for ever.
-door.ipv6-counts-by-64 [access]: IPv6 addresses count by their /64, which one subscriber has as a whole; IPv4 addresses one by one,
-    also inside IPv6. On a Unix socket the user of the process counts.
+    others have tried: from that address, or for that user. While an address or a user is refused, ``failures_max`` different wrong
+    passwords for one who is known from there within ``period_s`` have that one wait for ``block_s`` too. They are answered as all
+    that is refused, so neither code nor time tells who is known.
 door.failed-logins-bounded [P5]: memory is bounded: of addresses, users and those who are known, ``entries_max`` each. Beyond,
     the one that has not failed, or not come, for the longest time is forgotten.
 
@@ -135,7 +131,7 @@ class LoginLimits:
         return self.origins.waits(origin, now_s) or self.users.waits(user, now_s)
 
     def guessed(self, origin: str, user: bytes, credential: bytes, now_s: float) -> None:
-        """A login was refused without a look (door.guesses-at-the-known-wait)."""
+        """A login was refused without a look (door.known-login-let-in)."""
         known = self._known.get((origin, user))
         if known is not None and known.credential != credential:
             known.guesses.add(credential, now_s, self._limits)

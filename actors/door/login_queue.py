@@ -1,8 +1,7 @@
 """Logins that wait to be verified, taken in turn from each address. Pure.
 
-door.logins-take-turns [alive]: addresses take turns: one that floods waits for itself only.
-door.waiting-logins-bounded [P5]: at most ``waiting_max`` logins wait; one more makes the newest of the address that has the most
-    give way.
+door.logins-take-turns [alive, P5]: addresses take turns: one that floods waits for itself only. At most ``waiting_max`` logins
+    wait; one more makes the newest of the address that has the most give way.
 """
 
 from __future__ import annotations

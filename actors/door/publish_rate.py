@@ -1,8 +1,8 @@
 """How fast one client may publish: token buckets of messages and of bytes a second. Pure: the time is an argument.
 
-door.rate-per-second [alive]: in any period of t seconds a client gets at most (1 + t) seconds' worth of messages in, and (1 + t)
-    seconds' worth of bytes plus one packet: the packet that goes beyond what is left is still taken, and paid off before the next.
-door.rate-drops-nothing [P6]: nothing is dropped: who has nothing left is not read until ``wait_s`` has passed.
+door.rate-per-second [alive, P6]: in any period of t seconds a client gets at most (1 + t) seconds' worth of messages in, and (1 +
+    t) seconds' worth of bytes plus one packet: the packet that goes beyond what is left is still taken, and paid off before the
+    next. Nothing is dropped: who has nothing left is not read until ``wait_s`` has passed.
 """
 
 from __future__ import annotations

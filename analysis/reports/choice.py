@@ -5,9 +5,8 @@ they overlap, and what two of them have is read from one.
 
 reports.sequence-from-one-snapshot [reports]: of a queue, each sequence is taken from one snapshot at most.
 reports.all-kept-history-taken [reports]: what any snapshot of the store's present life has kept of a queue's history is taken,
-    unless a gap between two of them hides it.
-reports.accounted-from-here-on [reports]: the sequences from ``Covered.seq_from`` on are all accounted for by what was taken, if
-    nothing was lost.
+    unless a gap between two of them hides it. The sequences from ``Covered.seq_from`` on are all accounted for by what was taken,
+    if nothing was lost.
 reports.snapshots-by-life-not-clock [reports]: the snapshots of a node are in the order in which they were made, whatever its clock
     said: lives of a store are numbered upwards, and within one the numbers of a queue only rise. If these say nothing, time
     decides.
@@ -170,7 +169,7 @@ def _takes_of(states: Sequence[QueueAt]) -> list[Take]:
 
 
 def covered(queues: Iterable[QueueAt], numbers: Iterable[Numbers]) -> list[Covered]:
-    """From where on each queue's sequences must add up (reports.accounted-from-here-on), by the settlements that were read.
+    """From where on each queue's sequences must add up (reports.all-kept-history-taken), by the settlements that were read.
 
     An older snapshot leads further back only if its settlements join those of the newer one. A number missing *within* one
     snapshot breaks nothing here: what it settled is missing, and the sequences say so.

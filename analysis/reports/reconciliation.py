@@ -1,11 +1,10 @@
 """Does everything add up? By the ledger of each queue, by a count of what is stored, and by sequence.
 
 reports.ledger-adds-up [P6, reports]: accepted = delivered + expired + dropped + dead + queued (durable and in memory), in every
-    queue.
-reports.stored-as-many-as-row [P6, reports]: the messages found in the snapshot are as many as the queue's row says.
+    queue. The messages found in the snapshot are as many as the queue's row says.
 reports.sequence-has-one-fate [P6, reports]: each sequence from where history begins (without history: from the head) up to the tail
     is exactly one of: settled once, queued, in memory (QoS 0). The rest above the head may be QoS 0 that went with the memory of a
-    former life, if the ledger counts such and reports.stored-as-many-as-row holds; anything else is *lost*. Settled more than once,
+    former life, if the ledger counts such and all that is stored was found; anything else is *lost*. Settled more than once,
     stored more than once, settled and queued, and queued outside of the queue are named as well.
 
 Settlements are ranges and stay ranges: the ends of all ranges of a queue are put in order, and a running sum says of each stretch

@@ -4,9 +4,8 @@
 ``messages`` has as a stream the settled messages only: what waits is in the next snapshot again.
 
 spark.taken-when-whole [reports]: a snapshot is taken, and what is in it counted as had, once all of its files are there. With
-    ``damaged`` skip one that is not whole is tried again with each batch, and its content is compared with its checksums before.
-spark.batch-outlives-snapshot [reports]: a batch that is repeated when a snapshot of it has gone takes the same numbers from
-    another one that still has them.
+    ``damaged`` skip one that is not whole is tried again with each batch, and its content is compared with its checksums before. A
+    batch that is repeated when a snapshot of it has gone takes the same numbers from another one that still has them.
 """
 
 from __future__ import annotations

@@ -13,13 +13,12 @@ whose ranges left the queue by it; or ``redelivered``, which counts sendings and
 head before the commit, ``reach`` is where the highest stops that has left the queue.
 
 queue.history-without-gap [P6, reports]: from ``begins`` (of the queue's row) to its tail each sequence is in one settlement, or in
-    none and still in the queue.
+    none and still in the queue. ``head`` and ``reach`` never fall from a row to the next, and what a row settles is in ``[head,
+    reach)``. So what is settled of ``[start, stop)`` is in the rows from the first that reaches above ``start`` up to the first
+    with a head of ``stop`` or more.
 queue.settled-chunks-kept [reports]: the chunks of what is settled there are kept, too, but for purged and damaged ones. Below
     ``begins`` nothing is promised.
 queue.history-leaves-live-alone [P2]: what becomes of the history never changes what is live.
-queue.history-rows-in-order [reports]: ``head`` and ``reach`` never fall from a row to the next, and what a row settles is in
-    ``[head, reach)``. So what is settled of ``[start, stop)`` is in the rows from the first that reaches above ``start`` up to the
-    first with a head of ``stop`` or more.
 
 A QoS 0 message that was lost with the memory of the store is settled, as ``dropped:restart`` or ``dropped:qos0_memory``, only when
 the queue has come to it; until then it is in the ledger alone. A purge, and damage, settle all that they find unsettled, such
@@ -103,7 +102,7 @@ RowFrom = Callable[[int, int], tuple[int, Settlement] | None]  # the first row i
 
 def rows_about(numbers: tuple[int, int], start: int, stop: int, row_from: RowFrom) -> tuple[int, int]:
     """Numbers ``[low, high)`` in ``numbers`` with every row that settles something of the sequences ``[start, stop)``
-    (queue.history-rows-in-order).
+    (queue.history-without-gap).
 
     Looks at about ``2 * log2`` of the rows. One that cannot be read is left in unless its neighbours tell that it does not matter.
     """
@@ -113,7 +112,7 @@ def rows_about(numbers: tuple[int, int], start: int, stop: int, row_from: RowFro
 
 
 def rows_below(numbers: tuple[int, int], stop: int, row_from: RowFrom) -> int:
-    """The number of the first row that may settle something from the sequence ``stop`` on (queue.history-rows-in-order)."""
+    """The number of the first row that may settle something from the sequence ``stop`` on (queue.history-without-gap)."""
     return _split(numbers, row_from, lambda row: row.reach > stop)[0]
 
 

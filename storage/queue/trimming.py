@@ -21,7 +21,8 @@ class Trimming:
     """Deletes the chunks of one queue that nobody needs any more.
 
     queue.trimmed-after-settled [P3]: a chunk is deleted only in or after the write whose row has all of it settled.
-    queue.history-keeps-chunks [reports]: where a history is kept, trimming deletes no chunk: the history does when it is cut.
+
+    Where a history is kept, trimming deletes no chunk: the history does when it is cut (queue.settled-chunks-kept).
 
     history: None where none is kept.
     """

@@ -1,6 +1,6 @@
 """How far a store has come in the log: a row of its own, written with what the record changes, so that the two never differ.
 
-replication.left-when-written-alone [P1, P2]: a store that is written without the log belongs to it no more.
+A store that is written without the log belongs to it no more (replication.foreign-log-left-alone).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def read_position(engine: Engine) -> Position:
 
 def leave(engine: Engine) -> bool:
     """Have the store belong to no log from now on; whether it belonged to one. Its contents stay
-    (replication.left-when-written-alone).
+    (replication.foreign-log-left-alone).
 
     Raises:
         Unavailable: the disk refuses.

@@ -5,10 +5,9 @@ already is not copied again: a file of the same part with the right size and che
 snapshot of the node has under the same name, with the same checksum by its manifest, is linked, or copied where links cannot be
 made; and so is one of an older part of the node, which goes afterwards.
 
-snapshots.copy-is-whole [reports]: ``<folder>/<id>`` is whole, whenever and however a copy was cut.
-snapshots.copy-passes-on-no-damage [reports]: what is copied is read once, and its checksum compared with the manifest's while it
-    is: damage is never passed on.
-snapshots.one-copy-at-a-time [reports]: two copies never work on the same part: the second one is refused.
+snapshots.copy-is-whole [reports]: ``<folder>/<id>`` is whole, whenever and however a copy was cut. Two copies never work on the
+    same part: the second one is refused. What is copied is read once, and its checksum compared with the manifest's while it is:
+    damage is never passed on.
 """
 
 from __future__ import annotations

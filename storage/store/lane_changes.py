@@ -5,12 +5,11 @@ would overtake what waits in its former one. The number changes between two live
 while it runs, between two batches: each tells by which number it was routed. One that is sent again after the change may have been
 routed before it, so the number may change back, and on again.
 
-store.former-lanes-drain-first [P4]: what was accepted while the number of lanes was one number is handed out only when everything
-    from before has left its queue, in whatever lane that is; if the number changes again meanwhile, so for each change in turn.
+store.former-lanes-drain-first [P4, alive]: what was accepted while the number of lanes was one number is handed out only when
+    everything from before has left its queue, in whatever lane that is; if the number changes again meanwhile, so for each change
+    in turn. A lane that has nothing, or whose files are damaged so that it stands still, keeps nobody waiting.
 store.lanes-on-record-first [P3, P4]: the number of lanes, and where the queues stood when it changed, are on record in or before
     the commit of the first message that takes its lane by that number.
-store.empty-lane-holds-nobody [alive]: a lane that has nothing, or whose files are damaged so that it stands still, keeps nobody
-    waiting.
 """
 
 from __future__ import annotations

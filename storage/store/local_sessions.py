@@ -5,22 +5,26 @@ Subscriptions are ``session_subscriptions``'; what becomes of a Will once it is 
 
 It changes memory and the next commit; after that, what ``take_answers`` has may be sent.
 
-store.told-after-commit [P2, P3]: what a client is told (CONNACK, SUBACK) is committed first, where it outlives the connection.
+What a client is told (CONNACK, SUBACK) is committed first, where it outlives the connection (store.answer-after-commit).
+
 store.session-goes-with-its-queue [P2, P3]: a session and its queue end in one commit; a later session of the same name has another
     queue. A queue with messages of a shared subscription goes on without a session, until they are with other members
-    (``ended_queues``).
-store.session-outlasts-its-will [MQTT]: a session does not end before its Will is out.
+    (``ended_queues``). A session that an operator ends goes in one commit with its queue, its subscriptions and the event; its Will
+    is due at once.
+
+A session does not end before its Will is out (store.will-kept-until-published).
+
 store.repeated-opening-same-answer [P3, MQTT]: an opening that is asked for again, because its answer was lost with a store, gets
-    the answer that it had: a session that it has itself begun was not there before [MQTT-3.2.2-2, MQTT-3.2.2-4].
-store.short-session-not-found [MQTT]: a session that ends with its connection is not there for the next one [MQTT-3.1.2-6].
+    the answer that it had: a session that it has itself begun was not there before [MQTT-3.2.2-2, MQTT-3.2.2-4]. A session that
+    ends with its connection is not there for the next one [MQTT-3.1.2-6].
 store.session-is-its-users [access]: what lasts of a session is its user's: nobody else opens it, not with a clean start either, nor
     ends its Will's delay by that.
-store.end-kept-until-committed [P3]: what a connection said when it ended is kept by the Listener until it is committed here: it is
-    sent again to a new store.
+
+What a connection said when it ended is kept by the Listener until it is committed here: it is sent again to a new store
+(broker.end-told-until-committed).
+
 store.sessions-shared-out [P5, access]: no user, and no address of clients without a user, has more than its share of
     ``sessions_max``, a restart later neither. Who is there stays.
-store.ended-by-operator-at-once [P3]: a session that an operator ends goes in one commit with its queue, its subscriptions and the
-    event; its Will is due at once.
 """
 
 from __future__ import annotations
@@ -144,10 +148,10 @@ class LocalSessions:
         return True
 
     def end(self, session: Session, wall_ms: int, *, drops_will: bool) -> int:
-        """End ``session`` by an operator's order, with the open write (store.ended-by-operator-at-once); how many messages went
+        """End ``session`` by an operator's order, with the open write (store.session-goes-with-its-queue); how many messages went
         with its queue.
 
-        A Will that is to be published stays on record until it is out (store.session-outlasts-its-will).
+        A Will that is to be published stays on record until it is out (store.will-kept-until-published).
         """
         gone = SessionGone(session=session.name, queue=session.queue, drops_will=drops_will)
         self._ended += 1

@@ -50,7 +50,7 @@ def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) ->
     former, _ = open_format(engine)
     numbers, write, sessions = QueueNumbers(engine), Write(), Sessions(engine)
     write.put("meta", IDENTITY_KEY, os.urandom(IDENTITY_BYTES))
-    write.delete("meta", POSITION_KEY)  # replication.left-when-written-alone
+    write.delete("meta", POSITION_KEY)  # replication.foreign-log-left-alone
     of_qos2 = {session.queue for session in sessions if _takes_qos2(session)}
     queues, damaged = 0, []
     for name in numbers.names():

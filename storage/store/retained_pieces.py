@@ -5,10 +5,9 @@ their turns. What the Listener asks for is bounded by what its clients take, wha
 session that lasts, how far its pass is is a row, written in the commit of the piece: it goes on whoever dies, and while its client
 is away.
 
-store.pass-goes-on [P3, MQTT]: what a session that lasts has asked for of QoS 1 and 2 comes whole, whatever its queue may hold and
-    whoever dies meanwhile: each topic's retained message as it is when its turn comes [MQTT-3.3.1-9].
-store.retained-before-live [P4]: a message that is published to a topic whose turn has not come goes into the queue behind the
-    retained one.
+store.pass-goes-on [P3, MQTT, P4]: what a session that lasts has asked for of QoS 1 and 2 comes whole, whatever its queue may hold
+    and whoever dies meanwhile: each topic's retained message as it is when its turn comes [MQTT-3.3.1-9]. A message that is
+    published to a topic whose turn has not come goes into the queue behind the retained one.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ class RetainedPieces:
 
     def precede(self, name: str, body: bytes) -> None:
         """The batch ``body`` is about to be appended to the queue: put in front what is retained of its topics
-        (store.retained-before-live).
+        (store.pass-goes-on).
         """
         lane = self._queues.lane(name)
         batch = Batch.decode(body)

@@ -1,6 +1,6 @@
 """Subscriptions of local clients: each goes on record with a session that lasts, and with it that retained messages are owed.
 
-store.told-after-commit: a SUBACK is sent after the commit of what it tells of, where that outlives the connection.
+store.answer-after-commit: a SUBACK is sent after the commit of what it tells of, where that outlives the connection.
 """
 
 from __future__ import annotations

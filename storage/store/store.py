@@ -6,8 +6,8 @@ A turn is: ``receive`` each frame, then ``admit`` (decides on all that waits and
 What comes in is ``intake``'s, what goes out ``hand_outs``' and ``lane_openings``', what is settled ``settlements``'. They share the
 queues (``lanes``), and put what they change into the same ``next_commit``. Here is in which order they have their turn.
 
-store.answer-after-commit [P1]: ``Committed`` (unless ``fast``), ``Settled``, ``LaneOpened`` and what sessions are answered are
-    returned after the commit they tell of (P1).
+store.answer-after-commit [P1, P2, P3]: ``Committed`` (unless ``fast``), ``Settled``, ``LaneOpened`` and what sessions are answered
+    are returned after the commit they tell of (P1).
 store.hand-out-after-commit [P2, P3]: nothing is handed out before its commit.
 store.old-epoch-changes-nothing [P2, P3]: frames of an old epoch change nothing.
 store.refused-write-kept [P1, P6]: when the disk refuses, the open write is kept and committed again later: no acknowledgement, no

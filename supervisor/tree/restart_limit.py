@@ -62,9 +62,8 @@ Decision = Restart | GiveUp | Escalate
 class ChildRestarts:
     """The restarts of one child.
 
-    tree.first-restart-at-once [alive]: the first crash after a stable life is answered at once, the next ones after growing delays.
     tree.too-many-restarts-escalate [alive]: more crashes than the window allows escalate; ``Unavailable`` is the world's fault and
-        does not count.
+        does not count. The first crash after a stable life is answered at once, the next ones after growing delays.
     tree.damage-not-restarted [alive]: ``StorageDamaged`` and ``ConfigError`` are never answered with a restart.
     """
 

@@ -119,7 +119,7 @@ class Lane:
 def test_a_message_that_takes_longer_than_the_stall_timeout_crosses(
     monkeypatch: pytest.MonkeyPatch, kernel_bytes: int, qos: int
 ) -> None:
-    """exchange.leaving-bytes-give-time: 200 s for one PUBLISH, with a stall timeout of 30 s; the PUBACK then comes 20 s later."""
+    """exchange.owed-answer-stalls: 200 s for one PUBLISH, with a stall timeout of 30 s; the PUBACK then comes 20 s later."""
     lane = Lane(monkeypatch, kernel_bytes, keep_alive_s=0)
     lane.publish(qos)
     lane.pass_time(220.0)
@@ -137,7 +137,7 @@ def test_a_message_that_takes_longer_than_the_stall_timeout_crosses(
 def test_a_link_that_carries_nothing_any_more_is_left_after_the_stall_timeout(
     monkeypatch: pytest.MonkeyPatch, kernel_bytes: int
 ) -> None:
-    """exchange.leaving-bytes-give-time"""
+    """exchange.owed-answer-stalls"""
     lane = Lane(monkeypatch, kernel_bytes, keep_alive_s=0)
     lane.publish(1)
     lane.pass_time(100.0)
@@ -148,7 +148,7 @@ def test_a_link_that_carries_nothing_any_more_is_left_after_the_stall_timeout(
 
 @KERNELS
 def test_a_message_that_has_crossed_without_an_answer_is_a_stall(monkeypatch: pytest.MonkeyPatch, kernel_bytes: int) -> None:
-    """exchange.leaving-bytes-give-time"""
+    """exchange.owed-answer-stalls"""
     lane = Lane(monkeypatch, kernel_bytes, keep_alive_s=0)
     lane.publish(1)
     taken_s = PAYLOAD_BYTES / RATE + STALL_TIMEOUT_S
@@ -157,7 +157,7 @@ def test_a_message_that_has_crossed_without_an_answer_is_a_stall(monkeypatch: py
 
 @KERNELS
 def test_a_pingreq_has_its_time_once_it_is_out(monkeypatch: pytest.MonkeyPatch, kernel_bytes: int) -> None:
-    """exchange.leaving-bytes-give-time: PINGREQ waits behind a QoS 0 message of 200 s, and the remote has 10 s for its answer."""
+    """exchange.owed-answer-stalls: PINGREQ waits behind a QoS 0 message of 200 s, and the remote has 10 s for its answer."""
     lane = Lane(monkeypatch, kernel_bytes, keep_alive_s=20)
     lane.publish(0)
     lane.pass_time(190.0)
@@ -173,7 +173,7 @@ def test_a_pingreq_has_its_time_once_it_is_out(monkeypatch: pytest.MonkeyPatch, 
 def test_a_pingreq_that_gets_no_answer_is_noticed_behind_a_long_message(
     monkeypatch: pytest.MonkeyPatch, kernel_bytes: int, dies_after_s: float
 ) -> None:
-    """exchange.leaving-bytes-give-time: the link dies under the message, or the remote does not answer what has reached it."""
+    """exchange.owed-answer-stalls: the link dies under the message, or the remote does not answer what has reached it."""
     lane = Lane(monkeypatch, kernel_bytes, keep_alive_s=20)
     lane.publish(0)
     if dies_after_s < PAYLOAD_BYTES / RATE:
@@ -188,7 +188,7 @@ def test_a_pingreq_that_gets_no_answer_is_noticed_behind_a_long_message(
 
 @KERNELS
 def test_a_suback_has_its_time_once_the_subscribe_is_out(monkeypatch: pytest.MonkeyPatch, kernel_bytes: int) -> None:
-    """exchange.leaving-bytes-give-time: the store answers, so that SUBSCRIBE may leave, when a message of 200 s is on its way
+    """exchange.owed-answer-stalls: the store answers, so that SUBSCRIBE may leave, when a message of 200 s is on its way
     already.
     """
     lane = Lane(monkeypatch, kernel_bytes, subscribes=True, keep_alive_s=0)

@@ -1,5 +1,5 @@
 """Which snapshots a report reads: reports.sequence-from-one-snapshot, reports.all-kept-history-taken,
-reports.accounted-from-here-on, reports.snapshots-by-life-not-clock, against sets of sequences and the order in which snapshots were
+reports.all-kept-history-taken, reports.snapshots-by-life-not-clock, against sets of sequences and the order in which snapshots were
 made.
 """
 

@@ -190,7 +190,7 @@ def test_an_mqtt_5_remote_that_closes_and_says_nothing_is_the_same(start_node: S
 
 @pytest.mark.parametrize("says", ["connack", "disconnect"])
 def test_a_remote_without_wildcard_subscriptions_grants_the_others(start_node: StartNode, says: str) -> None:
-    """exchange.unavailable-filter-not-asked: it said so, or ended the first connection with that reason."""
+    """exchange.filter-asked-once: it said so, or ended the first connection with that reason."""
     with ScriptedRemote(5) as remote:
         rules = ({"filters": ["d/#"]}, {"filters": ["e/1"]}, {"filters": ["d/1"]})
         node = start_node(node_config(taking(remote.port, *rules, protocol="mqtt5", backoff=QUICK)))

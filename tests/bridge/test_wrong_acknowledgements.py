@@ -141,7 +141,7 @@ def test_a_remote_that_closes_on_the_pubrel_of_what_it_has_completed_is_not_conn
 def test_what_is_only_ever_answered_wrongly_goes_by_policy_and_the_queue_moves(
     start_node: StartNode, protocol: str, version: int
 ) -> None:
-    """exchange.wrong-answer-ends-at-stall: PUBCOMP for a PUBLISH; PUBACK for a PUBREL, whose message the remote has."""
+    """exchange.other-kind-has-message: PUBCOMP for a PUBLISH; PUBACK for a PUBREL, whose message the remote has."""
     with ScriptedRemote(version) as remote:
         node = start_node(bridged(remote.port, protocol, remote={"stall_timeout": "1s"}))
         first = remote.accept()
@@ -205,7 +205,7 @@ def test_a_max_qos_that_is_lowered_while_messages_wait_holds_for_them(start_node
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_local_client_that_acknowledges_wrongly_stays_and_has_each_message_once(start_node: StartNode, version: int) -> None:
-    """exchange.other-kind-has-message, exchange.unexpected-changes-nothing, exchange.pubrels-more-bounded"""
+    """exchange.other-kind-has-message, exchange.unexpected-changes-nothing"""
     node = start_node(node_config())
     with MqttClient(node.port, "wrong", version=version, clean=False, session_expiry_s=60) as client:
         client.subscribe("t", qos=2)

@@ -295,7 +295,7 @@ def test_a_session_is_there_whole_or_gone_whole_whoever_is_killed(
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_how_a_connection_ended_is_not_lost_with_the_store(start_node: StartNode, waits: bool) -> None:
-    """broker.end-told-until-committed, store.end-kept-until-committed: its session expires, and a Will that its client has taken
+    """broker.end-told-until-committed: its session expires, and a Will that its client has taken
     back is not published by a later process [MQTT-3.14.4-3].
     """
     node = start_node(node_config())

@@ -107,7 +107,7 @@ def test_clients_of_mqtt_5_are_sent_to_who_leads(tmp_path: Path) -> None:
 
 
 def test_a_node_that_goes_on_alone_leaves_its_cluster_and_is_not_let_back_in_unseen(tmp_path: Path) -> None:
-    """replication.left-when-written-alone: its old place on the log means nothing then; its queue stays."""
+    """replication.foreign-log-left-alone: its old place on the log means nothing then; its queue stays."""
     with ExitStack() as stack:
         remote = Mosquitto(tmp_path / "remote", max_inflight_messages=0, max_queued_messages=0)
         cluster = stack.enter_context(Cluster(config(remote.port), tmp_path))

@@ -15,7 +15,7 @@ DEADLINE_S = 60.0
 
 
 def test_by_hand_who_led_last_goes_on_alone_and_a_cluster_begins_anew_with_its_store(tmp_path: Path) -> None:
-    """replication.left-when-written-alone: as the guide of clusters says it, under load."""
+    """replication.foreign-log-left-alone: as the guide of clusters says it, under load."""
     with ExitStack() as stack:
         run = Run(tmp_path, stack)
         run.progress()

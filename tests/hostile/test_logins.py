@@ -80,7 +80,7 @@ def test_one_device_with_an_old_password_shuts_out_none_of_those_that_share_its_
 
 
 def test_guesses_at_who_is_known_are_counted_too(node: Node) -> None:
-    """door.guesses-at-the-known-wait: with the same answer, and only there."""
+    """door.known-login-let-in: with the same answer, and only there."""
     here, elsewhere = "127.1.3.1", "127.1.3.2"
     assert (login(node, "eve", here), login(node, "eve", elsewhere), login(node, "ada", here)) == (LET_IN,) * 3
     assert guess(node, "eve", here, 2 * FAILURES_MAX) == [WRONG] * FAILURES_MAX + [BLOCKED] * FAILURES_MAX
@@ -90,7 +90,7 @@ def test_guesses_at_who_is_known_are_counted_too(node: Node) -> None:
 
 @pytest.mark.parametrize(("user", "network"), [("bob", "127.2.0"), ("mallory", "127.2.1")])
 def test_guesses_at_one_user_from_many_addresses_have_that_user_wait(node: Node, user: str, network: str) -> None:
-    """door.guessed-user-waits: whether there is that user or not; who is known from where it comes gets in."""
+    """door.failed-logins-wait: whether there is that user or not; who is known from where it comes gets in."""
     if user == "bob":
         assert login(node, user, f"{network}.100") == LET_IN
     assert [login(node, user, f"{network}.{number}", "guess") for number in range(1, 1 + FAILURES_MAX)] == [WRONG] * FAILURES_MAX

@@ -365,7 +365,7 @@ def _said_when_sent(original: Any) -> Any:
 
 for _answer, _kind in (("puback", "pubacks"), ("pubrec", "pubrecs"), ("pubcomp", "pubcomps")):
     _mutation(
-        f"exchange.remote-answer-after-commit/{_answer}-first",
+        f"exchange.answer-after-commit/{_answer}-first",
         f"{_answer.upper()} to the remote does not wait for the commit",
         (RemoteBatches, "send", _early(_kind)),
         (RemoteIntake, "turn_end", _said_when_sent),

@@ -205,7 +205,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         ((Queue, "close", _never_sent),),
     ),
     (
-        "exchange.client-resumes-as-kept/other-identifiers",
+        "exchange.resumed-in-order/other-identifiers",
         "each connection of a session has other identifiers",
         (
             (ClientOutbox, "opened", _opened_shifted),
@@ -228,9 +228,13 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         "a PUBREC is forgotten that comes before a new store has handed its message out again",
         ((Queue, "release", _released_below_the_cursor),),
     ),
-    ("store.told-after-commit/subscription-in-memory", "subscriptions stay in memory", ((SessionSubscriptions, "add", _not_kept),)),
     (
-        "store.told-after-commit/suback-first",
+        "store.answer-after-commit/subscription-in-memory",
+        "subscriptions stay in memory",
+        ((SessionSubscriptions, "add", _not_kept),),
+    ),
+    (
+        "store.answer-after-commit/suback-first",
         "SUBACK does not wait for the store",
         ((ClientSubscriptions, "subscribe", _answered_at_once),),
     ),

@@ -2,7 +2,7 @@
 
 Every PUBLISH of QoS 1 and 2 is traced back to its sequence in the session's queue, by payload and packet identifier; then
 
-store.told-after-commit: a CONNACK and a SUBACK leave after the session, and its subscriptions, are on record; a session is not
+store.answer-after-commit: a CONNACK and a SUBACK leave after the session, and its subscriptions, are on record; a session is not
     lost, and not made up.
 routing.one-copy-per-session: nothing leaves that nobody published, nothing under another topic, nothing that no filter matches, and
     not before it is on record; QoS is the lower of published and granted; RETAIN is on copies of what was retained, one for a
@@ -295,7 +295,7 @@ class SessionsJudge:
             session.ending = True
 
     def welcomed(self, client: SubscribingClient, *, present: bool, clean: bool) -> OnConnection:
-        """store.told-after-commit: a CONNACK is written."""
+        """store.answer-after-commit: a CONNACK is written."""
         dials, client.dials = client.dials, 0
         session = self._sessions.get(client.client_id)
         had = session is not None and session.lasting
@@ -318,7 +318,7 @@ class SessionsJudge:
             session.void = True
             if self.oracle.durable and not self.oracle.amnesia:
                 raise Violation(
-                    "store.told-after-commit", f"{client.client_id} has its CONNACK, and its session is not on record: {row}"
+                    "store.answer-after-commit", f"{client.client_id} has its CONNACK, and its session is not on record: {row}"
                 )
         self._by_queue[session.queue] = session
         return session
@@ -333,12 +333,12 @@ class SessionsJudge:
         return row
 
     def subscribed(self, session: Session, body: bytes) -> None:
-        """store.told-after-commit: a SUBACK is written."""
+        """store.answer-after-commit: a SUBACK is written."""
         client = session.client
         codes = list(body[3 if client.shape.level == LEVEL_5 else 2 :])
         if codes != [qos for _, qos in client.shape.filters]:
             raise Violation("SUBACK", f"{client.client_id} asked for {client.shape.filters} and got {codes}")
-        self._on_record(session, dict(client.shape.filters), "store.told-after-commit", "SUBACK")
+        self._on_record(session, dict(client.shape.filters), "store.answer-after-commit", "SUBACK")
         session.subscribed = True
 
     def unsubscribes(self, session: Session) -> None:

@@ -168,7 +168,7 @@ def test_where_links_cannot_be_made_files_are_copied(tmp_path: Path, monkeypatch
 
 
 def test_damage_is_not_passed_on(tmp_path: Path) -> None:
-    """snapshots.copy-passes-on-no-damage"""
+    """snapshots.copy-is-whole"""
     box, target = Box(tmp_path / "box"), tmp_path / "target"
     table = box.table()
     source = box.make()
@@ -181,7 +181,7 @@ def test_damage_is_not_passed_on(tmp_path: Path) -> None:
 
 
 def test_a_second_copy_of_the_same_snapshot_is_refused(tmp_path: Path) -> None:
-    """snapshots.one-copy-at-a-time"""
+    """snapshots.copy-is-whole"""
     box, target = Box(tmp_path / "box"), tmp_path / "target"
     box.table()
     source = box.make()

@@ -54,7 +54,7 @@ def test_a_file_of_the_same_name_that_is_another_one_is_read(tmp_path: Path) -> 
 
 
 def test_what_is_half_made_goes_and_what_is_being_made_stays(tmp_path: Path) -> None:
-    """snapshots.half-made-goes"""
+    """snapshots.named-when-whole"""
     box = Box(tmp_path)
     box.table()
     made = box.make()

@@ -155,7 +155,7 @@ def find_in(node: Node) -> list[Path]:
 
 
 def test_what_a_supervisor_leaves_half_made_goes_at_the_next_start(start_node: StartNode) -> None:
-    """snapshots.half-made-goes"""
+    """snapshots.named-when-whole"""
     node = start_node(node_config(bridge_config("away", free_port())))
     publish(node, 500, size=20_000)
     for _ in range(3):

@@ -132,7 +132,7 @@ def test_a_clock_that_is_set_back_in_the_same_life_hides_nothing() -> None:
 
 
 def test_numbers_that_begin_again_are_all_new() -> None:
-    """tables.numbers-anew-all-new: an older copy of the data folder took its place."""
+    """tables.settlement-taken-once: an older copy of the data folder took its place."""
     progress, _ = taken(Progress(), [manifest(at_ms=1000, numbers={"q": (90, 100), "r": (0, 5)})])
 
     other = manifest(at_ms=2000, epoch=2, numbers={"q": (80, 97), "r": (0, 6)})

@@ -155,7 +155,7 @@ def test_one_whose_files_come_behind_its_manifest_is_taken_when_they_are_there(
 def test_a_repeated_batch_whose_snapshot_has_gone_reads_the_same_from_another(
     spark: SparkSession, hours: list[Path], tmp_path: Path, table: str
 ) -> None:
-    """spark.batch-outlives-snapshot; a table without numbers ends, or goes on without, by option."""
+    """spark.taken-when-whole; a table without numbers ends, or goes on without, by option."""
     arrivals = Arrivals(spark, tmp_path, table)
     arrive(hours[0], arrivals.there)
     arrivals.run()

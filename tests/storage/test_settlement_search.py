@@ -74,7 +74,7 @@ COMMITS = st.lists(
 def test_no_row_that_matters_is_left_out(
     commits: list[tuple[int, list[tuple[int, int]], bool]], unreadable: frozenset[int], start: int, count: int
 ) -> None:
-    """queue.history-rows-in-order"""
+    """queue.history-without-gap"""
     rows = rows_of(commits)
     numbers = FIRST, FIRST + len(rows)
     found = Rows(rows, unreadable)
@@ -93,7 +93,7 @@ def test_no_row_that_matters_is_left_out(
 
 
 def test_what_settles_in_order_is_found_exactly() -> None:
-    """queue.history-rows-in-order"""
+    """queue.history-without-gap"""
     rows = [Settlement(0, "x", (("delivered", ((at, at + 10),)),), at, at + 10) for at in range(0, 100_000, 10)]
     found = Rows(rows, frozenset())
 

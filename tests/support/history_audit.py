@@ -1,5 +1,5 @@
 """Reads what a store keeps of one queue, live and settled, and says whether the two add up (queue.history-without-gap,
-queue.settled-chunks-kept, queue.history-rows-in-order).
+queue.settled-chunks-kept).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def audit(engine: Engine, number: int, *, all_durable: bool = False) -> Kept | N
 
 
 def problems_of(kept: Kept, *, all_durable: bool) -> Iterator[str]:
-    """What contradicts queue.history-without-gap, queue.settled-chunks-kept or queue.history-rows-in-order in ``kept``, one
+    """What contradicts queue.history-without-gap or queue.settled-chunks-kept in ``kept``, one
     sentence each.
     """
     row, history = kept.row, kept.row.history

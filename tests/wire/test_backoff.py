@@ -1,4 +1,4 @@
-"""Backoff: bounds and jitter (wire.delay-at-least-nominal), and when the series starts anew (wire.flapping-keeps-backing-off)."""
+"""Backoff: bounds, jitter, and when the series starts anew (wire.flapping-keeps-backing-off)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_jitter_adds_to_the_longest_delay_too() -> None:
 def test_a_delay_is_within_the_jitter_of_its_nominal(
     values: list[float], factor: float, jitter: float, initial_s: float, max_s: float
 ) -> None:
-    """wire.delay-at-least-nominal"""
+    """wire.flapping-keeps-backing-off"""
     given_values = iter(values)
     settings = BackoffSettings(initial_s=initial_s, max_s=max_s, factor=factor, jitter=jitter, stable_s=1.0)
     backoff = Backoff(settings, lambda: next(given_values))

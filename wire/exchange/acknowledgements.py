@@ -231,7 +231,7 @@ class Answers:
 
     def stalled(self) -> None:
         """The live connection is given up because an answer does not come: wrong ones that did stand for it
-        (exchange.wrong-answer-ends-at-stall).
+        (exchange.other-kind-has-message).
         """
         later, self._unexpected.later = self._unexpected.later, {}
         for seq, meaning in later.items():

@@ -1,10 +1,9 @@
 """Whether a local client has been silent for too long. Pure.
 
 exchange.silence-from-last-packet [alive, MQTT]: a client is silent from its last whole packet on: bytes of one that never ends are
-    none [MQTT-3.1.2-24 of 3.1.1, MQTT-3.1.2-22 of 5.0].
-exchange.slow-packet-has-time [alive]: a packet that goes on coming has its time: another period for each one in which at least
-    ``PACE_BYTES`` of it came. So on a slow link a large packet may take many periods, and one of fewer bytes than that has to be
-    whole within one.
+    none [MQTT-3.1.2-24 of 3.1.1, MQTT-3.1.2-22 of 5.0]. A packet that goes on coming has its time: another period for each one in
+    which at least ``PACE_BYTES`` of it came. So on a slow link a large packet may take many periods, and one of fewer bytes than
+    that has to be whole within one.
 
 A period is one and a half times the keep alive.
 """

@@ -3,17 +3,16 @@
 The exchange itself is ``wire/exchange/sender.py``'s. For a session that ends with its connection the messages come from the
 Distributor and are numbered here; for one that lasts they are handed out by the store, which is told what became of them.
 
+A message whose time is up is not sent (exchange.expired-not-sent). For a session that lasts, that is on record before anything
+behind the message leaves (exchange.expiry-committed-first). Such a session goes on where the store says it stands, with the packet
+identifiers that it had (exchange.resumed-in-order) [MQTT-4.4.0-1]. Of what was sent by a life that a restored store knows nothing
+of, the client first lets go (``wire/exchange/identifier_release.py``): before that nothing is PUBLISHed, and the session is not on
+record (exchange.left-identifiers-released).
+
 exchange.unqueued-wait-bounded [P5, P6]: what waits for a session without a queue is limited; what comes beyond is dropped and
     counted.
-exchange.client-expired-not-sent [P6, MQTT]: a message whose time is up when it could leave is not sent [MQTT-3.3.2-5], unless it
-    may have been sent before. For a session that lasts, the expiry is on record before anything behind the message leaves
-    (exchange.expiry-committed-first).
-exchange.client-resumes-as-kept [P2, P3]: a session that lasts goes on where the store says it stands, with the packet identifiers
-    that it had [MQTT-4.4.0-1].
 exchange.new-store-nothing-twice [P2, P3]: when the store is new and the connection is not, nothing is sent twice, and what may not
     be on record is told to the store again.
-exchange.client-identifiers-released [P2]: of what was sent by a life that a restored store knows nothing of, the client first lets
-    go (``wire/exchange/identifier_release.py``); before that nothing is PUBLISHed, and the session is not on record.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ class ClientOutbox:
         self._lane_open = False
         self._dup_below = 0  # what may have been sent on an earlier connection
         self._skip_below = 0  # what was sent on this one, before the store was new
-        self._release: IdentifierRelease | None = None  # exchange.client-identifiers-released
+        self._release: IdentifierRelease | None = None  # exchange.left-identifiers-released
         self._left: LeftSession | None = None  # what the session was left as
         self._gone: dict[str, RangeSet] = {}  # outcome -> what never reached the exchange
 
@@ -188,7 +187,7 @@ class ClientOutbox:
         self._credit.clear()
 
     def opened(self, lane: LaneOpened) -> None:
-        """The store has opened the lane: begin, or go on (exchange.client-resumes-as-kept, exchange.new-store-nothing-twice)."""
+        """The store has opened the lane: begin, or go on (exchange.resumed-in-order, exchange.new-store-nothing-twice)."""
         self._lane_open = True
         if self.exchange.live:
             self._skip_below = self.exchange.flow.carry_on(lane)

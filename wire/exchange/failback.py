@@ -18,13 +18,10 @@ def place_of(address: Address) -> str:
 class Failback:
     """The addresses of one remote in their order, and how a Connection comes back to the first.
 
-    exchange.failback-in-order [P2]: the first address is tried first, save for another one that is wanted; the others follow in
-        their order.
-    exchange.failback-probed [alive]: while a later address is used the first is probed every ``retry_s``; at once where it was not
-        tried before.
-    exchange.failback-when-finished [P2]: when it answers, nothing new leaves, and the later address is left once nothing is
-        unfinished there. If that takes longer than ``finish_s`` the lane stays, and what waits goes on to the later address until
-        the next probe.
+    exchange.failback-when-finished [P2, alive]: the first address is tried first, save for another one that is wanted; the others
+        follow in their order. While a later address is used the first is probed every ``retry_s``; at once where it was not tried
+        before. When it answers, nothing new leaves, and the later address is left once nothing is unfinished there. If that takes
+        longer than ``finish_s`` the lane stays, and what waits goes on to the later address until the next probe.
     """
 
     def __init__(self, addresses: tuple[Address, ...], *, retry_s: float | None, finish_s: float) -> None:

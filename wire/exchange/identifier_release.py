@@ -2,9 +2,9 @@
 
 What the session holds of messages that have left the queue since would make of later messages repeats [MQTT-4.3.3-10].
 
-exchange.release-until-pubcomp [P2]: a PUBREL for each identifier goes on each connection until all have their PUBCOMP, whatever
-    reason code that has: 0x92 is as good.
-exchange.releases-in-given-order [MQTT]: they go in the order in which they were given, that of the PUBRECs [MQTT-4.6.0-4].
+A PUBREL for each identifier goes on each connection until all have their PUBCOMP, whatever reason code that has: 0x92 is as good
+(exchange.left-identifiers-released). They go in the order in which they were given, that of the PUBRECs [MQTT-4.6.0-4]
+(exchange.pubrels-in-pubrec-order).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class IdentifierRelease:
                     self._awaited.pop(packet_id, None)
                 case Pubrec(packet_id=packet_id):  # of any other it may be that its PUBLISH goes again
                     self._counts.unexpected_acknowledgements += 1
-                    if packet_id in self._said_again:  # exchange.pubrels-more-bounded
+                    if packet_id in self._said_again:  # exchange.unexpected-changes-nothing
                         self._awaited.pop(packet_id, None)
                     elif packet_id in self._awaited:
                         self._said_again.add(packet_id)

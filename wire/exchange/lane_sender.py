@@ -1,16 +1,15 @@
 """The exchange of a bridge's lane: an ``SenderHalf``, and the sessions that the lane has at other addresses. Pure.
 
 exchange.left-session-resumed [P2]: a session that was left is resumed, so that what its remote has kept for us comes; any other
-    that is present is ended.
+    that is present is ended. A session that is present and not known, at another address than that of a session on record, in use
+    or left, may be one of ours, since both addresses may lead to one broker. No session is then taken for one that was left: one
+    broker behind two addresses is met as if sessions could not be told apart, and they cannot.
 exchange.left-identifiers-released [P2]: in a session that was left, what is unsettled still goes again as exchange.resumed-in-order
     says. Of what has been settled since, the remote first lets go of the packet identifiers
     (``wire/exchange/identifier_release.py``); before that nothing is PUBLISHed, and the session is not on record. So it does
     of what was sent by a life that a restored store knows nothing of. No PUBREL leaves before the session that came after is on
     record: what was settled as it began would go again after a crash, as a new message to this remote.
-exchange.unknown-session-unsure [P2]: a session that is present and not known, at another address than that of a session on
-    record, in use or left, may be one of ours, since both addresses may lead to one broker. No session is then taken for one that
-    was left: one broker behind two addresses is met as if sessions could not be told apart, and they cannot.
-exchange.left-session-on-record [P2, P3]: a session that is left goes on record as left by the commit that has its successor on
+exchange.left-session-on-record [P2, P3, P5]: a session that is left goes on record as left by the commit that has its successor on
     record. It stays there until it is the session on record itself, or its remote has lost it.
 """
 
@@ -41,7 +40,7 @@ class LaneSender:
         self._resumed: LeftSession | None = None  # what the live connection's session was on record as
         self._entered: LeftSession | None = None  # what the session of now was left as, when it was taken up
         self._begun: set[str] = set()  # sessions that began, and were left before they were on record: nothing was done in them
-        self._indistinct = False  # exchange.unknown-session-unsure
+        self._indistinct = False  # exchange.left-session-resumed
 
     def keep(self, sessions: Iterable[str]) -> None:
         """The lane takes what its remote publishes: each of these ``sessions`` is resumed after it was left."""

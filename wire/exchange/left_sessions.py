@@ -3,8 +3,9 @@
 exchange.session-number-unique [P2]: a session is known by client identifier, address and number: the generation in which it began
     there. No two sessions of a lane have the same number, so what is on record of one is never taken for another's at the same
     address.
-exchange.one-left-per-address [P5]: at most one session is kept for each configured address, and none for a lane that takes nothing
-    from its remote: such a lane has nothing to lose there, and ends what it finds by a clean start.
+
+At most one session is kept for each configured address, and none for a lane that takes nothing from its remote: such a lane has
+nothing to lose there, and ends what it finds by a clean start (exchange.left-session-on-record).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class LeftSessions:
 
     @property
     def kept(self) -> bool:
-        """Whether sessions are kept at all (exchange.one-left-per-address)."""
+        """Whether sessions are kept at all (exchange.left-session-on-record)."""
         return bool(self._names)
 
     def open(self, rows: LeftRows) -> None:

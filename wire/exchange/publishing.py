@@ -5,8 +5,9 @@ exchange.publish-in-order [P4]: PUBLISHes leave in the order of their sequences.
 exchange.expired-not-sent [P6, MQTT]: a message whose Message Expiry Interval has passed when it could leave is settled as expired
     [MQTT-3.3.2-5], and so is one that is older than the lane allows. Neither is if it may have been sent before. Any other leaves
     with what is left of its time [MQTT-3.3.2-6]. Before a session is on record nothing was sent.
-exchange.finishing-begins-nothing [P2]: while the lane finishes with its remote nothing leaves for the first time, and what may have
-    been sent goes on.
+
+While the lane finishes with its remote nothing leaves for the first time, and what may have been sent goes on
+(exchange.failback-when-finished).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Publishing:
     """One lane's.
 
     style: how the remote wants its PUBLISHes. limits: what it takes. learnt: what of that was seen of it, and not said by it.
-    finishing: nothing new is to leave (exchange.finishing-begins-nothing).
+    finishing: nothing new is to leave (exchange.failback-when-finished).
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class Publishing:
             if not rows:
                 return 0
         if self.finishing and not again and start >= due.dup_below:
-            return None  # exchange.finishing-begins-nothing
+            return None  # exchange.failback-when-finished
         rows = min(rows, self._span.room(start, qos))  # exchange.identifier-never-twice
         if qos:
             rows = min(rows, self._in_flight.room(qos))  # exchange.receive-maximum-kept, exchange.qos2-maximum-kept

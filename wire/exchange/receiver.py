@@ -7,8 +7,9 @@ exchange.answers-in-order [P1, MQTT]: answers of a kind leave in the order in wh
     not answered either while it is not committed.
 exchange.repeat-not-taken-again [P2, MQTT]: a PUBLISH at QoS 2 whose identifier is received and not released is answered again and
     not taken again, whatever its DUP says [MQTT-4.3.3-10].
-exchange.receive-maximum-anew [MQTT]: the receive maximum is counted for each connection: what was received on an earlier one counts
-    only if it is sent again (MQTT 5, section 4.9).
+
+The receive maximum is counted for each connection: what was received on an earlier one counts only if it is sent again
+(exchange.receive-maximum-kept; MQTT 5, section 4.9).
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ class ReceiverHalf:
         self.forbidden_publishes = 0  # in all; none of them has a row
 
     def carry(self, packet_ids: Iterable[int]) -> None:
-        """Go on with the identifiers on record for the session (exchange.receive-maximum-anew)."""
+        """Go on with the identifiers on record for the session (exchange.receive-maximum-kept)."""
         self.received.update(packet_ids)
         self.carried = set(self.received) or _NONE
 
@@ -209,7 +210,7 @@ class ReceiverHalf:
         """
         if self.level != 5:
             return
-        received_here = len(self.received) - len(self.carried)  # exchange.receive-maximum-anew
+        received_here = len(self.received) - len(self.carried)  # exchange.receive-maximum-kept
         if self.unacknowledged + len(self.puback_ids) + received_here > self.receive_maximum:
             raise PeerViolation(
                 "MQTT-3.3.4-9 receive maximum exceeded",

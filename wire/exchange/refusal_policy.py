@@ -71,10 +71,8 @@ class RefusalPolicy:
 class HoldBack:
     """How long nothing new is PUBLISHed after the remote has refused a message that is to be tried again.
 
-    exchange.hold-back-no-publish [P4]: from the refusal until the delay has passed, no PUBLISH leaves; refusals in between lengthen
-        nothing.
-    exchange.hold-back-grows [alive]: delays grow with each hold, and start anew once the remote has accepted a message that was not
-        held back.
+    exchange.hold-back-no-publish [P4, alive]: from the refusal until the delay has passed, no PUBLISH leaves; refusals in between
+        lengthen nothing. Delays grow with each hold, and start anew once the remote has accepted a message that was not held back.
     """
 
     def __init__(self, backoff: Backoff) -> None:

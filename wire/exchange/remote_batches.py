@@ -1,7 +1,7 @@
 """Batches of messages from a remote on their way to the store: their numbers, and what is wanted back with each commit. Pure.
 
-exchange.remote-answer-after-commit [P1]: an answer leaves only after the commit of its batch, on the connection that its packet
-    came by, in order (exchange.answer-after-commit, exchange.answers-in-order).
+An answer leaves only after the commit of its batch, on the connection that its packet came by, in order
+(exchange.answer-after-commit, exchange.answers-in-order).
 """
 
 from __future__ import annotations

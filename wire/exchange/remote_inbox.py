@@ -1,6 +1,6 @@
 """What comes from a bridge's remote, between its packets and the store's commits: the receiver's half of one lane. Pure.
 
-It gathers PUBLISHes into numbered batches (``wire/exchange/remote_batches.py``, exchange.remote-answer-after-commit), as the
+It gathers PUBLISHes into numbered batches (``wire/exchange/remote_batches.py``, exchange.answer-after-commit), as the
 Listener does for local clients, and gives the answers that a commit releases. What the store refuses is kept by
 ``wire/exchange/refused_by_store.py`` (exchange.refused-rows-held). Sockets, timers and the frames around it are the
 business of ``actors/bridge/remote_intake.py``, topics and flags of ``wire/routing/form_from_remote.py``.

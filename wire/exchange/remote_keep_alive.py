@@ -37,16 +37,14 @@ class _Wait:
 class LinkWatch:
     """Watches one connection at a time; ``keep_alive_s`` 0 switches PINGREQ off, ``stall_timeout_s`` 0 the watch on progress.
 
-    exchange.ping-when-quiet [alive]: when nothing was sent, or nothing was received, for three quarters of the keep alive, PINGREQ
-        is sent, one at a time.
     exchange.silent-after-ping-is-dead [alive]: when nothing at all came within ``answer_timeout_s`` after a PINGREQ, the connection
-        is dead.
+        is dead. When nothing was sent, or nothing was received, for three quarters of the keep alive, PINGREQ is sent, one at a
+        time.
     exchange.owed-answer-stalls [alive]: when the oldest PUBACK, PUBREC or PUBCOMP that the remote owes has not come for
         ``stall_timeout_s``, the exchange is stalled, whatever else comes meanwhile. What we owe ourselves (a commit, the end of a
-        back-off) is no stall.
-    exchange.leaving-bytes-give-time [alive]: nobody can answer what has not reached him: the time of
-        exchange.silent-after-ping-is-dead, exchange.owed-answer-stalls and a SUBACK begins anew as long as what is to be answered,
-        and all before it, goes on leaving. Bytes that leave behind it do not count.
+        back-off) is no stall. Nobody can answer what has not reached him: the time of exchange.silent-after-ping-is-dead,
+        exchange.owed-answer-stalls and a SUBACK begins anew as long as what is to be answered, and all before it, goes on leaving.
+        Bytes that leave behind it do not count.
     """
 
     def __init__(self, *, stall_timeout_s: float, answer_timeout_s: float) -> None:

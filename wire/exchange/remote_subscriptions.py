@@ -36,12 +36,10 @@ def outermost(filters: Sequence[str]) -> list[str]:
 class RemoteSubscriptions:
     """The filters of one bridge and how they stand on the live connection.
 
-    exchange.filter-asked-once [P2]: each filter is asked for once a connection, at the highest ``max_qos`` of the rules that name
-        it. One that another covers is not asked for, because a remote may send a message once for each filter that it matches [MQTT
-        5.0, 3.3.4]; the configuration refuses filters that overlap otherwise.
-    exchange.refused-filter-asked-again [P2]: a refused filter is asked for again by the next connection; the others are not held up
-        by it.
-    exchange.unavailable-filter-not-asked [P2, MQTT]: a remote without wildcard subscriptions is asked for no filter with one [MQTT
+    exchange.filter-asked-once [P2, MQTT]: each filter is asked for once a connection, at the highest ``max_qos`` of the rules that
+        name it. One that another covers is not asked for, because a remote may send a message once for each filter that it matches
+        [MQTT 5.0, 3.3.4]; the configuration refuses filters that overlap otherwise. A refused filter is asked for again by the next
+        connection; the others are not held up by it. A remote without wildcard subscriptions is asked for no filter with one [MQTT
         5.0, 3.2.2.3.11]: it would end the connection, and the others would have nothing. Those that such a filter covers are asked
         for then. Shared subscriptions and subscription identifiers are never asked for.
     exchange.unwanted-filter-given-up [P2]: a filter that was subscribed to in this session and is not asked for any more is given
@@ -63,7 +61,7 @@ class RemoteSubscriptions:
 
     def limit(self, limits: RemoteLimits) -> None:
         """The next connection is to a remote that takes no more than ``limits``; ask it for nothing else
-        (exchange.unavailable-filter-not-asked).
+        (exchange.filter-asked-once).
         """
         rules, wildcards = self._rules, limits.wildcard_available
         filters = [topic_filter for rule in rules for topic_filter in rule.filters]

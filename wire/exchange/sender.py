@@ -6,18 +6,18 @@ acknowledgements are the owner's. The parts own what there is to know of a lane,
 exchange.qos2-maximum-kept, exchange.identifier-never-twice, exchange.release-after-record, exchange.nothing-twice-live,
 exchange.resumed-in-order, exchange.session-on-record-first, exchange.publish-in-order, exchange.refusal-ends-exchange,
 exchange.pubrels-in-pubrec-order, exchange.expired-not-sent, exchange.given-up-only-when-proven,
-exchange.abandoned-identifier-released, exchange.expiry-committed-first, exchange.finishing-begins-nothing stand with them:
+exchange.abandoned-identifier-released, exchange.expiry-committed-first, exchange.failback-when-finished stand with them:
 
 ``publish_due`` what is due to be PUBLISHed (exchange.nothing-twice-live), ``handed_out`` what is in hand, ``in_flight`` the windows
 (exchange.receive-maximum-kept, exchange.qos2-maximum-kept), ``identifier_span`` how far identifiers reach
 (exchange.identifier-never-twice), ``held_identifiers`` QoS 2 from PUBREC to PUBCOMP (exchange.release-after-record,
 exchange.pubrels-in-pubrec-order, exchange.abandoned-identifier-released), ``lane_record`` what is on record
 (exchange.expiry-committed-first), ``publishing`` what leaves (exchange.publish-in-order, exchange.expired-not-sent,
-exchange.finishing-begins-nothing), ``answers`` what comes back (exchange.refusal-ends-exchange), ``closed_on`` what the remote
+exchange.failback-when-finished), ``answers`` what comes back (exchange.refusal-ends-exchange), ``closed_on`` what the remote
 seems to close for (exchange.given-up-only-when-proven).
 
-exchange.resumed-in-order [P2, P4]: on a resumed session all that is unsettled goes again in the original order, as a PUBLISH or as
-    a PUBREL.
+exchange.resumed-in-order [P2, P4, P3]: on a resumed session all that is unsettled goes again in the original order, as a PUBLISH or
+    as a PUBREL.
 exchange.dup-on-repeats [P2, MQTT]: DUP is set on what an earlier connection of the session may have sent, and on nothing that
     leaves for the first time [MQTT-3.3.1-1].
 exchange.resent-unchanged [P2, MQTT]: what goes again has its original packet identifier, topic, QoS and payload [MQTT-4.4.0-1].
@@ -208,7 +208,7 @@ class SenderHalf:
         return ArrivalSet(ranges).within(due)
 
     def finish(self, finishing: bool) -> None:
-        """PUBLISH nothing that the remote cannot have (exchange.finishing-begins-nothing), until it is told otherwise or the
+        """PUBLISH nothing that the remote cannot have (exchange.failback-when-finished), until it is told otherwise or the
         connection is gone.
         """
         self.publishing.finishing = finishing

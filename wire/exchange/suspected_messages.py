@@ -4,22 +4,22 @@ MQTT 3.1.1 has no other way to refuse a message [MQTT-4.8.0-2], and an MQTT 5 re
 this looks for: a remote that is sick closes its connections on any message, a bad link on none in particular.
 ``wire/exchange/publishing.py`` decides what leaves; the owner of a connection says whether the remote has closed it.
 
-exchange.barren-links-go-alone [P2]: after ``BARREN`` connections in a row that the remote closed with something unanswered and
-    nothing answered, each message that was in flight goes alone: while it is unanswered nothing else leaves, and it does not leave
-    while anything is unanswered.
-exchange.alone-at-closing-suspected [P2]: a message that was alone when the remote closed is suspected; one that is answered is not,
-    or no longer.
+The search (exchange.given-up-only-when-proven):
+
+1. After ``BARREN`` connections in a row that the remote closed with something unanswered and nothing answered, each message that
+   was in flight goes alone: while it is unanswered nothing else leaves, and it does not leave while anything is unanswered.
+2. A message that was alone when the remote closed is suspected; one that is answered is not, or no longer. QoS 0 is never answered:
+   a closing says nothing if QoS 0 left since the last answer.
+3. While there are suspects all messages go alone. One for which the remote has closed ``FIRST`` times, or that is like others that
+   were convicted, is set aside until the remote has accepted another on the same connection; a closing after that is a proof.
+   ``PROOFS`` convict it, with ``FIRST`` other closings if it is not like those. None is convicted while the remote accepts nothing.
+
 exchange.lowered-before-given-up [P2]: a suspect of QoS 2, or with RETAIN, is tried without that before it is given up. ``LEARNT``
     such messages on which the remote closed, and which it took so, teach what it does not take; so does a closing right after it
     has accepted another. One that it takes as it is refutes that.
-exchange.proof-beside-accepted [P2]: while there are suspects all messages go alone. One for which the remote has closed ``FIRST``
-    times, or that is like others that were convicted, is set aside until the remote has accepted another on the same connection; a
-    closing after that is a proof. ``PROOFS`` convict it, with ``FIRST`` other closings if it is not like those. None is convicted
-    while the remote accepts nothing.
 exchange.closed-on-release-has-it [P2, alive]: after as many barren connections a PUBREL goes alone, too, behind a PINGRESP, until
     something is answered. The message of one that was alone at ``RELEASED`` closings in a row counts as delivered: the remote has
     answered PUBREC, and aedes 0.51 knows no PUBREL of what it has completed. A remote that answers no PINGREQ proves nothing.
-exchange.qos0-closing-says-nothing [P2]: QoS 0 is never answered: a closing says nothing if QoS 0 left since the last answer.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Suspect:
 class Suspects:
     """The search of one lane. ``active``: whether it needs to be told anything but connections and their ends.
 
-    barren: whether the connections before this one were barren, so that messages go alone (exchange.barren-links-go-alone).
+    barren: whether the connections before this one were barren, so that messages go alone (exchange.given-up-only-when-proven).
     """
 
     def __init__(self, *, sets_aside: bool) -> None:
@@ -97,7 +97,7 @@ class Suspects:
     # --- a connection ---
 
     def connected(self, session: str) -> bool:
-        """A connection begins; whether what ``waits`` is to be set aside on it (exchange.proof-beside-accepted)."""
+        """A connection begins; whether what ``waits`` is to be set aside on it (exchange.given-up-only-when-proven)."""
         if session != self._session:  # another remote, perhaps
             self._session = session
             self._doubts, self._classes = {}, ClosedClasses()
@@ -111,7 +111,7 @@ class Suspects:
         self.aside = False
 
     def may_leave(self, seq: int, traits: int, unanswered: int) -> bool:
-        """Whether ``seq`` may leave while so many messages are unanswered (exchange.barren-links-go-alone)."""
+        """Whether ``seq`` may leave while so many messages are unanswered (exchange.given-up-only-when-proven)."""
         return self._alone is None and not (unanswered and self.goes_alone(seq, traits))
 
     def goes_alone(self, seq: int, traits: int) -> bool:
@@ -203,7 +203,7 @@ class Suspects:
         """
         if by_remote and (unanswered or self._pinged) and not answers:
             self._barren += 1
-            if self._barren >= BARREN:  # exchange.barren-links-go-alone
+            if self._barren >= BARREN:  # exchange.given-up-only-when-proven
                 self._alone_below = sent_stop
                 self.active = True
         elif answers:

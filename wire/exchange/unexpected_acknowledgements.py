@@ -4,13 +4,13 @@ No clause makes an error of one that changes nothing, and to break the connectio
 next. So all of them are counted, and one table says what follows, for remotes and for local clients, at either protocol level.
 
 exchange.unexpected-changes-nothing [P2, alive]: an acknowledgement of what is settled, was never sent, or is not sent again yet on
-    this connection settles nothing. What is sent again is owed its own [MQTT-4.4.0-1].
-exchange.other-kind-has-message [P2]: a PUBACK for a QoS 2 PUBLISH, or a PUBREC for a QoS 1 PUBLISH, says that the peer has the
-    message: it is settled as delivered at least once. RabbitMQ 3.10 answers QoS 2 so.
-exchange.wrong-answer-ends-at-stall [P2, P6, alive]: where the right answer has not come within the stall timeout, and another one
-    came for the same message, that one stands for it: it settles the message, or ends its exchange as a refusal does.
-exchange.pubrels-more-bounded [alive]: a PUBREC that is repeated, or of nothing known, has a PUBREL more [MQTT-4.3.3-4], at most
-    ``PUBRELS_MORE`` for each identifier and connection. A peer that answers PUBREL with PUBREC would go on for ever.
+    this connection settles nothing. What is sent again is owed its own [MQTT-4.4.0-1]. A PUBREC that is repeated, or of nothing
+    known, has a PUBREL more [MQTT-4.3.3-4], at most ``PUBRELS_MORE`` for each identifier and connection. A peer that answers PUBREL
+    with PUBREC would go on for ever.
+exchange.other-kind-has-message [P2, P6, alive]: a PUBACK for a QoS 2 PUBLISH, or a PUBREC for a QoS 1 PUBLISH, says that the peer
+    has the message: it is settled as delivered at least once. RabbitMQ 3.10 answers QoS 2 so. Where the right answer has not come
+    within the stall timeout, and another one came for the same message, that one stands for it: it settles the message, or ends its
+    exchange as a refusal does.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Standing(Enum):
 class Meaning(Enum):
     """The consequence, beside that it is counted. HAS_IT, REFUSES: its exchange is over now; RELEASE: a PUBREL is wanted.
 
-    HAS_IT_LATER, REFUSES_LATER: it is over if the right answer does not come (exchange.wrong-answer-ends-at-stall).
+    HAS_IT_LATER, REFUSES_LATER: it is over if the right answer does not come (exchange.other-kind-has-message).
     """
 
     HAS_IT = "the peer has the message"
@@ -87,7 +87,7 @@ class UnexpectedAcknowledgements:
         refuses = reason_code >= FAILURE and first_byte != PUBCOMP
         meaning = _TABLE[standing][_REFUSAL if refuses else first_byte]
         if meaning is Meaning.RELEASE:
-            if not packet_id or self._released[packet_id] >= PUBRELS_MORE:  # exchange.pubrels-more-bounded
+            if not packet_id or self._released[packet_id] >= PUBRELS_MORE:  # exchange.unexpected-changes-nothing
                 meaning = _NOTHING if standing is Standing.NONE else _LATER
             self._released[packet_id] += 1
         if seq is None:

@@ -35,7 +35,7 @@ class Router:
     routing.first-rule-wins [P2, P7]: a message goes through a bridge once: by the first rule, in file order, that has a filter for
         it and no exclude.
     routing.topic-keeps-lane [P4]: all messages of a topic take the same lane of a bridge, so their order holds.
-    routing.qos-never-raised [MQTT]: QoS is never raised; it is 0 on a bridge that does not persist.
+    routing.qos-never-raised [MQTT, P2]: QoS is never raised; it is 0 on a bridge that does not persist.
     """
 
     def __init__(self, bridges: Sequence[BridgeSettings], *, cache_topics_max: int = CACHE_TOPICS_MAX) -> None:

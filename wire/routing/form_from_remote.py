@@ -59,8 +59,10 @@ class LocalForm:
 
     routing.hops-bounded [alive]: a message that has crossed ``max_hops`` bridges is not taken; one that is taken has crossed one
         more.
-    routing.remote-qos-lowered [P2, MQTT]: QoS is lowered to the rule's ``max_qos`` and never raised; RETAIN stays where the rule
-        preserves it; no row is refusable.
+
+    QoS is lowered to the rule's ``max_qos`` and never raised; RETAIN stays where the rule preserves it; no row is refusable
+    (routing.qos-never-raised).
+
     routing.too-large-not-taken [P5, P6]: a message whose packet, or whose topic, is larger than a local client's may be is not
         taken: an MQTT 3.1.1 remote cannot be told the limit, and would send it again on every connection.
 

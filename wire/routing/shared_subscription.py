@@ -61,13 +61,14 @@ class Hands:
 class SharedGroup:
     """The members of ``$share/<share_name>/<topic_filter>``. Each message goes to one of them.
 
-    routing.share-dealt-in-turn [MQTT]: rows are dealt one by one in turn, whatever batches they come in: after any number of deals
-        two members that were there all the time have had the same number of rows, give or take one, of the topics that the same
-        members take. So a batch of 8,192 rows of one topic is spread like as many batches of one row, and the rows of one member
-        stay in order.
-    routing.live-members-first [MQTT]: live members first; while there are none, members with a queue get the rows; while there are
-        none either, nobody does.
-    routing.share-to-who-may-read [access]: a row goes to members that may read its topic, as in routing.live-members-first, if
+    Rows are dealt one by one in turn, whatever batches they come in: after any number of deals two members that were there all the
+    time have had the same number of rows, give or take one, of the topics that the same members take. So a batch of 8,192 rows of
+    one topic is spread like as many batches of one row, and the rows of one member stay in order (routing.one-member-per-share).
+
+    Live members first; while there are none, members with a queue get the rows; while there are none either, nobody does
+    (routing.one-member-per-share).
+
+    routing.share-to-who-may-read [access]: a row goes to members that may read its topic, as in routing.one-member-per-share, if
         there are any. If there are none, it is dealt as if all might; the Listener leaves it out at delivery and counts it.
     routing.refused-row-dealt-once [P2]: a row of QoS 1 or 2 that the store has refused and that is offered again (OFFERED) goes to
         nobody if a member has had it live, and is dealt as any other if it was to go through a member's queue. Where that is not
@@ -187,7 +188,7 @@ def through_queue(subscriber: Subscriber, delivery: Delivery) -> bool:
 
 
 def _first_choice(members: Sequence[_Member]) -> Sequence[_Member]:
-    """The live ones of ``members``, who are live or have a queue; all of them if none is live (routing.live-members-first)."""
+    """The live ones of ``members``, who are live or have a queue; all of them if none is live (routing.one-member-per-share)."""
     return [one for one in members if one.subscriber.source] or members
 
 

@@ -4,9 +4,9 @@ Names are those that users know from Mosquitto, where there is the same figure; 
 Counters begin with the life of the Listener, the uptime with that of the node. The supervisor tells what other processes know, by
 ``NodeFigures``; ``actors/broker/client_sys_topics.py`` sends.
 
-routing.sys-stays-here [access]: no client publishes below ``$SYS/``, where the node's values are, and these never cross a bridge.
-    Below ``$SYS/broker/connection/``, where the node has none, bridges of other brokers say how they are: these are messages.
-routing.sys-only-by-name [MQTT]: only a filter whose first level is ``$SYS`` matches the node's own topics [MQTT-4.7.2-1].
+routing.sys-stays-here [access, MQTT]: no client publishes below ``$SYS/``, where the node's values are, and these never cross a
+    bridge. Below ``$SYS/broker/connection/``, where the node has none, bridges of other brokers say how they are: these are
+    messages. Only a filter whose first level is ``$SYS`` matches the node's own topics [MQTT-4.7.2-1].
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def is_reserved(topic: bytes) -> bool:
 
 
 def asks_for_sys(topic_filter: str) -> bool:
-    """Whether ``topic_filter``, plain or shared, can match a ``$SYS`` topic (routing.sys-only-by-name)."""
+    """Whether ``topic_filter``, plain or shared, can match a ``$SYS`` topic (routing.sys-stays-here)."""
     shared = parse_shared(topic_filter)
     return (topic_filter if shared is None else shared.topic_filter).startswith(RESERVED)
 

@@ -41,7 +41,7 @@ def test_nothing_is_passed_on_without_credit_and_clear_forgets_it() -> None:
 
 
 def test_credit_is_withdrawn_once_as_totals_of_nothing_and_granted_again_with_room() -> None:
-    """bridge.credit-withdrawn-whole"""
+    """bridge.credit-within-limits"""
     tier2 = Tier2(messages_max=100, bytes_max=10_000)
     assert tier2.withdraw() is None, "nothing was granted"
     assert tier2.grant() == (100, 10_000)
@@ -54,7 +54,7 @@ def test_credit_is_withdrawn_once_as_totals_of_nothing_and_granted_again_with_ro
 
 
 def test_credit_that_was_used_up_is_withdrawn_too() -> None:
-    """bridge.credit-withdrawn-whole: it tells the store that the link is down."""
+    """bridge.credit-within-limits: it tells the store that the link is down."""
     tier2 = Tier2(messages_max=100, bytes_max=10_000)
     assert tier2.grant() == (100, 10_000)
     tier2.hold(handout(0, count=120))

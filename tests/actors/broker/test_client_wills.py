@@ -66,7 +66,7 @@ def test_a_will_that_was_taken_back_is_published_no_more(tmp_path: Path) -> None
 
 
 def test_no_will_is_published_before_all_are_known_and_each_store_tells_all(tmp_path: Path) -> None:
-    """broker.looked-up-after-left-wills"""
+    """broker.looked-up-after-commits"""
     host: Any = FakeHost()
     parts = local_parts(host, tmp_path)
     session = ("c", "session:1:c", (), LEFT_AT_ONCE, 0, None, "", "")

@@ -104,7 +104,7 @@ def test_an_identifier_on_record_is_a_repeat_whatever_dup_says(acknowledge: str,
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_client_of_which_nothing_is_to_be_kept_needs_no_store(door: Door, clean: bool) -> None:
-    """broker.let-in-without-store"""
+    """broker.refused-without-store"""
     client = door.come(clean=clean, level=5)
     assert client.flow is not None
     connack = door.said()

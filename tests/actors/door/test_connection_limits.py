@@ -1,5 +1,5 @@
 """Admission: limits (door.connections-bounded), who gives way (door.half-open-bounded), and what is given back
-(door.count-given-back).
+(door.connections-bounded).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def test_who_holds_most_goes_first() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 60))))
 def test_the_sum_is_that_of_those_who_are_left(steps: list[tuple[int, int]]) -> None:
-    """door.input-bounded, door.input-given-back"""
+    """door.input-bounded"""
     budget, held = InputBudget(100), dict[int, int]()
     for number, size_bytes in steps:
         held[number] = size_bytes

@@ -35,7 +35,7 @@ def fails(door: LoginLimits, origin: str, *at_s: float, user: bytes = NOBODY) ->
     ],
 )
 def test_what_is_counted_together(host: str, network: str) -> None:
-    """door.ipv6-counts-by-64"""
+    """door.failed-logins-wait"""
     assert network_of(host) == network
 
 
@@ -73,7 +73,7 @@ def test_no_limit_and_no_address_never_wait() -> None:
 
 
 def test_a_user_waits_who_has_failed_from_many_addresses_and_not_from_one() -> None:
-    """door.guessed-user-waits"""
+    """door.failed-logins-wait"""
     door = limits()
     for at_s in range(100):
         door.failed("a", ADA, float(at_s))
@@ -100,7 +100,7 @@ def test_who_was_let_in_is_known_by_address_user_and_credential_for_a_while() ->
 
 
 def test_different_guesses_at_the_known_have_it_wait_and_the_same_one_again_does_not() -> None:
-    """door.guesses-at-the-known-wait: guesses at others, and the right one, count nothing."""
+    """door.known-login-let-in: guesses at others, and the right one, count nothing."""
     door = limits()
     door.let_in("a", ADA, RIGHT, 0.0)
     for at_s in range(100):

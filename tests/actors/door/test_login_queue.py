@@ -17,7 +17,7 @@ def test_addresses_take_turns() -> None:
 
 
 def test_the_newest_of_the_address_with_the_most_gives_way() -> None:
-    """door.waiting-logins-bounded"""
+    """door.logins-take-turns"""
     queue: LoginQueue[str] = LoginQueue(3)
     for item in ("a1", "a2", "a3"):
         queue.add("a", item)

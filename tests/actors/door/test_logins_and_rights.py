@@ -197,7 +197,7 @@ def test_a_password_that_changed_while_it_was_verified_counts_no_more(tmp_path: 
 
 
 def test_after_enough_failures_those_that_wait_are_refused_without_a_look(tmp_path: Path, new_client: NewClient) -> None:
-    """door.refused-login-changes-nothing"""
+    """door.failed-logins-wait"""
     access, host = keeper(tmp_path)
     guesses = [judge(access, new_client(f"192.0.2.1:{port}"), "user-1", b"guess-%d" % port) for port in range(20)]
     other = judge(access, new_client("192.0.2.2:1"), "user-2")

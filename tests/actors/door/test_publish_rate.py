@@ -1,4 +1,4 @@
-"""Rate limits: how much in how long (door.rate-per-second), and how long to wait (door.rate-drops-nothing)."""
+"""Rate limits: how much in how long (door.rate-per-second), and how long to wait (door.rate-per-second)."""
 
 from __future__ import annotations
 

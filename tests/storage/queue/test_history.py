@@ -173,7 +173,7 @@ def test_settled_messages_stay_for_the_retention_and_go_then(engine: Engine) -> 
 
 
 def test_a_chunk_stays_until_all_of_it_is_old(engine: Engine) -> None:
-    """queue.settled-chunks-kept, queue.history-keeps-chunks"""
+    """queue.settled-chunks-kept"""
     box = Box(engine, kept_for(60.0))
     box.publish(10)
     box.settle((0, 5), (7, 9))

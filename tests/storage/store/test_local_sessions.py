@@ -325,7 +325,7 @@ def test_a_shorter_life_of_sessions_holds_for_those_that_are_there(engine: Engin
 
 
 def test_what_a_connection_said_when_it_ended_is_answered_once_it_is_committed() -> None:
-    """store.end-kept-until-committed"""
+    """broker.end-told-until-committed"""
     engine = RecordingEngine()
     store = Store(engine, settings(), 1)
     open_session(store)
@@ -621,7 +621,7 @@ def test_a_queue_has_what_is_retained_as_it_empties_and_over_the_death_of_stores
 
 @pytest.mark.usefixtures("small_pieces")
 def test_what_is_published_goes_behind_what_is_retained_of_its_topic(engine: Engine) -> None:
-    """store.retained-before-live: whether its turn has come or not, over the death of a store, and once."""
+    """store.pass-goes-on: whether its turn has come or not, over the death of a store, and once."""
     store = Store(engine, settings(), 1)
     queue = open_session(store).queue
     turn(store, retain(1, *((b"a/%d" % n, 1, b"old") for n in range(5))))

@@ -201,7 +201,7 @@ def test_what_is_no_session_of_a_client_is_named(engine: Engine, verb: str) -> N
 
 
 def test_a_session_that_is_ended_leaves_nothing_behind_and_is_counted(engine: Engine) -> None:
-    """store.ended-by-operator-at-once"""
+    """store.session-goes-with-its-queue"""
     store = Store(engine, settings(), 1)
     queue = filled(store, user="ada")
     filled(store, "other", messages=1, number=2, request=2)
@@ -228,7 +228,7 @@ def test_a_session_that_is_ended_leaves_nothing_behind_and_is_counted(engine: En
 
 
 def test_an_end_is_whole_or_has_not_been_whenever_the_node_dies() -> None:
-    """store.ended-by-operator-at-once: A kill or a power cut at each write: the session with all that was in it, or nothing of it;
+    """store.session-goes-with-its-queue: a kill or a power cut at each write: the session with all in it, or nothing of it;
     the event says which.
     """
     engine = RecordingEngine()
@@ -257,7 +257,7 @@ def test_an_end_is_whole_or_has_not_been_whenever_the_node_dies() -> None:
 
 
 def test_the_will_of_a_session_that_is_ended_is_due_at_once_and_stays_on_record_until_it_is_out(engine: Engine) -> None:
-    """store.session-outlasts-its-will"""
+    """store.will-kept-until-published"""
     store = Store(engine, settings(), 1)
     filled(store, will=WILL)
     turn(store, away(keep_will=True))

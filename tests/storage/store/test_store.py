@@ -86,7 +86,7 @@ def test_a_session_that_is_kept_and_has_no_identifiers_is_there_after_a_clean_st
 
 
 def test_a_session_that_ends_with_its_connection_is_not_there_for_the_next(engine: Engine) -> None:
-    """store.short-session-not-found"""
+    """store.repeated-opening-same-answer"""
     store = Store(engine, node(), 1)
     session_open(store, 1, clean=False)
     turn(store, append_frame(1, {QUEUE: (batch([b"a"], 2), None)}, received={"c": ([5], [0])}))

@@ -1,4 +1,4 @@
-"""Liveness: nobody is dead too early (tree.nobody-dead-early), nor too late (tree.silent-dead-at-next-tick)."""
+"""Liveness: nobody is dead too early (tree.nobody-dead-early), nor too late (tree.nobody-dead-early)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ticked(liveness: Liveness, first_s: int, last_s: int) -> list[list[str]]:
 
 
 def test_a_silent_child_is_late_and_then_dead() -> None:
-    """tree.nobody-dead-early, tree.silent-dead-at-next-tick"""
+    """tree.nobody-dead-early"""
     liveness = watching("store")
     assert liveness.judge("store", LATE_S) is Health.ALIVE, "twice the period is less"
     assert liveness.judge("store", LATE_S + 0.1) is Health.LATE
@@ -74,7 +74,7 @@ def test_the_time_that_the_judge_itself_missed_is_nobodys_silence() -> None:
 
 
 def test_ticks_a_little_late_still_count_as_silence() -> None:
-    """tree.silent-dead-at-next-tick"""
+    """tree.nobody-dead-early"""
     liveness = watching("store")
     now_s = 0.0
     dead: list[str] = []

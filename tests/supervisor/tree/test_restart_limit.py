@@ -1,4 +1,4 @@
-"""Restart decisions: delays (tree.first-restart-at-once), escalation (tree.too-many-restarts-escalate), and what is never restarted
+"""Restart decisions: delays and escalation (tree.too-many-restarts-escalate), and what is never restarted
 (tree.damage-not-restarted).
 """
 
@@ -37,7 +37,7 @@ def test_no_restart_is_allowed_with_a_window_of_none() -> None:
 
 
 def test_the_first_restart_is_immediate_and_the_next_wait_longer() -> None:
-    """tree.first-restart-at-once"""
+    """tree.too-many-restarts-escalate"""
     child = restarts()
     assert [crash(child, float(now_s)) for now_s in range(5)] == [
         Restart(0.0),
@@ -49,7 +49,7 @@ def test_the_first_restart_is_immediate_and_the_next_wait_longer() -> None:
 
 
 def test_a_stable_life_starts_the_delays_anew() -> None:
-    """tree.first-restart-at-once"""
+    """tree.too-many-restarts-escalate"""
     child = restarts()
     assert [crash(child, 1.0), crash(child, 2.0)] == [Restart(0.0), Restart(0.05)]
     child.started(3.0)

@@ -1,5 +1,5 @@
 """Keep alive of local clients: whole packets count (exchange.silence-from-last-packet), and a packet that goes on coming has its
-time (exchange.slow-packet-has-time).
+time (exchange.silence-from-last-packet).
 """
 
 from __future__ import annotations

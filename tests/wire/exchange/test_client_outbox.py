@@ -231,7 +231,7 @@ def test_a_refusal_ends_a_message_and_an_unknown_acknowledgement_ends_nothing() 
 
 
 def test_what_expires_while_it_waits_is_not_sent_and_the_rest_has_less_time() -> None:
-    """exchange.client-expired-not-sent"""
+    """exchange.expired-not-sent"""
     box = outbox(receive_maximum=1)
     box.begin()
     box.put(Parcel(batch(1)))
@@ -259,7 +259,7 @@ def test_a_session_is_put_on_record_before_anything_leaves() -> None:
 
 
 def test_a_resumed_session_goes_on_with_its_identifiers() -> None:
-    """exchange.client-resumes-as-kept"""
+    """exchange.resumed-in-order"""
     box = kept(head=5, dup_below=8, released=((6, 7),))
     box.hand_out(hand_out(1, 5, batch(3, qos=2, first=5), [0, 2, 3]))
     found = packets(box.pump(1000, 0.0, 0))
@@ -301,7 +301,7 @@ def test_what_was_settled_is_told_the_store() -> None:
 
 
 def test_what_has_expired_is_on_record_before_anything_behind_it_leaves_and_waits_for_the_next_store() -> None:
-    """exchange.client-expired-not-sent"""
+    """exchange.expired-not-sent"""
     box = kept()
     box.hand_out(hand_out(1, 0, batch(1)))
     box.hand_out(hand_out(1, 1, batch(2, first=1, expiry_s=5)))
@@ -508,7 +508,7 @@ def test_refused_wills_are_tried_in_order_and_have_a_limit() -> None:
 
 
 def test_a_client_of_a_restored_session_lets_go_of_what_is_on_no_record_before_anything_is_published() -> None:
-    """exchange.client-identifiers-released: a message with an identifier that it holds would be a repeat to it."""
+    """exchange.left-identifiers-released: a message with an identifier that it holds would be a repeat to it."""
     client = outbox(QUEUE)
     client.opening(7)
     left = LeftSession("client", 0, 12, (), ((10, 10 + PACKET_IDS),))

@@ -29,7 +29,7 @@ def probed_well(made: Failback, now_s: float) -> None:
 
 
 def test_the_addresses_are_tried_in_their_order_after_one_that_is_wanted() -> None:
-    """exchange.failback-in-order"""
+    """exchange.failback-when-finished"""
     assert failback().order() == list(ADDRESSES)
     assert failback().order("c:3") == [("c", 3), ("a", 1), ("b", 2)]
     assert failback().order("gone:4") == list(ADDRESSES), "an address of an earlier configuration"
@@ -42,7 +42,7 @@ def test_on_the_first_address_nothing_is_probed() -> None:
 
 
 def test_on_a_later_one_the_first_is_probed_when_it_is_time_and_again_after_each_failure() -> None:
-    """exchange.failback-probed"""
+    """exchange.failback-when-finished"""
     made = at_later()
     assert (made.later, made.wakes_at_s, made.probe(1299.9)) == (True, 1300.0, None)
     asked = made.probe(1300.0)
@@ -53,7 +53,7 @@ def test_on_a_later_one_the_first_is_probed_when_it_is_time_and_again_after_each
 
 
 def test_a_first_address_that_was_not_tried_is_probed_at_once() -> None:
-    """exchange.failback-probed: after a restart, say, with an exchange to be finished at the later one."""
+    """exchange.failback-when-finished: after a restart, say, with an exchange to be finished at the later one."""
     assert at_later(tried_first=False).probe(1000.0) == (1, ("a", 1))
 
 

@@ -15,7 +15,7 @@ def packet(kind: int, packet_id: int, *reason: int) -> bytes:
 
 
 def test_each_identifier_is_released_in_its_order_and_all_have_to_be_completed() -> None:
-    """exchange.release-until-pubcomp, exchange.releases-in-given-order"""
+    """exchange.left-identifiers-released, exchange.pubrels-in-pubrec-order"""
     release = IdentifierRelease(((70_000, 70_002), (3, 4)), level=5, counts=Counts())
 
     assert release.pump() == packet(PUBREL, 5_001) + packet(PUBREL, 5_002) + packet(PUBREL, 4)
@@ -39,7 +39,7 @@ def test_it_takes_whole_acknowledgements_and_leaves_all_else_and_all_behind_its_
 
 @pytest.mark.parametrize("level", [4, 5])
 def test_a_pubrec_that_comes_unasked_is_answered_once_if_its_identifier_is_to_be_released(level: int) -> None:
-    """exchange.pubrels-more-bounded. Under another identifier a message may go again, which a PUBREL would make a new one."""
+    """exchange.unexpected-changes-nothing. Under another identifier a message may go again, which a PUBREL would make a new one."""
     counts = Counts()
     release = IdentifierRelease(((0, 1),), level=level, counts=counts)
     release.pump()

@@ -167,7 +167,7 @@ def test_a_lane_without_remote_subscriptions_keeps_no_session_elsewhere(keeps: b
 
 
 def test_one_broker_behind_two_addresses_leaves_no_session_that_is_taken_for_another() -> None:
-    """exchange.unknown-session-unsure: met at an address where nothing of ours should be; that of an address that was left may be
+    """exchange.left-session-resumed: met at an address where nothing of ours should be; that of an address that was left may be
     the one that is ended there.
     """
     flow = lane_flow(HERE, THERE)
@@ -181,7 +181,7 @@ def test_one_broker_behind_two_addresses_leaves_no_session_that_is_taken_for_ano
 
 
 def test_one_broker_behind_two_addresses_is_remembered_when_the_lane_is_opened_anew() -> None:
-    """exchange.unknown-session-unsure: the store died before the session that the clean start has begun was on record."""
+    """exchange.left-session-resumed: the store died before the session that the clean start has begun was on record."""
     flow = lane_flow(HERE, THERE)
     flow.open(lane_opened(session=HERE, generation=1))
     flow.ends(THERE)
@@ -192,7 +192,7 @@ def test_one_broker_behind_two_addresses_is_remembered_when_the_lane_is_opened_a
 
 
 def test_after_a_purge_one_broker_behind_two_addresses_leaves_no_session_that_is_taken_for_another() -> None:
-    """exchange.unknown-session-unsure: a purge of what is in flight, or a restore, leaves the session, and none is in use."""
+    """exchange.left-session-resumed: a purge of what is in flight, or a restore, leaves the session, and none is in use."""
     flow = lane_flow(HERE, THERE)
     flow.open(replace(lane_opened(generation=2), left=(LeftSession(HERE, 1, 0, (), ()),)))
     assert not flow.knows(THERE, session_present=True)

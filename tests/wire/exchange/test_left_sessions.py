@@ -8,7 +8,7 @@ ONE, TWO, OTHER = (LeftSession(session, number, 0, (), ()) for number, session i
 
 
 def test_a_lane_that_takes_nothing_from_its_remote_keeps_none() -> None:
-    """exchange.one-left-per-address"""
+    """exchange.left-session-on-record"""
     left = LeftSessions()
     left.open((ONE,))
     left.leave(TWO)
@@ -17,7 +17,7 @@ def test_a_lane_that_takes_nothing_from_its_remote_keeps_none() -> None:
 
 
 def test_there_is_one_for_each_configured_address_and_none_that_is_in_use() -> None:
-    """exchange.one-left-per-address"""
+    """exchange.left-session-on-record"""
     left = LeftSessions()
     left.keep(("c@one", "c@two"))
     left.open(left_rows([ONE, OTHER]))

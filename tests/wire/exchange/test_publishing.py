@@ -74,7 +74,7 @@ def test_every_message_leaves_as_it_was_handed_out(
 
 
 def test_a_lane_that_finishes_sends_nothing_new_and_all_that_may_have_been_sent() -> None:
-    """exchange.finishing-begins-nothing: what an earlier life may have sent (0, 1), what an earlier connection has (2), a release;
+    """exchange.failback-when-finished: what an earlier life may have sent (0, 1), what an earlier connection has (2), a release;
     3 and 4 wait.
     """
     flow = outbound_flow(receive_maximum=3)

@@ -72,7 +72,7 @@ def test_an_mqtt_5_client_is_held_to_its_receive_maximum() -> None:
 
 
 def test_identifiers_on_record_of_a_remote_are_carried_until_they_are_released() -> None:
-    """exchange.receive-maximum-anew"""
+    """exchange.receive-maximum-kept"""
     remote = flow(level=5)
     remote.carry([1, 2, 3])
     assert (remote.received, remote.carried) == ({1, 2, 3}, {1, 2, 3})
@@ -81,7 +81,7 @@ def test_identifiers_on_record_of_a_remote_are_carried_until_they_are_released()
 
 
 def test_what_was_received_on_an_earlier_connection_does_not_count_until_it_is_sent_again() -> None:
-    """exchange.receive-maximum-anew"""
+    """exchange.receive-maximum-kept"""
     client = flow(level=5, receive_maximum=3)
     client.carry([1, 2, 3, 4])
     client.check_quota()

@@ -89,7 +89,7 @@ def test_a_hold_lasts_its_delay_and_refusals_in_between_lengthen_nothing() -> No
 
 
 def test_delays_grow_until_the_remote_accepts_a_message_again() -> None:
-    """exchange.hold-back-grows: what it accepts while the lane is held back was sent before the refusal: it proves nothing."""
+    """exchange.hold-back-no-publish: what it accepts while the lane is held back was sent before the refusal: it proves nothing."""
     hold, now_s, delays = hold_back(), 0.0, []
     for accepted_late in (False, True, False, False, True):
         hold.refused(0x97)

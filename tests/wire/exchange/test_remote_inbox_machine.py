@@ -190,7 +190,7 @@ class Exchange:
             self.store.stalled.discard(told.source)
 
     def answered(self, data: bytes) -> None:
-        """The remote gets our answers; exchange.remote-answer-after-commit says that each message of them is in the store.
+        """The remote gets our answers; exchange.answer-after-commit says that each message of them is in the store.
 
         They come in order (exchange.answers-in-order).
         """

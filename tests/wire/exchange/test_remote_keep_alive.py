@@ -26,7 +26,7 @@ def look(link: LinkWatch, now_s: float, *, owed: Sequence[object], given: int = 
 
 @pytest.mark.parametrize("busy", ["sent", "received"])
 def test_a_ping_is_due_when_one_direction_was_quiet(busy: str) -> None:
-    """exchange.ping-when-quiet: sending QoS 0 only says nothing about the remote; hearing from it does not keep our side alive."""
+    """exchange.silent-after-ping-is-dead: sending QoS 0 says nothing about the remote, nor hearing from it of our side."""
     link = watch()
     getattr(link, busy)(140.0)
     assert look(link, 144.9, owed=IDLE) is Verdict.ALIVE
@@ -82,7 +82,7 @@ def test_a_new_connection_owes_nothing_yet() -> None:
 
 
 def test_what_still_leaves_is_no_stall_and_what_has_stopped_leaving_is_one() -> None:
-    """exchange.leaving-bytes-give-time: A message of a million bytes leaves at a thousand a second, and then nothing more does."""
+    """exchange.owed-answer-stalls: A message of a million bytes leaves at a thousand a second, and then nothing more does."""
     link = watch(keep_alive_s=0)
     verdicts = {look(link, 200.0 + second, owed=(7, None, None), given=10**6, left=1000 * second) for second in range(600)}
     assert verdicts == {Verdict.ALIVE}
@@ -91,7 +91,7 @@ def test_what_still_leaves_is_no_stall_and_what_has_stopped_leaving_is_one() -> 
 
 
 def test_what_leaves_behind_the_message_does_not_excuse_its_answer() -> None:
-    """exchange.leaving-bytes-give-time: the message ends at byte 100; much follows it, and keeps leaving."""
+    """exchange.owed-answer-stalls: the message ends at byte 100; much follows it, and keeps leaving."""
     link = watch(keep_alive_s=0)
     verdicts = [look(link, 200.0, owed=(7, None, None), given=100, left=0)]
     verdicts += [look(link, 200.0 + second, owed=(7, None, None), given=10**6, left=50 * second) for second in range(1, 33)]
@@ -99,7 +99,7 @@ def test_what_leaves_behind_the_message_does_not_excuse_its_answer() -> None:
 
 
 def test_a_count_that_falls_back_for_a_moment_begins_nothing_anew() -> None:
-    """exchange.leaving-bytes-give-time: TLS adds bytes to what waits: what has left once has left."""
+    """exchange.owed-answer-stalls: TLS adds bytes to what waits: what has left once has left."""
     link = watch(keep_alive_s=0)
     look(link, 200.0, owed=(7, None, None), given=100, left=0)
     assert look(link, 210.0, owed=(7, None, None), given=100, left=100) is Verdict.ALIVE
@@ -109,7 +109,7 @@ def test_a_count_that_falls_back_for_a_moment_begins_nothing_anew() -> None:
 
 
 def test_the_time_for_a_pingresp_runs_from_when_the_pingreq_has_left() -> None:
-    """exchange.leaving-bytes-give-time"""
+    """exchange.owed-answer-stalls"""
     link = watch()
     assert look(link, 145.0, owed=IDLE, given=500, left=0) is Verdict.PING
     assert look(link, 154.0, owed=IDLE, given=502, left=400) is Verdict.ALIVE
@@ -120,7 +120,7 @@ def test_the_time_for_a_pingresp_runs_from_when_the_pingreq_has_left() -> None:
 
 
 def test_the_time_for_a_suback_runs_from_when_the_subscribe_has_left() -> None:
-    """exchange.leaving-bytes-give-time"""
+    """exchange.owed-answer-stalls"""
     link = watch(keep_alive_s=0)
     link.subscribing(100.0, 500)
     assert link.suback_due_s == 110.0
@@ -132,7 +132,7 @@ def test_the_time_for_a_suback_runs_from_when_the_subscribe_has_left() -> None:
 
 
 def test_a_new_connection_has_sent_nothing_yet() -> None:
-    """exchange.leaving-bytes-give-time"""
+    """exchange.owed-answer-stalls"""
     link = watch(keep_alive_s=0)
     look(link, 200.0, owed=(7, None, None), given=10**6, left=10**6)
     link.started(300.0, keep_alive_s=0)

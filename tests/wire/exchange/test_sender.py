@@ -69,7 +69,7 @@ def test_another_address_is_another_session() -> None:
 
 
 def test_what_was_never_sent_is_not_unfinished_and_a_refused_message_is_not() -> None:
-    """exchange.finishing-begins-nothing"""
+    """exchange.failback-when-finished"""
     flow = outbound_flow()
     flow.open(lane_opened(head=0, tail=4, dup_below=3, settled=[1, 2], session=EDGE))
     flow.connected(session=EDGE, session_present=True, level=5)

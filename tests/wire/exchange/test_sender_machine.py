@@ -96,7 +96,7 @@ class Exchange(RuleBasedStateMachine):
             assert self.store.session, "exchange.session-on-record-first: something left before the session was on record"
         if refused_with and (until_s is None or self.now_s < until_s):
             assert not seqs, "exchange.hold-back-no-publish: PUBLISHed while held back"
-            assert until_s is not None or hold.until_s is None or hold.until_s <= self.now_s + 8.0, "exchange.hold-back-grows"
+            assert until_s is not None or hold.until_s is None or hold.until_s <= self.now_s + 8.0, "exchange.hold-back-no-publish"
         for packet in packets:
             if packet.kind == PUBREL:
                 named = {seq for seq in self.store.rows if seq % 65_000 + 1 == packet.packet_id}

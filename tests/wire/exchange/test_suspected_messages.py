@@ -128,7 +128,7 @@ def on(*seqs: int) -> Callable[[int, Sent], bool]:
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("at", [0, 3, 9])
 def test_a_message_on_which_the_remote_always_closes_is_given_up_and_all_others_arrive_in_order(qos: int, at: int) -> None:
-    """exchange.barren-links-go-alone, exchange.alone-at-closing-suspected"""
+    """exchange.given-up-only-when-proven"""
     bridge = scene(on(at))
     bridge.offer(*[qos] * 10)
     bridge.run()
@@ -172,7 +172,7 @@ def test_each_of_several_in_a_row_is_given_up() -> None:
 
 
 def test_no_message_is_given_up_while_the_remote_closes_on_every_one() -> None:
-    """exchange.proof-beside-accepted: it is sick. When it is well again, all arrive."""
+    """exchange.given-up-only-when-proven: it is sick. When it is well again, all arrive."""
     bridge = scene(lambda connection, _: connection <= 60)
     bridge.offer(*[1] * 20)
     bridge.run(60)
@@ -262,7 +262,7 @@ def test_closings_on_a_pubrel_count_only_in_a_row() -> None:
 
 
 def test_qos_0_on_which_the_remote_closes_is_gone_and_the_message_beside_it_is_not_blamed() -> None:
-    """exchange.qos0-closing-says-nothing"""
+    """exchange.given-up-only-when-proven"""
     bridge = scene(on(0, 2, 4, 6, 8))
     bridge.offer(*[0, 1] * 5)
     bridge.run()
@@ -389,7 +389,7 @@ def test_the_shape_of_topics_on_which_the_remote_closes_is_learnt(topic: str, sa
 
 @pytest.mark.parametrize("limits", [RemoteLimits(0), RemoteLimits(packet_max_bytes=3)])
 def test_a_suspect_that_is_settled_otherwise_is_none_any_more(limits: RemoteLimits) -> None:
-    """exchange.alone-at-closing-suspected: as at another address, where the remote says more."""
+    """exchange.given-up-only-when-proven: as at another address, where the remote says more."""
     bridge = scene(on(0))
     bridge.offer(1, 1)
     bridge.run(BARREN + 1)

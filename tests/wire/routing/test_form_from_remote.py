@@ -1,4 +1,4 @@
-"""What this node makes of a batch from a remote (routing.hops-bounded, routing.remote-qos-lowered, routing.too-large-not-taken),
+"""What this node makes of a batch from a remote (routing.hops-bounded, routing.qos-never-raised, routing.too-large-not-taken),
 row by row.
 """
 

@@ -1,5 +1,5 @@
-"""A shared subscription deals fairly, whatever batches the rows come in (routing.share-dealt-in-turn), to live members first
-(routing.live-members-first), of those that may read the topic (routing.share-to-who-may-read).
+"""A shared subscription deals fairly, whatever batches the rows come in (routing.one-member-per-share), to live members first
+(routing.one-member-per-share), of those that may read the topic (routing.share-to-who-may-read).
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def reads(*topics: str) -> ClientAccess:
 
 @given(st.integers(1, 7), st.lists(st.integers(0, 40), max_size=12))
 def test_dealing_in_batches_is_dealing_one_by_one(members: int, counts: list[int]) -> None:
-    """routing.share-dealt-in-turn"""
+    """routing.one-member-per-share"""
     group = group_of(*[member(str(number)) for number in range(members)])
     dealt = [session for count in counts for session in receivers(group, count)]
     assert dealt == [str(row % members) for row in range(sum(counts))]
 
 
 def test_a_batch_of_one_topic_is_spread_over_all_members_in_order() -> None:
-    """routing.share-dealt-in-turn"""
+    """routing.one-member-per-share"""
     group = group_of(member("a"), member("b"), member("c"))
     dealt = deal(group, 8192)
     assert [len(one.offsets) for one in dealt] == [2731, 2731, 2730]
@@ -65,7 +65,7 @@ def test_a_batch_of_one_topic_is_spread_over_all_members_in_order() -> None:
 
 @given(st.lists(st.sampled_from(["deal", "join", "leave"]), max_size=40))
 def test_who_stays_is_served_evenly_while_others_come_and_go(steps: list[str]) -> None:
-    """routing.share-dealt-in-turn: between two changes the members differ by at most one row, and a change starts no one over for
+    """routing.one-member-per-share: between two changes the members differ by at most one row, and a change starts no one over for
     ever.
     """
     stay = [member("x"), member("y")]
@@ -88,7 +88,7 @@ def test_who_stays_is_served_evenly_while_others_come_and_go(steps: list[str]) -
 
 
 def test_live_members_come_first_then_those_with_a_queue_then_nobody() -> None:
-    """routing.live-members-first"""
+    """routing.one-member-per-share"""
     away, live, gone = member("away", 0, "q"), member("live"), member("gone", 0)
     group = group_of(away, live, gone)
     assert receivers(group, 3) == ["live", "live", "live"]
@@ -121,7 +121,7 @@ def test_rows_go_to_those_that_may_read_their_topic_in_turn() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([b"all", b"half", b"other half"]), st.integers(0, 5)), max_size=40))
 def test_members_that_may_read_a_topic_have_as_many_rows_of_it_whatever_comes_between(batches: list[tuple[bytes, int]]) -> None:
-    """routing.share-dealt-in-turn"""
+    """routing.one-member-per-share"""
     rights = {"b": reads("all", "half"), "c": reads("all", "half"), "d": reads("all", "other half")}
     group = group_of(*[member(name) for name in "abcd"], rights=rights)
     counts: dict[bytes, Counter[str]] = {
@@ -137,7 +137,7 @@ def test_members_that_may_read_a_topic_have_as_many_rows_of_it_whatever_comes_be
 
 
 def test_nobody_is_served_alone_though_every_row_finds_the_group_changed() -> None:
-    """routing.share-dealt-in-turn"""
+    """routing.one-member-per-share"""
     rights = {"c": reads("other")}
     group = group_of(member("a"), member("b"), member("c"), rights=rights)
     seen: Counter[str] = Counter()

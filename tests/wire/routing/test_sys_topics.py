@@ -128,13 +128,13 @@ def test_load_averages_follow_what_a_minute_brings() -> None:
 
 @pytest.mark.parametrize("topic_filter", ["#", "+/broker/#", "a/$SYS/#", "$SYSTEM/#", "$share/g/#", "$share/$SYS/a", "$SYS"])
 def test_no_wildcard_in_front_asks_for_sys(topic_filter: str) -> None:
-    """routing.sys-only-by-name"""
+    """routing.sys-stays-here"""
     assert not asks_for_sys(topic_filter)
 
 
 @pytest.mark.parametrize("topic_filter", ["$SYS/#", "$SYS/+", "$SYS/broker/uptime", "$share/g/$SYS/#"])
 def test_the_first_level_asks_for_sys(topic_filter: str) -> None:
-    """routing.sys-only-by-name"""
+    """routing.sys-stays-here"""
     assert asks_for_sys(topic_filter)
 
 
