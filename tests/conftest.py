@@ -3,8 +3,8 @@
 A test that hangs fails: after ``timeout`` (pyproject.toml) pytest-timeout breaks into it and shows the stacks of its threads. That
 cannot reach a test that waits outside of Python, and it ends with the first failure of a test, before its fixtures are taken down.
 Behind it, therefore, ``GRACE_S`` later, the process shows its stacks and ends, and as long after the test itself has ended, if its
-fixtures have not; pytest-xdist reports a crash and goes on with another process. A soak has no limits. What a process that ends has
-started ends with it (``support/keeper.py``).
+fixtures have not; pytest-xdist reports a crash and goes on with another process. A soak has no limits. Processes that an ended
+process has started end with it (``support/keeper.py``).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What random tests have to say at the end, whether they failed or not; how long all took, where that is wanted."""
+    """The summary of random tests at the end, whether they failed or not; how long all took, where that is wanted."""
     took_s: dict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:

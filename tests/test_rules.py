@@ -52,7 +52,7 @@ def index(root: Path, *words: str) -> tuple[int, str]:
 
 
 def planted(root: Path, changes: Mapping[str, str | None] = MappingProxyType({})) -> list[str]:
-    """What is wrong with the sound tree once files of it have been changed, and its page been made anew."""
+    """The faults of the sound tree once files of it have been changed, and its page been made anew."""
     for name, text in {**SOUND, **changes}.items():
         if text is not None:
             (root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Whose the client connections were that ended last. Pure.
+"""Owners of the client connections that ended last. Pure.
 
-What a connection published may be routed after its end. No Local is about the client, whatever connection it has by then
+Messages of a connection may be routed after its end. No Local is about the client, whatever connection it has by then
 [MQTT-3.8.3-3], so the number of one that has ended is taken for its session's name. What it has retained counts for its owner.
 """
 

@@ -71,7 +71,7 @@ def _batches(schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> Batches:
 
 
 def read_queues(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Filters) -> Batches:
-    """Where each queue stood, and its ledger."""
+    """The position of each queue, and its ledger."""
     if _within(snapshot.at_us, filters):
         letters = _letters_by_queue(snapshot) if "dead_letters" in schema.names else {}
         with_oldest = "oldest_at" in schema.names
@@ -81,7 +81,7 @@ def read_queues(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Fil
 
 
 def _letters_by_queue(snapshot: Snapshot) -> dict[str, dict[str, int]]:
-    """What became of the dead letters of each bridge, by the queue of its first lane."""
+    """The fate of the dead letters of each bridge, by the queue of its first lane."""
     lanes = sorted((queue.bridge, queue.lane, queue.name) for queue in snapshot.manifest.queues if queue.bridge)
     first = {bridge: name for bridge, _, name in reversed(lanes)}
     rows = {facts.bridge: _dead_row(snapshot, facts) for facts in snapshot.manifest.dead_letters if facts.bridge in first}
@@ -131,7 +131,7 @@ def _queue(snapshot: Snapshot, queue: QueueFacts, letters: dict[str, int], with_
 
 
 def _row_of_facts(queue: QueueFacts) -> LaneRow:
-    """What the manifest knows of a queue whose row cannot be read."""
+    """The manifest's facts about a queue whose row cannot be read."""
     facts = queue.ledger
     ledger = Ledger(
         facts.accepted, facts.delivered, facts.expired, facts.redelivered, dict(facts.dropped), dict(facts.dead), facts.refused
@@ -171,7 +171,7 @@ def _json(ranges: Ranges) -> str:
 
 
 def read_inflight(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Filters) -> Batches:
-    """What was handed out and not settled: durable messages from the store, volatile ones by their sequence alone."""
+    """Messages that were handed out and not settled: durable messages from the store, volatile ones by their sequence alone."""
     for queue in snapshot.queues(filters):
         row = snapshot.row(queue)
         if row is not None and (queue.in_flight or row.released):
@@ -239,7 +239,7 @@ def _volatile_batch(snapshot: Snapshot, queue: QueueFacts, seq: Any, schema: pa.
 
 
 def read_settlement_rows(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Filters) -> Batches:
-    """What left the queues, when, how and by whom: a row for each range."""
+    """Departures from the queues, when, how and by whom: a row for each range."""
     for queue in snapshot.queues(filters):
         row = snapshot.row(queue)
         if row is None:
@@ -290,7 +290,7 @@ def _settlement_batch(
 
 
 def read_events(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Filters) -> Batches:
-    """What happened on the node. A gap in the numbers is a loss, and told."""
+    """The events of the node. A gap in the numbers is a loss, and told."""
     for first, stop in filters.numbers_of("", 0, _ALL):
         yield from _read_events(snapshot, first, stop, schema, filters)
 
@@ -347,7 +347,7 @@ def read_dead_letters(snapshot: Snapshot, _part: Part, schema: pa.Schema, filter
 
 
 def _dead_row(snapshot: Snapshot, facts: DeadFacts) -> DeadRow | None:
-    """What became of a bridge's dead letters; None if it cannot be read, which is told."""
+    """The fate of a bridge's dead letters; None if it cannot be read, which is reported."""
     name = dead_queue_name(facts.bridge)
     try:
         value = _store(snapshot).get("meta", dead_key(facts.number))

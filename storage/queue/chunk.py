@@ -127,7 +127,7 @@ class Chunk:
 
 
 def claimed_span(value: bytes, seq: int) -> tuple[int, int] | None:
-    """What the header of a damaged chunk at ``seq`` says: one past its last sequence, and its rows; None if it makes no sense.
+    """The header of a damaged chunk at ``seq``: one past its last sequence, and its rows; None if it makes no sense.
 
     The header has no checksum of its own: whoever asks compares the answer with what stands behind the chunk.
     """

@@ -1,6 +1,6 @@
 """The chunks of one queue on the engine: read in order, looked up, and found again behind what cannot be read. It changes nothing.
 
-What damage means for the queue, and what is still in memory, is the business of ``queue``.
+Damage and chunks that are still in memory are the business of ``queue``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ChunkReader:
         self.low = low
 
     def begins(self, seq: int) -> int:
-        """Where the chunk begins that may hold ``seq``: the last one not behind it; ``seq`` itself if there is none.
+        """The start of the chunk that may hold ``seq``: the last one not behind it; ``seq`` itself if there is none.
 
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
@@ -115,10 +115,10 @@ class ChunkReader:
         return stop, b"", True
 
     def next_readable(self, seq: int, stop: int, bytes_before_stop: int | None) -> tuple[int, int | None]:
-        """Where the first chunk from ``seq`` on begins that the engine can read, and the durable bytes before it, if it says so.
+        """The start of the first chunk from ``seq`` on that the engine can read, and the durable bytes before it, if it says so.
 
         The engine cannot tell where a damaged block ends, so sequences are tried: some one by one, then in doubling steps, the last
-        of which is halved again. What stands from ``stop`` on can be read, and there are ``bytes_before_stop`` before it.
+        of which is halved again. The chunks from ``stop`` on can be read, and there are ``bytes_before_stop`` before them.
 
         Raises:
             Unavailable: the disk refuses for now.

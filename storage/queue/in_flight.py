@@ -1,4 +1,4 @@
-"""What of a queue is handed out and not settled: marks in memory, shared by what was handed out together."""
+"""Messages of a queue that are handed out and not settled: marks in memory, shared by what was handed out together."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Mark:
         self.qos0 += chunk.qos0
 
     def accepted_at(self, seq: int) -> int:
-        """When the message ``seq`` was accepted (UTC epoch in ms)."""
+        """The time at which the message ``seq`` was accepted (UTC epoch in ms)."""
         place = 0 if self.later is None else bisect_right(self.later[0], seq)
         return self.later[1][place - 1] if self.later is not None and place else self.accepted_ms
 
@@ -79,7 +79,7 @@ class Mark:
 
 
 class InFlight:
-    """What of one queue is in flight, in the order in which it was handed out. ``size_bytes`` is of what is stored."""
+    """Messages in flight of one queue, in the order in which they were handed out. ``size_bytes`` is of what is stored."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -108,7 +108,7 @@ class InFlight:
         return sum(mark.remaining for mark in self._marks if mark.chunk is not None)
 
     def qos0_chunks(self) -> Iterator[Chunk]:
-        """What is in memory only; a chunk that was handed out in parts comes as often."""
+        """Chunks that are in memory only; a chunk that was handed out in parts comes as often."""
         return (mark.chunk for mark in self._marks if mark.chunk is not None and mark.remaining)
 
     def qos0_seqs(self, reader: ChunkReader) -> list[int]:
@@ -198,7 +198,7 @@ class InFlight:
             del self._marks[:gone]
 
     def needed_from(self, otherwise: Place) -> Place:
-        """Where the first chunk begins that has anything in flight, and the stored bytes before it; ``otherwise`` if none has."""
+        """The start of the first chunk that has anything in flight, and the stored bytes before it; ``otherwise`` if none has."""
         return (self._marks[0].floor, self._marks[0].bytes_before) if self._marks else otherwise
 
     def clear(self) -> None:

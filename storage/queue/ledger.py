@@ -1,8 +1,8 @@
 """The ledger and the row of a queue: what came in, what became of it, and where the queue stands.
 
 P6: accepted = delivered + depth + expired + dropped + dead-lettered, for every queue, at any time. The row is written in the same
-commit as what changed it, so the sum closes after any crash. What a full queue refused was never accepted: it is counted beside the
-sum, in the same row.
+commit as what changed it, so the sum closes after any crash. A message that a full queue refused was never accepted: it is counted
+beside the sum, in the same row.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Ledger:
 
 
 class HistoryRow(NamedTuple):
-    """What is kept of the messages that have left the queue; see ``history``.
+    """The history of the messages that have left the queue; see ``history``.
 
     begins: the history is complete from this sequence on (``history_from`` where it is told); -1 if none is kept. chunks_from:
     chunks below it are deleted; it is at or below ``begins`` and the row's ``trimmed``. chunks_bytes: durable bytes of the queue
@@ -104,7 +104,7 @@ NO_HISTORY = HistoryRow()
 
 @dataclass(slots=True)
 class LaneRow:
-    """What is durable of a queue beside its chunks.
+    """The durable row of a queue beside its chunks.
 
     handed: sequences below it may have been handed out. trimmed: chunks below it have nothing live in them; without history they
     are deleted. depth: durable messages in the queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable

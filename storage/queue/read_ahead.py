@@ -63,7 +63,7 @@ class UpcomingChunks:
 
     @property
     def at_hand(self) -> Chunk | None:
-        """What is in memory of what comes next."""
+        """The next chunk, if it is in memory."""
         return self._ahead[0] if self._ahead else self._recent[0] if self._recent else None
 
     @property
@@ -135,7 +135,7 @@ class UpcomingChunks:
         return self._aligned and self._read_to >= seq
 
     def go_on(self, seq: int) -> None:
-        """What is below ``seq`` need not be read any more."""
+        """Chunks below ``seq`` need not be read any more."""
         if self._read_to < seq:
             self._read_to = seq
             self._aligned = False

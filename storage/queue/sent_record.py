@@ -1,4 +1,4 @@
-"""What is on record of what a queue has sent: below which sequence, in which session, and what the remote has taken over."""
+"""The record of what a queue has sent: below which sequence, in which session, and what the remote has taken over."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ HANDED_AHEAD = 16_384  # more than a batch, so that a lane that keeps up has its
 
 
 class SentRecord:
-    """What the remote of one queue may hold.
+    """The messages that the remote of one queue may hold.
 
     queue.handed-out-below-mark [P2, P3]: a durable message is handed out only below a committed mark, ``handed`` in the row. So
         after any crash it is known what may have been sent: that is neither dropped nor expired, for the remote may hold its packet
-        identifier. Where commits do not survive the loss of power the mark may be an older one: then it is all that can be in
-        flight from the head on.
+        identifier. If commits do not survive the loss of power the mark may be an older one: then it is all that can be in flight
+        from the head on.
 
     generation, session: the remote's session, and how many there were; no session: the next is begun clean. left: sessions that
     the remote may still have at other addresses. released: what had its PUBREC, in the
@@ -48,11 +48,11 @@ class SentRecord:
         return self._wanted > self.mark
 
     def want(self, stop: int) -> None:
-        """What is below ``stop`` is to be handed out, and has no mark above it yet."""
+        """Messages below ``stop`` are to be handed out, and have no mark above them yet."""
         self._wanted = stop
 
     def hand_out(self, stop: int) -> None:
-        """What is below ``stop`` has been handed out."""
+        """Messages below ``stop`` have been handed out."""
         if stop > self.below:
             self.below = stop
             self._changed()
@@ -71,7 +71,7 @@ class SentRecord:
             self._changed()
 
     def put_mark(self, write: Write, cursor: int, tail: int, *, strong: bool, ahead: bool) -> int:
-        """What the row in ``write`` says of what was handed out: all below it may have been.
+        """The mark in the row in ``write``: all messages below it may have been handed out.
 
         strong: the commit has the configured strength, so the mark may move; ahead: by a block, since more can be handed out soon.
         """
@@ -134,7 +134,7 @@ class SentRecord:
         self.session = ""
 
     def lose(self, start: int, stop: int, head: int, settled: RangeSet) -> bool:
-        """What was in ``[start, stop)`` is lost: whether the session is left for it, since the remote may hold some of that."""
+        """Messages in ``[start, stop)`` are lost: whether the session is left for that, since the remote may hold some of them."""
         leaves = bool(self.session) and start < self.below
         if leaves:
             self.leave_session(head, settled)

@@ -48,7 +48,7 @@ class Settled:
         return sum(chunk.rows_in(low, high) for low, high in self.above.missing(start, stop))
 
     def leave(self, by: str, outcome: str, start: int, stop: int) -> Gaps:
-        """What of ``[start, stop)`` is in the queue leaves it under ``outcome``; where that was."""
+        """Settle the part of ``[start, stop)`` that is in the queue under ``outcome``; which part that was."""
         in_order = not self.above
         gaps: Gaps = ((start, stop),) if in_order else self.above.missing(start, stop)
         if self._history is not None:
@@ -73,7 +73,7 @@ class Settled:
             self.above.add(start, stop)
 
     def leave_empty(self, start: int, stop: int, but: Ranges = ()) -> None:
-        """What is left of ``[start, stop)``, ``but`` for these ranges, was QoS 0 that is gone: settle it, without counting."""
+        """The rest of ``[start, stop)``, ``but`` for these ranges, was QoS 0 that is gone: settle it, without counting."""
         position = max(start, self.head)
         for low, high in (*but, (stop, stop)):
             if self._history is not None:

@@ -1,4 +1,4 @@
-"""Where a queue grows: batches become chunks, go into the open write, and count once that is committed."""
+"""The tail of a queue: batches become chunks, go into the open write, and count once that is committed."""
 
 from __future__ import annotations
 

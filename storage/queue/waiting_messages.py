@@ -102,7 +102,7 @@ class Waiting:
             self.advance()
 
     def next(self, chunks_max: int | None = None) -> NextBatch:
-        """What comes next, behind what is settled and what is found to be missing; nothing where the queue ends.
+        """The next messages, behind those that are settled or found to be missing; nothing where the queue ends.
 
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
@@ -127,7 +127,7 @@ class Waiting:
         self.advance()
 
     def oldest_ms(self) -> int | None:
-        """When the first message was accepted; None if there is none.
+        """The time at which the first message was accepted; None if there is none.
 
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
@@ -347,7 +347,7 @@ class Waiting:
     # --- lost ---
 
     def take_losses(self) -> list[Loss]:
-        """What was found since the last call."""
+        """Losses that were found since the last call."""
         found, self.losses = self.losses, []
         return found
 
@@ -378,7 +378,7 @@ class Waiting:
         """Take what cannot be read at the cursor out of the queue; it goes on behind that.
 
         How many messages those were is known as well as can be: by the damaged chunk's header where what follows agrees with it,
-        else by the sequences up to the next chunk that can be read. When the queue has run empty the sum is put right.
+        else by the sequences up to the next chunk that can be read. The sum is put right when the queue has run empty.
 
         Raises:
             Unavailable: the disk refuses for now.

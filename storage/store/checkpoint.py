@@ -45,7 +45,7 @@ VERSIONS: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStands:
-    """What is noted of one queue: where it stands, and its chunks in memory, of which the rows that are ``settled`` are gone."""
+    """The note of one queue: where it stands, and its chunks in memory, of which the rows that are ``settled`` are gone."""
 
     facts: QueueFacts
     chunks: tuple[Chunk, ...]
@@ -54,7 +54,7 @@ class QueueStands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What a checkpoint holds, as noted when it was made; at_ms: UTC epoch, epoch: of the store's life.
+    """The contents of a checkpoint, as noted when it was made; at_ms: UTC epoch, epoch: of the store's life.
 
     identity: of the store, 32 hexadecimal digits.
     """
@@ -125,7 +125,7 @@ def take(
 
 
 def note(queue: Queue, limits: LimitSettings, *, configured: bool, retention_s: float, damaged: bool) -> QueueStands:
-    """Where ``queue`` stands. damaged: its row cannot be read, and the queue stands for nothing."""
+    """The position of ``queue``. damaged: its row cannot be read, and the queue stands for nothing."""
     place = lane_of_queue(queue.name)
     messages, size_bytes, chunks = queue.in_memory()
     history = queue.trimming.row()

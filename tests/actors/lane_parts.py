@@ -54,12 +54,12 @@ class LaneParts:
         self._next_seq += len(payloads)
 
     def written(self) -> bytes:
-        """What has reached the remote since the last time, after another write."""
+        """The packets that have reached the remote since the last time, after another write."""
         self.exchange.writer.write()
         return self.carried()
 
     def carried(self) -> bytes:
-        """What has reached the remote since the last time."""
+        """The packets that have reached the remote since the last time."""
         self.remote.pass_time(1.0)
         arrived, self.remote.arrived = self.remote.arrived, b""
         return arrived

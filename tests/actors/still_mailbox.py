@@ -57,7 +57,7 @@ class StillMailbox(Mailbox):
         self._told.append(envelope)
 
     def due(self) -> Iterator[object]:
-        """What the actor is told now."""
+        """The message that the actor is sent now."""
         while self._told:
             yield self._told.popleft().message
         while due := [(at_s, name) for name, at_s in self.timers.items() if at_s <= self.clock_s]:

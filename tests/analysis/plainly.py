@@ -211,7 +211,7 @@ class Plain:
         return found
 
     def _letters_of(self, queue: QueueFacts) -> list[tuple[str, int]]:
-        """What became of the dead letters of its bridge, if it has the first lane."""
+        """The fate of the dead letters of its bridge, if it has the first lane."""
         number = next((facts.number for facts in self.manifest.dead_letters if facts.bridge == queue.bridge and not queue.lane), 0)
         value = self.families["meta"].get(b"D" + number.to_bytes(4, "big"))
         row = DeadRow() if value is None else DeadRow.decode(value, queue=queue.name)

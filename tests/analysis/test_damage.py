@@ -1,4 +1,4 @@
-"""What a reader makes of damage: it is named and refused, or named and skipped; everything else is read; nothing goes missing."""
+"""Reading of damage: it is named and refused, or named and skipped; everything else is read; nothing goes missing."""
 
 from __future__ import annotations
 

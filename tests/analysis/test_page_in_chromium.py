@@ -41,7 +41,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(autouse=True)
 def nothing_goes_wrong(chromium: Chromium) -> Iterator[None]:
-    """Whatever a test does to a page: it leaves no word in the console, and no dialogue opens."""
+    """A page under any test leaves no word in the console, and no dialogue opens."""
     yield
     assert chromium.console() == []
     assert chromium.ask("return window.hacked === undefined")
@@ -93,7 +93,7 @@ def test_every_plot_is_drawn_inside_its_frame(chromium: Chromium, pages: dict[st
 
 @pytest.mark.parametrize("name", ["few", "hostile"])
 def test_nothing_is_wider_than_the_window(chromium: Chromium, pages: dict[str, Path], name: str) -> None:
-    """What is clipped on purpose (long names) does not count, nor what scrolls in a frame of its own (wide tables)."""
+    """Text that is clipped on purpose (long names) does not count, nor text that scrolls in a frame of its own (wide tables)."""
     chromium.open(pages[name], width=WIDTHS[0])
 
     for width in WIDTHS:

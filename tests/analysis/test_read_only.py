@@ -118,7 +118,7 @@ def test_another_user_who_may_only_read_reads_it(middle: Path, readable: Path) -
 
 
 def test_what_another_user_may_not_read_is_named_and_left_out(middle: Path, readable: Path) -> None:
-    """A folder that cannot be looked into is named as well: it may be a snapshot. What a disk keeps for itself is not one."""
+    """A folder that cannot be looked into is named as well: it may be a snapshot. A cache of the disk's own is not one."""
     closed, files_closed, sound = (copied(middle, readable / name) for name in ("a", "b", "c"))
     for path in readable.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o444)

@@ -36,7 +36,7 @@ def test_a_table_is_what_a_plain_reading_of_the_store_gives(day: Made, name: str
 
 
 def test_the_day_has_every_state_and_outcome(day: Made) -> None:
-    """What the other tests rely on: nothing of what a store may hold is left out."""
+    """The other tests rely on this: nothing of what a store may hold is left out."""
     rows = [row for path in day.snapshots for row in table(path, "messages")]
     settlements = [row for path in day.snapshots for row in table(path, "settlements")]
 

@@ -1,4 +1,4 @@
-"""What an operator types, on a real node: check, run, status, bridge pause, resume and restart."""
+"""Commands of an operator, on a real node: check, run, status, bridge pause, resume and restart."""
 
 from __future__ import annotations
 

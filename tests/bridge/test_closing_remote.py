@@ -34,7 +34,7 @@ def publish(node: Node, qos: int, *payloads: str, topic: str = "t") -> None:
 
 
 def kept_events(node: Node, capsys: pytest.CaptureFixture[str], kind: str) -> list[dict[str, Any]]:
-    """What ``bascule events`` has of ``kind``."""
+    """The events of ``kind`` in ``bascule events``."""
     capsys.readouterr()
     assert main(["events", str(node.config_path), "--kind", kind, "--json"]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -104,7 +104,7 @@ def test_where_policy_is_to_retry_the_message_holds_the_lane_and_status_names_it
 
 
 def test_a_remote_that_closes_on_everything_has_nothing_given_up(start_node: StartNode) -> None:
-    """It is sick, and well again later: all arrive once. What was tried in place of another may be ahead of it."""
+    """It is sick, and well again later: all arrive once. Messages that were tried in place of another may be ahead of it."""
     with FakeRemote() as remote:
         sick = True
         remote.closes_on = lambda _packet: sick

@@ -1,4 +1,4 @@
-"""What crosses a bridge, under which name and in which order: a real client, a real node, a stock Mosquitto 2.0 as the remote."""
+"""Messages across a bridge, their names and their order: a real client, a real node, a stock Mosquitto 2.0 as the remote."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_max_qos_lowers_and_never_raises(
 
 @pytest.mark.parametrize("preserve", [True, False])
 def test_retain_is_preserved_or_not(remote: Mosquitto, start_node: StartNode, preserve: bool) -> None:
-    """What the remote keeps as retained is what a subscriber that comes later gets."""
+    """A message that the remote keeps as retained comes to a subscriber that comes later."""
     rules = [{"filters": ["#"], "preserve_retain": preserve}]
     node = start_node(node_config(bridge_config("cloud", remote.port, local_subscriptions=rules)))
     with Subscriber(remote.port, "#") as subscriber:

@@ -139,7 +139,7 @@ def test_what_was_released_is_settled_or_sent_as_new_when_the_session_is_lost(
 
 @pytest.mark.parametrize("level", [4, 5])
 def test_another_address_of_the_list_is_another_session_and_so_is_the_way_back(start_node: StartNode, level: int) -> None:
-    """What the first had in hand goes to the second as new; the first's old session is ended before it is used again.
+    """Messages that the first had in hand go to the second as new; the first's old session is ended before it is used again.
 
     The second has nothing unfinished when it is left, so that is no loss.
     """

@@ -37,7 +37,7 @@ def test_the_bridge_returns_to_the_first_broker_with_nothing_lost_doubled_or_out
     """Under load, twice, so that each broker has an older session of ours when it is come back to.
 
     While the way to the first is cut, TCP works up to the proxy: the probe succeeds, CONNECT does not, and the lane goes back.
-    What the first had received and not completed at the cut goes to the second, for which ``republish`` is set.
+    Messages that the first had received and not completed at the cut go to the second, for which ``republish`` is set.
     """
     with (
         Mosquitto(tmp_path / "first", max_inflight_messages=0, max_queued_messages=0) as first,

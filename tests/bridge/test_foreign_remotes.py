@@ -1,7 +1,7 @@
 """Other brokers as remotes, while the link is cut and the whole node is killed: what is lost or doubled is the remote's doing.
 
-Each message is followed on the recorded connection between bridge and remote. What the remote has acknowledged there, and never
-brought to its subscriber, it has lost; what it sent as another message a second time, it has doubled.
+Each message is followed on the recorded connection between bridge and remote. A message that the remote has acknowledged there, and
+never brought to its subscriber, it has lost; one that it sent as another message a second time, it has doubled.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def kill_all(node: Node) -> None:
 
 
 def come(subscriber: Subscriber, topics: Iterable[str]) -> set[str]:
-    """What has arrived of ``topics``."""
+    """The arrivals of ``topics``."""
     return {payload for topic in topics for payload in subscriber.payloads(topic)}
 
 
@@ -111,11 +111,11 @@ def test_what_is_lost_or_doubled_is_the_remotes_doing(
 
 
 def twice(subscriber: Subscriber, topic: str) -> list[str]:
-    """What came more than once."""
+    """The messages that came more than once."""
     return [payload for payload, count in Counter(subscriber.payloads(topic)).items() if count > 1]
 
 
 def unlost(record: LinkRecord, back: Mapping[str, list[str]]) -> set[str]:
-    """What the remote has brought to the bridge of what it acknowledged."""
+    """The messages that the remote has brought to the bridge, of those it acknowledged."""
     payloads = {payload for of_topic in back.values() for payload in of_topic}
     return payloads - record.remotes_loss(payloads, out=False)

@@ -57,7 +57,7 @@ def test_an_mqtt_5_publisher_is_refused_with_a_reason_code(remote: Mosquitto, st
 
 
 def test_what_a_full_queue_refuses_is_counted_at_its_bridge_at_every_qos_through_a_restart(start_node: StartNode) -> None:
-    """Beside the ledger, which closes without it. Whoever waits for room is shown as well, until it leaves."""
+    """Beside the ledger, which closes without it. Clients that wait for room are shown as well, until they leave."""
     full = bridge_config("full", free_port(), limits={"max_messages": LIMIT, "overflow": "reject"})
     node = start_node(node_config(full, bridge_config("roomy", free_port())))
     with MqttClient(node.port, version=5) as client:
@@ -172,7 +172,7 @@ def test_drop_newest_keeps_what_came_first(remote: Mosquitto, start_node: StartN
 
 @pytest.mark.parametrize("link", ["never stood", "stood"])
 def test_drop_oldest_keeps_what_came_last(remote: Mosquitto, start_node: StartNode, link: str) -> None:
-    """Whatever Tier 2 would have room for: nothing is handed to a lane whose remote is away. Through a restart of the node too."""
+    """Nothing is handed to a lane whose remote is away, though Tier 2 would have room for it. Through a restart of the node too."""
     with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
         if link == "never stood":
             proxy.cut()

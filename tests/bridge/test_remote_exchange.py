@@ -231,7 +231,7 @@ def test_without_suback_the_connection_is_made_again(start_node: StartNode) -> N
 def test_a_full_queue_holds_the_remote_back_and_loses_nothing(
     tmp_path: Path, source: Mosquitto, start_node: StartNode, protocol: str, version: int
 ) -> None:
-    """The bridge ``to`` is away and takes five messages. What comes in waits, in order, while the outbound half goes on."""
+    """The bridge ``to`` is away and takes five messages. Messages that come in wait, in order, while the outbound half goes on."""
     from_config: dict[str, Any] = {"local_subscriptions": [{"filters": ["out/#"]}]}
     with Mosquitto(tmp_path / "far", max_inflight_messages=0, max_queued_messages=0) as far, Proxy(far.port) as proxy:
         proxy.cut()

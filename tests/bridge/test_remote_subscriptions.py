@@ -1,4 +1,4 @@
-"""What comes from a bridge's remote: a real Mosquitto publishes, real nodes take it in and pass it on to a second Mosquitto."""
+"""Messages from a bridge's remote: a real Mosquitto publishes, real nodes take them in and pass them on to a second Mosquitto."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def passing(port: int, protocol: str = "mqtt5", **keys: Any) -> Config:
 
 
 def figures(node: Node, bridge: str = "from") -> dict[str, Any]:
-    """What the status says of the remote subscriptions of ``bridge``."""
+    """The status of the remote subscriptions of ``bridge``."""
     found: dict[str, Any] = node.lane(bridge)["remote_subscriptions"]
     return found
 
@@ -137,7 +137,8 @@ def test_what_a_rule_no_longer_has_is_acknowledged_dropped_and_named(source: Mos
 
 @pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
 def test_the_last_filter_that_was_taken_out_is_given_up_too(source: Mosquitto, start_node: StartNode, protocol: str) -> None:
-    """What was kept for it is acknowledged and dropped, however large (at MQTT 5 the remote has a limit); the other way goes on."""
+    """Messages that were kept for it are acknowledged and dropped, however large (at MQTT 5 the remote has a limit); the other way
+    goes on."""
     kept = ["1"] if protocol == "mqtt5" else ["x" * 2_000_000, "1"]
     sends: Config = {"local_subscriptions": [{"filters": ["out"]}]}
     node = start_node(node_config(taking(source.port, {"filters": ["old/#"]}, protocol=protocol, **sends)))

@@ -23,7 +23,7 @@ C: Config = {"filters": ["c/#"], "destination": "by-c/{#}"}
 OVER_A: Config = {"filters": ["a/#"], "destination": "over-a/{#}"}
 BEFORE = {"a/1": "by-a/a/1", "b/1": "by-b/cloud/1"}
 
-# What is made of the rules A and B; where each topic goes from then on; the rules that are not in the file any more.
+# The changes of the rules A and B; where each topic goes from then on; the rules that are not in the file any more.
 CHANGES: dict[str, tuple[Sequence[Config], dict[str, str], set[str]]] = {
     "inserted above": ((C, A, B), {**BEFORE, "c/1": "by-c/c/1"}, set()),
     "inserted above, with the same topics": ((OVER_A, A, B), {**BEFORE, "a/1": "over-a/a/1"}, set()),
@@ -49,7 +49,7 @@ def publish(node: Node, text: str) -> None:
 
 
 def arriving(text: str, goes: dict[str, str]) -> Counter[tuple[str, str]]:
-    """What comes of ``publish``: topic at the remote and payload."""
+    """The result of ``publish``: topic at the remote and payload."""
     return Counter((topic, f"{text} {qos} {number}") for topic in goes.values() for qos in (1, 2) for number in range(EACH))
 
 

@@ -70,7 +70,7 @@ def client(node: Node) -> Iterator[ControlClient]:
 def follow(
     client: ControlClient, node: Node, topic: str, *, qos: int = 1, until: str = "done", retain: bool = False
 ) -> dict[str, Any]:
-    """What was seen of a message to ``topic``, once the trace is in state ``until``."""
+    """The steps of a message to ``topic``, once the trace is in state ``until``."""
     number = client.trace(topic)["number"]
     with MqttClient(node.port, client_id="pump-7", version=5) as publisher:
         publisher.publish(topic, "21.5", qos=qos, packet_id=1 if qos else None, retain=retain)

@@ -47,7 +47,7 @@ class Target:
     def under_attack(self, attack: Callable[[ExitStack], None]) -> Iterator[None]:
         """Run ``attack`` in a thread, see to it that a witness is served all the while, and measure.
 
-        The stack that ``attack`` is given closes its sockets when it is over. What the caller does then comes before the last look.
+        The stack that ``attack`` is given closes its sockets when it is over. The caller's work then comes before the last look.
         """
         with Witness(self.node.port) as witness:
             witness.is_served()

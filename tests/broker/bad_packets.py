@@ -1,4 +1,4 @@
-"""What no client may send, as bytes, with the clause and what the server has to say before it closes.
+"""Packets that no client may send, as bytes, with the clause and what the server has to say before it closes.
 
 The packets that are wrong by themselves are those of ``tests/wire/mqtt/malformed.py``, which the codec's own tests use too; this
 table adds what is wrong because of when it comes, who sends it, or what was agreed on.
@@ -75,7 +75,7 @@ def _from_the_codec() -> list[Case]:
 
 
 def _first_packets() -> list[Case]:
-    """Whatever is not CONNECT, first."""
+    """Packets other than CONNECT, first."""
     bodies = {0x2: "0000", 0x4: "0001", 0x5: "0001", 0x6: "0001", 0x7: "0001", 0x8: "0001 000161 00", 0x9: "0001 00"}
     bodies |= {0xA: "0001 000161", 0xB: "0001", 0x3: "000161"}
     flags = {0x6: 2, 0x8: 2, 0xA: 2}
@@ -247,7 +247,7 @@ def _both_levels() -> list[Case]:
 
 
 def _level_five() -> list[Case]:
-    """What only MQTT 5.0 can get wrong."""
+    """Faults that only MQTT 5.0 can have."""
     publish = "000161 {} 78"
     rows: list[tuple[str, bytes, str, int]] = [
         ("AUTH without a method in CONNECT", packet(0xF0, ""), "MQTT-4.12.0-6", PROTOCOL_ERROR),

@@ -1,4 +1,4 @@
-"""Who may log in and who may do what, on a real node: passwords, access control lists, and both changed while it runs."""
+"""Logins and rights on a real node: passwords, access control lists, and both changed while it runs."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_clients_that_come_back_cost_one_verification(tmp_path: Path, start_node
 
 
 def test_a_listener_may_let_in_who_has_no_name(tmp_path: Path, start_node: StartNode) -> None:
-    """What the other listeners ask stays; the same rules hold for all."""
+    """The demands of other listeners stay; the same rules hold for all."""
     inside, outside = free_port(), free_port()
     listeners = [{"bind": f"127.0.0.1:{outside}"}, {"bind": f"127.0.0.1:{inside}", "access": {"allow_anonymous": True}}]
     rules: list[dict[str, Any]] = [{"anonymous": True, "topics": ["open/#"]}, {"users": ["ada"], "topics": ["#"]}]
@@ -322,7 +322,7 @@ def test_at_one_listener_some_show_certificates_and_others_have_passwords(
 def test_another_user_does_not_take_a_connection_over(
     tmp_path: Path, start_node: StartNode, authority: Authority, server_pair: Pair, client_pair: Pair, version: int
 ) -> None:
-    """Whoever has a password cannot throw out others by their client identifiers; one's own connection is taken over."""
+    """A client with a password cannot throw out others by their client identifiers; one's own connection is taken over."""
     plain, secure = free_port(), free_port()
     listeners = [
         {"bind": f"127.0.0.1:{plain}", "access": {"allow_anonymous": True}},

@@ -28,7 +28,7 @@ class Broker:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """What all of it left behind is looked at when it ends."""
+    """The traces that all of it left behind are looked at when it ends."""
     config = node_config(mode="in-memory", clients={"packet_max_bytes": f"{PACKET_MAX_BYTES}B", "receive_maximum": RECEIVE_MAXIMUM})
     with Node(config, tmp_path_factory.mktemp("bad") / "node") as node, Witness(node.port) as witness:
         broker = Broker(node, witness)

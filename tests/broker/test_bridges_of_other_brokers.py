@@ -179,7 +179,7 @@ def test_a_publish_to_the_nodes_own_topics_is_dropped_with_a_word(node: Node, ve
 
 
 def test_a_will_that_an_access_list_forbids_refuses_no_bridge(tmp_path: Path) -> None:
-    """Where the bridge did not ask for it. A Will for an ordinary topic is its client's wish, and refused as ever."""
+    """The bridge did not ask for it. A Will for an ordinary topic is its client's wish, and refused as ever."""
     access = {"allow_anonymous": True, "acl": [{"topics": ["plant/#"]}]}
     with Node(node_config(access=access), tmp_path) as node:
         with BridgeClient(node.port, "site.x", will=Will(topic=STATE, payload=b"0")) as bridge:

@@ -154,7 +154,7 @@ def exchange(
 
 @PROTOCOLS
 def test_two_mosquittos_in_front_share_what_they_have(tmp_path: Path, protocol: str) -> None:
-    """What one publishes comes to the other once, and does not come back."""
+    """A message that one publishes comes to the other once, and does not come back."""
     with a_node(tmp_path / "node") as node:
         fronts = [in_front(tmp_path / name, node.port, name=name, protocol=protocol) for name in ("x", "y")]
         with fronts[0] as one, fronts[1] as other:

@@ -178,7 +178,7 @@ def test_logins_and_connections_count_by_the_address_behind_the_proxy(broker: Br
     ],
 )
 def test_a_certificate_that_the_proxy_has_verified_gives_the_user(broker: Broker, values: bytes, expected: Any) -> None:
-    """Where the listener says so; otherwise it is a client like any other."""
+    """The listener must say so; otherwise it is a client like any other."""
     code, user = expected
     with Proxied(broker.ports["named"], version_2("203.0.113.40", values=values), "named", user=None) as arriving:
         assert arriving.connect().reason_code == code

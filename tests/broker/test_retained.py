@@ -1,4 +1,4 @@
-"""What a SUBSCRIBE asks for of retained messages comes whole, as its client takes it, and costs others nothing but their turns."""
+"""Retained messages for a SUBSCRIBE come whole, as its client takes them, and cost others nothing but their turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a subscriber that is connected gets: every QoS, every subscription option, at both protocol levels."""
+"""Deliveries to a connected subscriber: every QoS, every subscription option, at both protocol levels."""
 
 from __future__ import annotations
 

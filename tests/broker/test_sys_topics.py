@@ -46,7 +46,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 def values(node: Node) -> dict[str, str]:
-    """What a new subscriber gets at once."""
+    """The topics that a new subscriber gets at once."""
     words = [program("mosquitto_sub"), "-p", str(node.port), "-t", "$SYS/#", "-t", "#", "-F", "%t=%p", "--retained-only", "-W", "1"]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     return dict(line.split("=", 1) for line in ran.stdout.splitlines())

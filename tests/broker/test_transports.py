@@ -197,7 +197,7 @@ def test_who_shows_no_certificate_or_another_authority_s_is_not_let_in(
 
 
 def test_a_burst_of_many_tls_records_is_answered_to_the_last(broker: Broker, authority: Authority) -> None:
-    """What TLS has decrypted and nobody polls for does not wait for the next packet."""
+    """Bytes that TLS has decrypted and nobody polls for do not wait for the next packet."""
     count = 20_000
     burst = connect_packet("burst") + b"".join(publish_packet("t", b"x" * 100, number % 65_000 + 1) for number in range(count))
     with dial(broker.ports["tls"], client_context(authority.ca_file)) as sock:

@@ -20,7 +20,7 @@ _counter = count(1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What another broker is known not to do must fail with it."""
+    """A test of something that another broker is known not to do must fail with it."""
     broker = config.getoption("--broker")
     if broker != "bascule":
         mqtt_client.PATIENCE_S = 3.5  # it runs into what it is known not to do

@@ -182,7 +182,7 @@ def test_no_response_information_unless_asked_for(join: Join, version: int, said
 @deviates("mosquitto", "2.0 has no response information")
 @clause(v5="MQTT-3.1.2-28")
 def test_response_information_for_one_that_asks(join: Join, version: int, topic: str) -> None:
-    """Where the broker gives any, requests and responses can go by it."""
+    """If the broker gives any, requests and responses can go by it."""
     asking, other = join(version, topic, properties=[(REQUEST_RESPONSE, 1)]), join(version)
     begins = asking.connack.property(RESPONSE_INFORMATION)
     assert begins == f"replies/{topic}"

@@ -35,7 +35,7 @@ def test_the_specifications_have_as_many_statements_as_their_appendix() -> None:
 
 
 def report() -> str:
-    """What is shown, by how many tests, and what is not, for a reader."""
+    """A summary for a reader: what is shown, by how many tests, and what is not."""
     _collect()
     lines = []
     for version, numbers in STATEMENTS.items():

@@ -59,7 +59,7 @@ def test_disconnect_deletes_the_will(join: Join, version: int, topic: str) -> No
 
 @clause(v311="MQTT-3.14.4-3", v5="MQTT-3.14.4-3")
 def test_disconnect_and_a_packet_behind_it(join: Join, version: int, topic: str) -> None:
-    """What a Client sends behind its DISCONNECT is not looked at."""
+    """Packets that a Client sends behind its DISCONNECT are not looked at."""
     watcher = join(version)
     watcher.subscribe(topic)
     client = join(version, will=Will(topic=topic))

@@ -4,8 +4,8 @@ One bash in an empty folder, with the environment of this checkout, is given the
 the pages become free ones, so that several runs do not meet. The shell ends at the first command that fails. A block of kind
 ``text`` is what the block before it shows, in any order and perhaps a little later; ``...`` in it stands for anything.
 
-Commands that only look are repeated until they are answered and show it, as a person would. What is started in the background has
-begun when its block is done: a node is ready, a broker accepts, a subscriber has its SUBACK.
+Commands that only look are repeated until they are answered and show it, as a person would. A program that is started in the
+background has begun when its block is done: a node is ready, a broker accepts, a subscriber has its SUBACK.
 
 ``bascule`` is forked with its modules imported (``forked_command.py``), ``bascule run`` as the node that it becomes. On one page,
 README, ``bascule run`` is started for real.
@@ -112,7 +112,7 @@ class Session:
         self._shell.wait(PATIENCE_S)
 
     def do(self, block: Block) -> None:
-        """What a reader does with ``block``; fails the test where that does not go as the page says."""
+        """The reader's work with ``block``; fails the test where that does not go as the page says."""
         text = self._ported(block.text)
         match block.kind:
             case _ if block.title:

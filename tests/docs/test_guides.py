@@ -16,7 +16,7 @@ from supervisor.cli.main import cli
 from tests.docs.pages import PAGES, ROOT, Block, blocks, mentioned_commands
 from tests.docs.session import Session
 
-# What a page tells to type and no test types: (page, first word of the block), with the reason that the page gives.
+# Commands that a page tells to type and no test types: (page, first word of the block), with the reason that the page gives.
 TRIAL = "scripts/package --try does it, on a machine of its own"
 NOT_RUN = {
     ("README.md", "scripts/demo"): "scripts/demo has a test of its own, and scripts/test runs this one",
@@ -77,7 +77,7 @@ def test_commands_in_prose_exist(page: Path) -> None:
 
 
 def fault(words: list[str]) -> str:
-    """What is wrong with ``bascule WORDS``, whose arguments may be left out; nothing if it is right."""
+    """The fault of ``bascule WORDS``, whose arguments may be left out; nothing if it is right."""
     command: click.Command = cli
     for word in words:
         if word.startswith("-"):

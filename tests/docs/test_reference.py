@@ -62,7 +62,7 @@ def test_generated_pages_are_what_the_generator_prints(generator: str) -> None:
 
 
 def status_of_a_node(folder: Path) -> dict[str, Any]:
-    """What a node with a bridge both ways says, once every actor has told its figures."""
+    """The status of a node with a bridge both ways, once every actor has told its figures."""
     with Mosquitto(folder / "remote") as remote:
         bridge = bridge_config("cloud", remote.port, remote_subscriptions=[{"filters": ["cmd/#"]}])
         telemetry = {"otlp": {"endpoint": f"http://127.0.0.1:{free_port()}"}}

@@ -1,4 +1,4 @@
-"""What goes wrong in one run of the random faults, drawn from one seed. Pure: ``troubles`` does it."""
+"""Faults of one run of the random faults, drawn from one seed. Pure: ``troubles`` does it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAUSE_S = (0.1, 0.6)  # between two faults
 FLAP_PAUSE_S = (0.2, 0.9)  # so that the remote has sent something again by then
 HANG_S = 3.0  # longer than the heartbeat timeout of ``test_random_faults``; who only starts is given longer, and goes on then
 
-# What may happen, and how often beside the others. The first five count as kills.
+# Possible faults, and how often each comes beside the others. The first five count as kills.
 _WEIGHTS = {
     "kill": 38,
     "kill together": 14,

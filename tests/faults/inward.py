@@ -1,4 +1,4 @@
-"""What comes from the remote while faults befall the node: publishers there, who listens here, and the judgement of the order.
+"""Messages from the remote while faults befall the node: publishers there, subscribers here, and the judgement of the order.
 
 Publishers of QoS 1 and 2 share each topic at the remote, and the bridge subscribes to one topic at QoS 2 and to the other at QoS 1.
 At the node a client that never comes to fetch them has all that was taken in in its queue, in the order of the store; another is
@@ -29,7 +29,7 @@ SESSIONS = {"queue_max_messages": 1_000_000, "queue_max_bytes": "1GiB"}  # one c
 
 @dataclass(slots=True)
 class InwardTotals:
-    """What was judged in one run or in several."""
+    """The counts of one run or of several."""
 
     publishes: int = 0
     taken: int = 0
@@ -88,7 +88,8 @@ class Inward:
             wait_until(lambda: not self._unanswered(), deadline_s, lambda: f"answers to {self._unanswered()}", period_s=0.2)
 
     def judge(self, deadline_s: float) -> None:
-        """What the store has, what its client gets and what was live came in the order in which the remote sent it."""
+        """The messages that the store has, that its client gets and that were live came in the order in which the remote sent
+        them."""
         answered_by = len(self._tape.passed)  # what was answered by now is in the keeper's queue, in front of the fence
         with MqttClient(self._node.port, "fence") as client:
             client.publish_burst(FENCE, ["end"], 1)

@@ -208,7 +208,7 @@ def newest_epoch(node: Node) -> int:
 def test_steps_of_the_clock_expire_nothing_and_keep_nothing_alive(tmp_path: Path, clock: Clock) -> None:
     """By its own interval, by ``max_age``, retained, or of a session: what has its time keeps it over steps, deaths and starts.
 
-    What has had its time goes, though the clock was set back (wire.steps-age-nothing).
+    A message whose time is over goes, though the clock was set back (wire.steps-age-nothing).
     """
     away = Mosquitto(tmp_path / "remote")
     config = node_config(bridge_config("cloud", away.port, limits={"max_age": "10h"}, tier2={"max_messages": 1}))

@@ -127,7 +127,7 @@ def test_a_qos_2_message_sent_again_after_its_connection_broke_before_the_commit
 
 
 def test_a_store_killed_while_it_stands_still_loses_nothing(remote: Mosquitto, start_node: StartNode) -> None:
-    """What it had read and not committed is resent to its successor: one PUBACK, one delivery."""
+    """A message that it had read and not committed is resent to its successor: one PUBACK, one delivery."""
     node = start_node(node_config(bridge_config("cloud", remote.port), supervision=PATIENT))
     with Subscriber(remote.port, "#") as subscriber, MqttClient(node.port) as client:
         stopped = node.kill("store", signal.SIGSTOP)

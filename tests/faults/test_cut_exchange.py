@@ -89,7 +89,8 @@ class Exchanges:
         self.remote.wait_established()
 
     def transcript(self, payload: str, since: int) -> list[str]:
-        """What the remote received of one message from record ``since`` on: PUBLISH, DUP (one that carries it) and PUBREL."""
+        """The packets of one message that the remote received from record ``since`` on: PUBLISH, DUP (one that carries it) and
+        PUBREL."""
         found, ids = [], set()
         for record in self.remote.packets[since:]:
             packet = record.packet
@@ -137,7 +138,8 @@ def every_packet(qos: int) -> list[Cut]:
 
 
 def resumed(cut: Cut, sizes: dict[tuple[int, int], int], qos: int) -> list[str]:
-    """What the remote must receive of a single message that is cut once: its bytes decide, nothing is left to chance."""
+    """The packets that the remote must receive of a single message that is cut once: its bytes decide, nothing is left to
+    chance."""
     whole = cut.at >= sizes[qos, cut.kind]
     if cut.kind == PUBLISH:
         received = ["PUBLISH", "DUP"] if whole else ["DUP"]
@@ -151,7 +153,7 @@ def resumed(cut: Cut, sizes: dict[tuple[int, int], int], qos: int) -> list[str]:
 
 @pytest.mark.parametrize(("level", "deliver_on"), [(4, PUBLISH), (5, PUBREL)], ids=["mqtt311", "mqtt5"])
 def test_a_single_message_cut_at_every_byte(start_node: StartNode, level: int, deliver_on: int) -> None:
-    """With FIN and with RST. What is resent is known exactly: the remote sees the same packets each time."""
+    """With FIN and with RST. The resent packets are known exactly: the remote sees the same ones each time."""
     with exchanges(start_node, level, deliver_on) as run:
         for qos in STEPS:
             for cut in every_byte(run.sizes, qos):
@@ -184,7 +186,7 @@ def test_a_burst_cut_at_every_byte_of_one_of_its_messages(start_node: StartNode,
 
 @pytest.mark.parametrize("level", [4, 5])
 def test_a_burst_of_mixed_qos_keeps_its_order(start_node: StartNode, level: int) -> None:
-    """What is unfinished then is not one range: PUBLISHes and PUBRELs go again each in the original order."""
+    """The unfinished messages are not one range then: PUBLISHes and PUBRELs go again each in the original order."""
     with exchanges(start_node, level, PUBLISH) as run:
         for qos in STEPS:
             for cut in every_packet(qos):
@@ -214,7 +216,7 @@ def test_a_resumed_exchange_cut_at_every_byte_of_the_connack(start_node: StartNo
 
 @pytest.mark.parametrize("level", [4, 5])
 def test_an_exchange_cut_at_the_same_point_again_and_again(start_node: StartNode, level: int) -> None:
-    """What is resent is cut where its first sending was, three times: the fourth ends it, with the same packet identifier."""
+    """A resent packet is cut where its first sending was, three times: the fourth ends it, with the same packet identifier."""
     with exchanges(start_node, level, PUBREL) as run:
         for qos in STEPS:
             for kind in STEPS[qos]:

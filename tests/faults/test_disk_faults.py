@@ -102,7 +102,7 @@ class FaultyNode:
         return wait_still(self.acknowledged)
 
     def store_state(self) -> str:
-        """What ``status`` says of the store."""
+        """The store in ``status``."""
         state: str = self.node.status()["store"].get("state", "")
         return state
 
@@ -197,7 +197,7 @@ def test_single_refusals_and_kills_at_any_moment_lose_nothing(faulty: FaultyNode
 
 
 def test_a_store_killed_again_and_again_while_the_disk_refuses_loses_nothing(faulty: FaultyNode) -> None:
-    """What was committed before is there after it; what was not is still with its sender."""
+    """Messages that were committed before are there after it; the others are still with their sender."""
     faulty.faults.fail(NO_SPACE, errno.ENOSPC)
     faulty.faults.wait_hits()
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""What was drained is given back to the disk within a minute, whatever the pace and whoever died.
+"""The disk gets back what was drained within a minute, whatever the pace and whoever died.
 
 A small disk is filled until intake is refused and drained by a remote that is fast, again and again: intake goes on each time.
 """
@@ -57,7 +57,7 @@ class Filled:
 
     @property
     def used_bytes(self) -> int:
-        """What the data folder takes on the disk, open files that have no name any more included."""
+        """The bytes of the data folder on the disk, open files that have no name any more included."""
         disk = os.statvfs(self._disk)
         return (disk.f_blocks - disk.f_bfree) * disk.f_frsize
 

@@ -26,7 +26,7 @@ PATIENT = {"heartbeat_timeout": "120s", "restarts_max": 1000}
 
 
 def answer_of(node: Node, *words: str) -> Any:
-    """What a command of the command line says as JSON Lines."""
+    """The answer of a command of the command line, as JSON Lines."""
     done = node.cli(*words, "--json")
     assert done.returncode == 0, (done.stdout, done.stderr)
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""P3: kill -9 of any one process under load, many times in a row. What was acknowledged arrives, in order; QoS 2 exactly once."""
+"""P3: kill -9 of any one process under load, many times in a row. Acknowledged messages arrive, in order; QoS 2 exactly once."""
 
 from __future__ import annotations
 

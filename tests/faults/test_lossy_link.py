@@ -1,7 +1,7 @@
 """P2 and P4 over a cable that loses packets, is pulled, falls silent or swallows large packets; the remote is at its far end.
 
-The kernel's own TCP meets the trouble here, in a network namespace: retransmission, backoff, a peer of whose end nobody hears. What
-arrived is judged over a second, clear cable.
+The kernel's own TCP meets the trouble here, in a network namespace: retransmission, backoff, a peer of whose end nobody hears.
+Arrivals are judged over a second, clear cable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """P3: the power goes at any instant, on disks that treat names differently; what was promised is there, once, in order.
 
-What a real store does to the disk is recorded, start and messages alike, and played to a model disk up to some call. What that
-leaves is a folder again, in which the real store is opened and emptied.
+A real store's calls to the disk are recorded, start and messages alike, and played to a model disk up to some call. The model disk
+is made a folder again, in which the real store is opened and emptied.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from wire.errors import StorageDamaged, StoreGone
 LIVES, LIVES_SOAK = 2, 40
 CUTS_A_LIFE = 10
 TURNS = 60
-# Where a sync that is left out must show: of the log, of tables, of the list of tables, and of each name that leads there.
+# Places at which a sync that is left out must show: of the log, of tables, of the list of tables, and of each name that leads
+# there.
 PLACES = ("store/*.log", "store/*.sst", "store/MANIFEST-*", "store", "")
 
 
@@ -65,7 +66,7 @@ class Machine:
         self.cuts = 0
 
     def live(self, disciplines: tuple[Discipline, ...]) -> None:
-        """A life on what the last one left. What cuts before some of its calls leave is judged, and one of them is kept.
+        """A life on what the last one left. The states after cuts before some of its calls are judged, and one of them is kept.
 
         Raises:
             AssertionError: a promise is broken.

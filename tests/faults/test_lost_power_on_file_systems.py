@@ -1,7 +1,8 @@
 """P3 on real file systems: everything is killed while it starts or works, and what the device holds then is mounted again.
 
-The device is a file. What was handed to the device is in that file, and what the kernel still keeps for it is not, so a copy of it
-is what a loss of power leaves. Somebody else may sync the file system at any moment: so names come before what belongs to them.
+The device is a file. Blocks that were handed to the device are in that file, and those that the kernel still keeps for it are not,
+so a copy of it is what a loss of power leaves. Somebody else may sync the file system at any moment: so names come before what
+belongs to them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """P1-P4, P6 for a whole node that loses its power again and again, while it starts and while messages pass in both directions.
 
-What all its processes do to the disk is recorded. Then they are stopped and killed, and the data folder becomes what a disk of the
+All its processes' calls to the disk are recorded. Then they are stopped and killed, and the data folder becomes what a disk of the
 seed's discipline has kept of it (``tests/support/model_disk.py``). The publishers at the node, the remote Mosquitto with its own
 publishers, and the subscribers keep their sessions, and live on. The exchange with the remote is judged as under random faults, by
-``tests/support/recorder.py``: lost, doubled, out of order. What comes from the remote is judged at a local subscriber.
+``tests/support/recorder.py``: lost, doubled, out of order. Messages from the remote are judged at a local subscriber.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ STOCK_IN_FLIGHT = 20
 
 @dataclass(slots=True)
 class Totals:
-    """What happened in one run or in several."""
+    """The counts of one run or of several."""
 
     done: Done = field(default_factory=Done)
     inward: InwardTotals = field(default_factory=InwardTotals)

@@ -1,8 +1,8 @@
 """P1-P4, P6 under random faults: processes killed and stopped, the remote killed, links cut, torn, stalled, abandoned, delayed.
 
 One *run* is a node (file-native, ``sync: full``), three publishers (QoS 0, 1 and 2; each a topic, a session that it keeps, and the
-resending that MQTT asks of it), and a Mosquitto with persistence. What happens to them is drawn from one seed (``fault_plan``); how
-it falls in time is the machine's. After the last fault everything is healed, and the bridge must drain by itself.
+resending that MQTT asks of it), and a Mosquitto with persistence. Their faults are drawn from one seed (``fault_plan``); how they
+fall in time is the machine's. After the last fault everything is healed, and the bridge must drain by itself.
 
 Then, with the words of ``tests/support/recorder.py``, which sits between the Connection and Mosquitto:
 
@@ -11,15 +11,16 @@ Then, with the words of ``tests/support/recorder.py``, which sits between the Co
   PUBREL, or in any under a second packet identifier. There are none.
 - *remote session loss*: a CONNACK without session present on a connection that was not the first. Mosquitto killed with SIGKILL
   falls back to its last save and may so lose a session, or the acknowledgements of its last second, which no bridge can know of:
-  therefore what it acknowledged counts, not what it kept. What was released (PUBREL) before a session loss is sent again after it
-  under ``on_session_loss: republish`` only. What was taken and not completed in the session that is the last one is a fault.
+  therefore what it acknowledged counts, not what it kept. A message that was released (PUBREL) before a session loss is sent again
+  after it under ``on_session_loss: republish`` only. A message that was taken and not completed in the session that is the last one
+  is a fault.
 - *refused*: Mosquitto 2.0 counts the QoS 2 messages that it holds of an earlier connection against its receive maximum, though MQTT
   begins anew with each connection [MQTT-4.9], and one that was killed holds what its last save has. So it may refuse a message with
   0x97 that it had room for by its own word. Such a message must be taken all the same, earlier or later.
 - *order*: the messages of a topic were taken in the order in which they were published, each counted at its first sending that
   was acknowledged. One that was refused may come behind those that were in flight with it.
 - QoS 0 arrives at most once and in order, and the ledger accounts for the rest: it closes.
-- What comes from the remote meanwhile is judged in ``tests/faults/inward.py``.
+- Messages from the remote meanwhile are judged in ``tests/faults/inward.py``.
 
 Where Mosquitto is not killed, a subscriber with a session there has to get every QoS 1 and 2 message too, in order. (It may get one
 twice: 2.0.11 repeats QoS 2 messages to its own subscribers after a restart. It has no limits in these runs, since with limits it
@@ -58,7 +59,7 @@ DRAIN_DEADLINE_S = 120.0
 
 @dataclass(slots=True)
 class Totals:
-    """What happened in one run or in several."""
+    """The counts of one run or of several."""
 
     done: Done = field(default_factory=Done)
     inward: InwardTotals = field(default_factory=InwardTotals)

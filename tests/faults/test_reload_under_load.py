@@ -2,7 +2,8 @@
 
 One *run* is a node with three bridges to one Mosquitto, and publishers of QoS 1 and 2. ``still`` is never changed. ``cloud`` has
 other rules, in any order, other limits, lanes, credentials and addresses from one moment to the next; ``extra`` comes and goes, and
-so do a second listener, limits of clients, access lists and the level of the log. What changes when is drawn from one seed.
+so do a second listener, limits of clients, access lists and the level of the log. The changes and their times are drawn from one
+seed.
 
 In the end
 
@@ -57,7 +58,7 @@ RULES: dict[str, tuple[tuple[str, str], ...]] = {
 
 @dataclass(slots=True)
 class Wanted:
-    """What is configured now."""
+    """The present configuration."""
 
     rules: str = "one"
     lanes: int = 1
@@ -83,7 +84,7 @@ class Held:
 
 @dataclass(slots=True)
 class Totals:
-    """What happened in one run or in several."""
+    """The counts of one run or of several."""
 
     runs: int = 0
     reloads: int = 0
@@ -349,7 +350,7 @@ def _publisher(port: int, topic: str, qos: int) -> Publisher:
 
 
 def _destination(rules: str, topic: str) -> str:
-    """Where the first of ``rules`` that matches sends ``topic``."""
+    """The destination that the first of ``rules`` that matches gives ``topic``."""
     for topic_filter, destination in RULES[rules]:
         if topic.startswith(topic_filter.rstrip("#").rstrip("/")):
             return destination.replace("{#}", topic)

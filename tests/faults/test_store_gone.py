@@ -97,7 +97,7 @@ class OneAtATime:
 
 @dataclass(frozen=True)
 class Trick:
-    """What is done to a data folder, and what undoes it; None: nothing does. says: a part of the sentence that tells.
+    """A deed to a data folder, and its undoing; None: there is none. says: a part of the sentence that tells.
 
     ends: the status with which a running node ends; None: it goes on and waits.
     """
@@ -199,7 +199,7 @@ def other_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def judge_gone(node: Node, trick: Trick, client: OneAtATime, gone_s: float) -> None:
-    """What is published from ``gone_s`` on is not acknowledged, and the node says why."""
+    """Messages that are published from ``gone_s`` on are not acknowledged, and the node says why."""
     if trick.ends is None:
         store = wait_until(lambda: gone(node), PATIENCE_S, lambda: f"the store is gone\n{node.output[-4000:]}")
         assert store is not None
@@ -223,7 +223,7 @@ def gone(node: Node) -> dict[str, str] | None:
 
 
 def judge_cured(node: Node, trick: Trick, aside: Path, acknowledged: int, *, waits: OneAtATime | None, load: bool) -> None:
-    """What undoes it does, and all that was acknowledged is there; where nothing does, a new store says what went with the old."""
+    """The undoing works, and all that was acknowledged is there; where there is none, a new store says what went with the old."""
     if trick.undo is None:
         if node.runs:
             assert node.stop() == 0

@@ -128,7 +128,7 @@ def test_an_address_that_is_taken_is_told_with_who_has_it_and_had_once_it_is_fre
 
 
 def _status_with(node: Node, why: str) -> list[subprocess.CompletedProcess[str]]:
-    """What ``bascule status`` says, if ``why`` is in it."""
+    """The answer of ``bascule status``, if ``why`` is in it."""
     done = node.cli("status", str(node.config_path))
     return [done] if why in done.stdout else []
 

@@ -49,7 +49,7 @@ class Run:
 
     @property
     def standby(self) -> Member:
-        """Who does not lead."""
+        """The member that does not lead."""
         return next(member for member in self.cluster.members if member is not self.leader)
 
     def progress(self) -> None:
@@ -73,7 +73,7 @@ class Run:
         self.done[kind] += 1
 
     def judge(self) -> None:
-        """What was acknowledged is there; the promises of each QoS hold; the ledger closes where the queue is now."""
+        """Everything acknowledged is there; the promises of each QoS hold; the ledger closes where the queue is now."""
         self.progress()
         self.leader = self.cluster.follow()
         judge(self.leader.node, self.subscriber, self.crowd)

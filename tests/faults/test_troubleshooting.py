@@ -98,7 +98,7 @@ def knows_3_1_1_only(sock: socket.socket) -> None:
 
 
 def tls_of(pair: Pair) -> Callable[[socket.socket], None]:
-    """Who shows the certificate ``pair``."""
+    """A server that shows the certificate ``pair``."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.cert_file, pair.key_file)
 

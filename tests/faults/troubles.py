@@ -1,4 +1,4 @@
-"""What a plan of faults does to a node, its remote and the links between them: processes killed and stopped, links broken."""
+"""Deeds of a plan of faults to a node, its remote and the links between them: processes killed and stopped, links broken."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class Due:
 class Troubles:
     """Does to ``node`` and its ``remote`` what ``faults`` say. far, near: the links to the remote and to the clients.
 
-    flow: counts what passes. Where it is given, a fault waits beyond its time until ``FLOW`` more have passed since the last one,
-    so that each hits something.
+    flow: counts what passes. With it, a fault waits beyond its time until ``FLOW`` more have passed since the last one, so that
+    each hits something.
     """
 
     def __init__(

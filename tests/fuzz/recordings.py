@@ -1,4 +1,4 @@
-"""What well-behaved clients say, from CONNECT to the end: the traffic that the fuzzer changes.
+"""Traffic of well-behaved clients, from CONNECT to the end, which the fuzzer changes.
 
 Every packet type that a client sends, at both levels, with sessions, Wills, all properties, all QoS and answers to what it is sent.
 """

@@ -29,14 +29,14 @@ _served = 0
 
 
 class Heard(NamedTuple):
-    """What a connection's bytes came to."""
+    """The result of a connection's bytes."""
 
     packets: list[Packet | tuple[bytes, int, bytes, bytes]]
     violation: str | None
 
 
 class Outcome(NamedTuple):
-    """What a client and the node's other half saw of one connection.
+    """The views of a client and of the node's other half on one connection.
 
     answers_too_early: the client acknowledged what it can have got only if that was on its way by then, or in another way.
     """
@@ -173,7 +173,7 @@ def assert_alike(whole: Outcome, cut: Outcome) -> None:
 
 
 def _packets(pipe: Pipe) -> tuple[list[bytes], list[bytes]]:
-    """What the client was sent: answers to its messages, and the rest but for messages."""
+    """The packets that the client was sent: answers to its messages, and the rest but for messages."""
     answers: list[bytes] = []
     others: list[bytes] = []
     data, position = bytes(pipe.taken), 0

@@ -31,7 +31,7 @@ def received(node: Node) -> int:
 
 
 class Meter:
-    """What came and what was written since it was made, or looked at last."""
+    """The bytes that came and that were written since it was made, or looked at last."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

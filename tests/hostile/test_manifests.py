@@ -101,7 +101,7 @@ def how_many(request: pytest.FixtureRequest) -> int:
 def test_mutated_manifests_of_backups_raise_nothing_but_our_errors(
     saved: Saved, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """What is accepted is restored below its target, and nowhere else."""
+    """An accepted backup is restored below its target, and nowhere else."""
     folder = tmp_path / "around" / saved.made.path.name
     shutil.copytree(saved.made.path, folder)
     fields = json.loads((folder / BACKUP_NAME).read_bytes())

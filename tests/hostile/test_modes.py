@@ -101,7 +101,7 @@ def test_what_commands_and_a_node_make_is_for_its_owner(commands: Commands, tmp_
 
 
 def open_to_others(folder: Path) -> Iterator[str]:
-    """What below ``folder`` has another mode than is right: all but ``FOR_ALL`` is for the owner only."""
+    """The files below ``folder`` with another mode than is right: all but ``FOR_ALL`` is for the owner only."""
     for path in folder.rglob("*"):
         mode = stat.S_IMODE(path.lstat().st_mode)
         right = 0o700 if path.is_dir() else 0o644 if str(path.relative_to(folder)) in FOR_ALL else 0o600

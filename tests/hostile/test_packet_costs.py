@@ -1,4 +1,4 @@
-"""What the node writes and holds for a byte that it is sent: of each packet of clients and remotes, and of each property in it.
+"""The node's costs for a byte that it is sent, written and held: of each packet of clients and remotes, and of each property in it.
 
 Both are counted, not timed: what the node's processes gave to write() (``wchar``: log, rows, and RocksDB's files), and what memory
 they came to hold. A kind of packet or a property that is new is among them by itself.
@@ -131,7 +131,7 @@ def packet(kind: int, number: int, said: Properties) -> bytes:
 
 
 def name_of(kind: int, place: Place, said: Properties) -> str:
-    """What a failure calls it."""
+    """The name in a failure."""
     return " ".join([place.name or str(kind), *(KINDS[identifier].name for identifier, _ in said)])
 
 
@@ -139,7 +139,8 @@ def name_of(kind: int, place: Place, said: Properties) -> str:
 
 
 class Cost:
-    """What the node writes and holds from here on, and for what; for all messages together, as RocksDB writes large files."""
+    """The bytes that the node writes and holds from here on, and for what; for all messages together, as RocksDB writes large
+    files."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -290,7 +291,7 @@ class Remote:
 
 @pytest.mark.parametrize("group", OF_REMOTES)
 def test_bytes_of_a_remote(start_node: StartNode, group: str) -> None:
-    """What it publishes waits for another remote, which is not there."""
+    """Its messages wait for another remote, which is not there."""
     with ScriptedRemote() as scripted:
         bridge = bridge_config("peer", scripted.port, protocol="mqtt5", remote_subscriptions=[{"filters": ["in/#"]}])
         node = start_node(node_config(bridge, passing(free_port())))

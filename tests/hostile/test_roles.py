@@ -1,4 +1,4 @@
-"""Who has only the right to look, the role ``view``: no answer has what a client has sent, by whichever way and question."""
+"""The right to look alone, the role ``view``: no answer has what a client has sent, by whichever way and question."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is installed: the service, the wheel and the Debian package."""
+"""Installations: the service, the wheel and the Debian package."""

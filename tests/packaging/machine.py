@@ -1,6 +1,7 @@
 """A machine with a fresh Debian 12: a folder made by debootstrap. Its programs run by chroot or, with systemd, by systemd-nspawn.
 
-The network is this machine's. What debootstrap made is kept in ``~/.cache/bascule`` (or below XDG_CACHE_HOME) for the next time.
+The network is this machine's. The result of debootstrap is kept in ``~/.cache/bascule`` (or below XDG_CACHE_HOME) for the next
+time.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Machine:
         ]
 
     def environment(self) -> dict[str, str]:
-        """What programs there know."""
+        """The environment of programs there."""
         return {**_PATH, **keeper.environment()}
 
     def ask(self, *words: str, timeout_s: float = _SLOW_S) -> subprocess.CompletedProcess[str]:

@@ -1,8 +1,8 @@
 """The remote broker: an MQTT 3.1.1 and 5.0 server written for the test, which judges what it gets by the standard.
 
-A session outlives its connections unless the broker is told to lose it. What it accepts is reported to the ``BrokerWatcher``. The
-rules it holds its peer to are in ``_Judge``.
-Faults are switches: refusing CONNECT, stalling, rejecting PUBLISHes by reason code, or by closing the connection on some or on all.
+A session outlives its connections unless the broker is told to lose it. Accepted packets are reported to the ``BrokerWatcher``. The
+rules it holds its peer to are in ``_Judge``. Faults are switches: refusing CONNECT, stalling, rejecting PUBLISHes by reason code,
+or by closing the connection on some or on all.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ NO_SUBSCRIBERS = 0x10
 REJECTIONS = (0x80, 0x83, 0x97, 0x99)
 
 
-# A QoS 1 message that its publisher sent twice is in the queue twice; each of these is a message of its own to the remote. Where
-# identifiers come round again, both may even have the same one, the second when the exchange of the first has ended.
+# A QoS 1 message that its publisher sent twice is in the queue twice; each of these is a message of its own to the remote.
+# Identifiers
+# may come round again, and then both may even have the same one, the second when the exchange of the first has ended.
 Sending = tuple[bytes, int]  # payload, packet identifier
 Entry = tuple[bytes, int, int]  # and how many with these came before
 
 
 class BrokerWatcher(RemotePublisherWatcher, Protocol):
-    """Who is told what the broker got."""
+    """The observer of what the broker got."""
 
     def remote_delivered(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_refused(self, client_id: str, packet: Publish) -> None: ...
@@ -49,7 +50,7 @@ class BrokerWatcher(RemotePublisherWatcher, Protocol):
 
 
 class Session:
-    """What the broker keeps of a client, and what it has seen of it in this session."""
+    """The broker's record of a client, and what it has seen of it in this session."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -77,7 +78,7 @@ class Session:
         self.left = False  # the client has had a session at another broker since, or has purged what it had sent
 
     def leave(self) -> None:
-        """What is not settled by an exchange does not come again at QoS 1, and there is nothing of it here."""
+        """A message that is not settled by an exchange does not come again at QoS 1, and there is nothing of it here."""
         self.left = True
         self.unanswered = {packet_id: payload for packet_id, payload in self.unanswered.items() if packet_id in self.received}
 

@@ -24,7 +24,7 @@ RELOADS = 3
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a step changes:
+    """The changes of a step:
 
     ``bridge no``, ``bridge yes``, ``lanes N``, ``rule NAME``, ``rules SET``, ``limit N`` (0: none) or ``retention S``.
     """
@@ -39,7 +39,7 @@ class Change:
 
 
 def changes_of(plan: Plan) -> set[str]:
-    """What is changed in ``plan``, of ``bridge``, ``lanes``, ``rule``, ``rules``, ``limit`` and ``retention``."""
+    """The parts that are changed in ``plan``: of ``bridge``, ``lanes``, ``rule``, ``rules``, ``limit`` and ``retention``."""
     return {Change.of(fault).what for fault in plan.faults if fault.kind in (RECONFIGURE, LIVE)}
 
 

@@ -1,4 +1,5 @@
-"""What a seed decides besides ``plan``: commands of an operator, a second address of the remote, changes of the configuration.
+"""Further decisions of a seed besides ``plan``: commands of an operator, a second address of the remote, changes of the
+configuration.
 
 Drawn by chance of its own, so that the rest of a plan stays.
 """
@@ -145,7 +146,7 @@ def live_changes(rng: Random, span_s: float) -> Iterator[Step]:
 
 
 def late_words(rng: Random, span_s: float) -> Iterator[Step]:
-    """What a process has sent is late, and it dies meanwhile: its next life is heard first."""
+    """A process's frames are late, and it dies meanwhile: its next life is heard first."""
     for _ in range(rng.choice((1, 1, 2))):
         at_s = 0.3 + rng.random() * span_s
         target = rng.choice(("bridge:cloud:0", "bridge:cloud:0", "store", "clients"))

@@ -88,7 +88,7 @@ class Remotes:
             )
 
     def address_down(self, fault: Fault) -> None:
-        """target: number of the address; amount: seconds. Who is connected there is cut off."""
+        """target: number of the address; amount: seconds. Clients that are connected there are cut off."""
         number = int(fault.target)
         self._down_until_s[number] = self._world.now_s + fault.amount
         place = PLACES[number]

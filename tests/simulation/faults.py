@@ -1,4 +1,4 @@
-"""What each fault of a plan does to the world, and how everything is healed at the end."""
+"""Effects of each fault of a plan on the world, and how everything is healed at the end."""
 
 from __future__ import annotations
 

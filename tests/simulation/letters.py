@@ -20,7 +20,7 @@ PREFIX = "dead:"
 
 
 def parse_letter(value: bytes) -> tuple[str, int, bytes]:
-    """Where a dead letter was, and its payload."""
+    """The place of a dead letter, and its payload."""
     fields = msgpack.unpackb(value[5:])
     return fields[2], fields[3], fields[6]
 

@@ -158,7 +158,7 @@ class ProcessPost(Post):
         return self._told.popleft() if self._told else None
 
     def ready_sockets(self) -> dict[str, list[tuple[Any, int]]]:
-        """What can go on right now, by actor."""
+        """The sockets that can go on right now, by actor."""
         ready: dict[str, list[tuple[Any, int]]] = {}
         for pollable, events, (actor, token) in self._watched.values():
             if found := pollable.readiness() & (events | HANGUP):
@@ -174,7 +174,7 @@ class ProcessPost(Post):
         return self._due_timer(self.now_s())
 
     def next_timer_s(self) -> float | None:
-        """When the next timer runs out."""
+        """The time at which the next timer runs out."""
         return self._next_due_s()
 
     def waiting(self) -> bool:

@@ -1,8 +1,8 @@
 """Frames between processes, with the semantics of ZeroMQ over ipc.
 
-First in, first out per sender and receiver. What is sent to a peer that is away stays with the sender and reaches the peer's next
-life. Of what was on its way to a peer that dies, the first frames are lost with it; of what a sender that dies sent last, some is
-lost with it, and all of it if the peer was away.
+First in, first out per sender and receiver. A frame to a peer that is away stays with the sender and reaches the peer's next life.
+Of what was on its way to a peer that dies, the first frames are lost with it; of what a sender that dies sent last, some is lost
+with it, and all of it if the peer was away.
 """
 
 from __future__ import annotations

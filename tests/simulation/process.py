@@ -27,14 +27,14 @@ def current() -> Process:
 
 
 class Post(Protocol):
-    """What carries frames between processes."""
+    """The carrier of frames between processes."""
 
     def send(self, sender: Process, peer: str, parts: list[bytes]) -> None: ...
     def seen(self, sender: str, receiver: str, frame: Frame) -> None: ...
 
 
 class Closable(Protocol):
-    """What the kernel closes when a process ends."""
+    """The sockets that the kernel closes when a process ends."""
 
     def close(self) -> None: ...
 
@@ -174,7 +174,7 @@ class Process:
             self.wake_at(timer_s)
 
     def _drain(self) -> None:
-        """What ``Post.next`` gives in one turn, in its order."""
+        """The results of ``Post.next`` in one turn, in its order."""
         mailbox, host = self._mailbox, self.host
         assert mailbox is not None
         assert host is not None
@@ -202,7 +202,7 @@ class Process:
             self.die(0)
 
     def _give_ready(self) -> bool:
-        """What the sockets have, and what that makes the process tell itself; whether there is any."""
+        """The input of the sockets, and what that makes the process tell itself; whether there is any."""
         mailbox, host = self._mailbox, self.host
         assert mailbox is not None
         assert host is not None

@@ -28,7 +28,7 @@ def rules_of(name: str, like: RuleSettings) -> tuple[RuleSettings, ...]:
 
 
 class RulesSeen:
-    """Where each message may go: as a rule said in a life of the node in which it was on its way to the store."""
+    """Allowed destinations of each message: as a rule said in a life of the node in which it was on its way to the store."""
 
     def __init__(self) -> None:
         self._now: Sequence[RuleSettings] = ()

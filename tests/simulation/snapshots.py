@@ -23,7 +23,7 @@ _SHARE = 0.25  # of the seeds
 
 
 def steps(rng: Random, span_s: float) -> list[tuple[float, str, str, float]]:
-    """When snapshots are ordered in a plan, and what becomes of the store meanwhile."""
+    """Times of snapshots in a plan, and what becomes of the store meanwhile."""
     if rng.random() >= _SHARE:
         return []
     found = []
@@ -58,7 +58,7 @@ class Snapshots:
 
 
 def judge(machine: Machine, frame: SnapshotMade) -> None:
-    """What the store says of a checkpoint is what is in it."""
+    """The store's note of a checkpoint is what is in it."""
     if frame.error:
         machine.world.note("snapshot refused", frame.message)
         return

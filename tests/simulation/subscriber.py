@@ -1,6 +1,6 @@
 """Local subscribers: clients with a kept session that answer as the standard demands, and are cut off, stall and stay away.
 
-What the node owes them is judged in ``sessions.py``: by what the Listener *writes*, and by what has arrived. A client that finds
+The node's duties to them are judged in ``sessions.py``: by what the Listener *writes*, and by what has arrived. A client that finds
 its session lost forgets with it what it held, also where the CONNACK that said so never reached it: MQTT gives it no other means.
 """
 
@@ -45,7 +45,7 @@ class Subscriber:
         self.away_until_s = 0.0
         self.unsubscribed_until_s = 0.0
         self.dials = 0  # since the last CONNACK was written
-        # When it last gave up a connection before its CONNACK: the CONNECT may still be on its way.
+        # The time at which it last gave up a connection before its CONNACK: the CONNECT may still be on its way.
         self._abandoned_s = float("-inf")
         self.connection: _Connection | None = None
         self._doors = doors
@@ -331,7 +331,7 @@ class _Connection(Far):
 
 
 class SubscriberFaults:
-    """What a plan does to subscribers; target: the number of one."""
+    """The deeds of a plan to subscribers; target: the number of one."""
 
     def __init__(self, world: World, subscribers: Sequence[Subscriber]) -> None:
         self._world = world

@@ -100,5 +100,5 @@ class World:
         return fd
 
     def pollable(self, fd: int) -> Pollable:
-        """What the descriptor stands for."""
+        """The object of the descriptor."""
         return self._fds[fd]

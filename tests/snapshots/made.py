@@ -40,7 +40,7 @@ def queue(**keys: Any) -> QueueFacts:
 
 
 def fields(node: str, at_ms: int) -> dict[str, Any]:
-    """What the store and the supervisor say of a snapshot."""
+    """The words of the store and the supervisor about a snapshot."""
     return {
         "node": node,
         "store_id": "0123456789abcdef" * 2,

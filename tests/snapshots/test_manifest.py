@@ -34,7 +34,7 @@ def test_the_bytes_of_format_1_are_pinned() -> None:
 
 @given(st.data())
 def test_no_changed_byte_goes_unnoticed(data: st.DataObject) -> None:
-    """Whatever becomes of one byte, the manifest is refused, or it says the same."""
+    """A manifest with one changed byte is refused, or it says the same."""
     text = bytearray(manifest().to_json())
     place = data.draw(st.integers(0, len(text) - 1))
     text[place] ^= data.draw(st.integers(1, 255))

@@ -72,7 +72,8 @@ class Arrivals:
         return sorted((self._folder / "out").glob("*.parquet"))
 
     def forget_last_batch(self) -> None:
-        """As if the query had died before its last batch was written: it is repeated. What was written before is gone from here."""
+        """As if the query had died before its last batch was written: it is repeated. Batches that were written before are gone
+        from here."""
         for path in self._written():
             path.unlink()
         shutil.rmtree(self._folder / "out" / "_spark_metadata")

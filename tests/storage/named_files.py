@@ -1,4 +1,4 @@
-"""What a node writes and names, step by step, for ``test_files``: a program whose calls are recorded.
+"""Files that a node writes and names, step by step, for ``test_files``: a program whose calls are recorded.
 
     python -m tests.storage.named_files FOLDER [PLACE]
 
@@ -36,7 +36,7 @@ PLACES = (
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """What is in ``folder``, folders too; not what is half made, by its name. Zeros at the end of a file are not told."""
+    """The names in ``folder``, folders too; not those of half-made files. Zeros at the end of a file are not told."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))

@@ -1,4 +1,4 @@
-"""What a node writes and names is on disk when it goes by it, however the disk treats names; each sync in it is needed."""
+"""Files that a node writes and names are on disk when it goes by them, however the disk treats names; each sync in it is needed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def record(folder: Path, recorder: Path, place: str = "") -> tuple[ModelDisk, li
 
 
 def violations(folder: Path, recorder: Path, discipline: Discipline, place: str = "") -> Iterator[str]:
-    """What is wrong in the images of all cuts: each has what was there before the step that was under way, or after it."""
+    """The faults in the images of all cuts: each has what was there before the step that was under way, or after it."""
     disk, events, said = record(folder, recorder, place)
     lines = [json.loads(line) for event in events if event.inode == said and event.what == "w" for line in [event.data]]
     assert len(lines) > 20

@@ -1,4 +1,4 @@
-"""Whoever can replace a file of secrets decides who logs in: such a file is found, by whichever way it can be replaced."""
+"""A user who can replace a file of secrets decides who logs in: such a file is found, by whichever way it can be replaced."""
 
 from __future__ import annotations
 

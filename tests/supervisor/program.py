@@ -1,4 +1,4 @@
-"""What the template is asked to run in its tests: it says how it is, then ends as it is told.
+"""The program that the template is asked to run in its tests: it says how it is, then ends as it is told.
 
 ``FILE STATUS``: notes in FILE what it sees of itself, and exits with STATUS; a negative one is a signal that it sends to itself.
 """

@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
         )
 
     def read() -> NodeSettings:
-        """What a test has put beside the settings that the node began with."""
+        """The extras that a test has put beside the settings that the node began with."""
         try:
             return load(Path(argv[0]).with_suffix(".next").read_bytes())
         except FileNotFoundError as error:

@@ -19,13 +19,13 @@ class Order:
         return place < self._highest.get(key, -1)
 
     def came(self, place: int, *key: Hashable) -> None:
-        """What was sent at ``place`` came first."""
+        """The message that was sent at ``place`` came first."""
         self._highest[key] = max(place, self._highest.get(key, -1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """What became of the messages of one topic: those that never came, came twice, came first behind a later one, or unasked."""
+    """The fate of the messages of one topic: those that never came, came twice, came first behind a later one, or unasked."""
 
     missing: list[str]
     duplicates: list[str]

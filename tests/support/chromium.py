@@ -65,7 +65,7 @@ class Chromium:
         self._command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def media(self, medium: str, *, dark: bool) -> None:
-        """What the page is shown on, and which colours the system prefers."""
+        """The screen of the page, and the colours that the system prefers."""
         features = [
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
             {"name": "prefers-reduced-motion", "value": "reduce"},
@@ -80,11 +80,11 @@ class Chromium:
             self._command("Network.disable")  # each event of it costs
 
     def ask(self, script: str, *arguments: object) -> Any:
-        """What the function body ``script`` returns in the page."""
+        """The result of the function body ``script`` in the page."""
         return self._driver.execute_script(script, *arguments)
 
     def ask_later(self, script: str, *arguments: object) -> Any:
-        """What ``script`` passes to its last argument, a function."""
+        """The value that ``script`` passes to its last argument, a function."""
         return self._driver.execute_async_script(script, *arguments)
 
     def find(self, selector: str) -> Any:
@@ -111,11 +111,11 @@ class Chromium:
         return list(self.ask("return Array.from(document.querySelectorAll(arguments[0]), (one) => one.textContent)", selector))
 
     def console(self) -> list[str]:
-        """What came on the console since it was last asked."""
+        """The console's lines since it was last asked."""
         return [entry["message"] for entry in self._driver.get_log("browser")]
 
     def requested(self) -> list[str]:
-        """What the document in the window has asked of the network, or of files, itself included."""
+        """The requests of the document in the window to the network, or to files, itself included."""
         return list(self.ask("return [location.href, ...performance.getEntriesByType('resource').map((one) => one.name)]"))
 
     def accessibility(self) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ class Member:
         self.node = Node({**config, "replication": replication, "persistence": persistence}, folder / name)
 
     def replication(self) -> dict[str, Any]:
-        """What its status says of the cluster; nothing while it does not answer."""
+        """The cluster in its status; nothing while it does not answer."""
         try:
             status: dict[str, Any] = call(self.node.data_dir / "run", "status", timeout_s=1.0)
         except (BasculeError, OSError):

@@ -2,7 +2,7 @@
 
 It runs in a thread, serves one connection at a time, and shares no code with the product. It keeps sessions across connections,
 does the receiver's half of QoS 1 and 2 by the letter and judges every packet (``tests/support/remote_session.py``); it has no
-subscribers. What it saw is in ``packets`` and ``delivered``; ``check`` fails the test if any rule was broken.
+subscribers. Its observations are in ``packets`` and ``delivered``; ``check`` fails the test if any rule was broken.
 
 Cut points: ``cut(Cut(...), ...)`` closes connections at the points given, one after the other. A packet that comes in takes effect
 only if it was read whole; it is not answered then. A packet that goes out counts as sent only if it was written whole::

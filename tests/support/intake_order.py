@@ -10,8 +10,8 @@ one if it has DUP and the same identifier and message, and the remote has neithe
 where that was taken, the repeat is not [MQTT-4.3.3-10]. It is *doubtful* where an earlier exchange under its identifier may still
 be on record at the bridge, for no PUBCOMP was seen since: then it may be taken, or be answered only.
 
-What was taken in must be these beginnings, one connection after the other. Where each ended nobody knows, so all possibilities are
-followed. Topics are judged one by one; a message is told by its payload.
+The messages taken in must be these beginnings, one connection after the other. The end of each is not known, so all possibilities
+are followed. Topics are judged one by one; a message is told by its payload.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Run:
-    """What the remote sent of one topic on one connection, and how many of these the bridge has taken at least."""
+    """The messages that the remote sent of one topic on one connection, and how many of these the bridge has taken at least."""
 
     connection: int
     sent: list[_Sent] = field(default_factory=list)
@@ -127,7 +127,7 @@ class IntakeOrder:
         return None
 
     def sent_late(self, topic: str) -> list[str]:
-        """What the remote itself sent for the first time behind a later message of the same publisher.
+        """The messages that the remote itself sent for the first time behind a later message of the same publisher.
 
         A payload is the publisher's mark, of one letter, and a number.
         """
@@ -146,7 +146,8 @@ class IntakeOrder:
             yield from runs
 
     def _walk(self, run: _Run, state: _State, taken: Sequence[str]) -> Iterator[tuple[int, _State, _Sent | None]]:
-        """Where the bridge may stand after each beginning of ``run``: how many it has, its state, and what it would have next."""
+        """The states in which the bridge may be after each beginning of ``run``: how many it has, its state, and what it would have
+        next."""
         paths: set[_State] = {state}
         for count, sent in enumerate(run.sent):
             following: set[_State] = set()

@@ -33,7 +33,7 @@ def begin() -> None:
 
 
 def environment() -> dict[str, str]:
-    """What a program must have in its environment to end with the test process."""
+    """The environment of a program that is to end with the test process."""
     return {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
 
 

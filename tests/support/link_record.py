@@ -1,4 +1,4 @@
-"""What a recorded connection between a bridge and its remote says of each message: who has lost it, who has doubled it. Pure."""
+"""The words of a recorded connection between a bridge and its remote on each message: who has lost it, who has doubled it. Pure."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ class LinkRecord:
     def judge_out(self, payloads: Sequence[str], *, exactly_once: Sequence[str], lowered: bool) -> None:
         """All of ``payloads`` were acknowledged by the remote; repeats were such that it could tell.
 
-        In one session what goes again under its identifier has DUP. What is to come ``exactly_once`` has no other identifier, and
-        does not go behind its PUBREL. Of other messages a publisher may have made two. lowered: some left at QoS 1 after all.
+        In one session what goes again under its identifier has DUP. A message that is to come ``exactly_once`` has no other
+        identifier, and does not go behind its PUBREL. Of other messages a publisher may have made two. lowered: some left at QoS 1
+        after all.
         """
         passages = self._of(True)
         lost = [payload for payload in payloads if not any(each.answered for each in passages.get(payload, ()))]
@@ -71,7 +72,7 @@ class LinkRecord:
                 assert not (after.session == before.session and ours), self._show(payload, each)
 
     def judge_back(self, twice: Iterable[str]) -> None:
-        """What came ``twice`` to who subscribed, and came from the remote at QoS 2, that has sent as two messages."""
+        """A message that came ``twice`` to a subscriber, and came from the remote at QoS 2, that has sent as two messages."""
         passages = self._of(False)
         for payload in twice:
             each = passages[payload]

@@ -1,4 +1,4 @@
-"""The replicated log as a double: what its servers have, what a member sees of them. Whoever makes it decides what goes wrong."""
+"""The replicated log as a double: what its servers have, what a member sees of them. The maker of it decides what goes wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALL = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of an append: the first ``landed`` messages land, others never or ``late``. answered: or only sent."""
+    """The fate of an append: the first ``landed`` messages land, others never or ``late``. answered: or only sent."""
 
     landed: int = ALL
     late: bool = False
@@ -35,7 +35,7 @@ class Late:
 
 
 class Servers:
-    """What the servers have together.
+    """The common state of the servers.
 
     entries: of all time, from number 1; those below ``first`` are trimmed. objects: bases, by name. late: what may land later.
     away: nobody reaches them, or they have no majority. full: they take nothing. cut: the members that do not reach them.

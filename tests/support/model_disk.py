@@ -1,6 +1,6 @@
 """A disk that may lose power at any instant: what ``tests/faults/recorder.c`` recorded, and what of it is there afterwards.
 
-What a call wrote is on the disk once the file is synced. A name (creat, mkdir, link, rename, unlink) is on the disk once
+Bytes that a call wrote are on the disk once the file is synced. A name (creat, mkdir, link, rename, unlink) is on the disk once
 
 - ``folder``: its folder is synced, and by nothing else; names that are not may survive all the same, each by itself;
 - ``named``: that, or the file or folder that it names is synced;
@@ -51,7 +51,7 @@ def compile_recorder(folder: Path) -> Path:
 
 
 def environment(library: Path, log: Path, folder: Path) -> dict[str, str]:
-    """What a process needs in its environment, so that what it does below ``folder`` is recorded in ``log``."""
+    """The environment of a process whose work below ``folder`` is recorded in ``log``."""
     return {"LD_PRELOAD": str(library), "RECORD_LOG": str(log), "RECORD_FOLDER": str(folder)}
 
 
@@ -72,7 +72,7 @@ def recorded(words: Sequence[str], library: Path, log: Path, folder: Path) -> li
 
 
 def read_events(log: Path) -> list[Event]:
-    """What was recorded; the last record may be incomplete."""
+    """The records; the last one may be incomplete."""
     content = log.read_bytes() if log.exists() else b""
     events, at = [], 0
     while at + _HEAD.size <= len(content):

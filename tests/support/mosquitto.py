@@ -92,7 +92,7 @@ class Mosquitto:
 
     @property
     def log(self) -> str:
-        """What it has logged so far."""
+        """Its log so far."""
         path = self.folder / "mosquitto.log"
         return path.read_text(errors="replace") if path.exists() else ""
 

@@ -1,7 +1,7 @@
 """MQTT 3.1.1 and 5.0 as the tests write and read it: bytes of packets, and the judge of every packet that comes in.
 
 It shares no code with the product, so that it can judge it. ``judge`` takes a packet apart by hand and holds it against the rules
-that every packet of its kind must keep, as a Client or as a Server sends it. What breaks one is an AssertionError.
+that every packet of its kind must keep, as a Client or as a Server sends it. A broken one is an AssertionError.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Properties = list[tuple[int, Value]]
 
 
 class Sender(Enum):
-    """Whose packet it is."""
+    """The sender of the packet."""
 
     CLIENT = "Client"
     SERVER = "Server"
@@ -39,7 +39,7 @@ _SIZES |= dict.fromkeys((MESSAGE_EXPIRY, SESSION_EXPIRY, WILL_DELAY, MAXIMUM_PAC
 _BINARY = {CORRELATION_DATA, AUTH_DATA}
 _NOT_ZERO = {SUBSCRIPTION_IDENTIFIER, RECEIVE_MAXIMUM, TOPIC_ALIAS, MAXIMUM_PACKET_SIZE}
 
-# What may be in each packet; what comes with a message is what an application says of it.
+# Properties that may be in each packet; those that come with a message are an application's.
 _MESSAGE = {PAYLOAD_FORMAT, MESSAGE_EXPIRY, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION_DATA, USER_PROPERTY}
 _WILL = 0  # stands for the kind where there are the properties of a Will
 _OF_BOTH: dict[int, set[int]] = {
@@ -113,7 +113,7 @@ _KINDS_311 = {Sender.SERVER: _KINDS[Sender.SERVER] - {DISCONNECT, AUTH}, Sender.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Will:
-    """What a CONNECT says of its Will."""
+    """The Will of a CONNECT."""
 
     topic: str
     payload: bytes = b"will"
@@ -124,7 +124,7 @@ class Will:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connect:
-    """What only a CONNECT says. clean: Clean Session of MQTT 3.1.1, Clean Start of MQTT 5.0."""
+    """Fields that only a CONNECT has. clean: Clean Session of MQTT 3.1.1, Clean Start of MQTT 5.0."""
 
     version: int
     clean: bool

@@ -47,7 +47,7 @@ class NatsServer:
 
     @property
     def url(self) -> str:
-        """Where its clients find it."""
+        """The address for its clients."""
         return f"nats://127.0.0.1:{self.port}"
 
     @property
@@ -110,7 +110,7 @@ class NatsServers:
 
     @property
     def urls(self) -> list[str]:
-        """Where clients find them."""
+        """The addresses for clients."""
         return [server.url for server in self.servers]
 
     def wait_ready(self) -> None:

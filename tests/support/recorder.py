@@ -1,4 +1,4 @@
-"""What a remote broker was sent and what it acknowledged: the judge between a bridge and its remote.
+"""Packets that a remote broker was sent and that it acknowledged: the judge between a bridge and its remote.
 
 A ``Recorder`` is the ``tap`` of a ``Proxy`` between a Connection and the remote. It reads MQTT on each connection: PUBLISH and
 PUBREL as they are passed up, CONNACK, PUBACK, PUBREC and PUBCOMP as they come from the remote, also those that a cut link keeps
@@ -32,7 +32,7 @@ Message = tuple[str, str]  # topic, payload
 
 @dataclass(slots=True)
 class Record:
-    """What was seen of one packet identifier, and so of one QoS 1 or 2 message that the bridge had in its queue."""
+    """The sightings of one packet identifier, and so of one QoS 1 or 2 message that the bridge had in its queue."""
 
     packet_id: int
     message: Message

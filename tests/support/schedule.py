@@ -39,7 +39,7 @@ _RECORDED_S = read_durations(RECORDED.read_text(encoding="utf-8")) if RECORDED.e
 
 
 def rank(test: str) -> tuple[float, str]:
-    """Where a test comes: by how long those that stay with it took together, the slowest first."""
+    """The place of a test: by how long those that stay with it took together, the slowest first."""
     group = together(test)
     return -_RECORDED_S.get(group, 0.0), group
 

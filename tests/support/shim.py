@@ -43,7 +43,7 @@ def compile_shim(folder: Path, source: Path = SOURCE) -> Path:
 
 
 class DiskFaults:
-    """What is wrong with the files below ``data_folder`` in the processes that ``word`` is an argument of; nothing at first."""
+    """The faults of the files below ``data_folder`` in the processes that ``word`` is an argument of; none at first."""
 
     def __init__(self, library: Path, control: Path, data_folder: Path, word: str = "store") -> None:
         control.write_bytes(bytes(_LAYOUT.size))

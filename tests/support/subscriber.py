@@ -67,7 +67,7 @@ class Subscriber:
             return len(self._packets)
 
     def arrivals(self, topic: str, expected: list[str]) -> Arrivals:
-        """What became of the ``expected`` payloads of ``topic``, in their order of publishing."""
+        """The fate of the ``expected`` payloads of ``topic``, in their order of publishing."""
         return Arrivals.of(self.payloads(topic), expected)
 
     def wait_for(self, topic: str, expected: list[str], deadline_s: float = PATIENCE_S) -> Arrivals:

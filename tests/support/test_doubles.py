@@ -142,12 +142,12 @@ class Wire:
         self.down(packet(CONNACK, 0, bytes((session_present, 0))))
 
     def up(self, *packets: bytes) -> None:
-        """What the bridge sends."""
+        """The packets of the bridge."""
         for byte in b"".join(packets):
             self._recorder.passed_up(self._number, bytes((byte,)))
 
     def down(self, *packets: bytes) -> None:
-        """What the remote answers."""
+        """The answers of the remote."""
         for byte in b"".join(packets):
             self._recorder.came_down(self._number, bytes((byte,)))
 
@@ -171,7 +171,7 @@ def test_the_recorder_takes_a_resumed_exchange_for_what_it_is() -> None:
 
 
 def test_the_recorder_tells_a_session_loss_from_a_duplicate() -> None:
-    """What was released goes again: a duplicate in the same session, the policy's affair in the next."""
+    """A released message goes again: a duplicate in the same session, the policy's affair in the next."""
     for session_present in (True, False):
         recorder = Recorder()
         first = Wire(recorder, 1, session_present=False)

@@ -14,7 +14,7 @@ from tests.support.tape import Passed, Tape, Taps, excerpt
 
 
 class Recording:
-    """What a tape would hold, packet by packet, a millisecond each."""
+    """The contents of a tape, packet by packet, a millisecond each."""
 
     def __init__(self) -> None:
         self.passed: list[Passed] = []
@@ -40,7 +40,7 @@ class Recording:
             self._add(Packet(kind=kind, flags=0, packet_id=packet_id), up=True)
 
     def fault(self, *taken: str) -> str | None:
-        """What the judge has against ``taken``."""
+        """The judge's objections to ``taken``."""
         return IntakeOrder(self.passed).fault("t", taken)
 
     def _down(self, packet: Packet) -> None:
@@ -287,7 +287,7 @@ class Taker:
 def test_a_real_mosquitto_that_sends_a_new_message_ahead_of_its_queue_is_told_apart(remote: Mosquitto) -> None:
     """Mosquitto 2.0 does, on one connection and without a break, where QoS 1 and 2 mix and its in-flight limit is reached.
 
-    What is answered behind the first 20 in flight gives room, but nothing of its queue moves up; so a new message finds room.
+    An answer behind the first 20 in flight gives room, but nothing of its queue moves up; so a new message finds room.
     """
     tape = Tape()
     with Proxy(remote.port, tap=tape) as proxy, MqttClient(remote.port, "publisher") as publisher:

@@ -1,4 +1,4 @@
-"""Who has not the marker starts no process; where all of a folder have it, they have it."""
+"""A test without the marker starts no process; where all of a folder have it, they have it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What took longest comes first, and what stays together comes together."""
+"""The slowest come first, and those that stay together come together."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from wire.mqtt.publish_properties import with_message_expiry
 from wire.ranges import ranges_of
 from wire.settings import BackoffSettings, RefusalSettings
 
-# Where it is asked how many packet identifiers there are, but for where packets are made.
+# Places at which it is asked how many packet identifiers there are, but for where packets are made.
 IDENTIFIER_MODULES = (held_identifiers, identifier_span, sender, what_may_be_sent)
 
 PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, PINGREQ = 3, 4, 5, 6, 7, 12
@@ -318,7 +318,7 @@ class RemoteModel:
 
 @dataclass(slots=True)
 class StoreModel:
-    """What is committed of one lane."""
+    """The committed state of one lane."""
 
     head: int
     republish: bool

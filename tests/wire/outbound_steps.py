@@ -1,4 +1,4 @@
-"""What tests of an exchange do with it: offer, pump, commit, and look at what leaves and what is settled."""
+"""Steps of an exchange in tests: offer, pump, commit, and look at what leaves and what is settled."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def commit(flow: SenderHalf, number: int) -> dict[str, tuple[tuple[int, int], ..
 
 
 def burst(flow: SenderHalf, level: int = 4, now_s: float = 0.0) -> list[Sent]:
-    """What leaves now."""
+    """The packets that leave now."""
     return parse(flow.pump(1 << 20, now_s), level)
 
 
@@ -70,7 +70,7 @@ def kinds(packets: list[Sent]) -> list[tuple[int, int]]:
 
 
 def settled(flow: SenderHalf, number: int = 1) -> dict[str, tuple[tuple[int, int], ...]]:
-    """What became of messages since the last time."""
+    """The outcomes since the last time."""
     facts = flow.record.facts(number)
     return {} if facts is None else dict(facts.settled)
 
@@ -86,6 +86,6 @@ def aging(first_seq: int, *rows: tuple[int, int | None]) -> HandOut:
 
 
 def after(flow: SenderHalf, waited_s: float, level: int = 5) -> list[tuple[int, int | None]]:
-    """What leaves ``waited_s`` after it was accepted: sequence and what it says of its time."""
+    """The packets that leave ``waited_s`` after acceptance: sequence and what each says of its time."""
     packets = parse(flow.pump(1 << 20, 0.0, ACCEPTED_MS + int(waited_s * 1000)), level)
     return [(int(packet.payload), message_expiry_s(packet.properties)) for packet in packets if packet.kind == PUBLISH]

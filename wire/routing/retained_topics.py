@@ -101,7 +101,7 @@ def _matches(levels: Sequence[bytes], topic: bytes) -> bool:
 
 
 def _next_place(levels: Sequence[bytes], topic: bytes) -> bytes:
-    """Where the next topic that a filter of these ``levels`` matches is at the earliest, behind ``topic``."""
+    """The earliest place of the next topic that a filter of these ``levels`` matches, behind ``topic``."""
     if topic.startswith(b"$") and levels[0] in (b"+", b"#"):
         return b"%"  # the byte behind it [MQTT-4.7.2-1]
     start = 0  # of the level in the topic
@@ -138,7 +138,7 @@ def sends_retained(topic_filter: str, retain_handling: int, *, existed: bool) ->
 
 
 def retained_rows(batch: Batch) -> dict[bytes, int]:
-    """What ``batch`` changes: topic -> the row that is its retained message from now on, or ``CLEARED``.
+    """The changes by ``batch``: topic -> the row that is its retained message from now on, or ``CLEARED``.
 
     Of several rows of a topic with RETAIN the last one counts, at any QoS [MQTT-3.3.1-5]; one without payload clears and is not
     itself retained [MQTT-3.3.1-6, -7]; rows without RETAIN change nothing [MQTT-3.3.1-8].

@@ -222,7 +222,7 @@ def test_a_remote_that_keeps_the_session_less_long_than_it_was_asked_to_is_told_
         lane.open(session=f"edge@127.0.0.1:{remote.port}")
 
         def kept(given_s: int | None) -> int | None:
-            """What the status says when the remote gives so much; the connection then ends."""
+            """The status when the remote gives so much; the connection then ends."""
             before = lane.links.count("connected")
             end = remote.accept(session_present=True, session_expiry_s=given_s)
             lane.until(lambda: lane.links.count("connected") > before, "connected")

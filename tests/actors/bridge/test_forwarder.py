@@ -97,7 +97,7 @@ def test_a_lane_that_is_opened_anew_has_no_link_until_its_connection_says_so(tmp
 
 @pytest.mark.parametrize("max_age_s", [None, 60.0])
 def test_the_store_hands_out_nothing_while_the_remote_is_away(tmp_path: Path, max_age_s: float | None) -> None:
-    """What was never handed out was never sent: it may be dropped, expire and be purged."""
+    """A message that was never handed out was never sent: it may be dropped, expire and be purged."""
     lane = Lane(tmp_path, max_age_s)
     lane.forwarder.on_peer_up(QUEUE_STORE, 1)
     epoch = lane.open()

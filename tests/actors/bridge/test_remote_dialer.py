@@ -45,14 +45,14 @@ class Caller:
         return True
 
     def dial(self, *addresses: Address, preferred: str = "", clean: bool = False) -> OpeningEnded:
-        """What the opening thread tells."""
+        """The message of the opening thread."""
         self.dialer.dial(list(addresses), NOTHING_SUBSCRIBED, preferred=preferred, clean=clean)
         message = self._told.get(timeout=PATIENCE_S)
         assert isinstance(message, OpeningEnded)
         return message
 
     def probe(self, number: int, address: Address) -> ProbeEnded:
-        """What the probing thread tells."""
+        """The message of the probing thread."""
         self.dialer.probe(number, address)
         message = self._told.get(timeout=PATIENCE_S)
         assert isinstance(message, ProbeEnded)

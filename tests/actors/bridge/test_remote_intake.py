@@ -98,7 +98,8 @@ def test_a_remote_s_messages_wait_for_the_last_opening(tmp_path: Path) -> None:
 
 
 def test_a_session_is_opened_under_its_own_name_once_the_store_knows_it(tmp_path: Path) -> None:
-    """What was received in one at another address is neither forgotten nor taken for what comes in this one [MQTT-4.3.3-10]."""
+    """A message that was received in one at another address is neither forgotten nor taken for one that comes in this one
+    [MQTT-4.3.3-10]."""
     ends = Ends(tmp_path)
     intake = ends.intake
     intake.connected("c@one#1", Connack(session_present=True), NO_LIMITS)

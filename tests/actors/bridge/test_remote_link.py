@@ -79,7 +79,7 @@ class LinkEnds:
 
 
 def heard(remote: SlowRemote) -> bytes:
-    """What has reached that remote."""
+    """The packets that have reached that remote."""
     remote.pass_time(1.0)
     return remote.arrived
 

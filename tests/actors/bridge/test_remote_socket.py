@@ -1,4 +1,4 @@
-"""What a remote may say to CONNECT: the opening reads each legal CONNACK, and ends with an error that says so for anything else."""
+"""A remote's answers to CONNECT: the opening reads each legal CONNACK, and ends with an error that says so for anything else."""
 
 from __future__ import annotations
 

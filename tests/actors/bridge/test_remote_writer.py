@@ -1,4 +1,4 @@
-"""What goes to the remote: whole packets, others before the next burst, and no more than the socket takes."""
+"""Output to the remote: whole packets, others before the next burst, and no more than the socket takes."""
 
 from __future__ import annotations
 

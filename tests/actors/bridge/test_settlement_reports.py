@@ -1,4 +1,4 @@
-"""What the Forwarder is told of the exchange: settlements, numbered, soon but not one by one; and credit."""
+"""Reports to the Forwarder on the exchange: settlements, numbered, soon but not one by one; and credit."""
 
 from __future__ import annotations
 

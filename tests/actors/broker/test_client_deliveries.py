@@ -23,7 +23,7 @@ Got = tuple[list[int], list[tuple[bytes, int, bool]], list[bytes]]
 
 
 class Desk:
-    """What clients are sent: (connections, [(payload, QoS, RETAIN)], topics of what is retained) for each group."""
+    """The deliveries to clients: (connections, [(payload, QoS, RETAIN)], topics of what is retained) for each group."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         host: Any = SimpleNamespace(mailbox=SimpleNamespace(wall_ms=lambda: 0))

@@ -1,4 +1,4 @@
-"""Whose turn it is for retained messages, and what is kept of clients that wait for theirs."""
+"""Turns of clients for retained messages, and what is kept of those that wait for theirs."""
 
 from __future__ import annotations
 

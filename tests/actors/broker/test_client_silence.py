@@ -45,7 +45,7 @@ class Desk:
 
 @pytest.mark.parametrize(("greeted", "why"), [(True, "keep_alive_timeout"), (False, "connect_timeout")])
 def test_a_time_in_which_the_listener_stood_still_is_no_client_s_silence(tmp_path: Path, greeted: bool, why: str) -> None:
-    """What came meanwhile waits in the clients' sockets, which are looked at after the timers."""
+    """Input that came meanwhile waits in the clients' sockets, which are looked at after the timers."""
     desk = Desk(tmp_path, greeted=greeted)
     for now_s in (1.5, 101.5, 102.0):
         desk.silence.look(now_s)

@@ -1,4 +1,5 @@
-"""Who is closed for what it does not acknowledge, on a clock that the test moves: only who keeps its own messages waiting."""
+"""Clients that are closed for what they do not acknowledge, on a clock that the test moves: only those that keep their own messages
+waiting."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class FakeClient:
 
 
 class Desk:
-    """What is told of each connection that ends."""
+    """The report on each connection that ends."""
 
     def __init__(self) -> None:
         self.refused: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What all topic filters take stays what it would be if it were counted anew, in any order of events."""
+"""The count of all topic filters stays what it would be if it were counted anew, in any order of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be on record of sessions: nobody is let in without the store who has, or may have, something there."""
+"""Records of sessions: nobody is let in without the store who has, or may have, something there."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class FakeClient:
 
 
 class Desk:
-    """Who waits, on a clock that the test moves; ``took``: who went on."""
+    """The clients that wait, on a clock that the test moves; ``took``: those that went on."""
 
     def __init__(self) -> None:
         self.now_s = 100.0

@@ -1,4 +1,4 @@
-"""Who has an address that cannot be had."""
+"""The holder of an address that cannot be had."""
 
 from __future__ import annotations
 

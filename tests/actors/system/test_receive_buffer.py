@@ -1,4 +1,4 @@
-"""What is read through the one buffer is as ``recv`` has it, and stays what it was when the next is read."""
+"""Bytes that are read through the one buffer are as ``recv`` has them, and stay what they were when the next are read."""
 
 from __future__ import annotations
 

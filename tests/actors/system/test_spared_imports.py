@@ -1,4 +1,4 @@
-"""What is left out while a library is imported is there again afterwards, for whoever does use it."""
+"""Modules that are left out while a library is imported are there again afterwards, for whoever does use them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_a_change_of_content_name_mode_or_presence_is_a_change(tmp_path: Path) -
 
 
 def test_a_file_that_becomes_readable_has_changed(tmp_path: Path) -> None:
-    """Who could not read it looks again, though its content is as old as before."""
+    """A reader that could not read it looks again, though its content is as old as before."""
     path = tmp_path / "passwords"
     path.write_text("a")
     path.chmod(0o000)

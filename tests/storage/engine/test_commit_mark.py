@@ -11,7 +11,7 @@ from storage.engine.commit_mark import MARK_NAME, MARK_SLOT_BYTES, TAILS_MAX, Co
 
 
 def read(folder: Path) -> tuple[Evidence | None, bool, bool]:
-    """What a mark says, whether anything is owed, and whether a slot is damaged."""
+    """The contents of a mark, whether anything is owed, and whether a slot is damaged."""
     with closing(CommitMark(folder)) as mark:
         return mark.evidence, mark.owed, mark.damaged
 

@@ -1,4 +1,4 @@
-"""When a merge of tables is due: by what is dead in them, by the room on the disk, by how many there are; and not in vain."""
+"""Merges of tables: due by what is dead in them, by the room on the disk, by how many there are; and not in vain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is tried when a store is opened, in which order, over a model of its database."""
+"""Attempts when a store is opened, and their order, over a model of its database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a queue stands: over what is settled, through both kinds of chunks, and back again after a reset."""
+"""The cursor of a queue: over settled messages, through both kinds of chunks, and back again after a reset."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cursor_over(*stored: int, qos0: tuple[int, ...] = ()) -> Cursor:
 
 
 def walk(cursor: Cursor) -> list[tuple[int, bool, bool]]:
-    """What comes next, each: where it begins, and whether it is stored and QoS 0."""
+    """The next batches: where each begins, and whether it is stored and QoS 0."""
     found = []
     while cursor.seq < cursor.tail:
         batch = cursor.peek(NOTHING, None)

@@ -1,4 +1,4 @@
-"""What cannot be read leaves the queue, counted, and the queue goes on behind it, in order."""
+"""Messages that cannot be read leave the queue, counted, and the queue goes on behind them, in order."""
 
 from __future__ import annotations
 

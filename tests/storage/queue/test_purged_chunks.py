@@ -1,4 +1,4 @@
-"""Where a queue was purged: its chunks are rightly missing there, and its bytes count no more."""
+"""Purged places of a queue: its chunks are rightly missing there, and its bytes count no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes next of a queue is read once, and not at all where it is still in memory."""
+"""The next chunks of a queue are read once, and not at all if they are still in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the remote may hold of a queue, on record."""
+"""The record of messages that the remote of a queue may hold."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def noted(tail: int) -> tuple[Settled, QueueHistory]:
 
 
 def notes(history: QueueHistory) -> dict[tuple[str, str], Ranges]:
-    """What was noted since the last call."""
+    """The notes since the last call."""
     write = Write()
     history.write(write, 1000, 0, 0)
     rows = [Settlement.decode(value) for _, _, _, value in write.ops]

@@ -1,4 +1,4 @@
-"""What is appended: stored or kept in memory, and there once it is committed."""
+"""Appended messages: stored or kept in memory, and there once they are committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves a queue before it is handed out: too old, too much, or settled by another."""
+"""Departures from a queue before hand-out: too old, too much, or settled by another."""
 
 from __future__ import annotations
 

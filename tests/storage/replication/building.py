@@ -1,4 +1,4 @@
-"""What the tests of replication build with: a clock that is told the time, and nodes over doubles of the log and of their disks."""
+"""Builders for the tests of replication: a clock that is told the time, and nodes over doubles of the log and of their disks."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class DiskDouble(MemoryEngine):
 
 
 def rows(engine: MemoryEngine, *, position: bool = True) -> Rows:
-    """What it holds; with the row that says how far it is, or without."""
+    """Its contents; with the row that says how far it is, or without."""
     return {
         (family, key): value
         for family in FAMILIES

@@ -1,4 +1,4 @@
-"""What is promised of a cluster, judged from the log's whole history: trimming, crashes and partitions do not change what was."""
+"""Promises of a cluster, judged from the log's whole history: trimming, crashes and partitions do not change what was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands for the store: numbered messages of some clients, in rows, each once. Like the store it keeps a refused write."""
+"""A stand-in for the store: numbered messages of some clients, in rows, each once. Like the store it keeps a refused write."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Cluster:
         self._heal()
 
     def _start_others(self) -> None:
-        """Who has something to begin the log with has done that."""
+        """The member that has something to begin the log with has done that."""
         for member in self.members:
             begins = not self.based or member is self.members[0] or len(self.judge.states) > 1
             if not member.up and member is not self.late_member and begins:

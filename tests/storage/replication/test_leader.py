@@ -1,4 +1,4 @@
-"""What a leader does beside its commits: it renews its lease, tells how far it is, and trims what everybody has."""
+"""A leader's work beside its commits: it renews its lease, tells how far it is, and trims what everybody has."""
 
 from __future__ import annotations
 

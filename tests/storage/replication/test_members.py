@@ -1,4 +1,4 @@
-"""What members say of themselves, and how much of the log is kept for them."""
+"""Members' reports of themselves, and how much of the log is kept for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the open write is due: what is waited for in its turn or its flush period, settlements a moment later."""
+"""Due times of the open write: what is waited for in its turn or its flush period, settlements a moment later."""
 
 from __future__ import annotations
 

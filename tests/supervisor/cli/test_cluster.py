@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.process
 
 DEADLINE_S = 60.0
-# What a node that stands by carries out itself.
+# Commands that a node that stands by carries out itself.
 OWN = {"ping", "status", "stop", "reload", "reload.plan", "cluster.promote", "cluster.forget"}
 ARGUMENTS = {"bridge": "cloud", "client_id": "c", "number": "1", "topic": "a", "member": "nobody", "lane": "0"}
 
@@ -32,7 +32,7 @@ class Cluster:
         self.servers = servers
 
     def status(self, member: str) -> dict[str, Any]:
-        """What the member says; nothing while it changes its role."""
+        """The member's words; nothing while it changes its role."""
         try:
             return self.nodes[member].status()
         except NotRunning:
@@ -47,7 +47,7 @@ class Cluster:
         return bool(status["ready"] and status["replication"].get("role") == "leader")
 
     def leader(self) -> str:
-        """Who leads, once somebody does and the other one knows."""
+        """The leader, once there is one and the other one knows."""
 
         def known() -> str:
             for member, other in (("a", "b"), ("b", "a")):
@@ -67,7 +67,7 @@ class Cluster:
 
 
 def told_roles(replication: dict[str, Any]) -> dict[str, str]:
-    """What each member said that it is."""
+    """Each member's word on its own part."""
     return {name: row["role"] for name, row in replication.get("members", {}).items()}
 
 

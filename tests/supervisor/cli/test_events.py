@@ -1,4 +1,4 @@
-"""What ``bascule events`` prints: by time, though the store gets events of several actors late; each once, while it follows."""
+"""Output of ``bascule events``: by time, though the store gets events of several actors late; each once, while it follows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Interrupted(Exception):
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, box: Box, *words: str, meanwhile: list[Callable[[], None]]) -> list[dict[str, Any]]:
-    """What ``bascule events --json`` prints of the store of ``box``, while these things happen."""
+    """The output of ``bascule events --json`` about the store of ``box``, while these things happen."""
 
     def answer(asked: str, arguments: dict[str, str]) -> dict[str, Any]:
         assert asked == "events"

@@ -24,7 +24,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
-    """What a command prints."""
+    """The output of a command."""
     assert main(["keys", *words]) == status
     captured = capsys.readouterr()
     return captured.out if status == 0 else captured.err

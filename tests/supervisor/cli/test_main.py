@@ -1,4 +1,4 @@
-"""What a user types, in processes of their own: output, errors, exit statuses."""
+"""Commands as a user types them, in processes of their own: output, errors, exit statuses."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_each_option_says_what_it_does(path: tuple[str, ...], command: click.Com
 
 
 def given(words: list[str], **arguments: str) -> dict[str, Any]:
-    """What a command that takes ``arguments`` gets for ``words``."""
+    """The values that a command which takes ``arguments`` gets for ``words``."""
     got: dict[str, Any] = {}
 
     @click.command()

@@ -71,7 +71,7 @@ def test_a_node_that_is_of_no_cluster_is_asked_nothing(tmp_path: Path) -> None:
 
 
 def level(own: ReplicationSettings) -> Survey:
-    """What is found once all replicas are level."""
+    """The findings once all replicas are level."""
     wait_until(lambda: all(one.current == 3 for one in survey(own).streams), 60.0, "all replicas are level")
     return survey(own)
 

@@ -14,7 +14,7 @@ CHANGING = {"X-Bascule": "1"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was answered; ``headers`` by their names in lower case."""
+    """The answer; ``headers`` by their names in lower case."""
 
     status: int
     headers: dict[str, str]

@@ -36,7 +36,7 @@ class Served:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What ``status`` tells of the interface."""
+        """The interface's part of ``status``."""
         figures: dict[str, Any] = self.node.status()["http"]
         return figures
 

@@ -34,7 +34,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> It
 
 
 def ask(served: Served, authority: Authority) -> tuple[bytes, int]:
-    """What is answered to a question for the status, and the serial number of the certificate that was shown."""
+    """The answer to a question for the status, and the serial number of the certificate that was shown."""
     context = ssl.create_default_context(cafile=str(authority.folder / "ca.pem"))
     context.check_hostname = False
     head = f"GET /api/v1/caller HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKENS['view']}\r\nConnection: close\r\n\r\n"

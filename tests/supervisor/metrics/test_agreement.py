@@ -1,4 +1,4 @@
-"""What /metrics, a collector, ``bascule status --json``, the REST API (which the page reads) and the queues tell of a node agrees.
+"""Agreement of /metrics, a collector, ``bascule status --json``, the REST API (which the page reads) and the queues about a node.
 
 At rest each number is the same everywhere. Under load what only grows lies between the answers to ``status`` before and after.
 """
@@ -62,7 +62,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iter
 
 
 def printed(served: Served) -> dict[str, Any]:
-    """What ``bascule status --json`` prints."""
+    """The output of ``bascule status --json``."""
     status: dict[str, Any] = json.loads(served.node.cli("status", str(served.node.config_path), "--json").stdout)
     return status
 
@@ -91,7 +91,7 @@ def ledger_is_open(values: Values) -> list[str]:
 
 
 def sample_at_rest(served: Served, receiver: Receiver) -> tuple[Values, Values, Values, Values] | None:
-    """What ``status``, /metrics, the REST API and an export tell; None if that changed meanwhile: the store still wrote."""
+    """The figures of ``status``, /metrics, the REST API and an export; None if they changed meanwhile: the store still wrote."""
     before = lasting(of_status(printed(served)))
     told = lasting(metrics(served))
     answered = lasting(of_status(served.get("/status").json))

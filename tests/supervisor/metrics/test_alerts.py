@@ -151,7 +151,7 @@ WELL = {
 
 
 def fired(folder: Path, series: dict[str, str]) -> dict[str, str]:
-    """What promtool says of the alerts that fire after two hours of ``series``, by their names: labels and annotations."""
+    """The alerts that fire after two hours of ``series``, by promtool: by their names, labels and annotations."""
     inputs = [{"series": name, "values": values} for name, values in series.items()]
     none = [{"alertname": name, "eval_time": "2h", "exp_alerts": []} for name in RULES]
     case = {

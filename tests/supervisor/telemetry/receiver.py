@@ -31,7 +31,7 @@ class Export:
 
     @property
     def at_ns(self) -> int:
-        """When the metrics are of, Unix time."""
+        """The time of the metrics, Unix time."""
         return max(
             int(point.time_unix_nano)
             for resource in self.message.resource_metrics
@@ -43,7 +43,7 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request is answered with. late: only when the receiver closes."""
+    """The answer to a request. late: only when the receiver closes."""
 
     status: int = 200
     body: bytes = ExportMetricsServiceResponse().SerializeToString()

@@ -1,4 +1,4 @@
-"""What a command does when nobody takes what it prints."""
+"""Commands whose output nobody takes."""
 
 from __future__ import annotations
 

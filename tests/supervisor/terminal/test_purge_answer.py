@@ -1,4 +1,4 @@
-"""What a purge has left is told with its reason, also where no session is on record."""
+"""Messages that a purge has left are told with the reason, also where no session is on record."""
 
 from __future__ import annotations
 

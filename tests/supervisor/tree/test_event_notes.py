@@ -1,4 +1,4 @@
-"""What is noted reaches the store once it is ready, with what is known of the child that it is about."""
+"""A note reaches the store once it is ready, with what is known of the child that it is about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process takes, from the real /proc."""
+"""Resources of a process, from the real /proc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service manager is told: the words of ``sd_notify(3)``, over a real socket, by themselves and by a real supervisor."""
+"""Words to the service manager, those of ``sd_notify(3)``, over a real socket, by themselves and by a real supervisor."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_a_reload_while_it_starts_is_done_when_it_can(tmp_path: Path) -> None:
 
 
 def test_a_signal_ends_the_wait_for_a_data_folder(tmp_path: Path) -> None:
-    """What an earlier life has left still holds the lock."""
+    """The rest of an earlier life still holds the lock."""
     import fcntl
 
     (tmp_path / "data").mkdir()

@@ -90,7 +90,7 @@ def test_one_lane_is_not_told_of_another(start: StartSupervisor) -> None:
 
 
 def heard_of(node: TestNode, name: str) -> dict[str, int]:
-    """Who actor ``name`` was told is up, and in which life."""
+    """The lives that actor ``name`` was told are up."""
     return {note[1]: note[2] for note in node.heard(name) if note[0] == "peer"}
 
 

@@ -237,7 +237,7 @@ def test_children_import_nothing_that_only_a_command_or_the_supervisor_needs() -
 
 
 def test_the_process_of_a_node_holds_nothing_of_the_command_line() -> None:
-    """What it has imported when it forks the template, children have as well; what it imports then, it keeps."""
+    """Modules that it has imported when it forks the template, children have as well; those that it imports then, it keeps."""
     program = "import sys, supervisor.tree.run, supervisor.tree.node; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     unwanted = {"pydantic", "click", "rich", "yaml", "argparse", "_ssl", "_hashlib"}

@@ -91,7 +91,7 @@ BAD = [
 
 
 def found(data: bytes) -> tuple[ProxyHeader, int] | str | None:
-    """What is read; ``refused``."""
+    """The bytes that are read; ``refused``."""
     try:
         return read_header(data)
     except PeerViolation:

@@ -60,7 +60,7 @@ def test_each_actor_has_one_process() -> None:
 
 @given(st.text(), st.integers(0, 1000))
 def test_an_actors_process_is_the_one_that_has_it(bridge: str, lane: int) -> None:
-    """Whatever stands in the bridge's name, colons too."""
+    """Any characters may stand in the bridge's name, colons too."""
     process = process_name(BRIDGE, bridge, lane)
     assert actors_of(process) == (forwarder_name(bridge, lane), connection_name(bridge, lane))
     for name in (process, process_name(CLIENTS), process_name(STORE)):
@@ -77,7 +77,7 @@ def test_lanes_number_the_client_identifier_but_not_one_that_the_remote_is_to_ma
 
 @given(st.text(), st.integers(0, 1000))
 def test_a_name_leads_back_to_its_lane(bridge: str, lane: int) -> None:
-    """Whatever stands in the bridge's name, colons too."""
+    """Any characters may stand in the bridge's name, colons too."""
     place = BridgeLane(bridge, lane)
     assert lane_of_queue(queue_name(bridge, lane)) == place
     assert lane_of_actor(forwarder_name(bridge, lane)) == place

@@ -47,7 +47,7 @@ def decode_bytes(data: bytes, level: int) -> Packet:
 
 
 def packet_or_violation(data: bytes, level: int) -> Packet | PeerViolation | None:
-    """What the packet at the front of ``data`` is or breaks; None if it is not all there."""
+    """The packet at the front of ``data``, or the rule that it breaks; None if it is not all there."""
     try:
         parts = split(data, 0, NO_LIMIT)
         return None if parts is None else decode(parts[0], data[parts[1] : parts[2]], level)

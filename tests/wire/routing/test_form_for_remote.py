@@ -1,4 +1,4 @@
-"""What the remote gets of a queued batch: mapped topics, retain by rule, expiry, user properties and hop count."""
+"""Batches as the remote gets them: mapped topics, retain by rule, expiry, user properties and hop count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What flows by topic is counted while somebody asks, within bounds."""
+"""Messages by topic are counted while somebody asks, within bounds."""
 
 from __future__ import annotations
 

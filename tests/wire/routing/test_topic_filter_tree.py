@@ -105,7 +105,7 @@ def test_a_topic_that_is_not_utf_8_is_matched_by_wildcards_only() -> None:
 
 
 class IndexMachine(RuleBasedStateMachine):
-    """Whatever was added and taken out, a filter finds what it finds in a plain set, each topic once."""
+    """A filter finds what it finds in a plain set, each topic once, whatever was added and taken out."""
 
     def __init__(self) -> None:
         super().__init__()

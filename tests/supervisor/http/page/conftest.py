@@ -26,7 +26,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture
 def page(chromium: support.Chromium, scene: Scene) -> Iterator[LivePage]:
-    """The page, to be loaded. Whatever a test does: nothing on it asks another server, nothing is complained of, nothing runs."""
+    """The page, to be loaded. No test makes anything on it ask another server, complain, or run."""
     page = LivePage(chromium, scene.url)
     yield page
     assert chromium.ask("return window.hacked === undefined")

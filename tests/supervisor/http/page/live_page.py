@@ -95,7 +95,7 @@ class LivePage:
         self.browser.click(selector)
 
     def buttons(self) -> set[str]:
-        """What the buttons that give orders are called, those that are seen."""
+        """The names of the buttons that give orders, those that are seen."""
         script = """
             const seen = Array.from(document.querySelectorAll("[data-role]")).filter((one) => one.getClientRects().length);
             return seen.map((one) => one.getAttribute("aria-label") ?? one.textContent);

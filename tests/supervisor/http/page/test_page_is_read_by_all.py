@@ -75,7 +75,7 @@ def test_each_role_sees_the_buttons_that_it_may_press(page: LivePage) -> None:
 
 
 def test_nothing_is_wider_than_the_window(page: LivePage) -> None:
-    """What is clipped on purpose does not count, nor what scrolls in a frame of its own."""
+    """Text that is clipped on purpose does not count, nor text that scrolls in a frame of its own."""
     enter(page, "admin")
 
     for width in WIDTHS:
