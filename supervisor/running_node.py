@@ -29,6 +29,11 @@ class NodePlace:
     run_dir: str
 
 
+def run_dir_of(data_dir: str) -> str:
+    """Where the sockets of a node are whose data is in ``data_dir``."""
+    return str(Path(data_dir) / RUN_NAME)
+
+
 def running_from(config: Path) -> list[NodePlace]:
     """The nodes that run from the file ``config`` and that this user may ask."""
     found = []
@@ -66,7 +71,7 @@ def last_name(data_dir: Path) -> str:
 def _place(settings: Path) -> NodePlace:
     """Who goes by that file: three of its values, without all that the other hundreds would need to be imported."""
     told = msgpack.unpackb(settings.read_bytes())
-    return NodePlace(told["name"], told["data_dir"], told["run_dir"])
+    return NodePlace(told["node"]["name"], told["node"]["data_dir"], told["run_dir"])
 
 
 def _supervisors() -> Iterator[int]:

@@ -1,7 +1,7 @@
 """Durations, sizes, addresses and words as an operator writes them, and what to say when one is wrong.
 
 Pure: text in, a plain value out; ``ValueError`` carries a sentence for the operator. Which key takes what is the business of
-``supervisor/config/keys.py``.
+``wire/settings.py``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,17 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 _PASSWORD = re.compile(r"(?<=:)(?!//)\S+@")  # behind user: of a URL
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?\.?", re.ASCII)
+
+
+Fault = tuple[tuple[str | int, ...], str]  # the key, from the section that was looked at; a sentence for the operator
+
+
+class Inconsistent(ValueError):
+    """Settings that cannot be true together: ``problems`` are one or more of them."""
+
+    def __init__(self, problems: Iterable[Fault]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(message for _, message in self.problems))
 
 
 def shown(value: object) -> str:

@@ -6,23 +6,24 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import MISSING
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import jsonschema
 import pytest
 import yaml
-from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
 
 from actors.door.password_hashes import DECOY
-from supervisor.config.keys import Configuration
+from supervisor.config.declared import Setting, each_setting
 from supervisor.config.loading import load, schema_text
 from tests.support.authority import Authority
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 FILES = sorted(CONFIGS.glob("*.yaml"))
 SECRETS = ("cloud.password", "ca.pem", "edge-1.pem", "edge-1.key")
+
+INHERITED = {("listeners", "access")}  # what is left out there is as elsewhere
 
 # Keys whose value in configs/default.yaml is an example, because they have no default.
 EXAMPLES = {
@@ -89,20 +90,11 @@ def default_with_all_keys() -> Any:
     return yaml.safe_load(re.sub(r"^(\s*(?:- )?)#(?=[a-z_0-9]+:)", r"\1", text, flags=re.MULTILINE))
 
 
-def keys(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Every key that takes a plain value, with its default in the operator's units."""
-    for name, field in model.model_fields.items():
-        inner = section_of(field.annotation)
-        if inner is not None and name != "remote_subscriptions":
-            yield from keys(inner, (*path, name))
-        else:
-            yield (*path, field.alias or name), field.default
-
-
-def section_of(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for part in get_args(annotation) if (found := section_of(part)) is not None), None)
+def keys() -> Iterator[tuple[tuple[str, ...], Setting]]:
+    """Every key that takes a plain value; rules are shown once."""
+    for key, one in each_setting():
+        if (one.section is None and not key.startswith("bridges[].remote_subscriptions[]")) or one.key == "remote_subscriptions":
+            yield tuple(key.replace("[]", "").split(".")), one
 
 
 def shown_at(value: Any, path: tuple[str, ...]) -> Any:
@@ -144,20 +136,18 @@ def test_there_is_a_file_for_each_mode() -> None:
     assert (fast.acknowledge, fast.flush_period_s, fast.sync) == ("fast", 0.5, "os")
 
 
-@pytest.mark.parametrize(
-    ("path", "default"), list(keys(Configuration)), ids=lambda value: ".".join(value) if isinstance(value, tuple) else ""
-)
-def test_the_default_file_shows_every_key_with_its_default(path: tuple[str, ...], default: object) -> None:
+@pytest.mark.parametrize(("path", "one"), list(keys()), ids=lambda value: ".".join(value) if isinstance(value, tuple) else "")
+def test_the_default_file_shows_every_key_with_its_default(path: tuple[str, ...], one: Setting) -> None:
     shown = shown_at(default_with_all_keys(), path)
 
     if ".".join(path) in EXAMPLES:
-        assert default in (PydanticUndefined, None, ""), "it has a default, so show that"
+        assert path[:2] in INHERITED or one.default in (MISSING, None, ""), "it has a default, so show that"
     else:
-        assert (tuple(shown) if isinstance(shown, list) else shown) == default
+        assert (tuple(shown) if isinstance(shown, list) else shown) == one.as_written(one.default)
 
 
 def test_the_default_file_shows_no_other_keys() -> None:
-    known = {".".join(path) for path, _ in keys(Configuration)}
+    known = {".".join(path) for path, _ in keys()}
 
     def leaves(value: object, path: tuple[str, ...]) -> Iterator[str]:
         if isinstance(value, dict) and value and ".".join(path) not in known:
@@ -173,15 +163,7 @@ def test_the_default_file_shows_no_other_keys() -> None:
 
 
 def test_every_key_says_what_it_is_for() -> None:
-    def undescribed(model: type[BaseModel]) -> Iterator[str]:
-        for name, field in model.model_fields.items():
-            if not field.description:
-                yield f"{model.__name__}.{name}"
-            inner = section_of(field.annotation)
-            if inner is not None:
-                yield from undescribed(inner)
-
-    assert list(undescribed(Configuration)) == []
+    assert [key for key, one in each_setting() if not one.says] == []
 
 
 def test_the_schema_in_the_tree_is_that_of_the_model() -> None:

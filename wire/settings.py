@@ -1,223 +1,431 @@
-"""What each process is told of the configuration: plain frozen values, durations in seconds, sizes in bytes.
+"""The settings of a node: each declared once, with how it is written, its limits, a sentence for the operator, its default.
 
-``supervisor/config/loading.py`` validates what the operator wrote and makes these; children read them from a msgpack file, so that
-no child pays for the validation library. Defaults stand only in ``supervisor/config/loading.py``.
+An annotation says it all (``wire/setting_kinds.py``): ``Annotated[float, Duration(1, 60), "What it is for."] = 10.0``. A field
+without a default must be given; a list of that kind has at least one item. An ``Effect`` says how a running node takes a change
+of the field, and of those below it that do not say otherwise. From these follow the model of the configuration file
+(``supervisor/config/model.py``), its JSON Schema, the reference page, and the plan of a reload; what is true of several settings
+together is in ``supervisor/config/consistency.py``.
+
+Values are plain and frozen: durations in seconds, sizes in bytes, files with their whole paths. Children read them from a msgpack
+file, so that no child pays for the validation library.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import msgpack
 
+from wire.setting_kinds import Choices, Duration, Effect, Inherits, Key, Number, Size, Without, Written
 from wire.typed_values import build, field_types
+
+UNIX, TCP = "unix:", "tcp://"  # before what is bound
+SESSION_NEVER_EXPIRES_S = 0xFFFF_FFFF  # as MQTT 5 says it [MQTT5-3.1.2.11.2]
+# Half of what MQTT allows. A message grows on its way, by hops, user properties and destination, and must fit a packet then.
+# And each process handles a message whole, in which time it is silent.
+PACKET_MAX_BYTES = 128 << 20
+DAY_S = 86400.0
+MESSAGES = Number(1, 10**15)
+RATE = Number(1, 10**9)
+
+
+class _Bound:
+    """Where ``bind`` is: ``127.0.0.1:1883``, ``tcp://[::1]:1883``, or ``unix:`` with a path."""
+
+    __slots__ = ()
+    bind: str
+
+    @property
+    def host(self) -> str:
+        """The address or name; nothing of a Unix socket."""
+        return "" if self.unix_path else self.bind.removeprefix(TCP).rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """The port; 0 of a Unix socket."""
+        return 0 if self.unix_path else int(self.bind.rpartition(":")[2])
+
+    @property
+    def unix_path(self) -> str:
+        """The file of a Unix socket; else nothing."""
+        return self.bind[len(UNIX) :] if self.bind.startswith(UNIX) else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeItself:
+    """The node itself."""
+
+    name: Annotated[str, Written.NAME, "The node's name, in logs, status and process lists."]
+    data_dir: Annotated[
+        str, Written.FOLDER, "Where queues are kept; made if need be. Relative paths count from this file's folder."
+    ]
+    new_store: Annotated[
+        str,
+        Choices("allow", "refuse"),
+        "Whether a start that finds nothing in data_dir begins a new store; if not, bascule run CONFIG --new-store does.",
+        Effect.LIVE,
+    ] = "allow"
 
 
 @dataclass(frozen=True, slots=True)
 class AclRuleSettings:
-    """One rule of an access control list. Without users and anonymous it is for everyone, without clients for every client."""
+    """One rule of an access control list. The first rule that fits a client, an action and a topic decides; if none does: deny."""
 
-    allow: bool
-    publish: bool
-    subscribe: bool
-    users: tuple[str, ...]
-    anonymous: bool
-    clients: tuple[str, ...]
-    topics: tuple[str, ...]
+    topics: Annotated[
+        tuple[str, ...],
+        Written.TOPIC_PATTERN,
+        "Topic patterns: topic filters with %u for the user name, %c for the client identifier, %% for a percent sign.",
+    ]
+    allow: Annotated[bool, Key("permission"), Choices(allow=True, deny=False), "allow or deny."] = True
+    action: Annotated[str, Choices("publish", "subscribe", "both"), "What it is about; subscribe is delivery too."] = "both"
+    users: Annotated[tuple[str, ...], Written.USER, "User names it is for; without users and anonymous, it is for everyone."] = ()
+    anonymous: Annotated[bool, "It is for clients without a user name, and for users if named, but for no one else."] = False
+    clients: Annotated[
+        tuple[str, ...], Written.FILLED, "Client identifiers it is for, * stands for any text; without it, every client."
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginLimitSettings:
-    """After failures_max failed logins within period_s, an address (a user: from as many) is refused for block_s; None: never."""
+    """How often logins may fail from one address (IPv6: its /64), or one user's from as many, before all but the known wait."""
 
-    failures_max: int | None
-    period_s: float
-    block_s: float
+    failures_max: Annotated[int | None, Number(1, 1000), "Failed logins within period, or unlimited."] = 10
+    period_s: Annotated[float, Duration(1, DAY_S), "The period that failures_max counts in."] = 60.0
+    block_s: Annotated[float, Duration(1, DAY_S), "How long logins from that address, or of that user, are refused then."] = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings:
-    """Who may connect, and what a client may do. acl: None is everything; acl_file: where its rules are from, if not given here."""
+    """Who may connect to the listeners, and what a client may do."""
 
-    allow_anonymous: bool
-    login_limits: LoginLimitSettings
-    password_file: str | None = None
-    acl: tuple[AclRuleSettings, ...] | None = None
-    acl_file: str | None = None
+    allow_anonymous: Annotated[bool, "Let clients in without a user name; they may do what the access control list says."] = False
+    password_file: Annotated[
+        str | None,
+        Written.FILE,
+        "User names and password hashes, made with bascule passwd. It is read again when it changes.",
+    ] = None
+    acl: Annotated[
+        tuple[AclRuleSettings, ...] | None, "Rules, in order; what none allows is denied. Without any list, all is allowed."
+    ] = None
+    acl_file: Annotated[
+        str | None,
+        Written.FILE,
+        "A file with the rules under the key acl, instead of acl. It is read again when it changes.",
+    ] = None
+    login_limits: Annotated[LoginLimitSettings, "How often logins may fail."] = LoginLimitSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerTlsSettings:
-    """TLS towards local clients; files are PEM, empty strings mean not set.
+    """TLS towards local clients; files are PEM, and read again when they change."""
 
-    client_certificate: none | optional | required. identity, the user name it gives: none | common-name | subject.
-    min_version: 1.2 | 1.3. ciphers: OpenSSL's list for TLS 1.2.
-    """
-
-    cert_file: str
-    key_file: str
-    ca_file: str = ""
-    client_certificate: str = "none"
-    identity: str = "none"
-    min_version: str = "1.2"
-    ciphers: str = ""
+    cert_file: Annotated[str, Written.FILE, "The server's certificate, with its chain."]
+    key_file: Annotated[str, Written.FILE, "The key of cert_file, without a passphrase."]
+    ca_file: Annotated[str | None, Written.FILE, "Authorities of clients' certificates."] = None
+    client_certificate: Annotated[str, Choices("none", "optional", "required"), "Whether a client shows a certificate."] = "none"
+    identity: Annotated[
+        str,
+        Choices("none", "common-name", "subject"),
+        "What of a client's certificate is its user name; with one, a user name in CONNECT has no effect.",
+    ] = "none"
+    min_version: Annotated[str, Choices("tls1.2", "tls1.3"), "The oldest TLS that is spoken."] = "tls1.2"
+    ciphers: Annotated[
+        str | None, Written.FILLED, "Ciphers of TLS 1.2 as OpenSSL lists them; without it, OpenSSL's own choice."
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyProtocolSettings:
-    """Connections from the networks ``sources`` begin with a PROXY header. identity, the user name it gives: none | common-name."""
+    """Proxies before a listener, which say by PROXY protocol from whom each connection is."""
 
-    sources: tuple[str, ...]
-    identity: str = "none"
+    sources: Annotated[
+        tuple[str, ...],
+        Written.NETWORK,
+        Key("from"),
+        "Addresses or networks whose connections, and no others, begin with a PROXY header.",
+    ]
+    identity: Annotated[str, Choices("none", "common-name"), "What of a certificate that the proxy has verified is the user."] = (
+        "none"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerSettings:
-    """One listening socket for local clients: ``host`` and ``port``, or ``unix_path`` with its file mode.
+class ListenerSettings(_Bound):
+    """One socket for local clients."""
 
-    protocol: tcp | tls | ws | wss; tcp and ws on a Unix socket are the same without TCP. origins: empty is any.
-    access: None is the node's.
-    """
-
-    host: str
-    port: int
-    protocol: str
-    unix_path: str = ""
-    unix_mode: int = 0o660
-    tls: ListenerTlsSettings | None = None
-    websocket_path: str = "/mqtt"
-    origins: tuple[str, ...] = ()
-    connections_max: int | None = None
-    proxy_protocol: ProxyProtocolSettings | None = None
-    access: AccessSettings | None = None
-
-    @property
-    def bind(self) -> str:
-        """Where it listens, for logs."""
-        return f"unix:{self.unix_path}" if self.unix_path else f"{self.host}:{self.port}"
+    bind: Annotated[
+        str,
+        Written.BIND,
+        "Address and port, such as 127.0.0.1:1883, 0.0.0.0:1883 or [::]:1883; port 0 takes any free one. "
+        "Or a Unix socket, such as unix:/run/bascule/mqtt.sock.",
+    ]
+    protocol: Annotated[
+        str, Choices("tcp", "tls", "ws", "wss"), "What is spoken below MQTT; ws and wss are WebSocket, tls and wss encrypt."
+    ] = "tcp"
+    tls: Annotated[ListenerTlsSettings | None, "For protocol tls and wss."] = None
+    websocket_path: Annotated[str, Written.URL_PATH, "For protocol ws and wss."] = "/mqtt"
+    origins: Annotated[
+        tuple[str, ...],
+        Written.FILLED,
+        "For protocol ws and wss: the web sites whose pages may connect, such as https://example.com; none given is any.",
+    ] = ()
+    unix_mode: Annotated[int, Written.FILE_MODE, "Who may connect to a Unix socket, as a file mode."] = 0o660
+    connections_max: Annotated[
+        int | None, Number(1, 1_000_000), "Clients of this socket at a time, within clients.connections_max."
+    ] = None
+    proxy_protocol: Annotated[ProxyProtocolSettings | None, "Proxies before it that say from whom a connection is."] = None
+    access: Annotated[
+        AccessSettings | None,
+        Inherits("access"),
+        Without("login_limits"),
+        "Who may connect to this listener, where that differs from access; acl or acl_file takes the place of both there.",
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimitSettings:
-    """What a local client may ask for; None is unlimited. sys_period_s: of the ``$SYS`` topics, 0 is never.
+    """What a local client may ask for."""
 
-    response_information: a pattern as in access control lists, of what response topics begin with; None: nothing is told.
-    stall_timeout_s: how long a client's messages may wait for one that it has not acknowledged.
-    """
+    connections_max: Annotated[int, Number(1, 1_000_000), "Clients connected at a time."] = 4096
+    connect_timeout_s: Annotated[float, Duration(0.1, 3600), "How long a new connection may take to send CONNECT."] = 10.0
+    packet_max_bytes: Annotated[int, Size(1024, PACKET_MAX_BYTES), "Largest packet taken from a client, at most 128MiB."] = 1 << 20
+    input_max_bytes: Annotated[
+        int,
+        Size(1024),
+        "What all clients have sent of packets that are not complete; beyond, the client with most of it is closed.",
+    ] = 256 << 20
+    output_max_bytes: Annotated[int, Size(1024), "What waits for a client that does not read; QoS 0 beyond is dropped."] = 4 << 20
+    client_id_max_bytes: Annotated[
+        int, Size(23, 65535), "Length of a client identifier; a client with a longer one is refused (0x85)."
+    ] = 1 << 10
+    subscriptions_max: Annotated[int, Number(1, 1_000_000), "Subscriptions of one client."] = 1000
+    subscriptions_max_bytes: Annotated[
+        int, Size(1024), "Bytes of their topic filters, and 300 for each level of one; a filter beyond is refused (0x97)."
+    ] = 4 << 20
+    keep_alive_max_s: Annotated[int, Duration(1, 65535), "Longest keep alive given to an MQTT 5 client."] = 65535
+    receive_maximum: Annotated[int, Number(1, 65535), "QoS 1 and 2 PUBLISHes a client may have unacknowledged."] = 1000
+    stall_timeout_s: Annotated[
+        float,
+        Duration(1, DAY_S),
+        "Close a client when its messages have waited so long for one that it does not acknowledge; it has it again, with DUP.",
+    ] = 600.0
+    connections_per_address: Annotated[
+        int | None,
+        Number(1, 1_000_000),
+        "Clients of one address (IPv6: of one /64) at a time; loopback and Unix sockets have no such limit.",
+    ] = 1024
+    connections_per_user: Annotated[
+        int | None, Number(1, 1_000_000), "Clients that one user has logged in by at a time; one more is refused (0x97)."
+    ] = None
+    half_open_max: Annotated[
+        int,
+        Number(1, 1_000_000),
+        "Connections without CONNECT yet; one more closes the oldest of the address that has most of them.",
+    ] = 1024
+    publish_messages_per_s: Annotated[
+        int | None, RATE, "Messages a second of one client; what is faster is not read until it is due."
+    ] = None
+    publish_bytes_per_s: Annotated[
+        int | None, Size(1024), "Bytes of PUBLISH packets a second of one client; what is faster is not read until it is due."
+    ] = None
+    topic_levels_max: Annotated[
+        int,
+        Number(1, 65535),
+        "Levels of a client's topic names and filters, and of topics that a remote may bring: 200 slashes, as Mosquitto.",
+    ] = 201
+    topic_max_bytes: Annotated[int, Size(1, 65535), "Their length."] = 4 << 10
+    will_max_bytes: Annotated[
+        int,
+        Size(1, PACKET_MAX_BYTES),
+        "Size of a client's Will, its topic and properties included; a client with a larger one is refused (0x97).",
+    ] = 64 << 10
+    response_information: Annotated[
+        str | None,
+        Written.TOPIC_PREFIX,
+        "What an MQTT 5 client that asks for it is told to begin its response topics with: %u is the user name, %c the client"
+        " identifier, %% a percent sign.",
+    ] = None
+    sys_period_s: Annotated[
+        float, Duration(0, DAY_S), "How often the $SYS topics are sent to those who subscribe to them; 0s is never."
+    ] = 10.0
 
-    connections_max: int
-    connect_timeout_s: float
-    packet_max_bytes: int
-    output_max_bytes: int
-    subscriptions_max: int
-    keep_alive_max_s: int
-    receive_maximum: int
-    connections_per_address: int | None = None
-    connections_per_user: int | None = None
-    half_open_max: int | None = None
-    publish_messages_per_s: int | None = None
-    publish_bytes_per_s: int | None = None
-    topic_levels_max: int | None = None
-    topic_max_bytes: int | None = None
-    will_max_bytes: int = 64 << 10
-    subscriptions_max_bytes: int = 4 << 20
-    client_id_max_bytes: int = 1 << 10
-    sys_period_s: float = 0.0
-    response_information: str | None = None
-    input_max_bytes: int = 256 << 20
-    stall_timeout_s: float = 600.0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """What is kept for local clients: sessions that outlive their connection, what waits for them, and retained messages."""
+
+    sessions_max: Annotated[int, Number(1, 1_000_000), "Sessions that outlive their connection; more are refused."] = 10_000
+    user_share_percent: Annotated[
+        int,
+        Number(1, 100),
+        "How much of sessions_max, filters_max_bytes, retained_max_messages and retained_max_bytes one user may have; clients"
+        " without a user share by their address (IPv6: their /64). What a bridge brings is retained in a share of its own.",
+    ] = 50
+    expiry_max_s: Annotated[
+        int,
+        Duration(1, SESSION_NEVER_EXPIRES_S - 1, never=SESSION_NEVER_EXPIRES_S),
+        "Longest life of a session without its client; MQTT 3.1.1 sessions with clean session 0 have this one.",
+    ] = 7 * 86400
+    queue_max_messages: Annotated[int, RATE, "Messages of QoS 1 and 2 that wait for one client."] = 10_000
+    queue_max_bytes: Annotated[int, Size(1024), "Their bytes."] = 16 << 20
+    overflow: Annotated[
+        str,
+        Choices("drop-newest", "drop-oldest"),
+        "What is dropped of a session's queue that is full. A session that ends with its connection drops the newest.",
+    ] = "drop-newest"
+    in_flight_max: Annotated[int, Number(1, 65_000), "Unacknowledged QoS 1 and 2 messages on their way to one client."] = 100
+    retained_max_messages: Annotated[int, RATE, "Retained messages; more are not retained."] = 200_000
+    retained_max_bytes: Annotated[int, Size(1024), "Their bytes."] = 512 << 20
+    filters_max_bytes: Annotated[
+        int,
+        Size(1024),
+        "Bytes of all clients' topic filters, here or gone, and 300 for each level of one; more are refused (0x97).",
+    ] = 1 << 30
+    wills_max_bytes: Annotated[
+        int, Size(1024), "Bytes of all Wills, of clients that are here or gone; who brings one more is refused (0x97)."
+    ] = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSettings:
+    """What is kept of the events of the node: links, restarts, drops, overflow. The oldest give way."""
+
+    max: Annotated[int, Number(0, 10_000_000), "Events kept; 0 keeps none."] = 100_000
+    max_age_s: Annotated[float, Duration(1), "What was kept longer is removed."] = 30 * DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersistenceSettings:
-    """Durability: mode file-native | in-memory; acknowledge after-commit | fast; sync full | os; flush_period_s 0 = each cycle.
+    """What an acknowledgement is worth. All but the mode matter to file-native only."""
 
-    gather_s: how long after one batch the next leaves, at the soonest, while commits follow each other closely.
-    events_max, events_max_age_s: what is kept of the node's events; where the mode is in-memory, or the first is 0, none are.
-    """
-
-    mode: str
-    acknowledge: str
-    flush_period_s: float
-    sync: str
-    gather_s: float = 0.001
-    events_max: int = 100_000
-    events_max_age_s: float = 30 * 86400.0
+    mode: Annotated[
+        str,
+        Choices("file-native", "in-memory", "replicated"),
+        "file-native keeps QoS 1 and 2 on disk; replicated on a majority of servers as well; in-memory keeps nothing.",
+        Effect.NODE_RESTART,
+    ] = "file-native"
+    acknowledge: Annotated[
+        str,
+        Choices("after-commit", "fast"),
+        "after-commit acknowledges what is committed; fast what is received, so a crash can lose acknowledged messages.",
+    ] = "after-commit"
+    flush_period_s: Annotated[
+        float, Duration(0, 60), "0s commits each cycle; longer commits, and acknowledges, on that period."
+    ] = 0.0
+    gather_s: Annotated[
+        float,
+        Duration(0, 1),
+        "While commits follow each other closely, the next waits so long after one, and carries more; a lone message never does.",
+    ] = 0.001
+    sync: Annotated[str, Choices("full", "os"), "full survives loss of power; os survives the death of processes only."] = "full"
+    events: Annotated[EventSettings, "What is kept of the events of the node."] = EventSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
-    """Limits of a queue or of the node; None is unlimited. overflow: reject | drop-oldest | drop-newest.
+    """Limits of the queues."""
 
-    volatile_max_bytes bounds what is kept in memory of QoS 0 messages.
-    """
-
-    max_messages: int | None
-    max_bytes: int | None
-    max_age_s: float | None
-    min_free_disk_bytes: int
-    volatile_max_bytes: int
-    overflow: str
+    max_messages: Annotated[int | None, MESSAGES, "Messages waiting, or unlimited."] = 10_000_000
+    max_bytes: Annotated[int | None, Size(1024), "Bytes waiting, or unlimited. In memory: 256MiB."] = 50 << 30
+    max_age_s: Annotated[float | None, Duration(1), "What waited longer is dropped as expired.", Effect.RECONNECT] = None
+    volatile_max_bytes: Annotated[int, Size(1024), "Bytes of QoS 0 messages waiting in memory; more are dropped."] = 64 << 20
+    overflow: Annotated[str, Choices("reject", "drop-oldest", "drop-newest"), "What gives way when a limit is reached."] = "reject"
+    min_free_disk_bytes: Annotated[
+        int, Size(0), Key("min_free_disk"), "Intake stops while the disk of data_dir has less free space."
+    ] = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSettings:
-    """Limits of a bridge's dead-letter queue; None is unlimited. The oldest give way."""
+    """Messages that the remote will not have, kept for a person to look at; the oldest give way, and are counted."""
 
-    max_messages: int | None = None
-    max_bytes: int | None = None
-    max_age_s: float | None = None
+    max_messages: Annotated[int | None, MESSAGES, "Messages kept, or unlimited."] = 100_000
+    max_bytes: Annotated[int | None, Size(1024), "Bytes kept, or unlimited."] = 256 << 20
+    max_age_s: Annotated[float | None, Duration(1), "What was kept longer is removed."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackoffSettings:
-    """Delays between connection attempts; a connection that lasted ``stable_s`` starts the series anew."""
+    """Delays between attempts: initial, times factor each, up to max, and a random part of up to jitter added."""
 
-    initial_s: float
-    max_s: float
-    factor: float
-    jitter: float
-    stable_s: float
+    initial_s: Annotated[float, Duration(0.001, DAY_S), "The first delay."] = 1.0
+    max_s: Annotated[float, Duration(0.001, DAY_S), "The longest delay, without what jitter adds."] = 120.0
+    factor: Annotated[float, Number(1, 100), "How much longer each delay is than the one before."] = 2.0
+    jitter: Annotated[float, Number(0, 1), "How much of each delay chance adds at most: 0.25 makes 1 s between 1 s and 1.25 s."] = (
+        0.25
+    )
+    stable_s: Annotated[float, Duration(0, DAY_S), "After lasting this long, the next failure starts at initial again."] = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TlsSettings:
-    """TLS towards the remote; files are PEM, empty strings mean not set (ca_file: the system's own store)."""
+class ClientTlsSettings:
+    """TLS towards a server; files are PEM."""
 
-    ca_file: str
-    cert_file: str
-    key_file: str
-    verify: bool
-    server_name: str
-    alpn: tuple[str, ...]
+    ca_file: Annotated[str | None, Written.FILE, "Authorities to trust; without it, the system's."] = None
+    cert_file: Annotated[str | None, Written.FILE, "The node's own certificate, with its chain."] = None
+    key_file: Annotated[str | None, Written.FILE, "The key of cert_file, without a passphrase."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings(ClientTlsSettings):
+    """TLS towards the remote; files are PEM."""
+
+    verify: Annotated[bool, "Check the remote's certificate and its name. Switch off for a test only."] = True
+    server_name: Annotated[
+        str | None, Written.FILLED, "The name in the remote's certificate; without it, the host of the address."
+    ] = None
+    alpn: Annotated[tuple[str, ...], Written.FILLED, "Application protocols to offer, such as mqtt."] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSettings:
-    """The remote broker of a bridge. protocol: 4 is MQTT 3.1.1, 5 is MQTT 5.0. transport: tcp | tls | ws | wss.
+    """The remote broker of a bridge."""
 
-    packet_max_bytes: the largest packet that it takes; one of MQTT 5 may say that it takes less. primary_retry_s: how often the
-    first of ``addresses`` is probed while a later one is used; None is never.
-    """
-
-    addresses: tuple[tuple[str, int], ...]
-    protocol: int
-    transport: str
-    client_id: str
-    keep_alive_s: int
-    connect_timeout_s: float
-    clean_start: bool
-    session_expiry_s: int
-    username: str | None
-    password_file: str | None
-    tls: TlsSettings
-    websocket_path: str
-    receive_maximum: int
-    qos2_maximum: int
-    stall_timeout_s: float
-    packet_max_bytes: int | None = None
-    primary_retry_s: float | None = 300.0
+    addresses: Annotated[
+        tuple[tuple[str, int], ...],
+        Written.REMOTE,
+        "host, host:port or a URL such as mqtts://user@host, tried in turn. Without a port: 1883, with TLS 8883; "
+        "with WebSocket 80 and 443.",
+    ]
+    protocol: Annotated[int, Choices(mqtt5=5, mqtt311=4), "MQTT 5.0 or 3.1.1."] = 5
+    transport: Annotated[str, Choices("tcp", "tls", "ws", "wss"), "tls and wss encrypt; ws and wss are WebSocket."] = "tcp"
+    client_id: Annotated[
+        str, "The remote keeps the session under it, so clean_start: false needs one. Lanes from the second on add their number."
+    ] = ""
+    keep_alive_s: Annotated[int, Duration(0, 65535), "PINGREQ when nothing was sent for so long; 0s is never."] = 60
+    connect_timeout_s: Annotated[float, Duration(0.1, 600), "From the name look-up to CONNACK."] = 10.0
+    clean_start: Annotated[bool, "true forgets the remote session at each connect: no exactly-once across a disconnect."] = False
+    session_expiry_s: Annotated[
+        int,
+        Duration(0, SESSION_NEVER_EXPIRES_S - 1, never=SESSION_NEVER_EXPIRES_S),
+        "How long the remote keeps the session while we are away (MQTT 5).",
+    ] = 7 * 86400
+    username: Annotated[str | None, Written.FILLED, "User name at the remote."] = None
+    password_file: Annotated[str | None, Written.FILE, "File with the password in its first line."] = None
+    tls: Annotated[TlsSettings, "For transport tls and wss."] = TlsSettings()
+    websocket_path: Annotated[str, Written.URL_PATH, "For transport ws and wss."] = "/mqtt"
+    receive_maximum: Annotated[int, Number(1, 65000), "Most QoS 1 and 2 messages in flight; the remote may allow fewer."] = 1000
+    qos2_maximum: Annotated[
+        int,
+        Number(1, 65000),
+        "Most QoS 2 messages in flight. Mosquitto 2.0 throws out an MQTT 3.1.1 peer that has more than 20.",
+    ] = 20
+    stall_timeout_s: Annotated[
+        float,
+        Duration(1, DAY_S),
+        "Connect anew when what has left is not acknowledged for so long, or nothing leaves any more.",
+    ] = 30.0
+    packet_max_bytes: Annotated[
+        int | None,
+        Size(16),
+        "Largest packet that the remote takes, as far as it does not say so itself; one of MQTT 3.1.1 cannot.",
+    ] = None
+    primary_retry_s: Annotated[
+        float | None,
+        Duration(1, DAY_S),
+        "While a later address is used, the first is probed so often, and gone back to when it answers; or unlimited: never.",
+    ] = 300.0
 
     @property
     def secure(self) -> bool:
@@ -232,15 +440,21 @@ class RemoteSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSettings:
-    """One rule of a bridge. name: what people read, given or made of its filters. destination: a template, its names filled in."""
+    """What crosses the bridge, and how it is named on the other side."""
 
-    name: str
-    filters: tuple[str, ...]
-    excludes: tuple[str, ...]
-    destination: str
-    max_qos: int
-    preserve_retain: bool
-    user_properties: tuple[tuple[str, str], ...]
+    name: Annotated[str, Written.NAME, "What status, queue peek and reports call it; else it is called by its filters."] = ""
+    filters: Annotated[tuple[str, ...], Written.TOPIC_FILTER, "Topic filters; a message that matches any of them crosses once."]
+    excludes: Annotated[tuple[str, ...], Written.TOPIC_FILTER, "Topic filters of what does not cross after all."] = ()
+    destination: Annotated[
+        str,
+        Written.FILLED,
+        "Topic name on the other side; {#} is the whole topic, {2} its second level, {2-#} all from there on.",
+    ] = "{#}"
+    max_qos: Annotated[int, Number(0, 2), "QoS above it is lowered to it; QoS is never raised."] = 2
+    preserve_retain: Annotated[bool, "Pass RETAIN on; false clears it."] = True
+    user_properties: Annotated[
+        tuple[tuple[str, str], ...], Written.PROPERTIES, "MQTT 5 user properties added to each message."
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,210 +465,278 @@ class RefusalSettings:
     it acknowledges wrongly.
     """
 
-    default: str
-    codes: tuple[tuple[int, str], ...]
+    default: str = "dead-letter"
+    codes: tuple[tuple[int, str], ...] = ((0x97, "retry"), (0x91, "retry"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier2Settings:
+    """A lane's memory for what the store has handed out and its connection cannot take yet."""
+
+    max_messages: Annotated[int, Number(1, 1_000_000), "Messages a lane holds in memory."] = 10_000
+    max_bytes: Annotated[int, Size(1024), "Bytes a lane holds in memory."] = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopPreventionSettings:
+    """Keeps a message from going round bridges for ever."""
+
+    enabled: Annotated[bool, "Count the bridges a message has crossed, in an MQTT 5 user property."] = True
+    max_hops: Annotated[int, Number(1, 100), "Bridges a message may cross; more are dropped and counted."] = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSettings:
-    """One bridge: a remote broker, its lanes, and what crosses. retention_s: settled messages are kept so long, if above 0."""
+    """A bridge: a remote broker and what crosses."""
 
-    name: str
-    remote: RemoteSettings
-    persist: bool
-    backoff: BackoffSettings
-    lanes: int
-    tier2_max_messages: int
-    tier2_max_bytes: int
-    local_subscriptions: tuple[RuleSettings, ...]
-    remote_subscriptions: tuple[RuleSettings, ...]
-    loop_prevention: bool
-    max_hops: int
-    on_session_loss: str
-    on_refusal: RefusalSettings
-    limits: LimitSettings
-    dead_letter: DeadLetterSettings = DeadLetterSettings()
-    retention_s: float = 0.0
-    retention_max_bytes: int = 1 << 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSettings:
-    """What is kept for local clients: sessions that outlive their connection, their queues, retained messages.
-
-    user_share_percent: of ``sessions_max``, ``filters_max_bytes``, ``retained_max_messages`` and ``retained_max_bytes``, for one
-    user, or for one address without a user; what is retained also for one bridge.
-    expiry_max_s: 0xFFFFFFFF is no limit. overflow: drop-newest | drop-oldest, when a session's queue is full. in_flight_max: QoS 1
-    and 2 messages on their way to one client.
-    """
-
-    sessions_max: int = 10_000
-    user_share_percent: int = 50
-    expiry_max_s: int = 0xFFFF_FFFF
-    queue_max_messages: int = 10_000
-    queue_max_bytes: int = 16 << 20
-    overflow: str = "drop-newest"
-    in_flight_max: int = 100
-    retained_max_messages: int = 200_000
-    retained_max_bytes: int = 512 << 20
-    wills_max_bytes: int = 64 << 20
-    filters_max_bytes: int = 1 << 30
+    name: Annotated[str, Written.NAME, "The bridge's name. Its queue is kept under it.", Effect.LIVE]
+    remote: Annotated[RemoteSettings, "The remote broker."]
+    persist: Annotated[bool, "false lowers every message to QoS 0, and nothing of it is on disk."] = True
+    backoff: Annotated[BackoffSettings, "Delays between attempts to connect."] = BackoffSettings()
+    lanes: Annotated[
+        int, Number(1, 64), "Connections side by side; topics are spread over them, each topic stays in order.", Effect.LIVE
+    ] = 1
+    tier2: Annotated[Tier2Settings, "Memory of each lane."] = Tier2Settings()
+    limits: Annotated[
+        LimitSettings,
+        Inherits("limits"),
+        Without("min_free_disk_bytes"),
+        "Limits of this bridge's queue, where they differ from the node's.",
+        Effect.LIVE,
+    ] = LimitSettings()
+    dead_letter: Annotated[DeadLetterSettings, "What is kept of messages that the remote will not have.", Effect.LIVE] = (
+        DeadLetterSettings()
+    )
+    retention_s: Annotated[
+        float,
+        Duration(0, 10 * 366 * DAY_S),
+        "How long messages are kept that have left the queue, for analysis; 0s keeps none. file-native only.",
+        Effect.LIVE,
+    ] = 0.0
+    retention_max_bytes: Annotated[
+        int,
+        Size(1024),
+        "Bytes of such messages. The oldest give way, as they do when the disk is nearly full.",
+        Effect.LIVE,
+    ] = 1 << 30
+    local_subscriptions: Annotated[tuple[RuleSettings, ...], "What goes to the remote.", Effect.LIVE] = ()
+    remote_subscriptions: Annotated[tuple[RuleSettings, ...], "What comes from the remote, by lane 0."] = ()
+    loop_prevention: Annotated[LoopPreventionSettings, "Keeps messages from going round."] = LoopPreventionSettings()
+    on_session_loss: Annotated[
+        str,
+        Choices("assume-delivered", "republish"),
+        "What becomes of QoS 2 messages the remote had received but not completed, when it has lost the session.",
+    ] = "assume-delivered"
+    on_refusal: Annotated[
+        RefusalSettings,
+        Written.REFUSALS,
+        "What becomes of a message the remote refuses, by reason: retry later, dead-letter or drop. Codes are written as 0x99.",
+    ] = RefusalSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisionSettings:
-    """How children are watched and restarted."""
+    """How children are watched and started again."""
 
-    heartbeat_period_s: float
-    heartbeat_timeout_s: float
-    restarts_max: int
-    restart_period_s: float
-    restart_backoff: BackoffSettings
-    stop_timeout_s: float
+    heartbeat_period_s: Annotated[float, Duration(0.05, 3600), "How often each child reports."] = 2.0
+    heartbeat_timeout_s: Annotated[float, Duration(0.1, 3600), "A child silent for so long is killed and started again."] = 10.0
+    restarts_max: Annotated[int, Number(0, 1_000_000), "Restarts of one child within restart_period; one more stops the node."] = 30
+    restart_period_s: Annotated[float, Duration(0.1, DAY_S), "The period that restarts_max counts in."] = 60.0
+    restart_backoff: Annotated[BackoffSettings, "Delays before a child is started again."] = BackoffSettings(
+        initial_s=0.05, max_s=1.0, stable_s=5.0
+    )
+    stop_timeout_s: Annotated[float, Duration(0.1, 3600), "How long a child may take to stop before it is killed."] = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSettings:
-    """Snapshots of the node. every_s: 0 is only when asked. to: where each is copied, None is nowhere; None is unlimited else."""
+    """Snapshots of the store, in the folder snapshots of data_dir; they go before intake stops for want of disk space."""
 
-    every_s: float = 0.0
-    keep: int = 24
-    max_bytes: int | None = 10 << 30
-    to: str | None = None
-    keep_in_target: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSettings:
-    """The HTTP interface. tokens_file: None lets everybody on loopback do everything. hosts: names besides its own.
-
-    calls_max: requests that ask the node something at a time. request_timeout_s: for a request to be complete, and for an answer
-    to be read. idle_timeout_s: until the next request.
-    """
-
-    host: str
-    port: int
-    tls: ListenerTlsSettings | None = None
-    tokens_file: str | None = None
-    hosts: tuple[str, ...] = ()
-    login_limits: LoginLimitSettings
-    connections_max: int = 64
-    calls_max: int = 8
-    request_max_bytes: int = 262_144
-    request_timeout_s: float = 10.0
-    idle_timeout_s: float = 60.0
-
-    @property
-    def bind(self) -> str:
-        """Where it listens, for people."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+    every_s: Annotated[float, Duration(0, 31_536_000), "How often one is made; 0s is when asked only."] = 0.0
+    keep: Annotated[int, Number(1, 100_000), "Snapshots kept; older ones are removed."] = 24
+    max_bytes: Annotated[
+        int | None,
+        Size(1024),
+        "What they may take beyond what the store shares with them, or unlimited; the newest one is kept.",
+    ] = 10 << 30
+    to: Annotated[
+        str | None,
+        Written.FOLDER,
+        "A folder, such as a mounted share, to which each is copied, and which is made if need be.",
+    ] = None
+    keep_in_target: Annotated[int | None, Number(1, 1_000_000), "Snapshots of this node kept in that folder, or unlimited."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlSettings:
-    """The control socket's address on the network. allowed_keys: the folder of the public keys that are let in."""
+class HttpSettings(_Bound):
+    """The HTTP interface: the page, health, metrics and a REST API of the commands. A process of its own; absent is off."""
 
-    host: str
-    port: int
-    allowed_keys: str
-    connections_max: int = 64
-    handshake_timeout_s: float = 5.0
+    bind: Annotated[str, Written.TCP_BIND, "Address and port; port 0 takes any free one."] = "127.0.0.1:8080"
+    tls: Annotated[
+        ListenerTlsSettings | None,
+        Without("ca_file", "client_certificate", "identity", "ciphers"),
+        "Without it, plain HTTP is spoken.",
+    ] = None
+    tokens_file: Annotated[
+        str | None,
+        Written.FILE,
+        "Tokens and their roles, made with bascule token; read again when it changes. "
+        "Without it everybody on this machine may do everything, so bind must be loopback then.",
+    ] = None
+    hosts: Annotated[
+        tuple[str, ...],
+        Written.FILLED,
+        "Names by which browsers reach it, such as that of a proxy before it; those of bind and of loopback are known.",
+    ] = ()
+    login_limits: Annotated[LoginLimitSettings, "How often wrong tokens may come from one address."] = LoginLimitSettings()
+    connections_max: Annotated[
+        int,
+        Number(1, 1000),
+        "Connections at a time; a new one takes the place of that which has waited longest for a request.",
+    ] = 64
+    calls_max: Annotated[int, Number(1, 64), "Requests that ask the node something at a time; one more is answered 503."] = 8
+    request_max_bytes: Annotated[int, Size(1024, 16 << 20), "Largest body of a request."] = 256 << 10
+    request_timeout_s: Annotated[
+        float, Duration(0.1, 3600), "How long a request may take to arrive, and its answer to be read."
+    ] = 10.0
+    idle_timeout_s: Annotated[float, Duration(0.1, 3600), "How long a connection may wait for its next request."] = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollectorTlsSettings:
-    """TLS towards a collector; files are PEM, empty strings mean not set (ca_file: the system's own store)."""
+class ControlSettings(_Bound):
+    """The control socket on the network, beside its file: encrypted, for those whose key is let in; absent is off."""
 
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
+    bind: Annotated[
+        str,
+        Written.CONTROL_BIND,
+        "An address of this machine and a port, such as tcp://0.0.0.0:7000; port 0 takes any free one.",
+    ]
+    allowed_keys: Annotated[
+        str,
+        Written.FOLDER,
+        "The folder of the keys that are let in, kept with bascule keys; looked at again when it changes.",
+    ]
+    connections_max: Annotated[int, Number(1, 1000), "Connections at a time; more are closed."] = 64
+    handshake_timeout_s: Annotated[float, Duration(0.1, 60), "How long a new connection may take to show its key."] = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtlpSettings:
-    """The collector to which metrics are sent. headers: names and values, which are nobody's business.
+    """Metrics are sent to a collector by OTLP over HTTP. Nothing but these keys says whereto: no variables OTEL_*, no proxies."""
 
-    timeout_s: for one sending, with its repetitions. compression: none | gzip.
-    """
-
-    endpoint: str
-    headers: tuple[tuple[str, str], ...] = ()
-    interval_s: float = 15.0
-    timeout_s: float = 10.0
-    compression: str = "gzip"
-    tls: CollectorTlsSettings = CollectorTlsSettings()
+    endpoint: Annotated[
+        str,
+        Written.COLLECTOR,
+        "The collector, such as http://collector:4318; /v1/metrics is added where the path does not end with it.",
+    ]
+    headers: Annotated[
+        tuple[tuple[str, str], ...],
+        Written.HEADERS,
+        'Headers of each request, such as {authorization: "Bearer ${OTLP_TOKEN}"}; no plan, log or status tells them.',
+    ] = ()
+    interval_s: Annotated[float, Duration(1, 3600), "How often the metrics are sent."] = 15.0
+    timeout_s: Annotated[
+        float,
+        Duration(0.1, 600),
+        "How long one sending may take; while the collector is away it is repeated within that time.",
+    ] = 10.0
+    compression: Annotated[str, Choices("none", "gzip"), "How requests are compressed."] = "gzip"
+    tls: Annotated[ClientTlsSettings, "For an endpoint with https."] = ClientTlsSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySettings:
-    """Who is told of the node without asking."""
+    """Who is told of the node without asking. A process of its own, which needs the extra otel; absent is off."""
 
-    otlp: OtlpSettings
+    otlp: Annotated[OtlpSettings, "The collector of OpenTelemetry."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicationTlsSettings:
-    """TLS towards the servers of the log; files are PEM, empty strings mean not set (ca_file: the system's own store)."""
+class TrimSettings:
+    """For how long the log waits for a member that is behind. One that is further behind begins with the leader's store."""
 
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
+    max_bytes: Annotated[int | None, Size(1 << 20), "Bytes on the log, or unlimited."] = 10 << 30
+    max_age_s: Annotated[
+        float | None, Duration(60), "A member that has said nothing for so long is not waited for; or unlimited."
+    ] = DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationSettings:
-    """The log that the members of a cluster share. member: what this node is called in it. address: where its clients are to go.
+    """The log that the members of a cluster share, a stream of NATS JetStream. Needs the extra replicated."""
 
-    lease_s: how long nobody else leads after a leader's newest record. trim_max_bytes, trim_max_age_s: beyond these the log does
-    not wait for a member that is behind; None is without limit. standby: closed | redirect, as clients find it.
-    """
+    servers: Annotated[tuple[str, ...], Written.LOG_SERVER, "The NATS servers, such as nats://10.0.0.1:4222."]
+    stream: Annotated[str, Written.STREAM_NAME, "The name of the stream; it is made if it is not there. Each cluster has its own."]
+    member: Annotated[str, Written.STREAM_NAME, "What this node is called in its cluster; each has its own name."]
+    address: Annotated[str, "Where this node's clients are to go while it leads, such as 10.0.0.1:1883; told to others."] = ""
+    replicas: Annotated[
+        int, Choices(1, 3, 5), "Servers that keep the log; a majority of them acknowledges. 1 is for trying it out."
+    ] = 3
+    lease_s: Annotated[
+        float,
+        Duration(2, 3600),
+        "How long a leader is believed to be there after its newest record; then another member takes over.",
+    ] = 10.0
+    standby: Annotated[
+        str,
+        Choices("closed", "redirect"),
+        "What clients find at a node that stands by: closed ports, or the leader's address (MQTT 5, TCP and TLS).",
+    ] = "closed"
+    trim: Annotated[TrimSettings, "How long the log waits for a member that is behind."] = TrimSettings()
+    user: Annotated[str | None, Written.USER, "The user at the servers."] = None
+    password_file: Annotated[str | None, Written.FILE, "A file with the user's password on its first line."] = None
+    token_file: Annotated[str | None, Written.FILE, "A file with a token on its first line."] = None
+    credentials_file: Annotated[str | None, Written.FILE, "A file of NATS credentials (.creds)."] = None
+    nkey_file: Annotated[str | None, Written.FILE, "A file with an NKey seed."] = None
+    tls: Annotated[ClientTlsSettings | None, "TLS towards the servers; absent is none, unless a server wants it."] = None
 
-    servers: tuple[str, ...]
-    stream: str
-    member: str
-    replicas: int = 3
-    address: str = ""
-    lease_s: float = 10.0
-    trim_max_bytes: int | None = 10 << 30
-    trim_max_age_s: float | None = 86400.0
-    standby: str = "closed"
-    user: str | None = None
-    password_file: str | None = None
-    token_file: str | None = None
-    credentials_file: str | None = None
-    nkey_file: str | None = None
-    tls: ReplicationTlsSettings | None = None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """Logs: JSON lines on standard error."""
+
+    level: Annotated[str, Choices("debug", "info", "warning", "error"), "The least that is logged."] = "info"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """Everything. Paths are absolute; ``run_dir`` holds the sockets.
+    """A Bascule node.
 
-    new_store: allow | refuse: whether a node that finds no store may begin one without being told to.
-
-    number: which settings of this run of the node these are; those that it began with are 1, and each change adds one.
-    files: those that the configuration is made of, and those that it names, each with a digest of what was in it when it was read;
-    of a folder whose files are included, one of their names.
+    run_dir: the folder of its sockets. number: which settings of this run of the node these are; those that it began with are 1,
+    and each change adds one. files: those that the configuration is made of, and those that it names, each with a digest of what
+    was in it when it was read; of a folder whose files are included, one of their names.
     """
 
-    name: str
-    data_dir: str
-    run_dir: str
-    log_level: str
-    listeners: tuple[ListenerSettings, ...]
-    access: AccessSettings
-    clients: ClientLimitSettings
-    persistence: PersistenceSettings
-    limits: LimitSettings
-    bridges: tuple[BridgeSettings, ...]
-    supervision: SupervisionSettings
-    sessions: SessionSettings = SessionSettings()
-    snapshots: SnapshotSettings = SnapshotSettings()
-    http: HttpSettings | None = None
-    telemetry: TelemetrySettings | None = None
-    control: ControlSettings | None = None
-    replication: ReplicationSettings | None = None
-    new_store: str = "allow"
+    include: Annotated[
+        tuple[str, ...],
+        Written.FILLED,
+        "Files of which each adds bridges and listeners, or keys that stand nowhere else; such as bridges.d/*.yaml.",
+        Effect.LIVE,
+    ] = ()
+    node: Annotated[NodeItself, "The node itself.", Effect.NODE_RESTART]
+    listeners: Annotated[tuple[ListenerSettings, ...], "Sockets for local clients.", Effect.LIVE]
+    access: Annotated[AccessSettings, "Who may connect to the listeners.", Effect.LIVE]
+    clients: Annotated[ClientLimitSettings, "What a local client may ask for.", Effect.LIVE] = ClientLimitSettings()
+    sessions: Annotated[SessionSettings, "What is kept for local clients.", Effect.LIVE] = SessionSettings()
+    persistence: Annotated[PersistenceSettings, "What an acknowledgement is worth.", Effect.RESTART] = PersistenceSettings()
+    limits: Annotated[
+        LimitSettings, "Limits of all queues of the node together, and of each bridge without limits of its own.", Effect.LIVE
+    ] = LimitSettings()
+    bridges: Annotated[
+        tuple[BridgeSettings, ...], "Bridges to remote brokers; without one, this is a broker alone.", Effect.RECONNECT
+    ] = ()
+    supervision: Annotated[SupervisionSettings, "How processes are watched and started again.", Effect.LIVE] = SupervisionSettings()
+    snapshots: Annotated[SnapshotSettings, "Snapshots of the store.", Effect.LIVE] = SnapshotSettings()
+    http: Annotated[HttpSettings | None, "The HTTP interface; absent is off.", Effect.RESTART] = None
+    telemetry: Annotated[
+        TelemetrySettings | None, "Sends the metrics to a collector of OpenTelemetry; absent is off.", Effect.RESTART
+    ] = None
+    control: Annotated[ControlSettings | None, "The control socket on the network; absent is off.", Effect.LIVE] = None
+    replication: Annotated[
+        ReplicationSettings | None, "The cluster of a node whose persistence.mode is replicated.", Effect.NODE_RESTART
+    ] = None
+    log: Annotated[LogSettings, "Logs.", Effect.LIVE] = LogSettings()
+    run_dir: str = ""
     number: int = 1
     files: tuple[tuple[str, str], ...] = ()
 

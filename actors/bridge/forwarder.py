@@ -42,7 +42,7 @@ class Forwarder(MailboxActor):
         self._queue = queue_name(bridge, lane)
         self._connection = connection_name(bridge, lane)
         self._form = RemoteForm(self._bridge)
-        self._tier2 = Tier2(messages_max=self._bridge.tier2_max_messages, bytes_max=self._bridge.tier2_max_bytes)
+        self._tier2 = Tier2(messages_max=self._bridge.tier2.max_messages, bytes_max=self._bridge.tier2.max_bytes)
         self._openings = 0
         self._lane_epoch = 0
         self._open = False

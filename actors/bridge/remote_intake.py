@@ -83,7 +83,7 @@ class RemoteIntake:
             remote_keeps=not remote.clean_start and (remote.protocol != LEVEL_5 or remote.session_expiry_s > 0),
         )
         self._subscriptions = RemoteSubscriptions(
-            bridge.remote_subscriptions, level=remote.protocol, no_local=bridge.loop_prevention
+            bridge.remote_subscriptions, level=remote.protocol, no_local=bridge.loop_prevention.enabled
         )
         self._packet_max_bytes: int | None = None
         self._opening = False  # the session is to be opened

@@ -39,7 +39,7 @@ def context(settings: TlsSettings) -> ssl.SSLContext:
         OSError: OpenSSL refuses one, or one cannot be read.
     """
     made = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.server_name = settings.server_name
+    made.server_name = settings.server_name or ""
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     if not settings.verify:
         made.check_hostname = False
@@ -48,7 +48,7 @@ def context(settings: TlsSettings) -> ssl.SSLContext:
         trust(made, settings.ca_file)
     else:
         made.load_default_certs()
-    if settings.cert_file:
+    if settings.cert_file and settings.key_file:
         show(made, settings.cert_file, settings.key_file)
     if settings.alpn:
         made.set_alpn_protocols(list(settings.alpn))

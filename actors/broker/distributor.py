@@ -65,7 +65,9 @@ class Distributor(MailboxActor):
         """What comes from now on goes by these rules; what was routed before and is sent again goes where it went."""
         self._router = Router(settings.bridges)
         self._lanes = tuple((bridge.name, bridge.lanes) for bridge in settings.bridges if bridge.lanes > 1)
-        self._hops_max = {bridge.name: bridge.max_hops for bridge in settings.bridges if bridge.loop_prevention}
+        self._hops_max = {
+            bridge.name: bridge.loop_prevention.max_hops for bridge in settings.bridges if bridge.loop_prevention.enabled
+        }
 
     def on_frame(self, frame: Frame) -> None:
         match frame:

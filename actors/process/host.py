@@ -159,8 +159,8 @@ class ChildHost(Host):
 
     def _reconfigure(self, settings: NodeSettings) -> None:
         """Have ``settings`` hold from here on: all actors adopt them before anything else is handed over."""
-        if settings.log_level != self._settings.log_level:
-            set_level(settings.log_level)
+        if settings.log.level != self._settings.log.level:
+            set_level(settings.log.level)
         self._settings = settings
         self._figures_due_s = float("-inf")
         for actor in self._children:

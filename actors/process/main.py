@@ -76,8 +76,8 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
         signal.signal(number, signal.SIG_IGN)
 
     settings = load(Path(options["--settings"]).read_bytes(), bridge=bridge_of_process(name))
-    configure_logging(settings.log_level, node=settings.name, process=name)
-    ClockFile(Path(settings.data_dir), CLOCK).read(*both_ms())
+    configure_logging(settings.log.level, node=settings.node.name, process=name)
+    ClockFile(Path(settings.node.data_dir), CLOCK).read(*both_ms())
     try:
         post = Post(Path(settings.run_dir), name)
         host = ChildHost(post, settings, epoch)

@@ -52,7 +52,7 @@ class Leading:
         assert settings.replication is not None
         self._actor = store
         self._settings: ReplicationSettings = settings.replication
-        self._data_dir = Path(settings.data_dir)
+        self._data_dir = Path(settings.node.data_dir)
         self._lease = LeaseFile(Path(settings.run_dir))
         self._lease.hold(0.0)  # what is there may be of before the machine was started anew
         self._log: JetStreamLog | None = None

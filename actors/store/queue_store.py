@@ -256,7 +256,7 @@ class QueueStore(MailboxActor):
             return MemoryEngine()
         if self._leading is not None:
             return self._leading.open()
-        engine = RocksEngine(Path(self.settings.data_dir) / "store", begins=False)
+        engine = RocksEngine(Path(self.settings.node.data_dir) / "store", begins=False)
         if leave(engine):
             log.warning("replication.left", extra={"why": "persistence.mode is not replicated any more"})
         return engine

@@ -43,7 +43,7 @@ class StandbyStore(MailboxActor):
         super().__init__(mailbox, settings, epoch)
         assert settings.replication is not None
         self._replication: ReplicationSettings = settings.replication
-        self._store = Path(settings.data_dir) / "store"
+        self._store = Path(settings.node.data_dir) / "store"
         self._log = JetStreamLog(self._replication, self._replication.member)
         self._follower: Follower | None = None
         self._members: dict[str, Report] = {}
@@ -149,7 +149,7 @@ class StandbyStore(MailboxActor):
             install(self._store)
         except OSError as error:
             raise Unavailable("the store that was brought cannot take its place", error=str(error)) from error
-        replica = open_replica(Path(self.settings.data_dir))
+        replica = open_replica(Path(self.settings.node.data_dir))
         self._follower = Follower(replica, self._log, self._replication)
         log.info("replication.stands_by", extra={"sequence": replica.position.sequence, "term": replica.position.term})
         return self._follower

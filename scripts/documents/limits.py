@@ -1,6 +1,6 @@
 """Makes docs/design/limits.md, the table of everything that holds something: ``python limits.py [--check]``.
 
-Defaults are read from the model of the configuration, fixed limits from the modules that hold them. ``--check`` names the page
+Defaults are read from the settings, fixed limits from the modules that hold them. ``--check`` names the page
 if it is out of date, and a key that takes a count or a size and stands in no table here.
 """
 
@@ -12,11 +12,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic.fields import FieldInfo
-from reference import MADE, default_of, each_section, table_of, what_it_takes
+from reference import MADE, default_of, table_of, what_it_takes
 
-from supervisor.config.keys import Configuration
+from supervisor.config.declared import Setting, each_setting
 from supervisor.units import write_size
+from wire.setting_kinds import Size
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "design" / "limits.md"
 DISCARDS = "by `overflow`: refused, or dropped and counted"
@@ -182,13 +182,11 @@ of a page.
 """
 
 
-def _keys() -> Iterator[tuple[str, FieldInfo]]:
+def _keys() -> Iterator[tuple[str, Setting]]:
     """Each key that takes a count or a size, and others that stand in ``SETTINGS``."""
-    for path, model in each_section(Configuration, ""):
-        for name, field in model.model_fields.items():
-            key, takes = f"{path}.{name}".lstrip("."), what_it_takes(field)
-            if key in SETTINGS or takes[0].isdigit() or takes.startswith("a size"):
-                yield key, field
+    for key, one in each_setting():
+        if key in SETTINGS or what_it_takes(one)[0].isdigit() or isinstance(one.amount, Size):
+            yield key, one
 
 
 def _fixed(place: str) -> str:

@@ -3,7 +3,7 @@
     python scripts/documents/reference.py           writes them
     python scripts/documents/reference.py --check   names those that differ, and ends with 1 if there is one
 
-Commands are those of click, keys those of the model, events those of their module's table, metrics those of theirs, topics those
+Commands are those of click, keys those of the settings, events those of their module's table, metrics those of theirs, topics those
 that the node sends.
 """
 
@@ -12,26 +12,22 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import MISSING
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
 
 import click
 from command_tree import leaves
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 from rest_page import rest_page
 
 import storage.store.event_rows
 from supervisor.cli.main import cli
-from supervisor.config.keys import Configuration
-from supervisor.config.value_kinds import Duration, Number, Size
+from supervisor.config.declared import Setting, about, settings_of
 from supervisor.metrics.metric import Metric
 from supervisor.metrics.table import SECTIONS
-from supervisor.reload.effects import how_taken
 from supervisor.units import write_duration, write_size
 from wire.routing.sys_topics import ListenerFigures, LoadAverages, Traffic, listener_values, node_values
+from wire.setting_kinds import Duration, Effect, Number, Size, Written
+from wire.settings import NodeSettings
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 MADE = "<!-- Made by scripts/docs; change the program instead. -->\n"
@@ -189,91 +185,67 @@ column and key of every error.
 [Rules](../guides/rules.md) explains `destination`, [durability](../guides/durability.md) what an acknowledgement is worth,
 [full disk](../guides/full-disk.md) the limits.
 """
-    return head + "".join(_section(path, model) for path, model in each_section(Configuration, ""))
+    return head + "".join(_sections("", about(NodeSettings), settings_of(NodeSettings), Effect.NODE_RESTART, ""))
 
 
-def each_section(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
-    """Each model below ``path`` with its own path, ``model`` first."""
-    yield path, model
-    for name, field in model.model_fields.items():
-        inner, many = _inner(field)
-        if inner is not None:
-            yield from each_section(inner, f"{path}.{field.alias or name}".lstrip(".") + ("[]" if many else ""))
-
-
-def _inner(field: FieldInfo) -> tuple[type[BaseModel] | None, bool]:
-    """The model below a key, and whether the key has a list of them."""
-    for part in _parts(field.annotation):
-        if isinstance(part, type) and issubclass(part, BaseModel):
-            return part, False
-        if get_origin(part) is tuple and isinstance(inner := get_args(part)[0], type) and issubclass(inner, BaseModel):
-            return inner, True
-    return None, False
-
-
-def _parts(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-
-
-def _section(path: str, model: type[BaseModel]) -> str:
+def _sections(path: str, doc: str, settings: Sequence[Setting], effect: Effect, inherits: str) -> Iterator[str]:
+    """The section at ``path`` and those below it. inherits: the section that has the values of what is left out."""
     title = f"`{path}`" if path else "The file"
-    text = re.sub(r"\s+", " ", (model.__doc__ or "").strip())
+    below = [(one, f"{path}.{one.key}".lstrip("."), one.effect or effect) for one in settings]
     rows = [
-        (_code(key), what_it_takes(field), default_of(field), _how_taken(f"{path}.{key}", field), field.description or "")
-        for key, field in ((field.alias or name, field) for name, field in model.model_fields.items())
+        (
+            _code(one.key),
+            what_it_takes(one),
+            f"that of `{inherits}`" if inherits else default_of(one),
+            "" if one.section is not None or one.key == "include" else str(taken),
+            one.says,
+        )
+        for one, _, taken in below
     ]
-    return f"\n## {title}\n\n{text}\n\n" + table_of(("key", "takes", "default", "a change", "what it is for"), rows)
+    yield f"\n## {title}\n\n{doc}\n\n" + table_of(("key", "takes", "default", "a change", "what it is for"), rows)
+    for one, key, taken in below:
+        if one.section is not None:
+            yield from _sections(key + ("[]" if one.many else ""), about(one.section), one.below(), taken, one.inherits)
 
 
-def _how_taken(key: str, field: FieldInfo) -> str:
-    """How a running node takes a change of the key; nothing for those that only hold others."""
-    inner, _ = _inner(field)
-    return "" if inner is not None or key == ".include" else how_taken(key.replace("[]", "").lstrip("."))
-
-
-def what_it_takes(field: FieldInfo) -> str:
+def what_it_takes(one: Setting) -> str:
     """The values that a key takes, in words."""
-    inner, many = _inner(field)
-    if inner is not None:
-        return "a list, see below" if many else "keys, see below"
-    for part in (*field.metadata, *(each for one in _parts(field.annotation) for each in getattr(one, "__metadata__", ()))):
-        match part:
-            case Duration():
-                most = write_duration(part.max_s)
-                return f"a duration, {write_duration(part.min_s)} to {most}" + (" or `unlimited`" if part.unlimited else "")
-            case Size():
-                return f"a size from {write_size(part.min_bytes)}" + (" or `unlimited`" if part.unlimited else "")
-            case Number():
-                return f"{part.least:g} to {part.most:,.0f}" + (" or `unlimited`" if part.unlimited else "")
-    for part in _parts(field.annotation):
-        if get_origin(part) is Literal:
-            return ", ".join(map(_code, get_args(part)))
-        if part is bool:
-            return "`true`, `false`"
-        if get_origin(part) is tuple:
-            return "a list of texts"
-        if get_origin(part) is dict:
-            return "a mapping"
-    return "a text"
+    if one.section is not None:
+        return "a list, see below" if one.many else "keys, see below"
+    or_unlimited = "" if one.never is MISSING else " or `unlimited`"
+    match one.amount:
+        case Duration(min_s=least, max_s=most):
+            return f"a duration, {write_duration(least)} to {write_duration(most)}{or_unlimited}"
+        case Size(min_bytes=least):
+            return f"a size from {write_size(least)}{or_unlimited}"
+        case Number(least=least, most=most):
+            return f"{least:g} to {most:,.0f}{or_unlimited}"
+    if one.choices:
+        return ", ".join(_code(str(word)) for word, _ in one.choices)
+    if one.held is bool:
+        return "`true`, `false`"
+    if one.written in (Written.PROPERTIES, Written.HEADERS, Written.REFUSALS):
+        return "a mapping"
+    return "a list of texts" if one.many else "a text"
 
 
-def default_of(field: FieldInfo) -> str:
+def default_of(one: Setting) -> str:
     """A key's default as it is written."""
-    if field.default_factory is not None:
-        return ""
-    if field.default is PydanticUndefined:
+    if one.required:
         return "*must be given*"
-    match field.default:
+    if one.section is not None and not one.many and one.default is not None:
+        return ""
+    match one.as_written(one.default):
         case None | "":
             return "*none*"
-        case True | False:
-            return _code(str(field.default).lower())
+        case bool() as flag:
+            return _code(str(flag).lower())
         case ():
             return "`[]`"
-        case dict():
-            return _code("{" + ", ".join(f"{key}: {value}" for key, value in field.default.items()) + "}")
-        case _:
-            return _code(str(field.default))
+        case dict() as mapping:
+            return _code("{" + ", ".join(f"{key}: {value}" for key, value in mapping.items()) + "}")
+        case default:
+            return _code(str(default))
 
 
 # --- events ---

@@ -10,7 +10,7 @@ from typing import Any
 
 from supervisor.http.app import make_app
 from supervisor.http.figures import HttpFigures
-from wire.settings import HttpSettings, LoginLimitSettings
+from wire.settings import HttpSettings
 
 _INTRODUCTION = """
 # REST API
@@ -37,8 +37,7 @@ _MORE = (
 
 def rest_page() -> str:
     """The page, but for its first line."""
-    limits = LoginLimitSettings(failures_max=None, period_s=1.0, block_s=1.0)
-    app = make_app(Path(), HttpSettings(host="127.0.0.1", port=8080, login_limits=limits), HttpFigures())
+    app = make_app(Path(), HttpSettings(), HttpFigures())
     return _INTRODUCTION + "".join(_page(app.openapi()))
 
 

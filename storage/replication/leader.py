@@ -111,12 +111,12 @@ class Leader:
         own = replace(self._replica.report("leader", wall_ms, settings.address), base=name, base_sequence=at)
         self.members = exchange_reports(self._log, settings.member, own)
         self.log_first, self.log_last = self._log.ends()
-        waits = settings.trim_max_bytes is None or self._log.size_bytes() <= settings.trim_max_bytes
+        waits = settings.trim.max_bytes is None or self._log.size_bytes() <= settings.trim.max_bytes
         first = keep_from(
             self.members.values(),
             synced=self._replica.synced.sequence,
             now_ms=wall_ms,
-            max_age_s=settings.trim_max_age_s,
+            max_age_s=settings.trim.max_age_s,
             waits=waits,
         )
         if first > self.log_first:

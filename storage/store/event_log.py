@@ -77,9 +77,9 @@ class EventLog:
         self._keep_at_most(settings.persistence)
 
     def _keep_at_most(self, settings: PersistenceSettings) -> None:
-        self.kept = self._engine.durable and settings.events_max > 0
-        self._max = settings.events_max
-        self._max_age_ms = int(settings.events_max_age_s * 1000)
+        self.kept = self._engine.durable and settings.events.max > 0
+        self._max = settings.events.max
+        self._max_age_ms = int(settings.events.max_age_s * 1000)
 
     def add(self, event: Event) -> None:
         """Keep ``event``, with the next commit."""

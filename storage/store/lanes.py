@@ -63,7 +63,7 @@ class Lanes:
         self._keeps_history = keeps_history
         self._mark_holds = settings.persistence.sync == "full"
         self._know(settings)
-        self._quarantine = Quarantine(Path(settings.data_dir) / "damaged")
+        self._quarantine = Quarantine(Path(settings.node.data_dir) / "damaged")
         self._trimmed_s = 0.0
         self._open_all()
 

@@ -134,7 +134,8 @@ def check(config: Path, as_json: bool) -> int:
         print("\n".join(faults), file=sys.stderr)
         return ConfigError.exit_status
     print(f"{config}: ok")
-    print(f"  node {settings.name}, data in {settings.data_dir}, {settings.persistence.mode}, sync {settings.persistence.sync}")
+    node, persistence = settings.node, settings.persistence
+    print(f"  node {node.name}, data in {node.data_dir}, {persistence.mode}, sync {persistence.sync}")
     print(f"  listeners: {listeners}")
     print(f"  bridges: {bridges}" + (f" (lanes: {lanes})" if lanes else ""))
     return 0

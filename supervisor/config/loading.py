@@ -1,7 +1,7 @@
 """Loads a node's configuration: one file in, ``wire.settings.NodeSettings`` out, or every problem of the file at once.
 
 Each problem reads ``file:line:column: key: what is wrong and what would be right``. This module joins YAML's places
-(``supervisor/config/yaml_file.py``) with the models (``supervisor/config/keys.py``) and checks what spans the file.
+(``supervisor/config/yaml_file.py``) with the model (``supervisor/config/model.py``) and checks what spans the file.
 ``python -m supervisor.config.loading --schema FILE`` writes the JSON Schema for editors.
 """
 
@@ -14,27 +14,37 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from actors.door.password_file import read_passwords
 from actors.door.token_file import read_tokens
 from storage import trusted_files
 from supervisor.config.include import read_with_included
-from supervisor.config.keys import NOT_AVAILABLE, NOT_YET, AclFile, Configuration, Inconsistent, Node, Section
+from supervisor.config.model import Section, section_type, several
 from supervisor.config.named_files import TRUSTED_KEYS, named_by
 from supervisor.config.substitution import Substitution
-from supervisor.config.to_settings import acl_rules, run_dir, to_settings
-from supervisor.config.value_kinds import UNIX
 from supervisor.config.yaml_file import Document, Key, Problem, read_document
-from supervisor.running_node import NodePlace
-from supervisor.units import nearest, parse_address, shown
+from supervisor.running_node import NodePlace, run_dir_of
+from supervisor.units import Inconsistent, nearest, parse_address, shown
 from wire.errors import ConfigError
-from wire.settings import AccessSettings, AclRuleSettings, NodeSettings
+from wire.settings import UNIX, AccessSettings, AclRuleSettings, NodeItself, NodeSettings
 
-_Model = TypeVar("_Model", bound=BaseModel)
+_NODE: TypeAdapter[Any] = TypeAdapter(section_type(NodeSettings))
+_NODE_ALONE: TypeAdapter[Any] = TypeAdapter(create_model("NodeAlone", __base__=Section, node=(section_type(NodeItself), ...)))
+_RULES = Field(description="Rules, in order.")
+_ACL_FILE: TypeAdapter[Any] = TypeAdapter(
+    create_model("AclFile", __base__=Section, acl=(several(section_type(AclRuleSettings)), _RULES))
+)
+NOT_AVAILABLE = "not available in this version"
+
+# Keys that a later version will know, by path without list indices: refused with that reason, never ignored.
+NOT_YET = {
+    "listeners.persistence": "persistence is set for the whole node",
+    "bridges.persistence": "persistence is set for the whole node",
+}
 
 _EXAMPLES = {
     "node": "{name: edge-1, data_dir: data}",
@@ -98,11 +108,11 @@ def load(path: Path | str) -> NodeSettings:
     """
     path = Path(path)
     document = read_with_included(path, Substitution(path.parent, os.environ))
-    configuration, problems = _validate(Configuration, document, path)
+    settings, problems = _validate(_NODE, document, path)
     problems += _whole_file(document)
-    if problems or configuration is None:
+    if problems or settings is None:
         raise ConfigError("the configuration is refused", problems=_lines(path, problems))
-    return _with_files(to_settings(configuration))
+    return _with_files(settings)
 
 
 def as_lines(path: Path, found: Iterable[tuple[Key, str]]) -> list[str]:
@@ -125,16 +135,10 @@ def locate(path: Path | str) -> NodePlace:
         document = read_with_included(path, Substitution(path.parent, os.environ))
     node = Document({"node": document.data.get("node")} if "node" in document.data else {}, document.keys, document.values)
     node.problems = [problem for problem in document.problems if problem.key[:1] == ("node",)]
-    found, problems = _validate(_NodeAlone, node, path)
+    found, problems = _validate(_NODE_ALONE, node, path)
     if problems or found is None:
         raise ConfigError("the configuration is refused", problems=_lines(path, problems))
-    return NodePlace(found.node.name, found.node.data_dir, run_dir(found.node.data_dir))
-
-
-class _NodeAlone(Section):
-    """As much of a configuration as says where its node is."""
-
-    node: Node
+    return NodePlace(found.node.name, found.node.data_dir, run_dir_of(found.node.data_dir))
 
 
 def load_acl(path: Path | str) -> tuple[AclRuleSettings, ...]:
@@ -145,20 +149,21 @@ def load_acl(path: Path | str) -> tuple[AclRuleSettings, ...]:
     """
     path = Path(path)
     document = read_document(path, f"write acl: {_EXAMPLES['acl']}")
-    acl, problems = _validate(AclFile, document, path)
+    acl, problems = _validate(_ACL_FILE, document, path)
     if problems or acl is None:
         raise ConfigError("the ACL file is refused", problems=_lines(path, problems))
-    return acl_rules(acl.acl)
+    rules: tuple[AclRuleSettings, ...] = acl.acl
+    return rules
 
 
-def _validate(model: type[_Model], document: Document, path: Path) -> tuple[_Model | None, list[Problem]]:
+def _validate(kind: TypeAdapter[Any], document: Document, path: Path) -> tuple[Any, list[Problem]]:
     problems = list(document.problems)
     try:
-        return model.model_validate(document.data, context={"folder": path.parent}), problems
+        return kind.validate_python(document.data, context={"folder": path.parent}), problems
     except ValidationError as error:  # it has the values in it, and goes no further
         found = error.errors(include_url=False)
     for details in found:
-        problems += _problems(details, document, model)
+        problems += _problems(details, document, kind)
     return None, problems
 
 
@@ -169,7 +174,7 @@ def _with_files(settings: NodeSettings) -> NodeSettings:
         ConfigError: others can change a file of secrets or authorities, or a file is wrong; ``problems`` are those of all of them.
     """
     own = [listener.access for listener in settings.listeners if listener.access is not None]
-    owner = trusted_files.owner_of(settings.data_dir)
+    owner = trusted_files.owner_of(settings.node.data_dir)
     if faults := [fault for path in named_by(settings, TRUSTED_KEYS) if (fault := trusted_files.fault(path, owner))]:
         raise ConfigError("others can change files of secrets", problems=list(dict.fromkeys(faults)))
     reads: list[tuple[Callable[[str], Any], str | None]] = []
@@ -197,7 +202,7 @@ def _with_files(settings: NodeSettings) -> NodeSettings:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of the configuration file, for editors."""
-    schema = Configuration.model_json_schema()
+    schema = _NODE.json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Bascule configuration"}
 
 
@@ -221,7 +226,7 @@ def _lines(path: Path, problems: list[Problem]) -> list[str]:
     return [problem.line(path) for problem in in_order]
 
 
-def _problems(details: ErrorDetails, document: Document, model: type[BaseModel]) -> list[Problem]:
+def _problems(details: ErrorDetails, document: Document, kind: TypeAdapter[Any]) -> list[Problem]:
     """What one of pydantic's errors says to the operator."""
     key: Key = details["loc"]
     cause = details.get("ctx", {}).get("error")
@@ -229,11 +234,11 @@ def _problems(details: ErrorDetails, document: Document, model: type[BaseModel])
         return [Problem(document.place((*key, *below)), (*key, *below), message) for below, message in cause.problems]
     if details["type"] == "too_short" and details["input"]:
         return []  # pydantic does not count items that are wrong; each of them is told
-    message = _message(details, key, model)
+    message = _message(details, key, kind)
     return [Problem(document.place(key, of_key=details["type"] == "extra_forbidden"), key, message)]
 
 
-def _message(details: ErrorDetails, key: Key, model: type[BaseModel]) -> str:
+def _message(details: ErrorDetails, key: Key, kind: TypeAdapter[Any]) -> str:
     context = details.get("ctx", {})
     value = details["input"]
     path = _path(key)
@@ -247,7 +252,7 @@ def _message(details: ErrorDetails, key: Key, model: type[BaseModel]) -> str:
         case "extra_forbidden" if path in _HINTS:
             return f"unknown key; {_HINTS[path]}"
         case "extra_forbidden":
-            known = sorted(_fields(key[:-1], model))
+            known = sorted(_fields(key[:-1], kind))
             return f"unknown key{nearest(str(key[-1]), known)}; known here: {', '.join(known)}"
         case "literal_error":
             choices = [choice.strip("'") for choice in str(context["expected"]).replace(" or ", ", ").split(", ")]
@@ -273,9 +278,9 @@ def _path(key: Key) -> str:
     return ".".join(part for part in key if isinstance(part, str))
 
 
-def _fields(key: Key, model: type[BaseModel]) -> set[str]:
-    """The keys that the part of ``model`` at ``key`` knows."""
-    schema = model.model_json_schema()
+def _fields(key: Key, kind: TypeAdapter[Any]) -> set[str]:
+    """The keys that the part of ``kind`` at ``key`` knows."""
+    schema = kind.json_schema()
     at: dict[str, Any] = schema
     for part in key:
         at = at["items"] if isinstance(part, int) else at["properties"][part]

@@ -1,106 +1,99 @@
-"""The kinds of value a configuration key can take: durations, sizes, numbers, words, names, topic filters, files, addresses.
+"""How a value of each setting is written in the file: its check, its place in the JSON Schema, and the value that it stands for.
 
-One of the users of pydantic, with ``supervisor/config/keys.py`` and ``supervisor/config/loading.py``: it gives each kind its check
-and its place in the JSON Schema. How a value is written is in ``supervisor/units.py``; which key takes which kind is the model's
-business.
+With ``supervisor/config/model.py`` and ``supervisor/config/loading.py`` it is one of the users of pydantic. How an amount is read
+is in ``supervisor/units.py``; which setting is written how is in ``wire/settings.py``.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import MISSING
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, ValidationInfo
-from pydantic_core import core_schema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo, WithJsonSchema
 
 from supervisor.config.addresses import parse_remote_address
-from supervisor.units import UNLIMITED, check_name, parse_address, parse_duration, parse_size, shown, write_duration, write_size
+from supervisor.config.declared import Setting
+from supervisor.units import (
+    UNLIMITED,
+    Inconsistent,
+    check_name,
+    nearest,
+    parse_address,
+    parse_duration,
+    parse_size,
+    shown,
+    write_duration,
+    write_size,
+)
 from wire.door.access_rules import pattern_fault, prefix_fault
+from wire.exchange.refusal_policy import ACTIONS, DEFAULT_REASON, REASONS, RETRY, TOO_LARGE, code_of
 from wire.mqtt.topics import filter_fault
-
-SECONDS_MAX = 10 * 365 * 86400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Duration:
-    """A key that takes a duration; the model holds seconds. whole: MQTT carries whole seconds. unlimited: that word is infinity."""
-
-    min_s: float = 0.0
-    max_s: float = SECONDS_MAX
-    whole: bool = False
-    unlimited: bool = False
-
-    def parse(self, value: object) -> float | None:
-        if self.unlimited and value == UNLIMITED:
-            return None
-        seconds = parse_duration(value)
-        if not self.min_s <= seconds <= self.max_s:
-            raise ValueError(f"{shown(value)} is out of range; from {write_duration(self.min_s)} to {write_duration(self.max_s)}")
-        if self.whole and not seconds.is_integer():
-            raise ValueError(f"{shown(value)} is not in whole seconds, which is all that MQTT can carry; such as 1s")
-        return seconds
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.parse)
-
-    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, object]:
-        return _amount_schema(r"\d+(\.\d+)?(ms|s|m|h|d)", self.unlimited, ["250ms", "60s", "2m", "7d"])
+from wire.setting_kinds import Duration, Number, Size, Written
+from wire.settings import TCP, UNIX, RefusalSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """A key that takes a size; the model holds bytes. unlimited: that word switches the limit off."""
-
-    min_bytes: int = 1
-    max_bytes: int = 1 << 60
-    unlimited: bool = False
-
-    def parse(self, value: object) -> int | None:
-        if self.unlimited and value == UNLIMITED:
-            return None
-        size_bytes = parse_size(value)
-        if not self.min_bytes <= size_bytes <= self.max_bytes:
-            raise ValueError(f"{shown(value)} is out of range; from {write_size(self.min_bytes)} to {write_size(self.max_bytes)}")
-        return size_bytes
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.parse)
-
-    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, object]:
-        return _amount_schema(r"\d+(\.\d+)?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)", self.unlimited, ["64KiB", "64MiB", "50GiB"])
+def type_of(one: Setting) -> Any:
+    """The type by which pydantic reads a value, or an item, of a setting that has no others below it."""
+    if one.amount is not None:
+        parse, schema = _amount(one.amount, whole=one.held is int, unlimited=one.never is not MISSING)
+        if one.never is MISSING:
+            return Annotated[Any, PlainValidator(parse), WithJsonSchema(schema)]
+        return Annotated[
+            Any, PlainValidator(lambda value: one.never if value == UNLIMITED else parse(value)), WithJsonSchema(schema)
+        ]
+    if one.choices:
+        words = dict(one.choices)
+        return Annotated[Literal[tuple(words)], AfterValidator(lambda word: words[word])]
+    if one.written is not None:
+        return WRITTEN[one.written]
+    return {str: Text, bool: Flag}.get(one.item, one.item)
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A key that takes a number from ``least`` to ``most``. unlimited: that word switches the limit off."""
+def _amount(amount: Duration | Size | Number, *, whole: bool, unlimited: bool) -> tuple[Callable[[object], Any], dict[str, object]]:
+    """How the amount is read, and its JSON Schema."""
+    match amount:
+        case Duration():
+            schema = _amount_schema(r"\d+(\.\d+)?(ms|s|m|h|d)", unlimited, ["250ms", "60s", "2m", "7d"])
+            return (lambda value: _duration(amount, value, whole=whole)), schema
+        case Size():
+            units = r"\d+(\.\d+)?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)"
+            return (lambda value: _size(amount, value)), _amount_schema(units, unlimited, ["64KiB", "64MiB", "50GiB"])
+        case Number():
+            number: dict[str, object] = {"type": "integer" if whole else "number", "minimum": amount.least, "maximum": amount.most}
+            schema = {"anyOf": [number, {"const": UNLIMITED}]} if unlimited else number
+            return (lambda value: _number(amount, value, whole=whole, unlimited=unlimited)), schema
 
-    least: float
-    most: float
-    whole: bool = True
-    unlimited: bool = False
 
-    def parse(self, value: object) -> float | None:
-        if self.unlimited and value == UNLIMITED:
-            return None
-        kind = "whole number" if self.whole else "number"
-        word = f", or {UNLIMITED}" if self.unlimited else ""
-        if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
-            raise ValueError(f"{shown(value)} is not a {kind}; from {self.least:g} to {self.most:,g}{word}, without quotes")
-        if not self.least <= value <= self.most:
-            raise ValueError(f"{value} is out of range; from {self.least:g} to {_plain(self.most)}{word}")
-        return value
+def _duration(amount: Duration, value: object, *, whole: bool) -> float:
+    seconds = parse_duration(value)
+    if not amount.min_s <= seconds <= amount.max_s:
+        raise ValueError(f"{shown(value)} is out of range; from {write_duration(amount.min_s)} to {write_duration(amount.max_s)}")
+    if whole and not seconds.is_integer():
+        raise ValueError(f"{shown(value)} is not in whole seconds, which is all that MQTT can carry; such as 1s")
+    return int(seconds) if whole else seconds
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.parse)
 
-    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, object]:
-        number: dict[str, object] = {"type": "integer" if self.whole else "number", "minimum": self.least, "maximum": self.most}
-        return {"anyOf": [number, {"const": UNLIMITED}]} if self.unlimited else number
+def _size(amount: Size, value: object) -> int:
+    size_bytes = parse_size(value)
+    if not amount.min_bytes <= size_bytes <= amount.max_bytes:
+        raise ValueError(f"{shown(value)} is out of range; from {write_size(amount.min_bytes)} to {write_size(amount.max_bytes)}")
+    return size_bytes
+
+
+def _number(amount: Number, value: object, *, whole: bool, unlimited: bool) -> float:
+    word = f", or {UNLIMITED}" if unlimited else ""
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        kind = "whole number" if whole else "number"
+        raise ValueError(f"{shown(value)} is not a {kind}; from {amount.least:g} to {amount.most:,g}{word}, without quotes")
+    if not amount.least <= value <= amount.most:
+        raise ValueError(f"{value} is out of range; from {amount.least:g} to {_plain(amount.most)}{word}")
+    return value if whole else float(value)
 
 
 def _plain(number: float) -> str:
@@ -210,10 +203,10 @@ def _control_bind(value: str) -> str:
     return value
 
 
-def _mode(value: object) -> object:
+def _mode(value: object) -> int:
     if not isinstance(value, str) or not re.fullmatch("0?[0-7]{3}", value):
         raise ValueError(f'{shown(value)} is not a file mode; write three octal digits in quotes, such as "0660"')
-    return value
+    return int(value, 8)
 
 
 def _user(value: str) -> str:
@@ -277,6 +270,35 @@ def _stream_name(value: str) -> str:
     return value
 
 
+def _refusals(value: object) -> RefusalSettings:
+    """The map of reasons to actions with the defaults of what it leaves out, each code under one key."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{shown(value)} is not a mapping; such as {{{DEFAULT_REASON}: dead-letter, quota-exceeded: retry}}")
+    problems: list[tuple[tuple[str | int, ...], str]] = []
+    actions: dict[int, str] = {}
+    for reason, action in value.items():
+        if action not in ACTIONS:
+            problems.append(((reason,), f"{shown(action)} is not one of {', '.join(ACTIONS)}{nearest(str(action), ACTIONS)}"))
+        if reason == DEFAULT_REASON:
+            continue
+        try:
+            code = code_of(reason)
+        except ValueError as error:
+            known = [DEFAULT_REASON, *REASONS]
+            problems.append(((reason,), f"{error}{nearest(reason, known)}; known are {', '.join(known)}, and codes such as 0x99"))
+            continue
+        if code in actions:
+            problems.append(((reason,), f"0x{code:02x} is given twice, by name and by code; keep one"))
+        if code == TOO_LARGE and action == RETRY:
+            problems.append(((reason,), "what is too large for the remote stays so; write dead-letter or drop"))
+        actions[code] = action
+    if problems:
+        raise Inconsistent(problems)
+    left_out = RefusalSettings()
+    codes = {code: action for code, action in left_out.codes if code not in actions} | actions
+    return RefusalSettings(default=value.get(DEFAULT_REASON, left_out.default), codes=tuple(codes.items()))
+
+
 def _headers(value: object) -> object:
     """Names and values of HTTP headers; no sentence tells a value, which may be secret."""
     if not isinstance(value, dict):
@@ -297,27 +319,49 @@ _STREAM_NAME = re.compile("[A-Za-z0-9_-]{1,60}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
 
-TCP = "tcp://"
-UNIX = "unix:"
 UNIX_PATH_MAX_BYTES = 107
 
 Text = Annotated[str, BeforeValidator(_text)]
-Name = Annotated[Text, AfterValidator(check_name), Field(pattern="^[A-Za-z0-9_-]{1,64}$")]
 Flag = Annotated[bool, BeforeValidator(_flag)]
-Filled = Annotated[Text, AfterValidator(_filled)]
-Filter = Annotated[Text, AfterValidator(_filter)]
-User = Annotated[Text, AfterValidator(_user)]
-TopicPattern = Annotated[Text, AfterValidator(_pattern)]
-TopicPrefix = Annotated[Text, AfterValidator(_prefix)]
-File = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_readable)]
-Folder = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_folder)]
-Bind = Annotated[Text, AfterValidator(_bind)]
-ControlBind = Annotated[Text, AfterValidator(_control_bind)]
-CollectorUrl = Annotated[Text, AfterValidator(_collector_url), Field(pattern="^https?://")]
-LogServer = Annotated[Text, AfterValidator(_log_server), Field(pattern="^(nats|tls)://")]
-StreamName = Annotated[Text, AfterValidator(_stream_name), Field(pattern="^[A-Za-z0-9_-]{1,60}$")]
-Headers = Annotated[dict[str, str], BeforeValidator(_headers)]
-TcpBind = Annotated[Text, AfterValidator(_tcp_bind)]
-Network = Annotated[Text, AfterValidator(_network)]
-Mode = Annotated[str, BeforeValidator(_mode), Field(pattern="^0?[0-7]{3}$")]
-Address = Annotated[Text, AfterValidator(lambda value: (parse_remote_address(value), value)[1])]
+_Filled = Annotated[Text, AfterValidator(_filled)]
+_Refusals = Annotated[
+    Any,
+    PlainValidator(_refusals),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {reason: {"enum": list(ACTIONS)} for reason in (DEFAULT_REASON, *REASONS)},
+            "patternProperties": {"^0[xX][89a-fA-F][0-9a-fA-F]$": {"enum": list(ACTIONS)}},
+            "additionalProperties": False,
+        }
+    ),
+]
+
+
+def _pairs(value: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(value.items())
+
+
+WRITTEN: dict[Written, Any] = {
+    Written.NAME: Annotated[Text, AfterValidator(check_name), Field(pattern="^[A-Za-z0-9_-]{1,64}$")],
+    Written.FILLED: _Filled,
+    Written.FILE: Annotated[_Filled, AfterValidator(_resolve), AfterValidator(_readable)],
+    Written.FOLDER: Annotated[_Filled, AfterValidator(_resolve), AfterValidator(_folder)],
+    Written.USER: Annotated[Text, AfterValidator(_user)],
+    Written.TOPIC_FILTER: Annotated[Text, AfterValidator(_filter)],
+    Written.TOPIC_PATTERN: Annotated[Text, AfterValidator(_pattern)],
+    Written.TOPIC_PREFIX: Annotated[Text, AfterValidator(_prefix)],
+    Written.URL_PATH: Annotated[Text, Field(pattern="^/")],
+    Written.BIND: Annotated[Text, AfterValidator(_bind)],
+    Written.TCP_BIND: Annotated[Text, AfterValidator(_tcp_bind)],
+    Written.CONTROL_BIND: Annotated[Text, AfterValidator(_control_bind)],
+    Written.NETWORK: Annotated[Text, AfterValidator(_network)],
+    Written.REMOTE: Annotated[Text, AfterValidator(parse_remote_address)],
+    Written.COLLECTOR: Annotated[Text, AfterValidator(_collector_url), Field(pattern="^https?://")],
+    Written.LOG_SERVER: Annotated[Text, AfterValidator(_log_server), Field(pattern="^(nats|tls)://")],
+    Written.STREAM_NAME: Annotated[Text, AfterValidator(_stream_name), Field(pattern="^[A-Za-z0-9_-]{1,60}$")],
+    Written.FILE_MODE: Annotated[Any, PlainValidator(_mode), WithJsonSchema({"type": "string", "pattern": "^0?[0-7]{3}$"})],
+    Written.PROPERTIES: Annotated[dict[_Filled, Text], AfterValidator(_pairs)],
+    Written.HEADERS: Annotated[dict[str, str], BeforeValidator(_headers), AfterValidator(_pairs)],
+    Written.REFUSALS: _Refusals,
+}

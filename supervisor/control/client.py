@@ -19,6 +19,7 @@ from typing import Any, Self
 from actors.process.request_sockets import Connections, CurveKeys, NoAnswer, Why, ipc_endpoint
 from supervisor.control.control_socket import SOCKET_NAME, ControlError, NotRunning, encode_request, parse_answer
 from supervisor.control.store_commands import ANSWER_TIMEOUT_S, is_queue_command
+from supervisor.running_node import run_dir_of
 
 TIMEOUT_S = 5.0
 STORE_TIMEOUT_S = ANSWER_TIMEOUT_S + 5.0  # longer than the supervisor waits for the store
@@ -58,9 +59,7 @@ class ControlClient:
     @classmethod
     def of_data_dir(cls, data_dir: Path | str, *, timeout_s: float = TIMEOUT_S) -> Self:
         """The node on this machine whose queues are in ``data_dir``."""
-        from supervisor.config.to_settings import run_dir
-
-        return cls.of_run_dir(run_dir(str(Path(data_dir).absolute())), timeout_s=timeout_s)
+        return cls.of_run_dir(run_dir_of(str(Path(data_dir).absolute())), timeout_s=timeout_s)
 
     @classmethod
     def of_config(cls, config: Path | str, *, timeout_s: float = TIMEOUT_S) -> Self:

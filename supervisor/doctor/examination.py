@@ -31,7 +31,7 @@ def examine_owner(settings: NodeSettings) -> Iterator[Finding]:
         found, _, cure = error.message.partition(". ")
         yield fail("store", found, cure)
     except OSError as error:
-        yield fail("store", f"{settings.data_dir}: {(error.strerror or str(error)).lower()}", "run doctor as the node's user")
+        yield fail("store", f"{settings.node.data_dir}: {(error.strerror or str(error)).lower()}", "run doctor as the node's user")
     else:
         yield ok("store", f"{known}" if known is not None else "none yet: the next start begins one")
 
@@ -48,15 +48,15 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
             yield fail("configuration", problem, "mend that line; bascule check CONFIG says the same")
         return
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
-    yield ok("configuration", f"{config}: node {settings.name}, bridges: {bridges}")
-    pid = running_pid(Path(settings.data_dir))
+    yield ok("configuration", f"{config}: node {settings.node.name}, bridges: {bridges}")
+    pid = running_pid(Path(settings.node.data_dir))
     runs = pid is not None and not is_anothers(settings)
     yield ok("node", f"runs, pid {pid}" if runs else "does not run")
     if not runs:
         yield from examine_owner(settings)
     yield from examine_machine(settings, pid)
     yield from examine_trust(settings, time.time())
-    yield from examine_files(config, settings.data_dir)
+    yield from examine_files(config, settings.node.data_dir)
     yield from examine_rules(settings)
     for bridge in settings.bridges:
         for key, found in circles(settings, bridge):

@@ -29,7 +29,7 @@ _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterf
 
 def examine_machine(settings: NodeSettings, pid: int | None = None) -> Iterator[Finding]:
     """All findings on the machine that ``settings`` are to run on. pid: of the node, if it runs."""
-    data_dir = Path(settings.data_dir)
+    data_dir = Path(settings.node.data_dir)
     folder = nearest_folder(data_dir)
     if fault := folder_fault(data_dir):
         yield fail("data folder", *fault)
@@ -37,7 +37,7 @@ def examine_machine(settings: NodeSettings, pid: int | None = None) -> Iterator[
         yield from disk_room(settings, folder)
         yield from disk_kind(settings, folder)
         yield from sync_time(settings, folder)
-    yield clock(Path(settings.data_dir), time.time())
+    yield clock(Path(settings.node.data_dir), time.time())
     yield descriptors(settings, pid)
     yield memory(settings, available_bytes())
 
@@ -182,7 +182,7 @@ def _descriptors_max(limits: str) -> int:
 def memory(settings: NodeSettings, available: int | None) -> Finding:
     """Whether all bridges fit into memory, with what they may hold."""
     lanes = sum(bridge.lanes for bridge in settings.bridges)
-    held = sum(bridge.lanes * bridge.tier2_max_bytes for bridge in settings.bridges)
+    held = sum(bridge.lanes * bridge.tier2.max_bytes for bridge in settings.bridges)
     wanted = PROCESS_BYTES + max(0, lanes - 1) * LANE_BYTES + held
     wanted += (settings.limits.max_bytes or 0) if settings.persistence.mode == "in-memory" else STORE_BYTES
     found = f"up to {write_bytes(wanted)} for {lanes} {'lane' if lanes == 1 else 'lanes'} and what they may hold"

@@ -27,9 +27,7 @@ def examine_listeners(settings: NodeSettings, running_pid: int | None) -> Iterat
     """Whether each listener, and HTTP, could be bound; nothing is tried while the node runs, which has them or says who has."""
     wanted = [(f"listener {listener.bind}", listener) for listener in settings.listeners]
     if settings.http is not None:
-        wanted.append(
-            (f"http {settings.http.bind}", ListenerSettings(host=settings.http.host, port=settings.http.port, protocol="tcp"))
-        )
+        wanted.append((f"http {settings.http.bind}", ListenerSettings(bind=settings.http.bind)))
     for about, listener in wanted:
         if running_pid is not None:
             yield _held(listener, about, running_pid)

@@ -27,7 +27,7 @@ _ALL = ("0.0.0.0", "::", "")
 
 def unmet(settings: NodeSettings) -> Iterator[tuple[Key, str]]:
     """(key, what is wrong) of each."""
-    if fault := folder_fault(Path(settings.data_dir)):
+    if fault := folder_fault(Path(settings.node.data_dir)):
         yield ("node", "data_dir"), "; ".join(fault)
     for key, host, port in _binds(settings):
         if why := _bind_fault(host, port):
@@ -80,7 +80,7 @@ def circles(settings: NodeSettings, bridge: BridgeSettings) -> Iterator[tuple[Ke
         if _leads_here(settings, address) and any(_comes_back(rule, rule, None) for rule in bridge.local_subscriptions):
             message = "leads to a listener of this node: what is sent there comes again; give the remote's address"
             yield ("remote", "addresses", index), message
-    if bridge.loop_prevention and (bridge.max_hops == 1 or bridge.remote.protocol == LEVEL_5):
+    if bridge.loop_prevention.enabled and (bridge.loop_prevention.max_hops == 1 or bridge.remote.protocol == LEVEL_5):
         return  # what comes from a remote has crossed one bridge; what comes back by MQTT 3.1.1 has forgotten all others
     for index, rule in enumerate(bridge.remote_subscriptions):
         for out in bridge.local_subscriptions:

@@ -1,4 +1,5 @@
-"""In what two settings of a node differ, field by field. Pure, and knows no field but those that say what a list's item is called.
+"""In what two settings of a node differ, key by key, and how a running node takes each. Pure, and knows no key but those that say
+what a list's item is called.
 
 Bridges are told apart by their names and listeners by where they listen, so their place in the file means nothing.
 """
@@ -6,33 +7,36 @@ Bridges are told apart by their names and listeners by where they listen, so the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from supervisor.config.declared import Setting, settings_of
+from wire.setting_kinds import Effect
 from wire.settings import BridgeSettings, ListenerSettings, NodeSettings
 
 _LISTS = ("bridges", "listeners")
-_NOT_THE_OPERATORS = ("number", "files")  # what the node notes beside the configuration
+_INCLUDE = "include"  # it says where keys stand, and none of what they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One field that differs. field: its path, without what the items of lists are called. item: that of the bridge or listener.
+    """One key that differs, without the places in lists. effect: how it is taken, at least. item: the bridge or listener.
 
     before, after: its values; None where an item, or all of what may be left out, was not there or is not any more.
     """
 
-    field: str
+    key: str
+    effect: Effect
     item: str
     before: Any
     after: Any
 
 
 def differences(before: NodeSettings, after: NodeSettings) -> Iterator[Difference]:
-    """Every field that differs, in the order of the settings."""
-    for field in fields(NodeSettings):
-        if field.name not in _NOT_THE_OPERATORS:
-            yield from _compare(field.name, "", getattr(before, field.name), getattr(after, field.name))
+    """Every key that differs, in the order of the settings."""
+    for one in settings_of(NodeSettings):
+        if one.key != _INCLUDE:
+            yield from _compare(one, one.key, Effect.NODE_RESTART, "", getattr(before, one.field), getattr(after, one.field))
 
 
 def item_name(item: BridgeSettings | ListenerSettings) -> str:
@@ -40,30 +44,36 @@ def item_name(item: BridgeSettings | ListenerSettings) -> str:
     return item.name if isinstance(item, BridgeSettings) else item.bind
 
 
-def _compare(path: str, item: str, before: Any, after: Any) -> Iterator[Difference]:
+def _compare(one: Setting, key: str, effect: Effect, item: str, before: Any, after: Any) -> Iterator[Difference]:
+    """effect: how a change is taken where the setting does not say."""
     if before == after:
         return
-    if path in _LISTS:
-        yield from _compare_items(path, before, after)
-    elif is_dataclass(before) and type(before) is type(after):
-        for field in fields(before):
-            yield from _compare(f"{path}.{field.name}", item, getattr(before, field.name), getattr(after, field.name))
+    effect = one.effect or effect
+    if key in _LISTS:
+        yield from _compare_items(one, effect, before, after)
+    elif one.section is not None and not one.many and None not in (before, after):
+        yield from _compare_below(one, key, effect, item, before, after)
     else:
-        yield Difference(field=path, item=item, before=before, after=after)
+        yield Difference(key=key, effect=effect, item=item, before=before, after=after)
 
 
-def _compare_items(path: str, before: tuple[Any, ...], after: tuple[Any, ...]) -> Iterator[Difference]:
+def _compare_below(one: Setting, key: str, effect: Effect, item: str, before: Any, after: Any) -> Iterator[Difference]:
+    for inner in one.below():
+        values = getattr(before, inner.field), getattr(after, inner.field)
+        yield from _compare(inner, f"{key}.{inner.key}", effect, item, *values)
+
+
+def _compare_items(one: Setting, effect: Effect, before: tuple[Any, ...], after: tuple[Any, ...]) -> Iterator[Difference]:
     """Items by name. Several listeners at any free port are called alike, and are compared in their order."""
     old, new = _by_name(before), _by_name(after)
     for name in dict.fromkeys((*old, *new)):
         if name not in old or name not in new:
-            yield Difference(field=path, item=name[0], before=old.get(name), after=new.get(name))
-            continue
-        for field in fields(old[name]):
-            yield from _compare(f"{path}.{field.name}", name[0], getattr(old[name], field.name), getattr(new[name], field.name))
+            yield Difference(key=one.key, effect=Effect.LIVE, item=name[0], before=old.get(name), after=new.get(name))
+        else:
+            yield from _compare_below(one, one.key, effect, name[0], old[name], new[name])
     order = [name[0] for name in old if name in new], [name[0] for name in new if name in old]
     if order[0] != order[1]:
-        yield Difference(field=path, item="", before=order[0], after=order[1])
+        yield Difference(key=one.key, effect=Effect.LIVE, item="", before=order[0], after=order[1])
 
 
 def _by_name(items: tuple[Any, ...]) -> dict[tuple[str, int], Any]:

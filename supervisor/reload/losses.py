@@ -19,15 +19,15 @@ _LEAVES_SESSION = (
 )
 _HISTORY = "what was kept longer, or is more than that, is removed"
 _REMOVES = {  # what a smaller value removes, whatever waits
-    "persistence.events_max": "older events are removed",
-    "persistence.events_max_age_s": "older events are removed",
+    "persistence.events.max": "older events are removed",
+    "persistence.events.max_age": "older events are removed",
     "snapshots.keep": "older snapshots are removed",
     "snapshots.max_bytes": "older snapshots are removed",
     "snapshots.keep_in_target": "older copies of snapshots are removed",
     "bridges.dead_letter.max_messages": "older dead letters are removed",
     "bridges.dead_letter.max_bytes": "older dead letters are removed",
-    "bridges.dead_letter.max_age_s": "older dead letters are removed",
-    "bridges.retention_s": _HISTORY,
+    "bridges.dead_letter.max_age": "older dead letters are removed",
+    "bridges.retention": _HISTORY,
     "bridges.retention_max_bytes": _HISTORY,
 }
 _DROPS_OLDEST = "drop-oldest"
@@ -35,16 +35,16 @@ _DROPS_OLDEST = "drop-oldest"
 
 def loss_by(difference: Difference, before: NodeSettings, after: NodeSettings, waiting: Waiting | None) -> str:
     """What ``difference`` gives up, in words; empty where nothing is. waiting: None where nobody knows."""
-    field = difference.field
-    if field in _REMOVES:
-        return _REMOVES[field] if _is_less(difference.before, difference.after) else ""
-    if field == "bridges":
+    key = difference.key
+    if key in _REMOVES:
+        return _REMOVES[key] if _is_less(difference.before, difference.after) else ""
+    if key == "bridges":
         return _of_removed(difference, waiting)
-    if field.startswith("bridges."):
+    if key.startswith("bridges."):
         return _of_bridge(difference, before.bridge(difference.item), after.bridge(difference.item), waiting)
-    if field.startswith("limits."):
+    if key.startswith("limits."):
         return _of_limits(difference, after.limits, _all(waiting))
-    if field.startswith("sessions."):
+    if key.startswith("sessions."):
         return _of_sessions(difference, after)
     return ""
 
@@ -61,7 +61,7 @@ def _of_removed(difference: Difference, waiting: Waiting | None) -> str:
 
 def _of_bridge(difference: Difference, before: BridgeSettings, after: BridgeSettings, waiting: Waiting | None) -> str:
     own = None if waiting is None else waiting.get(before.name, (0, 0))
-    if difference.field.startswith("bridges.limits."):
+    if difference.key.startswith("bridges.limits."):
         return _of_limits(difference, after.limits, own)
     if own is not None and not own[0] and not before.remote_subscriptions:
         return ""  # nothing is in flight, and nothing waits there
@@ -71,14 +71,14 @@ def _of_bridge(difference: Difference, before: BridgeSettings, after: BridgeSett
 def _leaves_session(difference: Difference, before: BridgeSettings) -> bool:
     if before.remote.clean_start:
         return False
-    match difference.field:
+    match difference.key:
         case "bridges.remote.client_id":
             return True
         case "bridges.remote.addresses":
             return not set(difference.before) <= set(difference.after)
         case "bridges.remote.clean_start":
             return True
-        case "bridges.remote.session_expiry_s":
+        case "bridges.remote.session_expiry":
             return not difference.after
     return False
 
@@ -86,10 +86,10 @@ def _leaves_session(difference: Difference, before: BridgeSettings) -> bool:
 def _of_limits(difference: Difference, after: LimitSettings, waiting: tuple[int, int] | None) -> str:
     if waiting is not None and not waiting[0]:
         return ""
-    name, less = difference.field.rpartition(".")[2], _is_less(difference.before, difference.after)
+    name, less = difference.key.rpartition(".")[2], _is_less(difference.before, difference.after)
     drops = after.overflow == _DROPS_OLDEST
     match name:
-        case "max_age_s":
+        case "max_age":
             return _EXPIRES if less else ""
         case "max_messages":
             return _GIVES_WAY if less and drops and (waiting is None or waiting[0] > difference.after) else ""
@@ -102,7 +102,7 @@ def _of_limits(difference: Difference, after: LimitSettings, waiting: tuple[int,
 
 def _of_sessions(difference: Difference, after: NodeSettings) -> str:
     drops = after.sessions.overflow == _DROPS_OLDEST
-    match difference.field:
+    match difference.key:
         case "sessions.queue_max_messages" | "sessions.queue_max_bytes":
             return _GIVES_WAY if drops and _is_less(difference.before, difference.after) else ""
         case "sessions.overflow":

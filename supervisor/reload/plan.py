@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from supervisor.reload.differences import Difference, differences
-from supervisor.reload.effects import DESTRUCTIVE, LIVE, NODE_RESTART, RECONNECT, RESTART, How, how_taken, key_of
 from supervisor.reload.losses import IN_MEMORY, Waiting, loss_by
 from wire.frames.names import HTTP, STORE, TELEMETRY
+from wire.setting_kinds import Effect
 from wire.settings import NodeSettings
 
 _UNTOLD = ("username", "client_id")  # values that no plan tells
@@ -31,15 +31,15 @@ class Change:
     """
 
     what: str
-    act: How
+    act: Effect
     target: str = ""
     detail: str = ""
     loss: str = ""
 
     @property
-    def how(self) -> How:
+    def how(self) -> Effect:
         """How it is carried out, and whether it gives something up."""
-        return DESTRUCTIVE if self.loss and self.act != NODE_RESTART else self.act
+        return Effect.DESTRUCTIVE if self.loss and self.act != Effect.NODE_RESTART else self.act
 
     def as_map(self) -> dict[str, str]:
         """What is told of it."""
@@ -56,14 +56,14 @@ class Plan:
     @property
     def reconnects(self) -> frozenset[str]:
         """The bridges whose processes begin anew."""
-        return frozenset(change.target for change in self.changes if change.act == RECONNECT)
+        return frozenset(change.target for change in self.changes if change.act == Effect.RECONNECT and change.target)
 
     @property
     def restarts(self) -> frozenset[str]:
         """The processes that begin anew, besides those of bridges."""
-        return frozenset(change.target for change in self.changes if change.act == RESTART)
+        return frozenset(change.target for change in self.changes if change.act == Effect.RESTART)
 
-    def of(self, how: How) -> list[Change]:
+    def of(self, how: Effect) -> list[Change]:
         """The changes that are taken so."""
         return [change for change in self.changes if change.how == how]
 
@@ -72,16 +72,16 @@ class Plan:
 
         All or nothing: other keys are made with the node's name, its mode and its folder, and would not fit what stays.
         """
-        if left := self.of(NODE_RESTART):
+        if left := self.of(Effect.NODE_RESTART):
             return f"{_listed(left)} cannot change while the node runs: restart the node, or put it back; nothing was changed"
-        if not yes and (lost := self.of(DESTRUCTIVE)):
+        if not yes and (lost := self.of(Effect.DESTRUCTIVE)):
             return f"{_listed(lost)} would give something up for good; nothing was changed; say yes to it if it is meant"
         return None
 
 
 def plan(before: NodeSettings, after: NodeSettings, waiting: Waiting | None = None) -> Plan:
     """What changes from ``before`` to ``after``. waiting: what is in the bridges' queues now; None: nobody knows."""
-    changes: dict[tuple[str, str, How], Change] = {}
+    changes: dict[tuple[str, str, Effect], Change] = {}
     for change in (*_of_fields(before, after, waiting), *_of_files(before, after)):
         changes.setdefault((change.what, change.target, change.act), change)
     return Plan(tuple(changes.values()))
@@ -90,16 +90,15 @@ def plan(before: NodeSettings, after: NodeSettings, waiting: Waiting | None = No
 def _of_fields(before: NodeSettings, after: NodeSettings, waiting: Waiting | None) -> Iterator[Change]:
     for difference in differences(before, after):
         loss = loss_by(difference, before, after, waiting)
-        if difference.field in _ONE_OF:
+        if difference.key in _ONE_OF:
             yield _of_item(difference, loss)
             continue
-        key = key_of(difference.field)
+        key, act = difference.key, difference.effect
         section, _, below = key.partition(".")
         what = f"{_ONE_OF[section]} {difference.item}: {below}" if section in _ONE_OF else key
-        act = how_taken(key)
         target = _target(act, section, difference.item)
-        if difference.field == "bridges.retention_s" and not (difference.before and difference.after):
-            act, target = RESTART, STORE  # whether a history is kept is found out when a queue is opened
+        if key == "bridges.retention" and not (difference.before and difference.after):
+            act, target = Effect.RESTART, STORE  # whether a history is kept is found out when a queue is opened
         if target == STORE and before.persistence.mode == "in-memory":
             loss = IN_MEMORY
         detail = _rules_changed(difference) if section in _ONE_OF and below in _RULES else _values(difference)
@@ -107,19 +106,19 @@ def _of_fields(before: NodeSettings, after: NodeSettings, waiting: Waiting | Non
         if key == "clients.packet_max_bytes":  # a remote is told of it when it is connected to
             for bridge in after.bridges:
                 if bridge.remote_subscriptions and any(bridge.name == known.name for known in before.bridges):
-                    yield Change(what=key, act=RECONNECT, target=bridge.name, detail=detail)
+                    yield Change(what=key, act=Effect.RECONNECT, target=bridge.name, detail=detail)
 
 
 def _of_item(difference: Difference, loss: str) -> Change:
     """A bridge or listener that is new, or gone; or all of them in another order, which means nothing."""
-    one, name = _ONE_OF[difference.field], difference.item
+    one, name = _ONE_OF[difference.key], difference.item
     if not name:
-        return Change(what=f"{difference.field}: their order", act=LIVE)
+        return Change(what=f"{difference.key}: their order", act=Effect.LIVE)
     target = name if one == "bridge" else ""
     if difference.before is None:
-        return Change(what=f"{one} {name}: added", act=LIVE, target=target)
+        return Change(what=f"{one} {name}: added", act=Effect.LIVE, target=target)
     detail = "its clients are disconnected" if one == "listener" else ""
-    return Change(what=f"{one} {name}: removed", act=LIVE, target=target, detail=detail, loss=loss)
+    return Change(what=f"{one} {name}: removed", act=Effect.LIVE, target=target, detail=detail, loss=loss)
 
 
 def _of_files(before: NodeSettings, after: NodeSettings) -> Iterator[Change]:
@@ -131,13 +130,13 @@ def _of_files(before: NodeSettings, after: NodeSettings) -> Iterator[Change]:
         for path in (bridge.remote.password_file, tls.ca_file, tls.cert_file, tls.key_file):
             if path in changed:
                 what = f"bridge {bridge.name}: the content of {path}"
-                yield Change(what=what, act=RECONNECT, target=bridge.name)
+                yield Change(what=what, act=Effect.RECONNECT, target=bridge.name)
     if after.telemetry is not None:
         own = after.telemetry.otlp.tls
         for path in filter(changed.__contains__, (own.ca_file, own.cert_file, own.key_file)):
-            yield Change(what=f"telemetry: the content of {path}", act=RESTART, target=TELEMETRY)
+            yield Change(what=f"telemetry: the content of {path}", act=Effect.RESTART, target=TELEMETRY)
     for path in sorted(changed & (read_when_changed(after) - _acl_files(after))):
-        yield Change(what=f"the content of {path}", act=LIVE, detail="it is read again whenever it changes")
+        yield Change(what=f"the content of {path}", act=Effect.LIVE, detail="it is read again whenever it changes")
 
 
 def read_when_changed(settings: NodeSettings) -> frozenset[str]:
@@ -162,15 +161,15 @@ def _looked_at(settings: NodeSettings) -> Iterator[str]:
         yield settings.http.tokens_file
 
 
-def _target(act: How, section: str, item: str) -> str:
+def _target(act: Effect, section: str, item: str) -> str:
     if section == "bridges":
         return item
-    return {"http": HTTP, "telemetry": TELEMETRY, "persistence": STORE}.get(section, "") if act == RESTART else ""
+    return {"http": HTTP, "telemetry": TELEMETRY, "persistence": STORE}.get(section, "") if act == Effect.RESTART else ""
 
 
 def _values(difference: Difference) -> str:
     """Before and after, where they are short, and nobody's business to hide."""
-    if difference.field.rpartition(".")[2] in _UNTOLD or not all(map(_is_short, (difference.before, difference.after))):
+    if difference.key.rpartition(".")[2] in _UNTOLD or not all(map(_is_short, (difference.before, difference.after))):
         return ""
     return f"{_value(difference.before)} -> {_value(difference.after)}"
 

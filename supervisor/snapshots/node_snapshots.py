@@ -67,7 +67,7 @@ class Snapshots:
         self._own = settings.snapshots
         self._store_state = store_state
         self._note = note
-        data_dir = Path(settings.data_dir)
+        data_dir = Path(settings.node.data_dir)
         self._folder = SnapshotFolder(data_dir / FOLDER_NAME, data_dir / "store", lambda: host.mailbox.wall_ms())
         self._space = Space.of(settings)
         self._durable = settings.persistence.mode != "in-memory"
@@ -171,7 +171,7 @@ class Snapshots:
         if free_bytes is not None and free_bytes < self._space.wanted_bytes:
             what = "the disk has too little room for a snapshot, which would keep old files from going"
             raise Unavailable(what, free_bytes=free_bytes, wanted_bytes=self._space.wanted_bytes)
-        return self._folder.begin(self._settings.name, at_ms, number)
+        return self._folder.begin(self._settings.node.name, at_ms, number)
 
     def _begun(self, making: _Making, part: Path) -> None:
         making.part = part
@@ -206,7 +206,7 @@ class Snapshots:
         """The part of the manifest that the supervisor knows."""
         limits = self._settings.limits
         return {
-            "node": self._settings.name,
+            "node": self._settings.node.name,
             "limits": {
                 "max_messages": limits.max_messages,
                 "max_bytes": limits.max_bytes,

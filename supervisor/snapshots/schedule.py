@@ -30,7 +30,7 @@ class Space:
         """Above every ``min_free_disk``, the node's and the bridges', by a tenth and at least 64 MiB."""
         limits = (settings.limits, *(bridge.limits for bridge in settings.bridges))
         least = max(each.min_free_disk_bytes for each in limits)
-        return cls(settings.data_dir, least + max(MARGIN_BYTES, least // MARGIN_SHARE))
+        return cls(settings.node.data_dir, least + max(MARGIN_BYTES, least // MARGIN_SHARE))
 
     def free_bytes(self) -> int | None:
         """Free space on the disk of the data folder; None where it cannot be told."""

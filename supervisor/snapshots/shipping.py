@@ -29,7 +29,7 @@ class Shipping:
 
     def __init__(self, host: PolledActor, settings: NodeSettings, folder: SnapshotFolder) -> None:
         self._host = host
-        self._node = settings.name
+        self._node = settings.node.name
         self._target = settings.snapshots.to
         self._keep = settings.snapshots.keep_in_target
         self._folder = folder

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.process.actor import MailboxActor
 from actors.process.mailbox import Mailbox
-from supervisor.config.otlp_extra import MISSING
+from supervisor.config.extras import NO_OTEL
 from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError, NotRunning
 from supervisor.version import VERSION
@@ -118,7 +118,7 @@ class MetricsExporter(MailboxActor):
         try:
             told = self._sent()
         except ImportError as error:
-            told = Sent(fault=ConfigError(MISSING, missing=error.name))
+            told = Sent(fault=ConfigError(NO_OTEL, missing=error.name))
         except (ControlError, NotRunning) as error:
             told = Sent(error=f"the node itself gave no status: {error.message}")
         except Unavailable as error:
@@ -164,7 +164,7 @@ def resource_of(settings: NodeSettings) -> dict[str, str]:
     """What is told of the node with each export, by OpenTelemetry's names."""
     return {
         "service.name": "bascule",
-        "service.instance.id": settings.name,
+        "service.instance.id": settings.node.name,
         "service.version": VERSION,
         "host.name": socket.gethostname(),
     }

@@ -16,10 +16,10 @@ log = logging.getLogger("bascule")
 def announce(settings: NodeSettings, took_s: float, *, stands_by: bool) -> None:
     """Say that the node works, or stands by for another: ``node.ready`` or ``node.stands_by``."""
     event = "node.stands_by" if stands_by else "node.ready"
-    listeners = [] if stands_by else [f"{listener.host}:{listener.port}" for listener in settings.listeners]
+    listeners = [] if stands_by else [listener.bind for listener in settings.listeners]
     facts = {"pid": os.getpid(), "listeners": listeners, "took_s": round(took_s, 3)}
     log.info(event, extra=facts)
     ts = datetime.now(UTC).isoformat(timespec="milliseconds")
-    refusal = tell(json.dumps({"ts": ts, "event": event, "node": settings.name, **facts}))
+    refusal = tell(json.dumps({"ts": ts, "event": event, "node": settings.node.name, **facts}))
     if refusal is not None:
         log.warning("output.refused", extra={"error": refusal, "why": f"standard output did not take the line {event}"})

@@ -193,9 +193,9 @@ class Lives:
         """
         if self.stopping or self._has_folder():
             return not self.stopping
-        log.critical("node.data_folder_gone", extra={"data_dir": self._settings.now.data_dir, "remedy": CURE})
+        log.critical("node.data_folder_gone", extra={"data_dir": self._settings.now.node.data_dir, "remedy": CURE})
         self._children.kill_all_but(STORE)
-        begins_by_itself = self._settings.now.new_store == "allow"  # then it is to be started by somebody who has read this
+        begins_by_itself = self._settings.now.node.new_store == "allow"  # then it is to be started by somebody who has read this
         self._end_node(StorageDamaged.exit_status if begins_by_itself else StoreGone.exit_status)
         return False
 

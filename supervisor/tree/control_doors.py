@@ -35,7 +35,7 @@ class ControlDoors:
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings) -> None:
         self._mailbox = mailbox
-        self._run_dir, self._data_dir = Path(settings.run_dir), Path(settings.data_dir)
+        self._run_dir, self._data_dir = Path(settings.run_dir), Path(settings.node.data_dir)
         self._settings = settings.control
         self._tcp: CurveRouter | None = None
         self._keys: AllowedKeys | None = None

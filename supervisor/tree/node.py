@@ -63,8 +63,8 @@ def run_node(
         StoreGone: the node's store is not there. StorageDamaged: another node's is, or the epoch file cannot be trusted.
     """
     settings = load()
-    configure_logging(settings.log_level, node=settings.name, process=SUPERVISOR)
-    data_dir = Path(settings.data_dir)
+    configure_logging(settings.log.level, node=settings.node.name, process=SUPERVISOR)
+    data_dir = Path(settings.node.data_dir)
     try:
         files.make_folder(data_dir)
         with suppress(PermissionError):  # it is another's, which doctor tells
@@ -81,7 +81,7 @@ def run_node(
 
 
 def _claim(settings: NodeSettings, consent: frozenset[str]) -> None:
-    data_dir = Path(settings.data_dir)
+    data_dir = Path(settings.node.data_dir)
     if (data_dir / RESTORING_NAME).exists():
         raise ConfigError(
             "a restore to this data folder was cut short: give bascule restore CONFIG BACKUP again", data_dir=str(data_dir)
@@ -126,7 +126,7 @@ def _one_life(
 
     floor: epochs begin above it.
     """
-    data_dir, run_dir = Path(settings.data_dir), Path(settings.run_dir)
+    data_dir, run_dir = Path(settings.node.data_dir), Path(settings.run_dir)
     try:
         epochs = Epochs(data_dir, time.time(), floor)
         pauses = Pauses(data_dir)

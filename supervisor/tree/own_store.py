@@ -28,28 +28,28 @@ def judge(settings: NodeSettings, consent: frozenset[str] = frozenset()) -> Know
         StorageDamaged: the store is another node's.
         OSError: it cannot be read.
     """
-    where, store = settings.data_dir, Path(settings.data_dir) / "store"
+    where, store = settings.node.data_dir, Path(settings.node.data_dir) / "store"
     known, is_there = StoreNote(store).read(), StoreFolder(store).holds_a_store()
     if NEW_STORE in consent:
         return None
     if known is None and not is_there:
-        if settings.new_store == "allow":
+        if settings.node.new_store == "allow":
             return None
         what = f"there is no store in {where}, and node.new_store is refuse"
         raise StoreGone(f"{what}. Mount its disk, and start again; where this node is to begin, bascule run CONFIG --new-store")
     known = known or KnownStore()
     if known.number and not is_there and not store.with_name("store.part").exists():
         raise StoreGone(f"the {known} is not here: there is nothing of a store in {store}. {CURE}")
-    if known.node not in ("", settings.name) and RENAMED not in consent:
-        what = f"the {known} is in {where}, and this node is called {settings.name}"
+    if known.node not in ("", settings.node.name) and RENAMED not in consent:
+        what = f"the {known} is in {where}, and this node is called {settings.node.name}"
         raise StorageDamaged(f"{what}. Put back its own store, or bascule run CONFIG --renamed if that is its former name")
     return known
 
 
 def is_anothers(settings: NodeSettings) -> bool:
     """Whether the data folder is that of a node of another name."""
-    known = StoreNote(Path(settings.data_dir) / "store").read()
-    return known is not None and known.node not in ("", settings.name)
+    known = StoreNote(Path(settings.node.data_dir) / "store").read()
+    return known is not None and known.node not in ("", settings.node.name)
 
 
 def claim(settings: NodeSettings, consent: frozenset[str]) -> None:
@@ -58,13 +58,13 @@ def claim(settings: NodeSettings, consent: frozenset[str]) -> None:
     Raises:
         StoreGone, StorageDamaged, OSError: as ``judge``; or the disk refuses.
     """
-    store, now_ms = Path(settings.data_dir) / "store", time.time_ns() // 1_000_000
+    store, now_ms = Path(settings.node.data_dir) / "store", time.time_ns() // 1_000_000
     known = judge(settings, consent)
     if known is None:
-        former = begin_store(store, settings.name, now_ms)
-        log.warning("store.begins_new", extra={"data_dir": settings.data_dir, "former": former.store, "lost": former.waiting})
-    elif known.node != settings.name:
+        former = begin_store(store, settings.node.name, now_ms)
+        log.warning("store.begins_new", extra={"data_dir": settings.node.data_dir, "former": former.store, "lost": former.waiting})
+    elif known.node != settings.node.name:
         note = StoreNote(store)
         note.read()
-        note.write(replace(known, node=settings.name, since_ms=known.since_ms or now_ms), durable=True)
+        note.write(replace(known, node=settings.node.name, since_ms=known.since_ms or now_ms), durable=True)
         note.close()

@@ -32,6 +32,7 @@ from supervisor.workers import Worker, words
 from wire.errors import BasculeError, ConfigError
 from wire.frames.names import QUEUE_STORE, STORE, SUPERVISOR, lane_of_queue
 from wire.frames.supervision import Heartbeat, ReportNow
+from wire.setting_kinds import Effect
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
@@ -214,8 +215,8 @@ class Reloads:
 
     def _apply(self, made: Plan, asked: _Asked) -> None:
         settings = self._settings.now
-        set_level(settings.log_level)
-        counts = {how: len(made.of(how)) for how in ("live", "reconnect", "restart", "destructive") if made.of(how)}
+        set_level(settings.log.level)
+        counts = {str(how): len(made.of(how)) for how in Effect if made.of(how)}
         reason = ", ".join(change.what for change in made.changes)[:REASON_MAX]
         details: dict[str, Detail] = {"number": settings.number, **counts}
         self._notes.note("node.reloaded", actor=asked.actor, reason=reason, count=len(made.changes), details=details)

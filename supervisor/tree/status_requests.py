@@ -106,7 +106,7 @@ class StatusRequests:
         """What is known now, without the processes' memory and processor time."""
         now_s, lanes = self._mailbox.now_s(), self._lanes()
         return status_map(
-            node=self._settings.now.name,
+            node=self._settings.now.node.name,
             pid=os.getpid(),
             ready=self._lives.all_ready,
             uptime_s=now_s - self.started_s,

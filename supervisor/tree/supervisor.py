@@ -329,7 +329,7 @@ class Supervisor(PolledActor):
     def _obey(self, request: Request) -> dict[str, Any]:
         match request.command:
             case "ping":
-                return {"node": self._settings.now.name, "pid": os.getpid(), "ready": self._lives.all_ready}
+                return {"node": self._settings.now.node.name, "pid": os.getpid(), "ready": self._lives.all_ready}
             case "stop":
                 self._end_node(0)
                 return {"stopping": True, "pid": os.getpid(), "stop_timeout_s": self._settings.now.supervision.stop_timeout_s}

@@ -25,7 +25,7 @@ from wire.frames.batch import from_rows
 from wire.frames.lanes import Credit, LaneOpen, LaneReopen, Settle, Settled
 from wire.frames.names import QUEUE_STORE, STORE, SUPERVISOR
 from wire.frames.supervision import Command, Heartbeat, NodeEvents, PeerUp, ReportNow, Stop
-from wire.settings import NodeSettings, RemoteSettings, dump
+from wire.settings import NodeSettings, RemoteSettings, Tier2Settings, dump
 
 ROOT = Path(__file__).resolve().parents[2]
 QUEUE = "bridge:cloud:0"
@@ -36,7 +36,7 @@ CONNECTION = "connection:cloud:0"
 
 def settings_for(folder: Path, port: int, *, on_session_loss: str = "assume-delivered", **remote: Any) -> NodeSettings:
     """A node with the bridge ``cloud`` towards ``port``."""
-    plain = bridge("cloud", tier2_max_messages=1_000, tier2_max_bytes=1 << 20)
+    plain = bridge("cloud", tier2=Tier2Settings(max_messages=1_000, max_bytes=1 << 20))
     changed: dict[str, Any] = {
         "addresses": (("127.0.0.1", port),),
         "session_expiry_s": 3600,

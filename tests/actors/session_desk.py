@@ -127,7 +127,7 @@ class Parts:
 
 
 def local_parts(host: Any, folder: Path) -> Parts:
-    settings = replace(node_settings(folder), listeners=(ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),))
+    settings = replace(node_settings(folder), listeners=(ListenerSettings(bind="127.0.0.1:1"),))
     return Parts(host, settings)
 
 
@@ -138,7 +138,7 @@ class Door:
         """``records``: identifiers of sessions that are on record, each with ``will``, which is due after 20 seconds."""
         host: Any = FakeHost()
         self.host = host
-        listeners = (ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),)
+        listeners = (ListenerSettings(bind="127.0.0.1:1"),)
         settings = replace(node_settings(folder), listeners=listeners)
         self.parts = Parts(host, settings)
         self.sessions = self.parts.sessions

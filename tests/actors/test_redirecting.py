@@ -15,15 +15,13 @@ from wire.mqtt.codec import encode
 from wire.mqtt.packets import MQTT_3_1_1, MQTT_5_0, Connect
 from wire.settings import ListenerSettings, ProxyProtocolSettings
 
-BEHIND_PROXY = ListenerSettings(
-    host="127.0.0.1", port=free_port(), protocol="tcp", proxy_protocol=ProxyProtocolSettings(sources=("127.0.0.1/32",))
-)
+BEHIND_PROXY = ListenerSettings(bind=f"127.0.0.1:{free_port()}", proxy_protocol=ProxyProtocolSettings(sources=("127.0.0.1/32",)))
 
 
 @contextmanager
 def redirecting(leader: str) -> Iterator[int]:
     port = free_port()
-    door = Redirecting([ListenerSettings(host="127.0.0.1", port=port, protocol="tcp"), BEHIND_PROXY], lambda: leader)
+    door = Redirecting([ListenerSettings(bind=f"127.0.0.1:{port}"), BEHIND_PROXY], lambda: leader)
     try:
         wait_until(lambda: accepts(port), PATIENCE_S, "it listens")
         yield port
@@ -90,6 +88,6 @@ def test_the_ports_are_free_once_it_is_closed() -> None:
 def test_it_can_be_closed_before_it_listens() -> None:
     for _ in range(20):
         port = free_port()
-        Redirecting([ListenerSettings(host="127.0.0.1", port=port, protocol="tcp")], lambda: "x:1").close()
+        Redirecting([ListenerSettings(bind=f"127.0.0.1:{port}")], lambda: "x:1").close()
         with socket.create_server(("127.0.0.1", port)):
             pass

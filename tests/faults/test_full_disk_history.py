@@ -14,6 +14,7 @@ from storage.store import history_retention
 from tests.faults.test_commit_held_back import fill, small_disk
 from tests.storage.building import QUEUE, node
 from tests.storage.queue.test_history import Box, kept_for
+from tests.support.settings import itself
 from wire.errors import DiskFull
 from wire.settings import NodeSettings
 
@@ -37,7 +38,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_limit(disk: Path) -> NodeSettings:
     limits = replace(node().limits, min_free_disk_bytes=0, max_bytes=None, max_messages=None)
-    return replace(kept_for(limit=limits), data_dir=str(disk))
+    return itself(kept_for(limit=limits), data_dir=str(disk))
 
 
 class Flow:

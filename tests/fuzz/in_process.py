@@ -249,7 +249,7 @@ class InProcessNode:
 
     def __init__(self, limits: ClientLimitSettings = LIMITS, **settings: Any) -> None:
         logging.getLogger("bascule").setLevel(logging.CRITICAL)
-        here = ListenerSettings(host="127.0.0.1", port=1, protocol="tcp")
+        here = ListenerSettings(bind="127.0.0.1:1")
         self.settings: NodeSettings = node(clients=limits, listeners=(here,), **settings)
         self.now_s = 1000.0
         self.sockets: dict[int, Any] = {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tests.simulation.publisher import Message
-from wire.settings import BridgeSettings
+from wire.settings import BridgeSettings, LoopPreventionSettings
 
 AWAY = "away"  # the second bridge and its client identifier
 REMOTE = -1  # stands for the number of a publisher
@@ -121,13 +121,13 @@ def with_incoming(bridge: BridgeSettings, shape: IncomingShape) -> tuple[BridgeS
         rule, filters=("cmd/#",), destination="plant/{#}", max_qos=shape.max_qos, preserve_retain=shape.preserve_retain
     )
     if shape.through == "rule":
-        return (replace(bridge, remote_subscriptions=(subscription,), loop_prevention=False),)
+        return (replace(bridge, remote_subscriptions=(subscription,), loop_prevention=LoopPreventionSettings(enabled=False)),)
     away = replace(
         bridge,
         name=AWAY,
         remote=replace(bridge.remote, client_id=AWAY),
         lanes=1,
         local_subscriptions=tuple(replace(rule, filters=("plant/cmd/#",)) for rule in bridge.local_subscriptions),
-        max_hops=2,
+        loop_prevention=LoopPreventionSettings(enabled=bridge.loop_prevention.enabled, max_hops=2),
     )
-    return (replace(bridge, remote_subscriptions=(subscription,), loop_prevention=True), away)
+    return (replace(bridge, remote_subscriptions=(subscription,), loop_prevention=LoopPreventionSettings()), away)

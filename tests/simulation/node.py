@@ -88,7 +88,7 @@ class SimListener(Listener):
         process = current()
         listening = SimListening(process.world)
         process.opened.append(listening)
-        self.reception.add(Door(listening, ListenerSettings(host="127.0.0.1", port=1883, protocol="tcp")))
+        self.reception.add(Door(listening, ListenerSettings(bind="127.0.0.1:1883")))
         machine_of(process).listening = listening
 
 

@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from supervisor.config.keys import Configuration
-from supervisor.config.to_settings import to_settings
 from tests.simulation import extras, snapshots
 from tests.simulation.failover import ADDRESSES
 from tests.simulation.incoming import (
@@ -38,7 +36,17 @@ from tests.simulation.subscribing import (
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.names import BRIDGE as BRIDGES
 from wire.frames.names import CLIENTS, STORE, SUPERVISOR, process_name
-from wire.settings import BackoffSettings, LimitSettings, NodeSettings
+from wire.settings import (
+    AccessSettings,
+    BackoffSettings,
+    BridgeSettings,
+    LimitSettings,
+    ListenerSettings,
+    NodeItself,
+    NodeSettings,
+    RemoteSettings,
+    RuleSettings,
+)
 
 BRIDGE = "cloud"
 PRIMARY_RETRY_S = 0.15
@@ -353,16 +361,13 @@ def _fault(rng: Random, kind: str, at_s: float, shape: Shape) -> Fault:
 
 @cache
 def _base() -> NodeSettings:
-    bridge = {
-        "name": BRIDGE,
-        "remote": {"addresses": ["127.0.0.1:1883"], "client_id": "edge"},
-        "local_subscriptions": [{"filters": ["plant/#"], "destination": "up/{#}"}],
-    }
-    node = {"name": "edge", "data_dir": "/nonexistent"}
-    return to_settings(
-        Configuration.model_validate(
-            {"node": node, "access": {"allow_anonymous": True}, "listeners": [{"bind": "127.0.0.1:1883"}], "bridges": [bridge]}
-        )
+    rule = RuleSettings(name="plant/#", filters=("plant/#",), destination="up/{#}")
+    remote = RemoteSettings(addresses=(("127.0.0.1", 1883),), client_id="edge")
+    return NodeSettings(
+        node=NodeItself(name="edge", data_dir="/nonexistent"),
+        access=AccessSettings(allow_anonymous=True),
+        listeners=(ListenerSettings(bind="127.0.0.1:1883"),),
+        bridges=(BridgeSettings(name=BRIDGE, remote=remote, local_subscriptions=(rule,)),),
     )
 
 
@@ -395,7 +400,7 @@ def settings_of(shape: Shape) -> NodeSettings:
         persist=shape.persist,
         backoff=backoff,
         lanes=shape.lanes,
-        tier2_max_messages=shape.tier2_messages,
+        tier2=replace(bridge.tier2, max_messages=shape.tier2_messages),
         local_subscriptions=tuple(replace(rule, max_qos=shape.max_qos) for rule in bridge.local_subscriptions),
         on_session_loss=shape.on_session_loss,
         limits=limits,

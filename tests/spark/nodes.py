@@ -39,7 +39,7 @@ class Edge:
 
     def __init__(self, folder: Path, name: str = "edge", *, retention_s: float = 3600.0) -> None:
         bridges = (replace(settings.bridge("cloud", 1), retention_s=retention_s), settings.bridge("plant", 1))
-        self.model = NodeModel(folder, replace(node(*bridges), name=name), start_ms=START_MS)
+        self.model = NodeModel(folder, settings.itself(node(*bridges), name=name), start_ms=START_MS)
         self.cloud: LaneModel = self.model.open_lane(CLOUD)
         self._published = 0
 

@@ -38,7 +38,7 @@ class TestNode:
 
     def __init__(self, folder: Path, settings: NodeSettings, *options: str) -> None:
         self.run_dir = Path(settings.run_dir)
-        self.data_dir = Path(settings.data_dir)
+        self.data_dir = Path(settings.node.data_dir)
         settings_path = folder / "settings.msgpack"
         settings_path.write_bytes(dump(settings))
         self.log_path = folder / f"log-{len(list(folder.glob('log-*')))}"

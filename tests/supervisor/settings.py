@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.support.settings import node
+from tests.support.settings import itself, node
 from wire.settings import BridgeSettings, NodeSettings
 
 
 def node_settings(folder: Path, *bridges: BridgeSettings, **supervision: Any) -> NodeSettings:
     """A node in ``folder``; ``supervision`` is what differs in how it is watched."""
-    plain = node(*bridges, data_dir=str(folder / "data"), run_dir=str(folder / "data" / "run"))
+    plain = itself(node(*bridges, run_dir=str(folder / "data" / "run")), data_dir=str(folder / "data"))
     return replace(plain, supervision=replace(plain.supervision, **supervision))

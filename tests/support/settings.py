@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from wire.settings import (
+    SESSION_NEVER_EXPIRES_S,
     AccessSettings,
     BackoffSettings,
     BridgeSettings,
@@ -13,84 +14,61 @@ from wire.settings import (
     HttpSettings,
     LimitSettings,
     LoginLimitSettings,
+    LoopPreventionSettings,
+    NodeItself,
     NodeSettings,
     OtlpSettings,
     PersistenceSettings,
-    RefusalSettings,
     RemoteSettings,
+    SessionSettings,
     SupervisionSettings,
-    TlsSettings,
+    Tier2Settings,
 )
 
-BACKOFF = BackoffSettings(initial_s=0.05, max_s=0.2, factor=2.0, jitter=0.25, stable_s=5.0)
+BACKOFF = BackoffSettings(initial_s=0.05, max_s=0.2, stable_s=5.0)
+FAILURES_COUNT_NOT = LoginLimitSettings(failures_max=None)
 
-_LIMITS = LimitSettings(
-    max_messages=None, max_bytes=None, max_age_s=None, min_free_disk_bytes=0, volatile_max_bytes=1 << 20, overflow="reject"
-)
+_LIMITS = LimitSettings(max_messages=None, max_bytes=None, min_free_disk_bytes=0, volatile_max_bytes=1 << 20)
 _REMOTE = RemoteSettings(
     addresses=(("127.0.0.1", 1),),
     protocol=4,
-    transport="tcp",
-    client_id="",
-    keep_alive_s=60,
     connect_timeout_s=1.0,
-    clean_start=False,
     session_expiry_s=0,
-    username=None,
-    password_file=None,
-    tls=TlsSettings(ca_file="", cert_file="", key_file="", verify=True, server_name="", alpn=()),
-    websocket_path="/mqtt",
     receive_maximum=100,
-    qos2_maximum=20,
     stall_timeout_s=10.0,
 )
 _BRIDGE = BridgeSettings(
     name="",
     remote=_REMOTE,
-    persist=True,
     backoff=BACKOFF,
-    lanes=1,
-    tier2_max_messages=100,
-    tier2_max_bytes=1 << 20,
-    local_subscriptions=(),
-    remote_subscriptions=(),
-    loop_prevention=False,
-    max_hops=1,
-    on_session_loss="assume-delivered",
-    on_refusal=RefusalSettings(default="dead-letter", codes=((0x91, "retry"), (0x97, "retry"))),
+    tier2=Tier2Settings(max_messages=100, max_bytes=1 << 20),
+    loop_prevention=LoopPreventionSettings(enabled=False),
     limits=_LIMITS,
 )
 _NODE = NodeSettings(
-    name="test",
-    data_dir="/nonexistent",
+    node=NodeItself(name="test", data_dir="/nonexistent"),
     run_dir="/nonexistent",
-    log_level="info",
     listeners=(),
-    access=AccessSettings(allow_anonymous=True, login_limits=LoginLimitSettings(failures_max=None, period_s=60.0, block_s=60.0)),
+    access=AccessSettings(allow_anonymous=True, login_limits=FAILURES_COUNT_NOT),
     clients=ClientLimitSettings(
         connections_max=10,
         connect_timeout_s=5.0,
-        packet_max_bytes=1 << 20,
         output_max_bytes=1 << 20,
         subscriptions_max=10,
         keep_alive_max_s=60,
         receive_maximum=100,
+        sys_period_s=0.0,
     ),
-    persistence=PersistenceSettings(mode="in-memory", acknowledge="after-commit", flush_period_s=0.0, sync="os"),
+    sessions=SessionSettings(expiry_max_s=SESSION_NEVER_EXPIRES_S),
+    persistence=PersistenceSettings(mode="in-memory", sync="os"),
     limits=_LIMITS,
-    bridges=(),
     supervision=SupervisionSettings(
-        heartbeat_period_s=0.1,
-        heartbeat_timeout_s=20.0,
-        restarts_max=50,
-        restart_period_s=60.0,
-        restart_backoff=BACKOFF,
-        stop_timeout_s=30.0,
+        heartbeat_period_s=0.1, heartbeat_timeout_s=20.0, restarts_max=50, restart_backoff=BACKOFF, stop_timeout_s=30.0
     ),
 )
 
 OTLP = OtlpSettings(endpoint="http://127.0.0.1:4318")
-HTTP = HttpSettings(host="127.0.0.1", port=0, login_limits=LoginLimitSettings(failures_max=None, period_s=60.0, block_s=60.0))
+HTTP = HttpSettings(bind="127.0.0.1:0", login_limits=FAILURES_COUNT_NOT)
 
 
 def limits(**changed: Any) -> LimitSettings:
@@ -105,5 +83,14 @@ def bridge(name: str = "cloud", lanes: int = 1, **changed: Any) -> BridgeSetting
 
 
 def node(*bridges: BridgeSettings, **changed: Any) -> NodeSettings:
-    """A node of these bridges; nothing is kept, and its folder does not exist. It beats fast and restarts at once."""
-    return replace(_NODE, bridges=bridges, **changed)
+    """A node of these bridges; nothing is kept, and its folder does not exist. It beats fast and restarts at once.
+
+    changed: settings of the node, its name and folder among them.
+    """
+    own = {key: changed.pop(key) for key in ("name", "data_dir") if key in changed}
+    return itself(replace(_NODE, bridges=bridges, **changed), **own)
+
+
+def itself(settings: NodeSettings, **changed: Any) -> NodeSettings:
+    """``settings`` with other keys of ``node``: its name, its folder."""
+    return replace(settings, node=replace(settings.node, **changed))

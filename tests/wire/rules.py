@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.settings import bridge
-from wire.settings import BridgeSettings, RuleSettings
+from wire.settings import BridgeSettings, LoopPreventionSettings, RuleSettings
 
 
 def rule(number: int, *filters: str, excludes: tuple[str, ...] = (), destination: str = "{#}", max_qos: int = 2) -> RuleSettings:
@@ -23,4 +23,6 @@ def bridge_of(
     name: str, *rules: RuleSettings, lanes: int = 1, persist: bool = True, loop_prevention: bool = True
 ) -> BridgeSettings:
     """A bridge with these local subscriptions."""
-    return bridge(name, lanes, local_subscriptions=rules, persist=persist, loop_prevention=loop_prevention)
+    return bridge(
+        name, lanes, local_subscriptions=rules, persist=persist, loop_prevention=LoopPreventionSettings(enabled=loop_prevention)
+    )

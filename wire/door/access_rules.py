@@ -125,8 +125,8 @@ class AccessRules:
         if known is None:
             fitting = [rule for rule, clients in own if not clients or any(client.fullmatch(client_id) for client in clients)]
             known = self._resolved[key] = ClientAccess(
-                _patterns([rule for rule in fitting if rule.publish], user, client_id),
-                _patterns([rule for rule in fitting if rule.subscribe], user, client_id),
+                _patterns([rule for rule in fitting if rule.action != "subscribe"], user, client_id),
+                _patterns([rule for rule in fitting if rule.action != "publish"], user, client_id),
             )
         return known
 

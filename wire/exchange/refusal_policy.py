@@ -16,6 +16,7 @@ TOO_LARGE = int(ReasonCode.PACKET_TOO_LARGE)
 CLOSED, WRONGLY_ACKNOWLEDGED = 0x100, 0x101
 
 RETRY, DEAD_LETTER, DROP = "retry", "dead-letter", "drop"
+DEFAULT_REASON = "default"  # what an operator writes for all reasons that are not named
 ACTIONS = (RETRY, DEAD_LETTER, DROP)
 
 _KINDS = {DEAD_LETTER: "dead", DROP: "dropped"}

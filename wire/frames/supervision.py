@@ -87,7 +87,7 @@ class AclChanged(Frame):
     """
 
     path: str
-    rules: tuple[tuple[bool, bool, bool, tuple[str, ...], bool, tuple[str, ...], tuple[str, ...]], ...]
+    rules: tuple[tuple[tuple[str, ...], bool, str, tuple[str, ...], bool, tuple[str, ...]], ...]
 
 
 @frame_kind(61)

@@ -49,7 +49,7 @@ class Router:
         self._never_back = {
             bridge.name: frozenset(queue_name(bridge.name, lane) for lane in range(bridge.lanes))
             for bridge in bridges
-            if bridge.loop_prevention
+            if bridge.loop_prevention.enabled
         }
         for place, bridge in enumerate(bridges):
             for rank, rule in enumerate(bridge.local_subscriptions):

@@ -40,7 +40,7 @@ class RemoteForm:
         self._mapper = TopicMapper()
         self._rules = Router((replace(bridge, persist=True),))  # ``persist: false`` is about what comes: what waits is kept
         self._level = bridge.remote.protocol
-        self._counts_hops = bridge.loop_prevention
+        self._counts_hops = bridge.loop_prevention.enabled
         self._max_age_s = bridge.limits.max_age_s
         self._ways: dict[bytes, Way] = {}
         self._way_properties: dict[tuple[bytes, int], bytes] = {}

@@ -81,7 +81,7 @@ class LocalForm:
         self._packet_max_bytes = packet_max_bytes
         self._topic_limits = topic_limits
         self._short_bytes = min(limit or PACKET_BYTES_LIMIT for limit in topic_limits)  # fewer have neither too many nor levels
-        self._hops_max = bridge.max_hops if bridge.loop_prevention else None
+        self._hops_max = bridge.loop_prevention.max_hops if bridge.loop_prevention.enabled else None
         self._added = [append_user_properties(b"", rule.user_properties) for rule in rules]
         self._own: dict[tuple[int, bytes], bytes | None] = {}
         self.looped = 0

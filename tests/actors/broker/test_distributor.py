@@ -318,15 +318,13 @@ def test_a_message_of_a_shared_subscription_goes_to_a_member_that_may_read_it_by
     """Of who is offline, too, whose listener the store knows. Rules come from the settings, and later from the Listener."""
 
     def rule(user: str, topic: str) -> AclRuleSettings:
-        return AclRuleSettings(
-            allow=True, publish=True, subscribe=True, users=(user,), anonymous=False, clients=(), topics=(topic,)
-        )
+        return AclRuleSettings((topic,), users=(user,))
 
     plain = node_settings(tmp_path)
     acl = (rule("ada", "a/#"), rule("bob", "a/open"), rule("eve", "a/open"))
     access = replace(plain.access, acl=acl, acl_file="rules")
-    outside = ListenerSettings(host="h", port=1, protocol="tcp")
-    inside = replace(outside, port=2, access=replace(access, acl=(rule("eve", "#"),), acl_file=None))
+    outside = ListenerSettings(bind="h:1")
+    inside = replace(outside, bind="h:2", access=replace(access, acl=(rule("eve", "#"),), acl_file=None))
     site = Node(tmp_path, replace(plain, access=access, listeners=(outside, inside)))
     site.distributor.on_peer_up(QUEUE_STORE, 1)
     sessions = tuple(

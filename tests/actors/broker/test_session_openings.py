@@ -81,7 +81,7 @@ def test_a_local_client_is_asked_for_again_as_the_same_opening_and_welcomed_once
 def test_an_identifier_on_record_is_a_repeat_whatever_dup_says(acknowledge: str, sync: str, tmp_path: Path) -> None:
     """exchange.repeat-not-taken-again: two PUBLISHes under an identifier on record come without DUP, one under another with it."""
     host: Any = FakeHost()
-    listeners = (ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),)
+    listeners = (ListenerSettings(bind="127.0.0.1:1"),)
     settings = replace(node_settings(tmp_path), listeners=listeners)
     settings = replace(settings, persistence=replace(settings.persistence, acknowledge=acknowledge, sync=sync))
     parts = Parts(host, settings)
@@ -203,7 +203,7 @@ def test_time_in_which_the_listener_stood_still_is_not_the_store_s(door: Door) -
 def test_nobody_is_let_in_before_it_is_known_what_is_on_record(tmp_path: Path) -> None:
     """Neither at once nor late; then they are refused."""
     host: Any = FakeHost()
-    settings = replace(node_settings(tmp_path), listeners=(ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),))
+    settings = replace(node_settings(tmp_path), listeners=(ListenerSettings(bind="127.0.0.1:1"),))
     parts = Parts(host, settings)
     with socket.create_server(("127.0.0.1", 0)) as server, select.epoll() as outer:
         client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)

@@ -59,7 +59,7 @@ class Doors:
 
 
 def tcp(port: int, **changed: Any) -> ListenerSettings:
-    return replace(ListenerSettings(host="127.0.0.1", port=port, protocol="tcp"), **changed)
+    return replace(ListenerSettings(bind=f"127.0.0.1:{port}"), **changed)
 
 
 def test_a_door_knows_its_proxies_as_they_are_set_now() -> None:
@@ -96,7 +96,7 @@ def test_the_same_address_with_another_protocol_is_another_door() -> None:
 def test_a_wider_address_takes_the_place_of_a_narrower_one() -> None:
     port = free_port()
     doors = Doors(tcp(port))
-    doors.rearrange(tcp(port, host="0.0.0.0"))
+    doors.rearrange(tcp(port, bind=f"0.0.0.0:{port}"))
     assert doors.reception.refusal == ""
     assert accepts(port)
 
@@ -121,7 +121,7 @@ def test_an_address_that_is_taken_is_tried_again_while_the_others_are_served() -
 
 def test_a_unix_socket_with_another_mode_is_made_anew_and_one_that_goes_is_removed(tmp_path: Path) -> None:
     path = str(tmp_path / "mqtt")
-    unix = ListenerSettings(host="", port=0, protocol="tcp", unix_path=path, unix_mode=0o600)
+    unix = ListenerSettings(bind=f"unix:{path}", unix_mode=0o600)
     doors = Doors(unix)
     doors.rearrange(replace(unix, unix_mode=0o660))
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o660

@@ -117,7 +117,7 @@ def settings(tmp_path: Path, **keys: Any) -> NodeSettings:
     limits = LoginLimitSettings(failures_max=3, period_s=60.0, block_s=60.0)
     access = AccessSettings(**{"allow_anonymous": False, "login_limits": limits, "password_file": str(path), **keys})
     whole = node_settings(tmp_path)
-    listener = ListenerSettings(host="127.0.0.1", port=1, protocol="tcp", access=access)
+    listener = ListenerSettings(bind="127.0.0.1:1", access=access)
     return NodeSettings(**{**{name: getattr(whole, name) for name in whole.__slots__}, "access": access, "listeners": (listener,)})
 
 
@@ -318,7 +318,7 @@ def test_each_refusal_is_counted_and_few_are_logged(
 
 def test_new_rules_reach_connections_that_are_there(tmp_path: Path, new_client: NewClient) -> None:
     def rule(topic: str) -> AclRuleSettings:
-        return AclRuleSettings(True, True, True, (), False, (), (topic,))
+        return AclRuleSettings((topic,))
 
     access, host = keeper(tmp_path, acl=(rule("a"),), acl_file="rules.yaml")
     client = new_client("192.0.2.1:1")
@@ -332,7 +332,7 @@ def test_new_rules_reach_connections_that_are_there(tmp_path: Path, new_client: 
     assert (may_publish(b"a"), may_publish(b"b")) == (True, False)
     access.acl_changed(AclChanged(path="another.yaml", rules=()))
     assert host.sent == []
-    changed = AclChanged(path="rules.yaml", rules=((True, True, True, (), False, (), ("b",)),))
+    changed = AclChanged(path="rules.yaml", rules=((("b",), True, "both", (), False, ()),))
     access.acl_changed(changed)
     assert host.sent == [(DISTRIBUTOR, changed)]
     may_publish = client.flow.may_publish
@@ -344,8 +344,8 @@ def test_new_rules_reach_connections_that_are_there(tmp_path: Path, new_client: 
 def test_rows_are_left_out_by_rights() -> None:
     rules = AccessRules(
         [
-            AclRuleSettings(True, False, True, ("ada",), False, (), ("a/#",)),
-            AclRuleSettings(True, False, True, ("bob",), False, (), ("#",)),
+            AclRuleSettings(("a/#",), action="subscribe", users=("ada",)),
+            AclRuleSettings(("#",), action="subscribe", users=("bob",)),
         ]
     )
     ada, bob, eve = (rules.for_client(user, "c") for user in ("ada", "bob", "eve"))

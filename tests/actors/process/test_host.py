@@ -18,7 +18,7 @@ from wire.errors import Unavailable
 from wire.frames.base import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import Command, Heartbeat, PeerUp, Reconfigure, ReportNow, Stop
-from wire.settings import NodeSettings, dump
+from wire.settings import LogSettings, NodeSettings, dump
 
 PROCESS, FORWARDER, CONNECTION = "bridge:b:0", "forwarder:b:0", "connection:b:0"
 EPOCH = 7
@@ -270,7 +270,7 @@ def test_each_actor_hears_of_peers_in_other_processes_and_of_those_in_its_own_on
 
 
 def reconfigure(number: int, level: str = "info") -> Reconfigure:
-    return Reconfigure(number=number, settings=dump(node(number=number, log_level=level)))
+    return Reconfigure(number=number, settings=dump(node(number=number, log=LogSettings(level=level))))
 
 
 def test_newer_settings_hold_for_all_actors_at_once_and_the_supervisor_is_told_with_the_next_heartbeat() -> None:

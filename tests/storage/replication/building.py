@@ -14,7 +14,7 @@ from storage.replication.replica import Replica
 from storage.replication.replicated_engine import ReplicatedEngine
 from tests.storage.replication.disk_double import DiskDouble
 from tests.support.log_double import Servers
-from wire.settings import ReplicationSettings
+from wire.settings import ReplicationSettings, TrimSettings
 
 LEASE_S = 10.0
 PUT: Operation = ("put", "msg", b"rows1", b"one")
@@ -30,9 +30,12 @@ class Clock:
         return self.now_s
 
 
+NO_TRIM = TrimSettings(max_bytes=None, max_age_s=None)
+
+
 def settings(member: str = "a", **changed: Any) -> ReplicationSettings:
     """Of a member without limits."""
-    plain: dict[str, Any] = {"servers": (), "stream": "s", "lease_s": LEASE_S, "trim_max_bytes": None, "trim_max_age_s": None}
+    plain: dict[str, Any] = {"servers": (), "stream": "s", "lease_s": LEASE_S, "trim": NO_TRIM}
     return ReplicationSettings(member=member, **plain | changed)
 
 

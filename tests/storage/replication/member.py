@@ -22,7 +22,7 @@ from tests.storage.replication.judge import Judge, Violation
 from tests.storage.replication.shelf import Shelf
 from tests.support.log_double import LogDouble, Servers
 from wire.errors import Unavailable
-from wire.settings import ReplicationSettings
+from wire.settings import ReplicationSettings, TrimSettings
 
 LEASE_S = 2.0
 Clock = Callable[[], float]
@@ -83,8 +83,7 @@ class Member:
             stream="s",
             member=name,
             lease_s=LEASE_S,
-            trim_max_bytes=None,
-            trim_max_age_s=None,
+            trim=TrimSettings(max_bytes=None, max_age_s=None),
         )
         judge.disks[self.node] = self.disk
         self._told_s = self._synced_s = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from storage.replication.leader import SYNC_S, Leader
 from storage.replication.lease import RENEWALS, patience_s
 from storage.replication.members import Report, read_reports
 from storage.replication.replicated_engine import Replaced
-from tests.storage.replication.building import LEASE_S, Clock, Node, put
+from tests.storage.replication.building import LEASE_S, NO_TRIM, Clock, Node, put
 from tests.support.log_double import Servers
 from wire.errors import ConfigError
 
@@ -129,9 +130,9 @@ def test_the_leader_keeps_what_its_own_disk_lacks(led: Led) -> None:
     assert led.servers.first <= synced + 1
 
 
-@pytest.mark.parametrize("limit", [{"trim_max_bytes": 100}, {"trim_max_age_s": 10.0}])
+@pytest.mark.parametrize("limit", [{"max_bytes": 100}, {"max_age_s": 10.0}])
 def test_beyond_its_limits_the_log_waits_for_nobody(tmp_path: Path, limit: dict[str, Any]) -> None:
-    led = Led(tmp_path, **limit)
+    led = Led(tmp_path, trim=replace(NO_TRIM, **limit))
     led.told("b", synced=1)
     led.clock.now_s += 10.5
     led.commit(5)

@@ -20,7 +20,7 @@ from tests.support.settings import limits
 from wire.frames.base import Frame
 from wire.frames.lanes import Credit, LaneOpen
 from wire.frames.supervision import NodeEvents
-from wire.settings import NodeSettings
+from wire.settings import EventSettings, NodeSettings
 
 LANE_EPOCH = 1 << 20
 
@@ -37,7 +37,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 def keeping(*bridges: Any, count: int = 100, age_s: float = 1e6, **keys: Any) -> NodeSettings:
     settings = node(*bridges, **keys)
-    return replace(settings, persistence=replace(settings.persistence, events_max=count, events_max_age_s=age_s))
+    return replace(settings, persistence=replace(settings.persistence, events=EventSettings(max=count, max_age_s=age_s)))
 
 
 class Box:

@@ -13,7 +13,7 @@ from tests.support.settings import limits
 from tests.support.settings import node as plain_node
 from wire.frames.intake import Committed
 from wire.frames.supervision import QueueAnswer, QueueCommand
-from wire.settings import NodeSettings, PersistenceSettings, SessionSettings
+from wire.settings import EventSettings, NodeSettings, PersistenceSettings, SessionSettings
 
 
 @pytest.fixture(params=["recording", "rocksdb"])
@@ -175,9 +175,7 @@ def test_each_part_goes_by_what_holds_now(engine: Engine) -> None:
     """No part keeps what it was made with: each of these is read where it counts."""
     store = LiveStore(engine, 1).store
     sessions = SessionSettings(sessions_max=3, expiry_max_s=5, queue_max_messages=7, queue_max_bytes=8, retained_max_messages=9)
-    persistence = PersistenceSettings(
-        mode="file-native", acknowledge="after-commit", flush_period_s=0.5, sync="full", events_max=5, events_max_age_s=6.0
-    )
+    persistence = PersistenceSettings(flush_period_s=0.5, events=EventSettings(max=5, max_age_s=6.0))
     one = replace(bridge("new", lanes=2), retention_s=60.0, limits=limits(volatile_max_bytes=77))
     store.adopt(plain_node(one, number=2, sessions=sessions, persistence=persistence, limits=limits(min_free_disk_bytes=11)))
 

@@ -35,7 +35,7 @@ from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, LaneOpened, 
 from wire.frames.local_sessions import RetainedPiece, RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, LISTENER, RETAINED, queue_name
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
-from wire.settings import ListenerSettings, NodeSettings, SessionSettings
+from wire.settings import ListenerSettings, NodeSettings
 
 MANY = 1 << 20
 WILL = (b"site/gone", 1, b"bye", b"", 30)
@@ -48,7 +48,7 @@ def turn(store: Store, *frames: Frame, now_s: float = 1.0, wall_ms: int = 1000) 
 
 
 def settings(**sessions: Any) -> NodeSettings:
-    return replace(node(), sessions=replace(SessionSettings(), **sessions))
+    return replace(node(), sessions=replace(node().sessions, **sessions))
 
 
 def opening(session: str = "c", *, request: int = 1, epoch: int = 1, source: int = 1, **more: object) -> SessionOpen:
@@ -360,7 +360,7 @@ def test_a_connection_that_was_taken_over_ends_nothing(engine: Engine) -> None:
 def guarded(**sessions: Any) -> NodeSettings:
     """A node with a password file, so that it tells users apart."""
     known = settings(**sessions)
-    listener = ListenerSettings(host="127.0.0.1", port=1, protocol="tcp")
+    listener = ListenerSettings(bind="127.0.0.1:1")
     return replace(known, listeners=(listener,), access=replace(known.access, password_file="passwords"))
 
 

@@ -34,7 +34,7 @@ def test_without_an_answer_it_is_a_broker_for_this_machine(file: Path, capsys: p
     settings = made(file)
 
     assert (settings.listeners[0].bind, settings.access.allow_anonymous, settings.bridges) == ("127.0.0.1:1883", True, ())
-    assert settings.data_dir == str(file.parent / "data")
+    assert settings.node.data_dir == str(file.parent / "data")
     assert capsys.readouterr().out.splitlines() == [
         f"{file}: written",
         f"  next: bascule doctor {file}, then bascule run {file}",
@@ -48,7 +48,7 @@ def test_a_bridge_has_what_its_url_says_and_its_password_in_a_file_of_its_own(fi
 
     (bridge,) = settings.bridges
     remote = bridge.remote
-    assert (settings.name, remote.client_id, remote.username, remote.transport) == ("edge-7", "edge-7", "ada", "tls")
+    assert (settings.node.name, remote.client_id, remote.username, remote.transport) == ("edge-7", "edge-7", "ada", "tls")
     assert remote.addresses == (("broker.example", 8883),)
     assert bridge.local_subscriptions[0].filters == ("plant/#",)
     secret = Path(remote.password_file or "")
@@ -140,7 +140,7 @@ def test_whatever_is_answered_is_read_as_it_was_written(answers: Answers) -> Non
 
 def test_an_example_is_written_with_its_data_in_its_own_place(file: Path) -> None:
     assert main(["init", str(file), "--example", "minimal", "--data-dir", "queues"]) == 0
-    assert load(file).data_dir == str(file.parent / "queues")
+    assert load(file).node.data_dir == str(file.parent / "queues")
     schema = re.search(r"\$schema=(\S+)", file.read_text())
     assert schema is not None
     assert Path(schema[1]).is_file()

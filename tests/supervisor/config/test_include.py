@@ -50,7 +50,7 @@ def test_bridges_and_listeners_are_added_in_the_order_of_the_names(tmp_path: Pat
 
     assert [each.name for each in settings.bridges] == ["first", "plant", "cloud"]
     assert [each.port for each in settings.listeners] == [1883, 1884]
-    assert settings.log_level == "debug"
+    assert settings.log.level == "debug"
 
 
 def test_paths_in_an_included_file_count_from_the_folder_of_the_file_that_includes_it(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.door.password_hashes import DECOY
+from supervisor.config.consistency import IN_MEMORY_MAX_BYTES
 from supervisor.config.loading import load, load_acl, locate
-from supervisor.config.to_settings import IN_MEMORY_MAX_BYTES
 from supervisor.running_node import NodePlace
 from wire.errors import ConfigError
 from wire.settings import AclRuleSettings, NodeSettings, dump
@@ -80,7 +80,7 @@ def test_a_process_of_a_bridge_gets_the_settings_of_that_alone(tmp_path: Path) -
 def test_the_least_configuration_has_every_default(tmp_path: Path) -> None:
     loaded = load_text(tmp_path, HEAD + BRIDGE)
 
-    assert loaded.data_dir == str(tmp_path / "data")
+    assert loaded.node.data_dir == str(tmp_path / "data")
     assert loaded.run_dir == str(tmp_path / "data" / "run")
     assert (loaded.listeners[0].host, loaded.listeners[0].port) == ("127.0.0.1", 1883)
     assert (loaded.persistence.mode, loaded.persistence.acknowledge, loaded.persistence.sync) == (
@@ -96,7 +96,7 @@ def test_the_least_configuration_has_every_default(tmp_path: Path) -> None:
     assert (bridge.remote.receive_maximum, bridge.remote.qos2_maximum) == (1000, 20)
     assert bridge.remote.primary_retry_s == 300.0
     assert (bridge.backoff.initial_s, bridge.backoff.max_s, bridge.backoff.factor, bridge.backoff.jitter) == (1.0, 120.0, 2.0, 0.25)
-    assert (bridge.tier2_max_messages, bridge.tier2_max_bytes) == (10_000, 16 << 20)
+    assert (bridge.tier2.max_messages, bridge.tier2.max_bytes) == (10_000, 16 << 20)
     assert bridge.limits == loaded.limits
     assert bridge.local_subscriptions[0].name == "plant/#"
 
@@ -207,7 +207,7 @@ def test_relative_files_count_from_the_folder_of_the_configuration(tmp_path: Pat
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
-    assert load_text(tmp_path, b"\xef\xbb\xbf" + HEAD.encode()).name == "edge-1"
+    assert load_text(tmp_path, b"\xef\xbb\xbf" + HEAD.encode()).node.name == "edge-1"
 
 
 # --- what is wrong ------------------------------------------------------------------------------------------------------------
@@ -804,8 +804,8 @@ listeners:
 access: {password_file: passwords, acl: [{topics: ["%u/#"]}]}
 """,
     )
-    everyone = AclRuleSettings(True, True, True, (), False, (), ("%u/#",))
-    one = AclRuleSettings(False, True, False, ("ada",), False, (), ("a",))
+    everyone = AclRuleSettings(("%u/#",))
+    one = AclRuleSettings(("a",), allow=False, action="publish", users=("ada",))
     node, (first, second, third) = loaded.access, (listener.access for listener in loaded.listeners)
     assert (node.allow_anonymous, node.password_file, node.acl) == (False, str(tmp_path / "passwords"), (everyone,))
     assert (node.login_limits.failures_max, node.login_limits.period_s, node.login_limits.block_s) == (10, 60.0, 60.0)

@@ -145,7 +145,7 @@ def test_a_listener_has_what_was_written(tmp_path: Path, certificates: Path) -> 
         ca_file=str(tmp_path / "ca.pem"),
         client_certificate="optional",
         identity="subject",
-        min_version="1.3",
+        min_version="tls1.3",
     )
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.config import replication_extra
+from supervisor.config import extras
 from supervisor.config.loading import load
 from supervisor.config.named_files import named_files
 from wire.errors import ConfigError
-from wire.settings import NodeSettings, ReplicationSettings, ReplicationTlsSettings, dump
+from wire.settings import ClientTlsSettings, NodeSettings, ReplicationSettings, TrimSettings, dump
 from wire.settings import load as load_dumped
 
 HEAD = """\
@@ -57,8 +57,7 @@ def test_the_least_has_every_default(folder: Path) -> None:
         replicas=3,
         lease_s=10.0,
         standby="closed",
-        trim_max_bytes=10 << 30,
-        trim_max_age_s=86_400.0,
+        trim=TrimSettings(max_bytes=10 << 30, max_age_s=86_400.0),
     )
     assert load_dumped(dump(settings)) == settings
 
@@ -78,13 +77,10 @@ def test_every_key_becomes_a_setting(folder: Path) -> None:
         replicas=5,
         lease_s=2.0,
         standby="redirect",
-        trim_max_bytes=None,
-        trim_max_age_s=None,
+        trim=TrimSettings(max_bytes=None, max_age_s=None),
         user="bascule",
         password_file=str(folder / "password"),
-        tls=ReplicationTlsSettings(
-            ca_file=str(folder / "own.pem"), cert_file=str(folder / "own.pem"), key_file=str(folder / "own.key")
-        ),
+        tls=ClientTlsSettings(ca_file=str(folder / "own.pem"), cert_file=str(folder / "own.pem"), key_file=str(folder / "own.key")),
     )
 
 
@@ -167,7 +163,7 @@ def test_the_mode_and_the_section_go_together(text: str, key: str, hint: str, fo
 
 
 def test_without_the_extra_the_check_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replication_extra, "find_spec", lambda name: None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
 
     (problem,) = problems(folder, f"{MODE}replication: {{{LEAST}}}\n")
 

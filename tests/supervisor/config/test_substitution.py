@@ -96,4 +96,4 @@ def test_a_file_is_looked_for_beside_the_configuration(tmp_path: Path, monkeypat
     (tmp_path / "etc" / "node.yaml").write_text(HEAD.replace("edge-1", "'${file:name}'"))
     monkeypatch.chdir(tmp_path)
 
-    assert load("etc/node.yaml").name == "box-7"
+    assert load("etc/node.yaml").node.name == "box-7"

@@ -13,6 +13,7 @@ from supervisor.doctor.examination import examine_owner
 from supervisor.doctor.findings import FAIL, OK
 from supervisor.tree.own_store import claim
 from tests.supervisor.settings import node_settings
+from tests.support.settings import itself
 
 NODE = """\
 node: {name: edge-1, data_dir: data}
@@ -56,18 +57,18 @@ def test_offline_no_remote_is_asked_and_json_has_a_line_for_each(config: Path, c
 
 
 def test_a_data_folder_of_another_node_is_told(config: Path, tmp_path: Path) -> None:
-    mine = replace(node_settings(tmp_path), data_dir=str(tmp_path / "data"), run_dir=str(tmp_path / "data" / "run"))
+    mine = node_settings(tmp_path)
     mine = replace(mine, persistence=replace(mine.persistence, mode="file-native"))
     (finding,) = examine_owner(mine)
     assert (finding.verdict, finding.found) == (OK, "none yet: the next start begins one"), "nobody has used it yet"
-    (finding,) = examine_owner(replace(mine, new_store="refuse"))
+    (finding,) = examine_owner(itself(mine, new_store="refuse"))
     assert (finding.verdict, "--new-store" in finding.cure) == (FAIL, True)
     (tmp_path / "data").mkdir()
-    claim(replace(mine, name="edge-2"), frozenset())
+    claim(itself(mine, name="edge-2"), frozenset())
 
     (finding,) = examine_owner(mine)
     assert (finding.verdict, "edge-2" in finding.found, "--renamed" in finding.cure) == (FAIL, True, True)
-    assert [finding.verdict for finding in examine_owner(replace(mine, name="edge-2"))] == [OK]
+    assert [finding.verdict for finding in examine_owner(itself(mine, name="edge-2"))] == [OK]
     claim(mine, frozenset(("--renamed",)))
     assert [finding.verdict for finding in examine_owner(mine)] == [OK]
 

@@ -18,9 +18,9 @@ from storage.engine.engine import BLOCK_CACHE_BYTES, WAL_MAX_BYTES
 from supervisor.doctor import machine
 from supervisor.doctor.findings import FAIL, OK, WARN, Finding
 from tests.supervisor.settings import node_settings
-from tests.support.settings import bridge
+from tests.support.settings import bridge, itself
 from tests.support.waiting import wait_until
-from wire.settings import NodeSettings
+from wire.settings import NodeSettings, Tier2Settings
 
 Usage = namedtuple("Usage", "total used free")
 GIB = 1 << 30
@@ -141,7 +141,7 @@ def test_the_descriptors_of_a_node_that_runs_are_its_own_and_not_those_of_who_lo
 
 
 def test_memory_for_all_lanes_and_what_they_may_hold(settings: NodeSettings) -> None:
-    settings = replace(settings, bridges=(replace(bridge(), lanes=11, tier2_max_bytes=10 << 20),))
+    settings = replace(settings, bridges=(replace(bridge(), lanes=11, tier2=Tier2Settings(max_bytes=10 << 20)),))
     wanted = (70 + 80 + 10 * 8 + 11 * 10) << 20
 
     assert machine.memory(settings, wanted).verdict == OK
@@ -161,7 +161,7 @@ def test_all_of_it_on_this_machine(settings: NodeSettings) -> None:
 
 
 def test_a_data_folder_that_cannot_be_made_is_told_before_the_disk_is_blamed(tmp_path: Path) -> None:
-    settings = replace(node_settings(tmp_path), data_dir="/proc/bascule/data")
+    settings = itself(node_settings(tmp_path), data_dir="/proc/bascule/data")
 
     findings = [finding for finding in machine.examine_machine(settings) if finding.verdict == FAIL]
 

@@ -30,12 +30,12 @@ def taken() -> Iterator[int]:
 
 
 def listening(tmp_path: Path, **keys: object) -> NodeSettings:
-    listener = replace(ListenerSettings(host="127.0.0.1", port=0, protocol="tcp"), **keys)  # type: ignore[arg-type]
+    listener = replace(ListenerSettings(bind="127.0.0.1:0"), **keys)  # type: ignore[arg-type]
     return replace(node_settings(tmp_path), listeners=(listener,))
 
 
 def test_a_port_that_is_taken_is_told_with_who_has_it(tmp_path: Path, taken: int) -> None:
-    (finding,) = examine_listeners(listening(tmp_path, port=taken), None)
+    (finding,) = examine_listeners(listening(tmp_path, bind=f"127.0.0.1:{taken}"), None)
 
     assert finding.verdict == FAIL
     assert f"pid {os.getpid()}" in finding.found
@@ -43,11 +43,11 @@ def test_a_port_that_is_taken_is_told_with_who_has_it(tmp_path: Path, taken: int
 
 def test_a_free_port_is_well_and_so_is_what_the_node_itself_has(tmp_path: Path, taken: int) -> None:
     assert [finding.verdict for finding in examine_listeners(listening(tmp_path), None)] == [OK]
-    assert [finding.verdict for finding in examine_listeners(listening(tmp_path, port=taken), os.getpid())] == [OK]
+    assert [finding.verdict for finding in examine_listeners(listening(tmp_path, bind=f"127.0.0.1:{taken}"), os.getpid())] == [OK]
 
 
 def test_a_node_that_runs_and_waits_for_its_port_does_not_have_it(tmp_path: Path, taken: int) -> None:
-    (finding,) = examine_listeners(listening(tmp_path, port=taken), 77)
+    (finding,) = examine_listeners(listening(tmp_path, bind=f"127.0.0.1:{taken}"), 77)
 
     assert finding.verdict == FAIL
     assert f"pid {os.getpid()}" in finding.found
@@ -56,9 +56,9 @@ def test_a_node_that_runs_and_waits_for_its_port_does_not_have_it(tmp_path: Path
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
-        ({"host": "192.0.2.1"}, "no interface of this machine"),
-        ({"host": "nowhere.invalid"}, "not known"),
-        ({"unix_path": "/proc/nowhere/mqtt.sock"}, "cannot be written to"),
+        ({"bind": "192.0.2.1:0"}, "no interface of this machine"),
+        ({"bind": "nowhere.invalid:0"}, "not known"),
+        ({"bind": "unix:/proc/nowhere/mqtt.sock"}, "cannot be written to"),
     ],
 )
 def test_an_address_that_cannot_be_had_is_told(keys: dict[str, str], told: str, tmp_path: Path) -> None:

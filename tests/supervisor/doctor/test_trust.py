@@ -68,7 +68,7 @@ def test_a_remote_that_is_not_checked_is_told(tmp_path: Path) -> None:
     ("host", "anonymous", "acl", "told"),
     [
         ("127.0.0.1", True, None, False),
-        ("::1", True, None, False),
+        ("[::1]", True, None, False),
         ("localhost", True, None, False),
         ("0.0.0.0", True, None, True),
         ("0.0.0.0", False, None, False),
@@ -79,7 +79,7 @@ def test_a_listener_that_is_open_to_everybody_is_told(
     host: str, anonymous: bool, acl: tuple[AclRuleSettings, ...] | None, told: bool, tmp_path: Path
 ) -> None:
     settings = node_settings(tmp_path)
-    listener = ListenerSettings(host=host, port=1883, protocol="tcp")
+    listener = ListenerSettings(bind=f"{host}:1883")
     access = replace(settings.access, allow_anonymous=anonymous, acl=acl)
     settings = replace(settings, listeners=(listener,), access=access, bridges=())
 
@@ -89,9 +89,9 @@ def test_a_listener_that_is_open_to_everybody_is_told(
     assert [finding.verdict for finding in found] == [WARN] * (anonymous and acl is None), "who comes by a proxy is from anywhere"
 
 
-@pytest.mark.parametrize(("host", "told"), [("127.0.0.1", []), ("::1", []), ("0.0.0.0", [WARN])])
+@pytest.mark.parametrize(("host", "told"), [("127.0.0.1", []), ("[::1]", []), ("0.0.0.0", [WARN])])
 def test_tokens_that_go_unencrypted_over_the_network_are_told(host: str, told: list[str], tmp_path: Path) -> None:
-    settings = replace(node_settings(tmp_path), http=replace(HTTP, host=host))
+    settings = replace(node_settings(tmp_path), http=replace(HTTP, bind=f"{host}:0"))
 
     found = [finding for finding in trust.examine_trust(settings, 0.0) if finding.about.startswith("http")]
 

@@ -26,7 +26,7 @@ class Door:
     def __init__(self, tokens_file: Path | None) -> None:
         self.figures = HttpFigures()
         path = None if tokens_file is None else str(tokens_file)
-        self._callers = Callers(HttpSettings(host="127.0.0.1", port=0, tokens_file=path, login_limits=LIMITS), self.figures)
+        self._callers = Callers(HttpSettings(bind="127.0.0.1:0", tokens_file=path, login_limits=LIMITS), self.figures)
 
     def ask(self, command: str, token: str | None, host: str = "192.0.2.1") -> Caller | int:
         """Who that is, or the status of the refusal."""

@@ -20,7 +20,7 @@ from tests.supervisor.metrics.values import metrics_of
 from tests.supervisor.telemetry.receiver import Answer, Receiver
 from tests.support.authority import Authority
 from tests.support.ports import free_port
-from wire.settings import CollectorTlsSettings, OtlpSettings
+from wire.settings import ClientTlsSettings, OtlpSettings
 
 RESOURCE = {"service.name": "bascule", "service.instance.id": "edge", "service.version": "1.2", "host.name": "box"}
 STATUS: dict[str, Any] = {
@@ -185,7 +185,7 @@ def test_over_tls_each_side_sees_whether_the_other_is_the_right_one(tmp_path: Pa
         right = settings(
             receiver.endpoint,
             timeout_s=30.0,
-            tls=CollectorTlsSettings(ca_file=str(authority.ca_file), cert_file=str(own.cert_file), key_file=str(own.key_file)),
+            tls=ClientTlsSettings(ca_file=str(authority.ca_file), cert_file=str(own.cert_file), key_file=str(own.key_file)),
         )
         assert Collector(right, RESOURCE).send(STATUS, SECOND_NS) == (0, "")
 

@@ -12,7 +12,7 @@ from supervisor.tree.event_notes import Notes
 from supervisor.tree.peers import Peers
 from supervisor.tree.running_children import Child
 from tests.supervisor.tree_double import Children, FakeLife, FakePauses
-from tests.support.settings import HTTP
+from tests.support.settings import HTTP, itself
 from wire.frames.names import CLIENTS, QUEUE_STORE, STORE
 from wire.frames.names import HTTP as HTTP_PROCESS
 from wire.frames.supervision import NodeEvents, ResetMarkers, Stop
@@ -60,7 +60,7 @@ def test_a_node_whose_data_folder_is_gone_ends_and_only_one_that_begins_nothing_
 ) -> None:
     assert LivesOf().lives.look_for_folder()
     node = LivesOf(has_folder=False)
-    node.current.now = replace(node.current.now, new_store=new_store)
+    node.current.now = itself(node.current.now, new_store=new_store)
 
     assert not node.lives.look_for_folder()
     assert node.ends == [status]

@@ -60,7 +60,7 @@ def test_who_speaks_tls_or_websocket_has_modules_of_its_own() -> None:
         "bridge:ws:0": ("hashlib",),
         "bridge:wss:0": ("actors.bridge.remote_tls", "hashlib"),
     }
-    secure = ListenerSettings(host="127.0.0.1", port=0, protocol="tls", tls=ListenerTlsSettings(cert_file="a", key_file="b"))
+    secure = ListenerSettings(bind="127.0.0.1:0", protocol="tls", tls=ListenerTlsSettings(cert_file="a", key_file="b"))
     assert imports(node(plain, listeners=(secure,))) == {"clients": ("actors.system.tls",)}
 
 

@@ -81,7 +81,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     keys = folder / "keys"
     keys.mkdir()
     control = ControlSettings(
-        host="127.0.0.1", port=0, allowed_keys=str(keys), connections_max=CONNECTIONS_MAX, handshake_timeout_s=0.5
+        bind="tcp://127.0.0.1:0", allowed_keys=str(keys), connections_max=CONNECTIONS_MAX, handshake_timeout_s=0.5
     )
     settings = replace(node_settings(folder, bridge("cloud")), control=control)
     with ExitStack() as stack:
@@ -231,7 +231,7 @@ def test_of_a_request_that_is_far_too_large_the_connection_is_closed(door: Door)
 def test_an_address_that_is_taken_is_named_and_bound_once_it_is_free(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        control = ControlSettings(host="127.0.0.1", port=port, allowed_keys=str(tmp_path / "keys"))
+        control = ControlSettings(bind=f"tcp://127.0.0.1:{port}", allowed_keys=str(tmp_path / "keys"))
         settings = replace(node_settings(tmp_path, bridge("cloud")), control=control)
         with TestNode(tmp_path, settings).wait_ready() as node:
             figures = node.status()["control"]

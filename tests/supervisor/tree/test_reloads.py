@@ -15,12 +15,12 @@ from supervisor.tree.reloads import REPORT, TIMER
 from supervisor.tree.rollout import STEP_TIMEOUT_S
 from supervisor.tree.rollout import TIMER as STEP
 from tests.supervisor.tree_double import Tree
-from tests.support.settings import HTTP, bridge, limits, node
+from tests.support.settings import HTTP, bridge, itself, limits, node
 from wire.errors import ConfigError
 from wire.frames.base import Frame
 from wire.frames.names import CLIENTS, STORE
 from wire.frames.supervision import NodeEvents, Reconfigure, ReportNow, Stop
-from wire.settings import NodeSettings
+from wire.settings import LogSettings, NodeSettings
 
 LANE = "bridge:cloud:0"
 
@@ -84,7 +84,7 @@ def events(sent: Iterable[tuple[str, Frame]]) -> list[tuple[str, str, str]]:
 
 def test_the_store_hears_first_then_the_clients_and_bridges_that_stay_are_told_and_live_on() -> None:
     tree = Reloading()
-    answer = tree.reload(replace(tree.settings, log_level="debug"))
+    answer = tree.reload(replace(tree.settings, log=LogSettings(level="debug")))
     assert (answer["applied"], answer["refused"], answer["number"]) == (True, None, 2)
     assert [change["what"] for change in answer["changes"]] == ["log.level"]
     assert (tree.told(), tree.current.published) == (told(STORE), 1)
@@ -100,7 +100,7 @@ def test_the_store_hears_first_then_the_clients_and_bridges_that_stay_are_told_a
 def test_who_does_not_answer_is_told_again_and_holds_up_nobody() -> None:
     """tree.told-until-it-says-so"""
     tree = Reloading()
-    tree.reload(replace(tree.settings, log_level="debug"))
+    tree.reload(replace(tree.settings, log=LogSettings(level="debug")))
     tree.told()
     tree.supervisor.on_timer("tick", 1.0)
     assert tree.told() == told(STORE)
@@ -116,7 +116,7 @@ def test_who_does_not_answer_is_told_again_and_holds_up_nobody() -> None:
 def test_a_store_that_does_not_run_begins_with_them() -> None:
     tree = Reloading()
     tree.ends(STORE)
-    tree.reload(replace(tree.settings, log_level="debug"))
+    tree.reload(replace(tree.settings, log=LogSettings(level="debug")))
     assert tree.current.published == 2
     assert tree.told() == told(CLIENTS, LANE)
 
@@ -222,7 +222,7 @@ def test_other_terms_of_persistence_begin_the_store_anew() -> None:
 def test_what_changes_again_meanwhile_begins_with_the_store_and_what_was_to_begin_anew_does() -> None:
     tree = Reloading()
     tree.reload(node(bridge("cloud", on_session_loss="republish")))
-    tree.reload(node(bridge("cloud", on_session_loss="republish"), log_level="debug"))
+    tree.reload(node(bridge("cloud", on_session_loss="republish"), log=LogSettings(level="debug")))
     tree.goes_by(2, STORE)
     assert tree.told() == told(STORE, STORE)
     tree.goes_by(3, STORE, CLIENTS)
@@ -268,11 +268,11 @@ def test_a_configuration_that_does_not_hold_changes_nothing_and_is_an_event() ->
     assert ("node.reload_refused", "operator", "/node.yaml:3:1: limits: what") in events(tree.fake.sent)
 
 
-@pytest.mark.parametrize("moved", [replace(node(), data_dir="/elsewhere"), replace(node(), name="other")])
+@pytest.mark.parametrize("moved", [itself(node(), data_dir="/elsewhere"), itself(node(), name="other")])
 def test_what_cannot_change_while_the_node_runs_keeps_all_else_from_changing(moved: NodeSettings) -> None:
     """tree.reload-all-or-nothing"""
     tree = Reloading()
-    answer = tree.reload(replace(moved, bridges=tree.settings.bridges, log_level="debug"), yes="yes")
+    answer = tree.reload(replace(moved, bridges=tree.settings.bridges, log=LogSettings(level="debug")), yes="yes")
     assert not answer["applied"]
     assert "restart the node" in answer["refused"]
     assert (tree.told(), tree.current.now) == ([], tree.settings)
@@ -282,7 +282,7 @@ def test_a_disk_that_refuses_keeps_all_from_changing() -> None:
     """tree.reload-all-or-nothing"""
     tree = Reloading()
     tree.current.refuses = True
-    answer = tree.reload(replace(tree.settings, log_level="debug"))
+    answer = tree.reload(replace(tree.settings, log=LogSettings(level="debug")))
     assert "No space left on device" in answer["refused"]
     assert (tree.told(), tree.current.now) == ([], tree.settings)
 

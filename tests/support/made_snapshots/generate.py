@@ -99,13 +99,13 @@ def _plant(model: NodeModel, wanted: Wanted) -> list[Planted]:
     if wanted.plant_loss:
         key, row, seq = _within(found, part=3)
         _put(model, key, _without(row, seq))
-        planted.append(Planted(kind="loss", node=model.settings.name, queue=PLANTED_IN, seq=seq))
+        planted.append(Planted(kind="loss", node=model.settings.node.name, queue=PLANTED_IN, seq=seq))
     if wanted.plant_duplicate:
         _, _, seq = _within(found, part=2)
         key, row = found[-1]
         again = replace(row, outcomes=(*row.outcomes, (DELIVERED, ((seq, seq + 1),))))
         _put(model, key, again)
-        planted.append(Planted(kind="duplicate", node=model.settings.name, queue=PLANTED_IN, seq=seq))
+        planted.append(Planted(kind="duplicate", node=model.settings.node.name, queue=PLANTED_IN, seq=seq))
     return planted
 
 

@@ -69,7 +69,7 @@ class NodeModel:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.settings = replace(settings, data_dir=str(folder))
+        self.settings = replace(settings, node=replace(settings.node, data_dir=str(folder)))
         self.wall_ms = start_ms
         self.epoch = epoch
         self.boot_id = str(uuid.UUID(int=start_ms))
@@ -192,7 +192,7 @@ class NodeModel:
     def snapshot(self, target: Path) -> Path:
         """Make a snapshot below ``target``; its folder."""
         folder = SnapshotFolder(target, self.folder / STORE_NAME)
-        part = folder.begin(self.settings.name, self.wall_ms, self.epoch)
+        part = folder.begin(self.settings.node.name, self.wall_ms, self.epoch)
         self.store.flush()
         facts = self.store.checkpoint(str(part / STORE_NAME), self.now_s, self.wall_ms).facts()
         limits = self.settings.limits
@@ -200,7 +200,7 @@ class NodeModel:
             part,
             {
                 **facts,
-                "node": self.settings.name,
+                "node": self.settings.node.name,
                 "boot_id": self.boot_id,
                 "versions": {"bascule": "0.1.0", **facts["versions"]},
                 "limits": {

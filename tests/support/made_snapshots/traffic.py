@@ -26,17 +26,15 @@ from wire.ranges import RangeSet
 from wire.routing.ways import Way
 from wire.settings import (
     AccessSettings,
-    BackoffSettings,
     BridgeSettings,
-    ClientLimitSettings,
     LimitSettings,
-    LoginLimitSettings,
+    LoopPreventionSettings,
+    NodeItself,
     NodeSettings,
     PersistenceSettings,
     RefusalSettings,
     RemoteSettings,
-    SupervisionSettings,
-    TlsSettings,
+    Tier2Settings,
 )
 
 TOPICS = 400
@@ -58,15 +56,7 @@ def way_called(rule: str) -> bytes:
 def settings_of(name: str, *, messages: int, hours: float) -> NodeSettings:
     """The settings of a node of this kind; where its data is, is for the caller to say."""
     retention_s = hours * 3600 * 2
-    backoff = BackoffSettings(initial_s=1.0, max_s=60.0, factor=2.0, jitter=0.25, stable_s=10.0)
-    limits = LimitSettings(
-        max_messages=None,
-        max_bytes=None,
-        max_age_s=None,
-        min_free_disk_bytes=64 << 20,
-        volatile_max_bytes=64 << 20,
-        overflow="reject",
-    )
+    limits = LimitSettings(max_messages=None, max_bytes=None, min_free_disk_bytes=64 << 20)
     archive = LimitSettings(
         max_messages=max(10, messages // 150),
         max_bytes=64 << 20,
@@ -77,72 +67,27 @@ def settings_of(name: str, *, messages: int, hours: float) -> NodeSettings:
     )
     cloud = replace(limits, max_messages=1_000_000, max_bytes=1 << 30)
     return NodeSettings(
-        name=name,
-        data_dir="",
-        run_dir="",
-        log_level="info",
+        node=NodeItself(name=name, data_dir=""),
         listeners=(),
-        access=AccessSettings(
-            allow_anonymous=True, login_limits=LoginLimitSettings(failures_max=None, period_s=60.0, block_s=60.0)
-        ),
-        clients=ClientLimitSettings(
-            connections_max=1000,
-            connect_timeout_s=10.0,
-            packet_max_bytes=1 << 20,
-            output_max_bytes=1 << 20,
-            subscriptions_max=100,
-            keep_alive_max_s=60,
-            receive_maximum=100,
-        ),
-        persistence=PersistenceSettings(mode="file-native", acknowledge="after-commit", flush_period_s=0.0, sync="os"),
+        access=AccessSettings(allow_anonymous=True),
+        persistence=PersistenceSettings(sync="os"),
         limits=limits,
         bridges=tuple(
-            _bridge(bridge, lanes, {"archive": archive, "cloud": cloud}.get(bridge, limits), backoff, retention_s)
+            _bridge(bridge, lanes, {"archive": archive, "cloud": cloud}.get(bridge, limits), retention_s)
             for bridge, lanes in LANES.items()
         ),
-        supervision=SupervisionSettings(
-            heartbeat_period_s=1.0,
-            heartbeat_timeout_s=10.0,
-            restarts_max=5,
-            restart_period_s=60.0,
-            restart_backoff=backoff,
-            stop_timeout_s=10.0,
-        ),
     )
 
 
-def _bridge(name: str, lanes: int, limits: LimitSettings, backoff: BackoffSettings, retention_s: float) -> BridgeSettings:
-    remote = RemoteSettings(
-        addresses=((f"{name}.example", 8883),),
-        protocol=5,
-        transport="tls",
-        client_id=name,
-        keep_alive_s=60,
-        connect_timeout_s=10.0,
-        clean_start=False,
-        session_expiry_s=86400,
-        username=None,
-        password_file=None,
-        tls=TlsSettings(ca_file="", cert_file="", key_file="", verify=True, server_name="", alpn=()),
-        websocket_path="/mqtt",
-        receive_maximum=1000,
-        qos2_maximum=20,
-        stall_timeout_s=30.0,
-    )
+def _bridge(name: str, lanes: int, limits: LimitSettings, retention_s: float) -> BridgeSettings:
+    remote = RemoteSettings(addresses=((f"{name}.example", 8883),), transport="tls", client_id=name, session_expiry_s=86400)
     return BridgeSettings(
         name=name,
         remote=remote,
-        persist=True,
-        backoff=backoff,
         lanes=lanes,
-        tier2_max_messages=WINDOW,
-        tier2_max_bytes=64 << 20,
-        local_subscriptions=(),
-        remote_subscriptions=(),
-        loop_prevention=False,
-        max_hops=1,
-        on_session_loss="assume-delivered",
-        on_refusal=RefusalSettings(default="dead-letter", codes=()),
+        tier2=Tier2Settings(max_messages=WINDOW, max_bytes=64 << 20),
+        loop_prevention=LoopPreventionSettings(enabled=False),
+        on_refusal=RefusalSettings(codes=()),
         limits=limits,
         retention_s=retention_s,
         retention_max_bytes=1 << 34,

@@ -19,7 +19,7 @@ def rule(
     anonymous: bool = False,
     clients: tuple[str, ...] = (),
 ) -> AclRuleSettings:
-    return AclRuleSettings(allow, action != "subscribe", action != "publish", users, anonymous, clients, topics)
+    return AclRuleSettings(topics, allow, action, users, anonymous, clients)
 
 
 def client(*rules: AclRuleSettings, user: str | None = "ada", client_id: str = "c-1") -> ClientAccess:

@@ -155,8 +155,8 @@ GOLDEN: list[tuple[Frame, str]] = [
     ),
     (QueueAnswer(request=3, error="", message="", result={"next": None}), "962f0103a0a081a46e657874c0"),
     (
-        AclChanged(path="p", rules=((True, False, True, ("u",), False, ("c*",), ("a/%u",)),)),
-        "943c01a1709197c3c2c391a175c291a2632a91a4612f2575",
+        AclChanged(path="p", rules=((("a/%u",), True, "subscribe", ("u",), False, ("c*",)),)),
+        "943c01a170919691a4612f2575c3a973756273637269626591a175c291a2632a",
     ),
     (Reconfigure(number=2, settings=b"s"), "94310102c40173"),
     (NodeFigures(version="1", uptime_s=7, values={"a": 1}), "953d01a1310781a16101"),

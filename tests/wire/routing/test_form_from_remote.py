@@ -14,15 +14,16 @@ from wire.mqtt.publish_properties import append_user_properties
 from wire.mqtt.topics import TopicLimits
 from wire.routing.form_from_remote import LocalForm
 from wire.routing.hop_count import hops_of, hops_property
-from wire.settings import RuleSettings
+from wire.settings import LoopPreventionSettings, RuleSettings
 
 SET = replace(rule(1, "cmd/+/set", excludes=("cmd/x/set",), destination="set/{2}", max_qos=1), preserve_retain=False)
 ALL = rule(2, "cmd/#", destination="cloud/{2-#}")
 
 
 def form(*rules: RuleSettings, loop_prevention: bool = True, max_hops: int = 2) -> LocalForm:
-    bridge = bridge_of("cloud", rule(1, "#", destination="never"), loop_prevention=loop_prevention)
-    return LocalForm(replace(bridge, remote_subscriptions=rules or (SET, ALL), max_hops=max_hops))
+    bridge = bridge_of("cloud", rule(1, "#", destination="never"))
+    hops = LoopPreventionSettings(enabled=loop_prevention, max_hops=max_hops)
+    return LocalForm(replace(bridge, remote_subscriptions=rules or (SET, ALL), loop_prevention=hops))
 
 
 def seen(batch: Batch) -> list[tuple[bytes, int, bytes]]:

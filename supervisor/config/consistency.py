@@ -1,0 +1,458 @@
+"""What must be true of several settings together, and what stands for something that the file says otherwise.
+
+``CHECKS`` has a function for a dataclass of ``wire/settings.py``. It is called with values that hold one by one, and with the
+mapping that the file has; it returns the settings, or raises ``Inconsistent`` with sentences for the operator.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import PurePath
+from typing import Any, cast
+
+from actors.system.certificates import FileFault
+from actors.system.tls import server_context, show, trust
+from supervisor.config.extras import NO_NATS, NO_OTEL, has_nats, has_otel
+from supervisor.running_node import run_dir_of
+from supervisor.units import Fault, Inconsistent, write_duration, write_size
+from wire.errors import BasculeError
+from wire.exchange.failback import place_of
+from wire.exchange.refusal_policy import DEFAULT_REASON, WITHOUT_CODE, code_of
+from wire.frames.names import remote_client_id
+from wire.mqtt.topics import covers, overlap
+from wire.routing.topic_mapping import Template
+from wire.settings import (
+    AccessSettings,
+    BackoffSettings,
+    BridgeSettings,
+    ClientLimitSettings,
+    ClientTlsSettings,
+    HttpSettings,
+    LimitSettings,
+    ListenerSettings,
+    ListenerTlsSettings,
+    NodeSettings,
+    OtlpSettings,
+    RefusalSettings,
+    RemoteSettings,
+    ReplicationSettings,
+    RuleSettings,
+    SnapshotSettings,
+    SupervisionSettings,
+    TelemetrySettings,
+    TlsSettings,
+)
+
+RULE_NAME_MAX = 64
+IN_MEMORY_MAX_BYTES = 256 * 1024 * 1024  # limits.max_bytes where the queue is in memory and the operator named none
+
+BESIDE_A_MESSAGE_BYTES = 4 << 10  # what a dead letter or a retained message has beside the message, at most about
+
+_File = Mapping[str, Any]  # a section as it is written
+
+
+def _raise(problems: list[Fault]) -> None:
+    if problems:
+        raise Inconsistent(problems)
+
+
+def _access(access: AccessSettings, _: _File) -> AccessSettings:
+    _one_acl(access.acl, access.acl_file)
+    return access
+
+
+def _one_acl(acl: object, acl_file: object) -> None:
+    if acl is not None and acl_file is not None:
+        raise Inconsistent([(("acl_file",), "cannot stand beside acl; keep one of them")])
+
+
+def _listener_tls(tls: ListenerTlsSettings, _: _File) -> ListenerTlsSettings:
+    problems: list[Fault] = []
+    if tls.client_certificate != "none" and tls.ca_file is None:
+        problems.append((("ca_file",), "must be given: without authorities no client's certificate could be checked"))
+    if tls.client_certificate == "none" and tls.ca_file is not None:
+        problems.append((("ca_file",), "has no effect while client_certificate is none; write optional or required"))
+    if tls.client_certificate == "none" and tls.identity != "none":
+        problems.append((("identity",), "needs client_certificate: optional or required"))
+    _raise(problems)
+    try:
+        server_context(tls)
+    except FileFault as fault:
+        raise Inconsistent([((fault.key,), fault.message)]) from fault
+    return tls
+
+
+def _listener(listener: ListenerSettings, written: _File) -> ListenerSettings:
+    problems: list[Fault] = []
+    if listener.protocol in ("tls", "wss") and listener.tls is None:
+        message = f"is missing; protocol {listener.protocol} needs tls: {{cert_file: server.pem, key_file: server.key}}"
+        problems.append((("tls",), message))
+    if listener.protocol in ("tcp", "ws") and listener.tls is not None:
+        secure = {"tcp": "tls", "ws": "wss"}[listener.protocol]
+        problems.append((("tls",), f"has no effect with protocol {listener.protocol}; write protocol: {secure}, or remove it"))
+    if listener.protocol in ("tcp", "tls"):
+        problems += [
+            ((key,), f"has no effect with protocol {listener.protocol}; write protocol: ws or wss, or remove it")
+            for key in ("websocket_path", "origins")
+            if key in written
+        ]
+    if "unix_mode" in written and not listener.unix_path:
+        problems.append((("unix_mode",), "has no effect without a Unix socket; write bind: unix:/path, or remove it"))
+    if listener.proxy_protocol is not None and listener.unix_path:
+        problems.append((("proxy_protocol",), "has no effect on a Unix socket, where a proxy has no address; bind 127.0.0.1"))
+    identities = [each.identity for each in (listener.tls, listener.proxy_protocol) if each is not None]
+    if len(identities) == 2 and "none" not in identities:
+        problems.append((("proxy_protocol", "identity"), "and tls.identity give two names; keep the one that is seen first"))
+    if own := _own(listener.access):
+        try:
+            _one_acl(own.get("acl"), own.get("acl_file"))
+        except Inconsistent as error:
+            problems += [(("access", *key), message) for key, message in error.problems]
+    _raise(problems)
+    return listener
+
+
+def _own(inherited: object) -> dict[str, Any]:
+    """The settings of its own of a section that has the node's for those that it leaves out, before it was given them."""
+    return cast("dict[str, Any]", inherited or {})
+
+
+def _clients(clients: ClientLimitSettings, _: _File) -> ClientLimitSettings:
+    problems: list[Fault] = []
+    if clients.input_max_bytes < clients.packet_max_bytes:
+        problems.append((("input_max_bytes",), "is below packet_max_bytes, so the largest packet could never be taken; raise it"))
+    if clients.output_max_bytes < 2 * clients.packet_max_bytes:
+        words = "is below twice packet_max_bytes, so who is sent the largest message could be closed for having to read it"
+        problems.append((("output_max_bytes",), f"{words}; raise it"))
+    _raise(problems)
+    return clients
+
+
+def _backoff(backoff: BackoffSettings, _: _File) -> BackoffSettings:
+    if backoff.max_s < backoff.initial_s:
+        raise Inconsistent([(("max",), f"is below initial ({write_duration(backoff.initial_s)}); write the same or longer")])
+    return backoff
+
+
+def _client_tls(tls: ClientTlsSettings, _: _File) -> ClientTlsSettings:
+    if tls.key_file and not tls.cert_file:
+        raise Inconsistent([(("key_file",), "needs cert_file beside it")])
+    if tls.cert_file and not tls.key_file:
+        raise Inconsistent([(("cert_file",), "needs key_file beside it")])
+    return tls
+
+
+def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:
+    """The remote as its keys or, where they are left out, its addresses say that it is reached."""
+    addresses, said = written["addresses"], cast("tuple[Any, ...]", remote.addresses)
+    transport = next((each.transport for each in said if each.transport and "transport" not in written), remote.transport)
+    reached = replace(
+        remote,
+        addresses=tuple(each.at(transport) for each in said),
+        transport=transport,
+        username=next((each.username for each in said if each.username and remote.username is None), remote.username),
+        websocket_path=next((each.path for each in said if each.path and "websocket_path" not in written), remote.websocket_path),
+    )
+    problems: list[Fault] = []
+    if not remote.clean_start and not remote.client_id:
+        problems.append((("client_id",), "must be given while clean_start is false: the remote keeps the session under it"))
+    for index, (address, each) in enumerate(zip(addresses, said, strict=True)):
+        for one, other, key in (
+            (each.transport, transport, "transport"),
+            (each.username, reached.username, "username"),
+            (each.path, reached.websocket_path, "websocket_path"),
+        ):
+            if one is not None and one != other:
+                message = f"{address} says {key} {one}, and it is {other} already; all addresses of a bridge have the same"
+                problems.append((("addresses", index), message))
+    if transport in ("tcp", "ws") and "tls" in written:
+        secure = {"tcp": "tls", "ws": "wss"}[transport]
+        problems.append((("tls",), f"has no effect with transport {transport}; write transport: {secure}, or remove it"))
+    if not reached.web and "websocket_path" in written:
+        problems.append(
+            (("websocket_path",), f"has no effect with transport {transport}; write transport: ws or wss, or remove it")
+        )
+    if remote.protocol == 4 and "session_expiry" in written:
+        problems.append((("session_expiry",), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it"))
+    if remote.password_file and reached.username is None:
+        problems.append((("password_file",), "needs username beside it; a password alone is not sent"))
+    if len(addresses) == 1 and "primary_retry" in written:
+        problems.append((("primary_retry",), "has no effect with one address; give a second one, or remove it"))
+    for index, place in enumerate(reached.addresses):
+        if place in reached.addresses[:index]:
+            problems.append((("addresses", index), f"{addresses[index]} is given twice; keep one"))
+    _raise(problems)
+    return reached
+
+
+def _rule(rule: RuleSettings, _: _File) -> RuleSettings:
+    try:
+        Template.parse(rule.destination, filters=rule.filters)
+    except BasculeError as error:
+        raise Inconsistent([(("destination",), error.message)]) from error
+    return rule if rule.name else replace(rule, name=_named_by(rule.filters))
+
+
+def _named_by(filters: tuple[str, ...]) -> str:
+    """What a rule without a name is called, wherever it stands in the file."""
+    name = ", ".join(filters)
+    return name if len(name) <= RULE_NAME_MAX else name[: RULE_NAME_MAX - 3] + "..."
+
+
+def _bridge(bridge: BridgeSettings, written: _File) -> BridgeSettings:
+    problems: list[Fault] = []
+    if not bridge.local_subscriptions and not bridge.remote_subscriptions:
+        message = 'nothing crosses: write at least one rule, such as {filters: ["plant/#"]}, here or in remote_subscriptions'
+        problems.append((("local_subscriptions",), message))
+    problems += _doubles(bridge)
+    if bridge.remote.protocol == 4:
+        problems += [
+            (
+                ("local_subscriptions", index, "user_properties"),
+                "MQTT 3.1.1 carries no user properties; write protocol: mqtt5, or remove them",
+            )
+            for index, rule in enumerate(bridge.local_subscriptions)
+            if rule.user_properties
+        ]
+        problems += [
+            (("on_refusal", reason), f"MQTT 3.1.1 has no reason codes; only {', '.join(WITHOUT_CODE)} can be given")
+            for reason, action in written.get("on_refusal", {}).items()
+            if not _needs_no_code(reason, action)
+        ]
+    _raise(problems)
+    return bridge
+
+
+def _needs_no_code(reason: str, action: str) -> bool:
+    """Whether a remote that says no reason can give it, or it says what holds anyway."""
+    plain = RefusalSettings()
+    if reason == DEFAULT_REASON:
+        return action == plain.default
+    return code_of(reason) in WITHOUT_CODE.values() or (code_of(reason), action) in plain.codes
+
+
+def _doubles(bridge: BridgeSettings) -> list[Fault]:
+    """Remote filters of which a remote may send one message twice; one inside another is subscribed to once, so it may stay."""
+    problems: list[Fault] = []
+    earlier: list[str] = []
+    for index, rule in enumerate(bridge.remote_subscriptions):
+        for place, topic_filter in enumerate(rule.filters):
+            for other in earlier:
+                if overlap(topic_filter, other) and not covers(topic_filter, other) and not covers(other, topic_filter):
+                    message = f"overlaps {other}: a remote may send what both match twice; write one filter that covers both"
+                    problems.append((("remote_subscriptions", index, "filters", place), message))
+                    break
+            earlier.append(topic_filter)
+    return problems
+
+
+def _supervision(supervision: SupervisionSettings, _: _File) -> SupervisionSettings:
+    if supervision.heartbeat_timeout_s <= supervision.heartbeat_period_s:
+        period = write_duration(supervision.heartbeat_period_s)
+        raise Inconsistent([(("heartbeat_timeout",), f"must be longer than heartbeat_period ({period}), better three times it")])
+    return supervision
+
+
+def _snapshots(snapshots: SnapshotSettings, written: _File) -> SnapshotSettings:
+    if snapshots.to is None and "keep_in_target" in written:
+        raise Inconsistent([(("keep_in_target",), "has no effect without to; write to: FOLDER, or remove it")])
+    return snapshots
+
+
+def _http(http: HttpSettings, _: _File) -> HttpSettings:
+    if http.tokens_file is None and not _on_loopback(http.host):
+        message = f"must be given where bind is not loopback ({http.bind}): make a token with bascule token add FILE NAME"
+        raise Inconsistent([(("tokens_file",), message)])
+    return http
+
+
+def _on_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name; what it stands for may change
+        return host == "localhost"
+
+
+def _otlp(otlp: OtlpSettings, written: _File) -> OtlpSettings:
+    if "tls" in written and not otlp.endpoint.startswith("https:"):
+        raise Inconsistent([(("tls",), "has no effect with http; write endpoint: https://..., or remove it")])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if otlp.tls.ca_file:
+            trust(context, otlp.tls.ca_file)
+        if otlp.tls.cert_file and otlp.tls.key_file:
+            show(context, otlp.tls.cert_file, otlp.tls.key_file)
+    except FileFault as fault:
+        raise Inconsistent([(("tls", fault.key), fault.message)]) from fault
+    return otlp
+
+
+def _telemetry(telemetry: TelemetrySettings, _: _File) -> TelemetrySettings:
+    if not has_otel():
+        raise Inconsistent([(("otlp",), NO_OTEL)])
+    return telemetry
+
+
+def _replication(replication: ReplicationSettings, _: _File) -> ReplicationSettings:
+    problems: list[Fault] = []
+    if not has_nats():
+        problems.append((("servers",), NO_NATS))
+    if (replication.user is None) != (replication.password_file is None):
+        missing = "password_file" if replication.password_file is None else "user"
+        problems.append(((missing,), "is missing; user and password_file go together"))
+    ways = [key for key in ("user", "token_file", "credentials_file", "nkey_file") if getattr(replication, key) is not None]
+    if len(ways) > 1:
+        problems.append(((ways[1],), f"cannot stand beside {ways[0]}; keep one of them"))
+    _raise(problems)
+    return replication
+
+
+def _node(node: NodeSettings, written: _File) -> NodeSettings:
+    """The node with what its bridges and listeners inherit of it."""
+    problems = [*_nobody_could_log_in(node), *_bridges(node), *_too_small(node), *_no_snapshots(node), *_half_replicated(node)]
+    _raise(problems)
+    if node.persistence.mode != "file-native" and "max_bytes" not in written.get("limits", {}):
+        node = replace(node, limits=replace(node.limits, max_bytes=IN_MEMORY_MAX_BYTES))
+    return replace(
+        node,
+        run_dir=run_dir_of(node.node.data_dir),
+        listeners=tuple(_with_access(listener, node.access) for listener in node.listeners),
+        bridges=tuple(_with_names(_with_limits(bridge, node.limits), node.node.name) for bridge in node.bridges),
+    )
+
+
+def _with_access(listener: ListenerSettings, access: AccessSettings) -> ListenerSettings:
+    """The listener with the node's access for what its own leaves out; a list of its own takes the place of both forms of one."""
+    if listener.access is None:
+        return listener
+    own = _own(listener.access)
+    if {"acl", "acl_file"} & own.keys():
+        access = replace(access, acl=None, acl_file=None)
+    return replace(listener, access=replace(access, **{name: value for name, value in own.items() if value is not None}))
+
+
+def _with_limits(bridge: BridgeSettings, limits: LimitSettings) -> BridgeSettings:
+    return replace(bridge, limits=replace(limits, **_own(bridge.limits)))
+
+
+def _with_names(bridge: BridgeSettings, node: str) -> BridgeSettings:
+    """The bridge with its own name and the node's in the destinations of its rules."""
+
+    def named(rule: RuleSettings) -> RuleSettings:
+        return replace(rule, destination=Template.parse(rule.destination).named(bridge=bridge.name, node=node).text)
+
+    local, remote = (tuple(map(named, rules)) for rules in (bridge.local_subscriptions, bridge.remote_subscriptions))
+    return replace(bridge, local_subscriptions=local, remote_subscriptions=remote)
+
+
+def _bridges(node: NodeSettings) -> list[Fault]:
+    problems: list[Fault] = []
+    for index, bridge in enumerate(node.bridges):
+        if bridge.retention_s and node.persistence.mode == "in-memory":
+            message = "in memory nothing is kept; write 0s, or persistence.mode: file-native"
+            problems.append((("bridges", index, "retention"), message))
+        for earlier, other in enumerate(node.bridges[:index]):
+            shared = set(bridge.remote.addresses) & set(other.remote.addresses)
+            if shared and (same := _identifiers(bridge) & _identifiers(other)):
+                whose = f"makes {min(same)}, which is bridges[{earlier}]'s at {place_of(min(shared))}"
+                message = f"{whose}, so each would throw out the other; take another"
+                problems.append((("bridges", index, "remote", "client_id"), message))
+    return problems
+
+
+def _identifiers(bridge: BridgeSettings) -> set[str]:
+    """The client identifiers of its lanes at the remote; none that the remote makes."""
+    return {remote_client_id(bridge.remote.client_id, lane) for lane in range(bridge.lanes)} - {""}
+
+
+def _too_small(node: NodeSettings) -> list[Fault]:
+    """Limits that the largest message which a client may publish, or the largest Will, could never be within."""
+    largest, largest_will = node.clients.packet_max_bytes, node.clients.will_max_bytes
+    if node.sessions.wills_max_bytes < largest_will:
+        said = f"is below clients.will_max_bytes ({write_size(largest_will)}), so the largest Will is never kept; raise it"
+        return [(("sessions", "wills_max_bytes"), said)]
+    percent = node.sessions.user_share_percent
+    share = node.sessions.retained_max_bytes * percent // 100 - BESIDE_A_MESSAGE_BYTES
+    limits: list[tuple[tuple[str | int, ...], int | None, str]] = [
+        (("sessions", "queue_max_bytes"), node.sessions.queue_max_bytes, "delivered to a session that lasts"),
+        (("sessions", "retained_max_bytes"), share, f"retained within {percent} % of it, a user's share"),
+        (("limits", "max_bytes"), node.limits.max_bytes, "queued"),
+        (("limits", "volatile_max_bytes"), node.limits.volatile_max_bytes, "queued at QoS 0"),
+    ]
+    for index, bridge in enumerate(node.bridges):
+        place, own = ("bridges", index), _own(bridge.limits)
+        limits.append(((*place, "tier2", "max_bytes"), bridge.tier2.max_bytes, "handed out"))
+        letters = bridge.dead_letter.max_bytes
+        letters = None if letters is None else letters - BESIDE_A_MESSAGE_BYTES
+        limits.append(((*place, "dead_letter", "max_bytes"), letters, "kept as a dead letter"))
+        limits.append(((*place, "limits", "max_bytes"), own.get("max_bytes"), "queued"))
+        limits.append(((*place, "limits", "volatile_max_bytes"), own.get("volatile_max_bytes"), "queued at QoS 0"))
+    return [
+        (
+            key,
+            f"is too small for clients.packet_max_bytes ({write_size(largest)}): the largest message is never {what}; raise it",
+        )
+        for key, size_bytes, what in limits
+        if size_bytes is not None and size_bytes < largest
+    ]
+
+
+def _half_replicated(node: NodeSettings) -> list[Fault]:
+    replicated = node.persistence.mode == "replicated"
+    if replicated and node.replication is None:
+        return [(("replication",), "is missing; persistence.mode: replicated needs its servers, stream and member")]
+    if not replicated and node.replication is not None:
+        return [(("replication",), "has no effect without persistence.mode: replicated; write that, or remove it")]
+    if replicated and node.persistence.acknowledge == "fast":
+        message = "cannot be fast with mode: replicated, which is for acknowledging later; remove it"
+        return [(("persistence", "acknowledge"), message)]
+    return []
+
+
+def _no_snapshots(node: NodeSettings) -> list[Fault]:
+    problems: list[Fault] = []
+    if node.snapshots.every_s and node.persistence.mode == "in-memory":
+        message = "there is nothing on the disk with persistence.mode in-memory; write every: 0s, or mode: file-native"
+        problems.append((("snapshots", "every"), message))
+    data_dir = PurePath(node.node.data_dir)
+    if node.snapshots.to is not None and data_dir in (PurePath(node.snapshots.to), *PurePath(node.snapshots.to).parents):
+        message = f"is in node.data_dir ({data_dir}), which holds the snapshots themselves; take another folder"
+        problems.append((("snapshots", "to"), message))
+    return problems
+
+
+def _nobody_could_log_in(node: NodeSettings) -> list[Fault]:
+    problems: list[Fault] = []
+    for index, listener in enumerate(node.listeners):
+        own = _own(listener.access)
+        anonymous = node.access.allow_anonymous if own.get("allow_anonymous") is None else own["allow_anonymous"]
+        certified = any(each is not None and each.identity != "none" for each in (listener.tls, listener.proxy_protocol))
+        if not anonymous and not certified and not (own.get("password_file") or node.access.password_file):
+            message = "nobody could log in: write password_file: PATH (see bascule passwd), or allow_anonymous: true"
+            problems.append(((("listeners", index, "access") if own else ("access", "allow_anonymous")), message))
+    return problems
+
+
+CHECKS: dict[type, Callable[[Any, _File], Any]] = {
+    AccessSettings: _access,
+    BackoffSettings: _backoff,
+    BridgeSettings: _bridge,
+    ClientLimitSettings: _clients,
+    ClientTlsSettings: _client_tls,
+    HttpSettings: _http,
+    ListenerSettings: _listener,
+    ListenerTlsSettings: _listener_tls,
+    NodeSettings: _node,
+    OtlpSettings: _otlp,
+    RemoteSettings: _remote,
+    ReplicationSettings: _replication,
+    RuleSettings: _rule,
+    SnapshotSettings: _snapshots,
+    SupervisionSettings: _supervision,
+    TelemetrySettings: _telemetry,
+    TlsSettings: _client_tls,
+}

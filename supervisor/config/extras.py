@@ -1,0 +1,25 @@
+"""Whether the libraries of an extra are installed that some settings need; nothing of them is imported."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+NO_OTEL = "the libraries of OpenTelemetry are not installed; install them with: pip install 'bascule[otel]'"
+NO_NATS = "the client of NATS is not installed; install it with: pip install 'bascule[replicated]'"
+
+
+def has_otel() -> bool:
+    """Whether everything is there that sends by OTLP."""
+    return _are_there("opentelemetry.sdk.metrics", "opentelemetry.exporter.otlp.proto.http", "requests")
+
+
+def has_nats() -> bool:
+    """Whether everything is there that talks to the replicated log."""
+    return _are_there("nats.js")
+
+
+def _are_there(*names: str) -> bool:
+    try:
+        return all(find_spec(name) is not None for name in names)
+    except (ImportError, ValueError):
+        return False
