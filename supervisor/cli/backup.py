@@ -171,9 +171,9 @@ def _what_follows(facts: dict[str, Any]) -> list[str]:
     return [
         "Before you run it:",
         "  The node that was backed up must never run again: both would send the same.",
-        f"  What that node took in after {when} is not here.",
-        "  What is here may have been delivered since. It is sent again: each message may",
-        "  arrive a second time, at QoS 2 as well. None of it is taken for a repeat.",
+        f"  Messages that it took in after {when} are not here.",
+        "  Messages here may have been delivered since. They are sent again: each may",
+        "  arrive a second time, at QoS 2 as well. None is taken for a repeat.",
         "  Clients that had not been answered yet publish again; that may come twice, too.",
     ]
 

@@ -74,7 +74,7 @@ def add(node: GivenNode, name: str, key: str, role: Role, as_json: bool) -> int:
         write_key(path, KeyFile(public=public, role=role), f"Let in as {name} by bascule keys.")
     except OSError as error:
         raise Unavailable("the key cannot be added", path=str(path), error=str(error)) from error
-    return told({"name": name, "role": role, "public_key": public}, as_json, f"{name}: let in as {role}")
+    return told({"name": name, "role": role, "public_key": public}, as_json, f"{name}: authorized as {role}")
 
 
 @keys.command("ls")
@@ -92,7 +92,7 @@ def list_keys(node: GivenNode, as_json: bool) -> int:
     for row in rows:
         print(f"{row['name']:<20}  {row['role']:<7}  {row['public_key']}")
     if not rows:
-        print("no keys: nobody is let in over the network")
+        print("no keys: nobody is authorized over the network")
     for problem in problems:
         click.echo(f"bascule: {problem}", err=True)
     return 0
@@ -117,7 +117,7 @@ def remove(node: GivenNode, name: str, as_json: bool) -> int:
     except OSError as error:
         raise Unavailable("the key cannot be removed", path=str(folder / name), error=str(error)) from error
     left = len(read_allowed(folder)[0])
-    return told({"name": name, "keys": left}, as_json, f"{name}: not let in any more")
+    return told({"name": name, "keys": left}, as_json, f"{name}: no longer authorized")
 
 
 @keys.command()

@@ -51,7 +51,7 @@ def reload(node: GivenNode, only_plan: bool, yes: bool, wait: bool, as_json: boo
     else:
         _show(answer)
     if not is_there and not as_json:
-        complain(f"not all processes go by it after {WAIT_S:g} s; bascule status CONFIG says which")
+        complain(f"not all processes use it after {WAIT_S:g} s; bascule status CONFIG says which")
     return _status(answer) if is_there else _REFUSED
 
 

@@ -109,7 +109,7 @@ def _configuration(figures: dict[str, Any]) -> list[RenderableType]:
         files = printable(", ".join(figures["changed_files"]))
         lines.append(Text.assemble(("changed and not reloaded: ", _BUSY), typed(f"{files}; bascule reload CONFIG applies it")))
     if figures.get("pending"):
-        lines.append(Text.assemble(("do not go by the new configuration yet: ", _BUSY), ", ".join(figures["pending"])))
+        lines.append(Text.assemble(("do not use the new configuration yet: ", _BUSY), ", ".join(figures["pending"])))
     return lines
 
 
@@ -315,7 +315,11 @@ def _behind_others(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     waits = "; ".join(
         f"{row['name']}:{row['lane']} for {', '.join(map(str, lanes))}" for row in rows if (lanes := row["waits_for_lanes"])
     )
-    return [Text.assemble(("wait until other lanes have sent what came before lanes was changed: ", _BUSY), waits)] if waits else []
+    return (
+        [Text.assemble(("wait until other lanes have sent messages from before the change of lanes: ", _BUSY), waits)]
+        if waits
+        else []
+    )
 
 
 def _former_rules(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
@@ -325,14 +329,14 @@ def _former_rules(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
         for row in rows
         for rule in row["former_rules"]
     )
-    said = "rules not in the file any more, or changed; what they took goes where they said: "
+    said = "former rules, whose messages still go where they said: "
     return [Text.assemble((said, _BUSY), printable(kept))] if kept else []
 
 
 def _unserved(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     """Messages of bridges and lanes that are not configured any more."""
     kept = "; ".join(f"{row['queue']} {counted(row['depth'], 'message')}, {size(row['bytes'])}" for row in rows)
-    return [Text.assemble(("waits for what is not configured any more: ", _BAD), kept)] if rows else []
+    return [Text.assemble(("messages for bridges or lanes that are not configured any more: ", _BAD), kept)] if rows else []
 
 
 def _history(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:

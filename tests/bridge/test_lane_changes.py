@@ -54,7 +54,7 @@ def test_lanes_may_be_changed_while_messages_wait(remote: Mosquitto, start_node:
             node.kill("bridge", signal.SIGKILL, "cloud", 2)
         else:
             said = node.cli("status", str(node.config_path)).stdout
-            assert "wait until other lanes have sent what came before lanes was changed: cloud:1 for 0; cloud:2 for 0" in said
+            assert "wait until other lanes have sent messages from before the change of lanes: cloud:1 for 0; cloud:2 for 0" in said
         proxy.restore()
 
         for topic in TOPICS:

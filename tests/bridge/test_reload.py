@@ -154,7 +154,7 @@ def test_a_queue_without_its_bridge_stays_until_that_is_back_or_it_is_purged(rem
             ("bridge:cloud:0", 10),
             ("bridge:north:0", 10),
         ]
-        assert "waits for what is not configured any more" in node.cli("status", str(node.config_path)).stdout
+        assert "messages for bridges or lanes that are not configured any more" in node.cli("status", str(node.config_path)).stdout
         with MqttClient(node.port, "machine") as client:
             publish(client, "for nobody", "a/1")
 

@@ -42,13 +42,13 @@ def test_a_pair_is_made_let_in_listed_and_taken_off(config: Path, tmp_path: Path
     assert "never replaced" in said(capsys, "new", str(me), status=2)
 
     assert "no keys" in said(capsys, "ls", str(config))
-    assert said(capsys, "add", str(config), "laptop", f"{me}.pub", "--role", "operate") == "laptop: let in as operate\n"
+    assert said(capsys, "add", str(config), "laptop", f"{me}.pub", "--role", "operate") == "laptop: authorized as operate\n"
     assert said(capsys, "ls", str(config)).split() == ["laptop", "operate", pair.public]
     said(capsys, "add", str(config), "laptop", pair.public)
     listed = json.loads(said(capsys, "ls", str(config), "--json"))
     assert listed == {"keys": [{"name": "laptop", "role": "view", "public_key": pair.public}], "problems": []}
     assert "there is no key desk; there are: laptop" in said(capsys, "rm", str(config), "desk", status=78)
-    assert said(capsys, "rm", str(config), "laptop") == "laptop: not let in any more\n"
+    assert said(capsys, "rm", str(config), "laptop") == "laptop: no longer authorized\n"
     assert said(capsys, "server", str(config)).strip() == server
 
 

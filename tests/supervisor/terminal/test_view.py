@@ -125,11 +125,11 @@ def test_the_tables_show_bridges_and_an_open_ledger() -> None:
         "1 min",
         "OPEN",
         "a:0 17 messages, 3.0 KiB",
-        "lanes was changed: a:0 for 1, 2",
+        "the change of lanes: a:0 for 1, 2",
         "ledger OPEN: a:0; see -o wide, and tell us",
         "refused for want of room: a:0 12",
         "held back by publishers until there is room: a:0 34",
-        "rules not in the file any more, or changed; what they took goes where they said: a:0 b/# -> x/{#} (at most 4 messages)",
+        "former rules, whose messages still go where they said: a:0 b/# -> x/{#} (at most 4 messages)",
     ):
         assert wanted in text
 
