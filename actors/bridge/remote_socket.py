@@ -1,8 +1,8 @@
 """Opens connections to remote brokers, and is the only user of paho-mqtt.
 
 paho's public API does the name look-up, TCP, TLS, WebSocket and CONNECT, in the caller's thread, which blocks for it. The CONNACK
-is read here, to its last byte and no further: paho refuses some that MQTT allows. Then the socket is the Connection's. TLS has a
-module of its own, ``remote_tls.py``, which only processes with such a remote import, as they do what paho needs for it.
+is read here, to its last byte and no further: paho refuses some that MQTT allows. Then the socket is the Connection's. Where
+PySocks is installed, paho goes through a proxy that the environment names.
 """
 
 from __future__ import annotations
@@ -10,18 +10,23 @@ from __future__ import annotations
 import encodings.idna  # noqa: F401 - each look-up of a name wants it; here it is in the template, once for all
 import select
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
-from actors.bridge.socket_errors import PLAIN, SocketErrors
+from paho.mqtt.client import Client, WebsocketConnectionError, error_string
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from actors.bridge.remote_tls import context
 from actors.system.certificates import FileFault
 from actors.system.plain_file import read_secret
 from actors.system.receive_buffer import RECEIVE_BYTES, Readable, receive
 from actors.system.send_queue import unsent_bytes
-from actors.system.spared_imports import sparing
 from wire.errors import PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import Address
@@ -32,19 +37,13 @@ from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.mqtt.reason_codes import reason_name
 from wire.settings import RemoteSettings
 
-# urllib is for proxies, of which no bridge is told. If socks is installed, paho would go through one that the environment names.
-# Without TLS and WebSocket, of which hashlib is for SHA-1, nothing of OpenSSL is wanted.
-with sparing(optional="socks", unused="urllib.request", seldom=("hashlib", "ssl")):
-    from paho.mqtt.client import Client, WebsocketConnectionError, error_string
-    from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-    from paho.mqtt.packettypes import PacketTypes
-    from paho.mqtt.properties import Properties
-
-if TYPE_CHECKING:
-    import ssl
-
 LEVEL_5 = 5
 DISCONNECT = b"\xe0\x00"
+
+# Errors of a socket, plain or with TLS: it goes on later; the far end ended it, and not the way there; TLS did not come about.
+_WAITS = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_CLOSED_BY_REMOTE = (ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError, ssl.SSLEOFError)
+_HANDSHAKE = (ssl.SSLError, ssl.CertificateError)
 
 _TEXT_BYTES_MAX = 65_535  # of a string of MQTT [MQTT-1.5.4]
 _WEBSOCKET_SEND_BYTES = 32_768  # one frame; paho masks it byte by byte, and wants a frame back until it is out whole
@@ -95,14 +94,11 @@ class Remote:
 
     leads: Callable[[], bool] = staticmethod(_always)
 
-    def __init__(
-        self, client: Client, sock: _Socket, connack: Connack, address: str, errors: SocketErrors, *, websocket: bool
-    ) -> None:
+    def __init__(self, client: Client, sock: _Socket, connack: Connack, address: str, *, websocket: bool) -> None:
         self._client = client  # closes the socket when it is collected
         self._socket = sock
         self._read = partial(sock.recv, RECEIVE_BYTES) if websocket else partial(receive, cast("Readable", sock))
         self._pending: Callable[[], int] | None = getattr(sock, "pending", None)
-        self._errors = errors
         self._websocket = websocket
         self.connack = connack
         self.address = address
@@ -126,12 +122,12 @@ class Remote:
         while size < RECEIVE_BYTES or (self._pending is not None and self._pending()):
             try:
                 data = self._read()
-            except self._errors.waits:
+            except _WAITS:
                 if self._pending is None or not self._pending():
                     break
                 continue
             except OSError as error:
-                raise _closed(self.address, str(error), by_remote=isinstance(error, self._errors.closed_by_remote)) from error
+                raise _closed(self.address, str(error), by_remote=isinstance(error, _CLOSED_BY_REMOTE)) from error
             if not data:
                 if pieces:
                     break  # told again by the next read
@@ -154,10 +150,10 @@ class Remote:
             if self._websocket:
                 return self._socket.send(bytes(data[:_WEBSOCKET_SEND_BYTES]))
             return self._socket.send(data)
-        except self._errors.waits:
+        except _WAITS:
             return 0
         except OSError as error:
-            raise _closed(self.address, str(error), by_remote=isinstance(error, self._errors.closed_by_remote)) from error
+            raise _closed(self.address, str(error), by_remote=isinstance(error, _CLOSED_BY_REMOTE)) from error
 
     def unsent_bytes(self) -> int:
         """How many of the bytes that the socket took the remote's machine has not confirmed, with what TLS and WebSocket add."""
@@ -198,7 +194,7 @@ def probe_remote(settings: RemoteSettings, address: Address) -> None:
     Raises:
         Unavailable: nobody answers; ``step`` and ``error`` say where and why.
     """
-    place, errors = f"{address[0]}:{address[1]}", _errors(settings)
+    place = f"{address[0]}:{address[1]}"
     try:
         with socket.create_connection(address, timeout=settings.connect_timeout_s) as sock:
             context = _tls_context(settings)
@@ -209,14 +205,14 @@ def probe_remote(settings: RemoteSettings, address: Address) -> None:
         raise _unavailable("credentials", place, _why(error)) from error
     except socket.gaierror as error:
         raise _unavailable("name", place, error.strerror or str(error)) from error
-    except errors.handshake as error:
+    except _HANDSHAKE as error:
         raise _unavailable("tls", place, getattr(error, "verify_message", "") or str(error)) from error
     except (OSError, ValueError) as error:
         raise _unavailable("tcp", place, getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
 
 
 def _open(settings: RemoteSettings, identifier: str, address: Address, limits: InputLimits, *, clean: bool) -> Remote:
-    place, errors = f"{address[0]}:{address[1]}", _errors(settings)
+    place = f"{address[0]}:{address[1]}"
     client = _client(settings, identifier, clean, place)
     try:
         if settings.protocol == LEVEL_5:
@@ -226,7 +222,7 @@ def _open(settings: RemoteSettings, identifier: str, address: Address, limits: I
             client.connect(address[0], address[1], settings.keep_alive_s)
     except socket.gaierror as error:
         raise _unavailable("name", place, error.strerror or str(error)) from error
-    except errors.handshake as error:
+    except _HANDSHAKE as error:
         raise _unavailable("tls", place, getattr(error, "verify_message", "") or str(error)) from error
     except WebsocketConnectionError as error:
         raise _unavailable("websocket", place, str(error)) from error
@@ -240,24 +236,12 @@ def _open(settings: RemoteSettings, identifier: str, address: Address, limits: I
     except Unavailable:
         sock.close()
         raise
-    return Remote(client, sock, connack, place, errors, websocket=settings.web)
-
-
-def _errors(settings: RemoteSettings) -> SocketErrors:
-    if not settings.secure:
-        return PLAIN
-    from actors.bridge.remote_tls import ERRORS
-
-    return ERRORS
+    return Remote(client, sock, connack, place, websocket=settings.web)
 
 
 def _tls_context(settings: RemoteSettings) -> ssl.SSLContext | None:
     """Made of what is in the files now, and raises what ``remote_tls.context`` does; None without TLS."""
-    if not settings.secure:
-        return None
-    from actors.bridge.remote_tls import context
-
-    return context(settings.tls)
+    return context(settings.tls) if settings.secure else None
 
 
 def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) -> Client:
@@ -322,14 +306,14 @@ def _connect_properties(settings: RemoteSettings, limits: InputLimits) -> Proper
 def _await_connack(client: Client, sock: _Socket, settings: RemoteSettings, limits: InputLimits, place: str) -> Connack:
     """Wait for the CONNACK; nothing behind it is touched."""
     deadline_s = time.monotonic() + settings.connect_timeout_s
-    level, errors = settings.protocol, _errors(settings)
+    level = settings.protocol
     data = b""
     try:
         while (found := split(data, 0, limits.packet_max_bytes)) is None:
             _wait_for_bytes(client, sock, deadline_s, place)
             try:
                 piece = sock.recv(missing_bytes(data, 0))
-            except errors.waits:
+            except _WAITS:
                 continue
             if not piece:
                 raise _no_connack(place, "closed")

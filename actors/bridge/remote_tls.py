@@ -1,23 +1,12 @@
-"""TLS towards remote brokers: the context of a connection, and what its errors mean.
-
-Only processes with such a remote import this: OpenSSL takes 5 MB. The template of the processes has it before it forks one, so
-that they share it.
-"""
+"""TLS towards remote brokers: the context of a connection."""
 
 from __future__ import annotations
 
 import ssl
 from typing import Any
 
-from actors.bridge.socket_errors import PLAIN, SocketErrors
 from actors.system.tls import show, trust
 from wire.settings import TlsSettings
-
-ERRORS = SocketErrors(
-    waits=(*PLAIN.waits, ssl.SSLWantReadError, ssl.SSLWantWriteError),
-    closed_by_remote=(*PLAIN.closed_by_remote, ssl.SSLZeroReturnError, ssl.SSLEOFError),
-    handshake=(ssl.SSLError, ssl.CertificateError),
-)
 
 
 class _NamedContext(ssl.SSLContext):

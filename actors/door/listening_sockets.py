@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from actors.door.address_holder import holder_of_path, holder_of_port
 from actors.door.client import UNIX, Client
@@ -30,12 +30,10 @@ from actors.door.connection_limits import Admission, Verdict
 from actors.door.transports import HandshakeTurn, Layer, LayeredClient
 from actors.process.mailbox import READ, Mailbox, PollGroup
 from actors.system.certificates import LOOK_PERIOD_S, NotACertificate, identity
+from actors.system.tls import Certificates
 from wire.backoff import Backoff
 from wire.errors import PeerViolation, Unavailable
 from wire.settings import BackoffSettings, ClientLimitSettings, ListenerSettings, ListenerTlsSettings, NodeSettings
-
-if TYPE_CHECKING:
-    from actors.system.tls import Certificates
 
 log = logging.getLogger("bascule")
 
@@ -75,8 +73,6 @@ class Door:
         self.plain = not web and not self.secure
 
     def _show(self, tls: ListenerTlsSettings) -> Certificates:
-        from actors.system.tls import Certificates  # many nodes need neither it nor OpenSSL
-
         certificates = Certificates(tls, self.settings.bind, "http/1.1" if self._web else "mqtt")
         certificates.warn_of_dates(time.strftime("%Y%m%d%H%M%SZ", time.gmtime()))
         return certificates

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from typing import Protocol
 
 from actors.door.client import Client
@@ -23,7 +24,6 @@ from actors.door.login_limits import LoginLimits
 from actors.door.login_queue import LoginQueue
 from actors.door.password_file import PasswordFile
 from actors.process.mailbox import Mailbox
-from wire.blake2 import blake2b
 from wire.door.access_lists import AccessLists
 from wire.door.connect_checks import LoginFault
 from wire.door.password_table import PasswordTable

@@ -1,10 +1,10 @@
 """The process that a node's children are forked from: it has imported all that they run, and has no thread, mailbox or database.
 
-So children share its pages, and start in milliseconds. It is forked from the supervisor before that has a thread, or, after the
-end of another one, begins as ``python -m actors.process.template --requests FD --parent PID ROOM``. A request is a message on the
-socket ``FD``: which modules this child needs that others do not, with commas between them, and the words of its command; and with
-it descriptors: the first is the child's way to the supervisor, the others stay open in it. The child becomes one of the
-supervisor's, not of this process, whose end no child notices. This process ends when the supervisor closes the socket, or ends.
+So children share its pages, and start in milliseconds. It is forked from the supervisor before that has a thread, or, after the end
+of another one, begins as ``python -m actors.process.template --requests FD --parent PID ROOM``. A request is a message on the
+socket ``FD``: the words of the child's command; and with it descriptors: the first is the child's way to the supervisor, the others
+stay open in it. The child becomes one of the supervisor's, not of this process, whose end no child notices. This process ends when
+the supervisor closes the socket, or ends.
 """
 
 from __future__ import annotations
@@ -57,16 +57,11 @@ def main(argv: list[str] | None = None) -> NoReturn:
 
 
 def import_all() -> None:
-    """Import what children run, for good. Modules that only some configurations need are imported where that is found out."""
+    """Import what children run, for good, and leave it as they best share it."""
     for name, (module, _) in ACTORS.items():
         if name != STANDBY_STORE:  # it has the client of NATS, and most nodes are of no cluster
             importlib.import_module(module)
     settings.prepare()
-    _settle()
-
-
-def _settle() -> None:
-    """Leave what has been imported as children best share it."""
     if sys.version_info < (3, 12):  # from then on names are not counted
         sys._clear_type_cache()  # it counts each name that imports have looked up, and a child would count it out again
     gc.collect()
@@ -108,23 +103,13 @@ def serve(requests: socket.socket, parent: int) -> list[str] | None:
             if not request:
                 return None
             way, *_ = descriptors
-            imports, *words = request.decode().split("\0")
-            _import_more(imports)
+            words = request.decode().split("\0")
             if _fork(way, parent):
                 break
             for descriptor in descriptors:
                 os.close(descriptor)
     _announce(way)
     return words
-
-
-def _import_more(imports: str) -> None:
-    """Import what the next child needs and none needed before, so that it and those that follow share it."""
-    before = len(sys.modules)
-    for name in filter(None, imports.split(",")):
-        importlib.import_module(name)
-    if len(sys.modules) > before:
-        _settle()
 
 
 def _fork(way: int, parent: int) -> bool:

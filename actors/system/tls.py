@@ -1,7 +1,7 @@
 """TLS towards local clients: the context made of a listener's files, made again when they change, and the TLS of one connection.
 
 Bytes in, bytes out, through memory: sockets are ``actors/door/client.py``'s. TLS towards remotes is
-``actors/bridge/remote_tls.py``'s. Who speaks no TLS does not import this: OpenSSL takes 5 MB.
+``actors/bridge/remote_tls.py``'s.
 """
 
 from __future__ import annotations

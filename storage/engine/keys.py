@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from hashlib import blake2b
 
 from storage.engine.engine import Engine, Write
 from storage.engine.known_store import IDENTITY_KEY
-from wire.blake2 import blake2b
 from wire.errors import ConfigError, StorageDamaged
 
 STORE_FORMAT = 1

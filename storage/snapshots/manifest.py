@@ -17,6 +17,7 @@ where it is not known; ``events``: the numbers [first, next) of the node's event
 from __future__ import annotations
 
 import glob
+import hashlib
 import json
 import os
 import re
@@ -369,8 +370,6 @@ def sha256_of(path: Path) -> str:
     Raises:
         OSError: it cannot be read.
     """
-    import hashlib  # not before: each process of a node imports this module, and OpenSSL takes 4 MB
-
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while part := file.read(READ_BYTES):
@@ -435,8 +434,6 @@ def _stamp(at_ms: int) -> str:
 
 
 def _check(fields: Mapping[str, Any]) -> str:
-    import hashlib
-
     return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -167,8 +168,6 @@ class _Copy:
 
     @staticmethod
     def _copy(source: Path, target: Path, entry: FileFacts) -> None:
-        import hashlib  # not before, as in the manifest
-
         digest, size_bytes = hashlib.sha256(), 0
         with source.open("rb", buffering=0) as reading, files.replacing(target) as writing:
             while part := reading.read(READ_BYTES):

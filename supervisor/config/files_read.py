@@ -5,10 +5,10 @@ Of each there is a digest in the settings (``wire.settings.NodeSettings.files``)
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from pathlib import Path
 
 from actors.system.watched_file import State, state_of
-from wire.blake2 import blake2b
 from wire.settings import NodeSettings
 
 _READ_MAX_BYTES = 4 << 20  # nothing that a configuration names is larger

@@ -92,7 +92,7 @@ class Spawner:
         self._template.tend()
         self._keep_clock()
         words = (*(spec.command or process_command(spec)), *self._arguments(epoch), *(["--paused"] if paused else []))
-        return self._template.fork(words, self._inherit, partial(Life, epoch), spec.imports)
+        return self._template.fork(words, self._inherit, partial(Life, epoch))
 
     @property
     def template_pid(self) -> int | None:

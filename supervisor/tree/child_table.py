@@ -18,16 +18,13 @@ START_ORDER = (*ASIDE, STORE, BRIDGE, CLIENTS)
 # The module of a process that has one of its own. No other process imports that: no other has its libraries.
 _MODULES = {HTTP: "supervisor.http.process", TELEMETRY: "supervisor.telemetry.process"}
 
-# Each takes megabytes, which processes share where the template has imported it. WebSocket towards a remote wants hashlib's SHA-1.
-_TLS_OF_CLIENTS, _TLS_OF_REMOTES, _HASHES = "actors.system.tls", "actors.bridge.remote_tls", "hashlib"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
     """One row of the tree: a process. command: the module and the arguments to run, where that is not the one of the actors.
 
-    flags: further words for it. imports: modules that it uses and most nodes do not. needed: without it the node is not ready, and
-    cannot go on for long. former: of a lane that the configuration has no more; it runs until its queue is empty.
+    flags: further words for it. needed: without it the node is not ready, and cannot go on for long. former: of a lane that the
+    configuration has no more; it runs until its queue is empty.
     """
 
     kind: str
@@ -40,7 +37,6 @@ class ChildSpec:
     lane: int | None = None
     command: tuple[str, ...] | None = None
     flags: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
     needed: bool = True
     former: bool = False
 
@@ -100,15 +96,5 @@ def _spec(settings: NodeSettings, kind: str, bridge: str | None, lane: int | Non
         bridge=bridge,
         lane=lane,
         command=(_MODULES[kind], "--process", kind) if kind in _MODULES else None,
-        imports=_imports(settings, kind, bridge),
         needed=kind not in ASIDE,
     )
-
-
-def _imports(settings: NodeSettings, kind: str, bridge: str | None) -> tuple[str, ...]:
-    if kind == CLIENTS:
-        return (_TLS_OF_CLIENTS,) if any(listener.tls is not None for listener in settings.listeners) else ()
-    if bridge is None:
-        return ()
-    remote = settings.bridge(bridge).remote
-    return (*([_TLS_OF_REMOTES] if remote.secure else []), *([_HASHES] if remote.web else []))

@@ -69,12 +69,9 @@ class Template:
             self._requests.close()
         self._begin(_start)
 
-    def fork(
-        self, words: tuple[str, ...], inherit: tuple[int, ...], take: Callable[[int], _T], imports: tuple[str, ...] = ()
-    ) -> _T:
+    def fork(self, words: tuple[str, ...], inherit: tuple[int, ...], take: Callable[[int], _T]) -> _T:
         """Run ``words``, a module and the arguments of its ``main``, in a new child, which keeps ``inherit`` open.
 
-        ``imports``: modules that it uses and others do not; the template imports them first.
         ``take`` gets its pid and returns what this does; the child begins its work after that, and ends if it fails.
 
         Raises:
@@ -83,7 +80,7 @@ class Template:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                socket.send_fds(self._requests, ["\0".join((",".join(imports), *words)).encode()], [theirs.fileno(), *inherit])
+                socket.send_fds(self._requests, ["\0".join(words).encode()], [theirs.fileno(), *inherit])
             pid = self._answer(ours)
             try:
                 taken = take(pid)

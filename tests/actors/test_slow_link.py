@@ -16,7 +16,6 @@ import pytest
 import actors.bridge.remote_dialer
 from actors.bridge.connection import Connection
 from actors.bridge.remote_socket import Connack, Remote
-from actors.bridge.socket_errors import PLAIN
 from actors.process.local_messages import LinkState, Passed
 from actors.process.mailbox import READ, WRITE
 from tests.actors.slow_remote import RATE, SlowRemote
@@ -220,7 +219,7 @@ def test_the_bytes_that_the_far_end_does_not_take_are_counted_as_unsent(tmp_path
         with near, far:
             near.setblocking(False)
             far.settimeout(PATIENCE_S)
-            remote = Remote(None, near, Connack(session_present=False), "far", PLAIN, websocket=False)  # type: ignore[arg-type]  # no paho here
+            remote = Remote(None, near, Connack(session_present=False), "far", websocket=False)  # type: ignore[arg-type]  # no paho here
             assert remote.unsent_bytes() == 0
             sent = 0
             while count := remote.send(memoryview(bytes(1 << 20))):

@@ -18,7 +18,6 @@ from typing import Any, cast
 from actors.bridge.connection import Connection
 from actors.bridge.forwarder import Forwarder
 from actors.bridge.remote_socket import NOTHING_SUBSCRIBED, Connack, InputLimits, Remote
-from actors.bridge.socket_errors import PLAIN
 from actors.broker.distributor import Distributor
 from actors.broker.listener import Listener
 from actors.door.listening_sockets import Door
@@ -247,7 +246,6 @@ class SimRemote(Remote):
         self._socket = sock
         self._read = partial(receive, sock)
         self._pending = None
-        self._errors = PLAIN
         self._websocket = False
         self._near = sock
         self.connack = connack

@@ -6,8 +6,7 @@ Empty lines and lines that begin with ``#`` are comments. Hashes are made and ve
 from __future__ import annotations
 
 import re
-
-from wire.blake2 import blake2b
+from hashlib import blake2b
 
 NAME_BYTES_MAX = 65_535
 MEMORY_MAX_KIB = 1 << 20

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
-import os
 import socket
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -135,16 +131,6 @@ def test_a_connack_that_says_nothing_more_is_taken() -> None:
     remote = let_in(b"")
     assert remote.connack == Connack(session_present=True)
     remote.close()
-
-
-@pytest.mark.process
-def test_a_proxy_that_the_environment_names_is_not_for_bridges() -> None:
-    """Though PySocks is installed, as it is for these tests: then paho would go there, if it were imported as it is."""
-    assert importlib.util.find_spec("socks")
-    environment = {**os.environ, "mqtt_proxy": f"http://127.0.0.1:{free_port()}"}
-    environment.pop("no_proxy", None)
-    program = f"from {__name__} import let_in; let_in(b'').close()"
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, check=True, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(

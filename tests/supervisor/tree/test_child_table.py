@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from supervisor.tree.child_processes import process_command
@@ -10,7 +9,7 @@ from supervisor.tree.child_table import child_specs, former_lanes, former_spec
 from tests.supervisor.settings import node_settings
 from tests.support.settings import HTTP, OTLP, bridge, node
 from wire.frames.names import BridgeLane
-from wire.settings import ListenerSettings, ListenerTlsSettings, NodeSettings, TelemetrySettings
+from wire.settings import TelemetrySettings
 
 
 def test_the_table_is_in_start_order_with_a_bridge_for_each_lane() -> None:
@@ -45,23 +44,6 @@ def test_telemetry_is_a_process_of_its_own_that_nothing_needs() -> None:
     assert (telemetry.name, telemetry.needed) == ("telemetry", False)
     assert all(spec.needed and spec.order > telemetry.order for spec in others)
     assert " ".join(telemetry.command or ()) == "supervisor.telemetry.process --process telemetry"
-
-
-def test_who_speaks_tls_or_websocket_has_modules_of_its_own() -> None:
-    def imports(settings: NodeSettings) -> dict[str, tuple[str, ...]]:
-        return {spec.name: spec.imports for spec in child_specs(settings) if spec.imports}
-
-    plain, tls, ws, wss = (
-        replace(bridge(name), remote=replace(bridge(name).remote, transport=name)) for name in ("tcp", "tls", "ws", "wss")
-    )
-    assert imports(node(plain)) == {}
-    assert imports(node(plain, tls, ws, wss)) == {
-        "bridge:tls:0": ("actors.bridge.remote_tls",),
-        "bridge:ws:0": ("hashlib",),
-        "bridge:wss:0": ("actors.bridge.remote_tls", "hashlib"),
-    }
-    secure = ListenerSettings(bind="127.0.0.1:0", protocol="tls", tls=ListenerTlsSettings(cert_file="a", key_file="b"))
-    assert imports(node(plain, listeners=(secure,))) == {"clients": ("actors.system.tls",)}
 
 
 def test_former_lanes_are_those_with_messages_that_a_configured_bridge_has_no_more() -> None:

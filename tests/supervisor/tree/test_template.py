@@ -40,8 +40,8 @@ def template() -> Iterator[Template]:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0)
 
 
-def run(template: Template, note: Path, status: int = 0, inherit: tuple[int, ...] = (), imports: tuple[str, ...] = ()) -> Life:
-    return template.fork((PROGRAM, str(note), str(status)), inherit, partial(Life, 7), imports)
+def run(template: Template, note: Path, status: int = 0, inherit: tuple[int, ...] = ()) -> Life:
+    return template.fork((PROGRAM, str(note), str(status)), inherit, partial(Life, 7))
 
 
 def end_of(life: Life) -> Ending:
@@ -117,20 +117,6 @@ def test_a_child_keeps_what_it_is_to_inherit_and_nothing_else(template: Template
 
 def test_children_draw_different_random_numbers(template: Template, tmp_path: Path) -> None:
     assert note_of(template, tmp_path / "a")["random"] != note_of(template, tmp_path / "b")["random"]
-
-
-@pytest.mark.parametrize("module", ["actors.bridge.remote_tls", "actors.system.tls", "hashlib"])
-def test_what_only_some_children_need_is_in_the_template_from_the_first_of_them_on(
-    template: Template, tmp_path: Path, module: str
-) -> None:
-    def has_openssl() -> bool:
-        return "libcrypto" in Path(f"/proc/{template.pid}/maps").read_text()
-
-    end_of(run(template, tmp_path / "plain"))
-    assert not has_openssl()
-    end_of(run(template, tmp_path / "first", imports=(module,)))
-    assert has_openssl()
-    assert end_of(run(template, tmp_path / "second", imports=(module,))) == Ending(0, None)
 
 
 # --- what goes wrong ---
@@ -230,8 +216,6 @@ def test_children_import_nothing_that_only_a_command_or_the_supervisor_needs() -
         "asyncio",
         "subprocess",
         "supervisor",
-        "_hashlib",  # OpenSSL, which takes 5 MB; as does
-        "_ssl",
     }
     assert {name.partition(".")[0] for name in found} & unwanted == set()
 
@@ -240,7 +224,7 @@ def test_the_process_of_a_node_holds_nothing_of_the_command_line() -> None:
     """Modules that it has imported when it forks the template, children have as well; those that it imports then, it keeps."""
     program = "import sys, supervisor.tree.run, supervisor.tree.node; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-    unwanted = {"pydantic", "click", "rich", "yaml", "argparse", "_ssl", "_hashlib"}
+    unwanted = {"pydantic", "click", "rich", "yaml", "argparse"}
     assert {name.partition(".")[0] for name in found} & unwanted == set()
 
 
