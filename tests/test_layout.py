@@ -25,7 +25,7 @@ SHOW_IT = ("supervisor/cli/report.py", "supervisor/cli/export.py")
 
 # The rooms of each package from low to high; "" is its own folder. A module imports its own room and those to its left.
 ROOMS = {
-    "wire": ("", "frames", "mqtt", "door", "routing", "exchange"),
+    "wire": ("", "frames", "status", "mqtt", "door", "routing", "exchange"),
     "storage": (
         "",
         "engine",
@@ -79,7 +79,6 @@ PURE = (
     "storage/store/commit_due.py",
     "storage/store/next_commit.py",
     "supervisor/control/store_commands.py",
-    "supervisor/metrics/*_metrics.py",
     "supervisor/metrics/metric.py",
     "supervisor/metrics/table.py",
     "supervisor/reload/differences.py",

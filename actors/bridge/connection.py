@@ -7,6 +7,7 @@ the exchange has to be resumed from what is committed.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from actors.bridge.followed_messages import FollowedMessages
@@ -31,6 +32,7 @@ from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import Command
 from wire.frames.tracing import TraceFollow
 from wire.settings import NodeSettings
+from wire.status.bridges import ConnectionFigures
 
 
 class Connection(MailboxActor):
@@ -151,22 +153,13 @@ class Connection(MailboxActor):
         self.link.stop()
         self.finished()
 
-    def status(self) -> dict[str, Any]:
-        now_s = self.mailbox.now_s()
-        link, intake = self.link, self.exchange.intake
-        return {
-            "link": {
-                **link.figures(now_s),
-                "note": link.note(),
-                "first_address": link.failback.figures(now_s),
-                "session_expiry_s": link.kept_s,
-                "in_flight": self._flow.exchange.unsettled,
-                "suspects": self._reports.figures(),
-                "lacks": self._reports.lacks(),
-            },
-            "exchange": self.exchange.counts(),
-            "remote_subscriptions": intake.status() if intake is not None else {},
-        }
+    def status(self) -> ConnectionFigures:
+        intake = self.exchange.intake
+        return ConnectionFigures(
+            link=self.link.figures(self.mailbox.now_s()),
+            exchange=replace(self._flow.counts, unexpected_publishes=self.exchange.reader.unexpected_publishes),
+            remote_subscriptions=intake.status() if intake is not None else None,
+        )
 
     # --- what is more than one call ---
 

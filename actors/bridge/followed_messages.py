@@ -13,6 +13,8 @@ from wire.exchange.packet_identifiers import packet_id_of
 from wire.exchange.sender import SenderHalf
 from wire.frames.names import SUPERVISOR
 from wire.frames.tracing import TraceFollow, TraceStep
+from wire.status.bridges import LinkFigures
+from wire.status.states import LinkState
 
 FOLLOWED_MAX = 8
 FOLLOWED_S = 120.0
@@ -31,7 +33,7 @@ class _Followed:
 class FollowedMessages:
     """Those of one lane: false if none is."""
 
-    def __init__(self, mailbox: Mailbox, exchange: SenderHalf, link: Callable[[float], dict[str, Any]]) -> None:
+    def __init__(self, mailbox: Mailbox, exchange: SenderHalf, link: Callable[[float], LinkFigures]) -> None:
         """link: the figures of the link, at a time."""
         self._mailbox = mailbox
         self._exchange = exchange
@@ -46,8 +48,8 @@ class FollowedMessages:
         now_s = self._mailbox.now_s()
         self._all = [*self._all[-FOLLOWED_MAX + 1 :], _Followed(frame, now_s + FOLLOWED_S)]
         link = self._link(now_s)
-        if link["state"] != "connected":
-            self._step(frame, "waits", {"link": link["state"], "reason": link["reason"]})
+        if link.state != LinkState.CONNECTED:
+            self._step(frame, "waits", {"link": link.state, "reason": link.reason})
 
     def look(self, now_s: float) -> None:
         """How far all have come."""
@@ -60,7 +62,7 @@ class FollowedMessages:
             return False
         if "sent" not in followed.told:
             followed.told.add("sent")
-            facts: dict[str, Any] = {"remote": self._link(self._mailbox.now_s())["address"]}
+            facts: dict[str, Any] = {"remote": self._link(self._mailbox.now_s()).address}
             followed.qos = qos
             if qos:
                 facts |= {"qos": qos, "packet_id": packet_id_of(frame.seq)}

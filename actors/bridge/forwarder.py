@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 from array import array
 from bisect import bisect_left
-from typing import Any
 
 from actors.bridge.forwarder_buffer import Tier2
 from actors.bridge.lane_names import configured
 from actors.process.actor import MailboxActor
-from actors.process.local_messages import LinkState, Passed
+from actors.process.local_messages import LinkStateChanged, Passed
 from actors.process.mailbox import Mailbox
 from wire.frames.base import Frame, Ranges
 from wire.frames.batch import QOS_ONLY, Batch, unpack_column
@@ -24,6 +23,8 @@ from wire.frames.tracing import TraceFollow
 from wire.ranges import ranges_of
 from wire.routing.form_for_remote import RemoteForm
 from wire.settings import NodeSettings
+from wire.status.bridges import Tier2Figures
+from wire.status.states import LinkState
 
 log = logging.getLogger("bascule")
 
@@ -85,8 +86,8 @@ class Forwarder(MailboxActor):
             case LaneReopen():
                 if self._open:  # otherwise an opening is under way already
                     self._reopen()
-            case LinkState():
-                self._linked = frame.state == "connected"
+            case LinkStateChanged():
+                self._linked = frame.state is LinkState.CONNECTED
             case TraceFollow():
                 self.send(self._connection, frame)
             case _:
@@ -99,8 +100,8 @@ class Forwarder(MailboxActor):
             self.send(QUEUE_STORE, Credit(queue=self._queue, epoch=self._lane_epoch, messages=granted[0], size_bytes=granted[1]))
         self._settle()
 
-    def status(self) -> dict[str, Any]:
-        return {"tier2": {"messages": self._tier2.messages, "bytes": self._tier2.size_bytes}, "open": self._open}
+    def status(self) -> Tier2Figures:
+        return Tier2Figures(messages=self._tier2.messages, bytes=self._tier2.size_bytes)
 
     def on_stopping(self) -> None:
         self._settle()

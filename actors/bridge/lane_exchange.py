@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
 
 from actors.bridge.lane_names import Lane
 from actors.bridge.remote_intake import RemoteIntake
@@ -151,7 +149,3 @@ class Exchange:
             self._held_until_s = self.flow.exchange.refusals.hold.until_s
             if self._held_until_s is not None:
                 self._mailbox.set_timer(HELD_TIMER, self._held_until_s)
-
-    def counts(self) -> dict[str, Any]:
-        """What ``status`` counts of it."""
-        return asdict(self.flow.counts) | {"unexpected_publishes": self.reader.unexpected_publishes}

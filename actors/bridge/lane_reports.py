@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from actors.bridge.lane_names import Lane
 from actors.process.mailbox import Mailbox
@@ -12,9 +11,11 @@ from wire.exchange.lane_sender import LaneSender
 from wire.exchange.messages_closed_on import Blamed
 from wire.exchange.refusal_policy import RefusalPolicy
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
+from wire.figure import to_map
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import NodeEvents
 from wire.mqtt.reason_codes import reason_name
+from wire.status.bridges import Lack, Suspect
 
 log = logging.getLogger("bascule")
 
@@ -44,13 +45,13 @@ class LaneReports:
         """Say for which messages the remote closes its connections, each time, and of which it was proven: whether of any."""
         for suspect in self._exchange.suspects:
             if suspect.closed > self._suspected.get(suspect.seq, 0):
-                log.warning("message.suspected", extra={**self._lane.facts, **_facts_of(suspect)})
+                log.warning("message.suspected", extra={**self._lane.facts, **to_map(_suspect(suspect))})
                 if suspect.closed == 1:
                     self._blamed("message.suspected", suspect)
         self._suspected = {suspect.seq: suspect.closed for suspect in self._exchange.suspects}
         convicted = self._exchange.closed_on.take_convicted()
         for blamed in convicted:
-            facts = {**self._lane.facts, **_facts_of(blamed), "on_refusal": self._policy.closed}
+            facts = {**self._lane.facts, **to_map(_suspect(blamed)), "on_refusal": self._policy.closed}
             log.warning("message.given_up", extra=facts)
             self._blamed("message.given_up", blamed)
         return bool(convicted)
@@ -87,21 +88,20 @@ class LaneReports:
         topic = worst.topic[:TOPIC_SHOWN_MAX]
         return f"remote closes on message {worst.seq} ({topic}, {worst.packet_bytes} B), {worst.closed} times{others}"
 
-    def figures(self) -> list[dict[str, Any]]:
+    def figures(self) -> tuple[Suspect, ...]:
         """The messages for which the remote seems to close its connections, for ``bascule status``."""
-        return [_facts_of(suspect) for suspect in self._exchange.suspects]
+        return tuple(map(_suspect, self._exchange.suspects))
 
-    def lacks(self) -> list[dict[str, Any]]:
+    def lacks(self) -> tuple[Lack, ...]:
         """What the remote does not take, and the key that says it for good, for ``status``. learnt: it did not say so itself."""
         publishing = self._exchange.publishing
         learnt = publishing.learnt.lacks
-        return [{"what": what, "key": key, "learnt": what in learnt} for what, key in publishing.limits.lacks.items()]
+        return tuple(Lack(what=what, key=key, learnt=what in learnt) for what, key in publishing.limits.lacks.items())
 
     def _blamed(self, kind: str, blamed: Blamed) -> None:
         details: dict[str, str | int] = {"seq": blamed.seq, "topic": blamed.topic, "bytes": blamed.packet_bytes}
         self.event(kind, "connection_closed", details, count=blamed.closed)
 
 
-def _facts_of(blamed: Blamed) -> dict[str, str | int]:
-    """The message for a log line and for ``status``; ``closed``: how often the remote closed on it."""
-    return {"seq": blamed.seq, "topic": blamed.topic, "bytes": blamed.packet_bytes, "closed": blamed.closed}
+def _suspect(blamed: Blamed) -> Suspect:
+    return Suspect(seq=blamed.seq, topic=blamed.topic, bytes=blamed.packet_bytes, closed=blamed.closed)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 from wire.backoff import Backoff
 from wire.settings import BackoffSettings
+from wire.status.bridges import FirstAddress, Lack, LinkFigures, Suspect
+from wire.status.states import LinkState
 
-CONNECTING, CONNECTED, BACKOFF, PAUSED = "connecting", "connected", "backoff", "paused"
 NOT_OPEN = "the lane is not open yet"
 
 
@@ -28,7 +28,7 @@ class LinkStatus:
     def __init__(self, settings: BackoffSettings, random: Callable[[], float], now_s: float, wall_ms: int) -> None:
         self._settings = settings
         self._backoff = Backoff(settings, random)
-        self.state = CONNECTING
+        self.state = LinkState.CONNECTING
         self.reason = NOT_OPEN
         self.since_s, self.since_ms = now_s, wall_ms
         self.error = ""
@@ -38,7 +38,7 @@ class LinkStatus:
 
     def connecting(self, reason: str, now_s: float, wall_ms: int) -> None:
         """An attempt begins, because of ``reason``."""
-        self._is(CONNECTING, reason, now_s, wall_ms)
+        self._is(LinkState.CONNECTING, reason, now_s, wall_ms)
 
     def connected(self, now_s: float, wall_ms: int) -> None:
         """The remote has let us in."""
@@ -46,7 +46,7 @@ class LinkStatus:
         self.attempts = 0
         self.connections += 1
         self._backoff.connected(now_s)
-        self._is(CONNECTED, "", now_s, wall_ms)
+        self._is(LinkState.CONNECTED, "", now_s, wall_ms)
 
     def lost(self, now_s: float) -> None:
         """The connection has ended; what comes next is told next."""
@@ -59,44 +59,64 @@ class LinkStatus:
         if soon:
             delay_s = min(delay_s, self._settings.initial_s)
         self.error = error
-        self.attempts += self.state == CONNECTING
-        self.attempts_failed += self.state == CONNECTING
-        self._is(BACKOFF, error, now_s, wall_ms)
+        self.attempts += self.state == LinkState.CONNECTING
+        self.attempts_failed += self.state == LinkState.CONNECTING
+        self._is(LinkState.BACKOFF, error, now_s, wall_ms)
         self.next_attempt_at_s = now_s + delay_s
         return delay_s
 
     def paused(self, now_s: float, wall_ms: int) -> None:
         """Nothing is attempted until it is resumed."""
-        self._is(PAUSED, "paused by the operator", now_s, wall_ms)
+        self._is(LinkState.PAUSED, "paused by the operator", now_s, wall_ms)
 
     def forgive(self) -> None:
         """What the connections failed on is given up: wait as if none had."""
         self._backoff.reset()
 
-    def _is(self, state: str, reason: str, now_s: float, wall_ms: int) -> None:
+    def _is(self, state: LinkState, reason: str, now_s: float, wall_ms: int) -> None:
         self.reason = reason
         self.next_attempt_at_s = None
-        is_down = state not in (CONNECTED, PAUSED)
+        is_down = state not in (LinkState.CONNECTED, LinkState.PAUSED)
         self.down_since_s = (now_s if self.down_since_s is None else self.down_since_s) if is_down else None
         if state != self.state:
             self.state = state
             self.since_s, self.since_ms = now_s, wall_ms
 
-    def figures(self, now_s: float) -> dict[str, Any]:
-        """What ``status`` says of it; ``since`` in UTC, ``next_attempt_s`` None where none is to come before something happens."""
+    def figures(
+        self,
+        now_s: float,
+        *,
+        address: str,
+        protocol: int,
+        note: str,
+        first_address: FirstAddress | None,
+        session_expiry_s: int | None,
+        in_flight: int,
+        suspects: tuple[Suspect, ...],
+        lacks: tuple[Lack, ...],
+    ) -> LinkFigures:
+        """What ``status`` says of it, with what others know of the link."""
         waits_s = None if self.next_attempt_at_s is None else round(max(0.0, self.next_attempt_at_s - now_s), 3)
-        return {
-            "state": self.state,
-            "reason": self.reason,
-            "since": datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(timespec="milliseconds"),
-            "since_s": round(now_s - self.since_s, 3),
-            "down_s": None if self.down_since_s is None else round(now_s - self.down_since_s, 3),
-            "attempts": self.attempts,
-            "attempt": self._backoff.attempt,
-            "retry_in_s": 0.0 if waits_s is None else waits_s,
-            "next_attempt_s": waits_s,
-            "error": self.error,
-            "connections": self.connections,
-            "connections_lost": self.connections_lost,
-            "attempts_failed": self.attempts_failed,
-        }
+        return LinkFigures(
+            state=self.state,
+            reason=self.reason,
+            since=datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+            since_s=round(now_s - self.since_s, 3),
+            down_s=None if self.down_since_s is None else round(now_s - self.down_since_s, 3),
+            attempts=self.attempts,
+            attempt=self._backoff.attempt,
+            retry_in_s=0.0 if waits_s is None else waits_s,
+            next_attempt_s=waits_s,
+            error=self.error,
+            connections=self.connections,
+            connections_lost=self.connections_lost,
+            attempts_failed=self.attempts_failed,
+            address=address,
+            protocol=protocol,
+            note=note,
+            first_address=first_address,
+            session_expiry_s=session_expiry_s,
+            in_flight=in_flight,
+            suspects=suspects,
+            lacks=lacks,
+        )

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Protocol
 
 from actors.bridge.remote_socket import LEVEL_5, Connack, InputLimits
 from actors.process.mailbox import Mailbox
@@ -27,6 +26,7 @@ from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
 from wire.mqtt.topics import TopicLimits
 from wire.routing.form_from_remote import LocalForm
 from wire.settings import BridgeSettings, NodeSettings
+from wire.status.bridges import RemoteSubscriptionFigures
 
 log = logging.getLogger("bascule")
 
@@ -98,21 +98,25 @@ class RemoteIntake:
         """Whether ``lane`` of ``bridge`` takes what the remote publishes."""
         return bool(bridge.remote_subscriptions) and lane == 0
 
-    def status(self) -> dict[str, Any]:
-        """Figures for ``bascule status``; ``refused``: filters and reason codes, ``held_back``: refusals by a full queue."""
-        counts = asdict(self._inbox.counts)
-        return {
-            "filters": self._subscriptions.filters,
-            "granted": len(self._subscriptions.granted),
-            "refused": {topic_filter: f"0x{code:02x}" for topic_filter, code in self._subscriptions.refused.items()},
-            "held_back": counts.pop("refused"),
-            **counts,
-            "looped": self._form.looped,
-            "unmatched": self._form.unmatched,
-            "too_large": self._form.too_large,
-            "waiting": self._inbox.waiting,
-            "outstanding_batches": self._inbox.outstanding,
-        }
+    def status(self) -> RemoteSubscriptionFigures:
+        """Figures for ``bascule status``."""
+        counts, form = self._inbox.counts, self._form
+        return RemoteSubscriptionFigures(
+            filters=self._subscriptions.filters,
+            granted=len(self._subscriptions.granted),
+            refused={topic_filter: f"0x{code:02x}" for topic_filter, code in self._subscriptions.refused.items()},
+            received=counts.received,
+            duplicates=counts.duplicates,
+            looped=form.looped,
+            unmatched=form.unmatched,
+            too_large=form.too_large,
+            expired=counts.expired,
+            dropped=counts.dropped,
+            skipped=counts.skipped,
+            waiting=self._inbox.waiting,
+            held_back=counts.refused,
+            outstanding_batches=self._inbox.outstanding,
+        )
 
     # --- connections and peers ---
 

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from actors.bridge.failed_attempts import CAUSE_MAX, FailedAttempts
 from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
-from actors.bridge.link_status import NOT_OPEN, PAUSED, LinkStatus
+from actors.bridge.link_status import NOT_OPEN, LinkStatus
 from actors.bridge.remote_dialer import OpeningEnded, ProbeEnded, RemoteDialer
 from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, Remote
-from actors.process.local_messages import LinkState
+from actors.process.local_messages import LinkStateChanged
 from actors.process.mailbox import Mailbox
 from wire.errors import BasculeError, PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import Failback
+from wire.status.bridges import LinkFigures
+from wire.status.states import LinkState
 
 log = logging.getLogger("bascule")
 
@@ -99,7 +100,7 @@ class RemoteLink:
     def resume(self) -> None:
         """End the pause."""
         self._paused = False
-        if self.status.state == PAUSED:
+        if self.status.state is LinkState.PAUSED:
             self.status.connecting(NOT_OPEN, self._mailbox.now_s(), self._mailbox.wall_ms())  # if it is, that is said next
             self._tell_state()
             self.connect("resumed")
@@ -245,7 +246,7 @@ class RemoteLink:
         """The Forwarder passes on while the link stands."""
         if self.status.state != self._told:
             self._told = self.status.state
-            self._mailbox.send(self._lane.forwarder, LinkState(state=self._told))
+            self._mailbox.send(self._lane.forwarder, LinkStateChanged(state=self._told))
 
     def _say_disconnect(self, remote: Remote) -> None:
         self._say(remote, DISCONNECT)
@@ -298,10 +299,24 @@ class RemoteLink:
 
     # --- status ---
 
-    def figures(self, now_s: float) -> dict[str, Any]:
-        """In what state it is, and to which address."""
-        address = self.remote.address if self.remote is not None else ""
-        return {**self.status.figures(now_s), "address": address, "protocol": self._level}
+    @property
+    def address(self) -> str:
+        """Of the remote that is connected; empty between two connections."""
+        return self.remote.address if self.remote is not None else ""
+
+    def figures(self, now_s: float) -> LinkFigures:
+        """What ``status`` says of it."""
+        return self.status.figures(
+            now_s,
+            address=self.address,
+            protocol=self._level,
+            note=self.note(),
+            first_address=self.failback.figures(now_s),
+            session_expiry_s=self.kept_s,
+            in_flight=self._exchange.flow.exchange.unsettled,
+            suspects=self._reports.figures(),
+            lacks=self._reports.lacks(),
+        )
 
     def note(self) -> str:
         """What an operator should know of the link beside its state; empty if there is nothing."""

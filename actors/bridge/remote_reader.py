@@ -67,11 +67,11 @@ class RemoteReader:
         self, mailbox: Mailbox, lane: Lane, flow: LaneSender, watch: LinkWatch, poll: RemotePoll, writer: RemoteWriter
     ) -> None:
         self.limits = NOTHING_SUBSCRIBED
-        self.unexpected_publishes = 0
         self._intake: RemoteIntake | None = None
         self._mailbox = mailbox
         self._facts = lane.facts
         self._level = lane.bridge.remote.protocol
+        self.unexpected_publishes = 0
         self._flow = flow
         self._watch = watch
         self._poll = poll

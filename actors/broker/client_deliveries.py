@@ -11,7 +11,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from actors.broker.listener_interface import ClientHost
 from actors.door.client import Client
@@ -19,7 +18,6 @@ from actors.door.logins_and_rights import Access
 from actors.process.local_messages import Deliver
 from wire.door.access_rules import ClientAccess
 from wire.exchange.client_outbox import ClientOutbox
-from wire.exchange.outcomes import Counts
 from wire.exchange.retained_passes import RetainedPasses
 from wire.exchange.subscriber_copies import Copies, Parcel, as_granted
 from wire.frames.batch import RETAIN, Batch, unpack_column
@@ -27,6 +25,8 @@ from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened, LaneReop
 from wire.frames.names import LANE_EPOCH_SHIFT, QUEUE_STORE
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.settings import NodeSettings
+from wire.status.bridges import ExchangeFigures
+from wire.status.clients import ConnectedSessions, DeliveryFigures
 
 log = logging.getLogger("bascule")
 
@@ -70,19 +70,19 @@ class Deliveries:
         self._output_max_bytes = settings.clients.output_max_bytes
         self._pump_below = pump_below_bytes(self._output_max_bytes)
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> DeliveryFigures:
         """Figures for ``status``."""
         outboxes = [client.outbox for client in self._exchanging.values() if client.outbox is not None]
         dropped = self._dropped.copy()
         for outbox in outboxes:
             dropped.update(_dropped_by(outbox.dropped, outbox.counts))
-        return {
-            "in_flight": sum(outbox.in_flight for outbox in outboxes),
-            "dropped": dict(dropped),
-            "output_dropped": dropped["output_limit"],
-            "unexpected_acknowledgements": self._unexpected + sum(outbox.counts.unexpected_acknowledgements for outbox in outboxes),
-            "sessions": {"lasting": len(self._lanes), "live": self._begun - len(self._lanes)},
-        }
+        return DeliveryFigures(
+            in_flight=sum(outbox.in_flight for outbox in outboxes),
+            dropped=dict(dropped),
+            output_dropped=dropped["output_limit"],
+            unexpected_acknowledgements=self._unexpected + sum(outbox.counts.unexpected_acknowledgements for outbox in outboxes),
+            sessions=ConnectedSessions(lasting=len(self._lanes), live=self._begun - len(self._lanes)),
+        )
 
     # --- connections ---
 
@@ -120,7 +120,7 @@ class Deliveries:
             del self._lanes[outbox.queue]
             self._host.send(QUEUE_STORE, LaneClose(queue=outbox.queue, epoch=outbox.lane_epoch, sent_below=outbox.sent_below))
 
-    def _count(self, outbox: ClientOutbox, counts: Counts) -> None:
+    def _count(self, outbox: ClientOutbox, counts: ExchangeFigures) -> None:
         """The exchange of ``outbox`` goes: keep what was counted."""
         self._dropped.update(_dropped_by(outbox.dropped, counts))
         self._unexpected += counts.unexpected_acknowledgements
@@ -325,7 +325,7 @@ class Deliveries:
             self._host.send(QUEUE_STORE, settle)
 
 
-def _dropped_by(queue_full: int, counts: Counts) -> dict[str, int]:
+def _dropped_by(queue_full: int, counts: ExchangeFigures) -> dict[str, int]:
     found = {
         "queue_full": queue_full,
         "expired": counts.expired,

@@ -18,8 +18,8 @@ from wire.mqtt.topics import is_shared
 from wire.routing.sys_topics import (
     Audience,
     Filters,
-    ListenerFigures,
     LoadAverages,
+    SysFigures,
     asks_for_sys,
     listener_values,
     rows_for,
@@ -30,7 +30,7 @@ from wire.routing.sys_topics import (
 class SysTopics:
     """Keeps the latest values, and knows who wants them."""
 
-    def __init__(self, host: ClientHost, deliveries: Deliveries, figures: Callable[[], ListenerFigures]) -> None:
+    def __init__(self, host: ClientHost, deliveries: Deliveries, figures: Callable[[], SysFigures]) -> None:
         self._host = host
         self._deliveries = deliveries
         self._figures = figures

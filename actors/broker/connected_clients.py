@@ -16,8 +16,8 @@ from actors.door.listening_sockets import Reception
 from actors.process.mailbox import Mailbox
 from actors.system.free_memory import give_memory_back
 from wire.frames.base import Frame
-from wire.routing.sys_topics import Traffic
 from wire.settings import NodeSettings
+from wire.status.clients import TrafficFigures
 
 log = logging.getLogger("bascule")
 
@@ -38,7 +38,7 @@ class ConnectedClients:
         self.mailbox = mailbox
         self.name = mailbox.name
         self.epoch = epoch
-        self.traffic = Traffic()
+        self.traffic = TrafficFigures()
         self.connected = 0  # with CONNACK
         self.most_connected = 0  # at a time
         self._reception = reception

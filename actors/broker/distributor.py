@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from actors.broker.followed_publish import RoutingWatch
 from actors.broker.local_routing import LocalRouting, Part, Routed, retained_part
@@ -29,6 +28,7 @@ from wire.routing.bridge_rules import Route, Router
 from wire.routing.hop_count import hops_of
 from wire.routing.subscriber import Publisher
 from wire.settings import NodeSettings
+from wire.status.clients import DistributorFigures
 
 _REFUSABLE_ONLY = bytes(flags & REFUSABLE for flags in range(256))
 
@@ -117,8 +117,8 @@ class Distributor(MailboxActor):
         else:
             self.send(LISTENER, SubscriptionsKept(epoch=frame.epoch, request=frame.request, source=frame.source))
 
-    def status(self) -> dict[str, Any]:
-        return {"routed": self._routed, "loops": self._loops, "subscriptions": len(self._local)}
+    def status(self) -> DistributorFigures:
+        return DistributorFigures(routed=self._routed, loops=self._loops, subscriptions=len(self._local))
 
     def _sessions_kept(self, frame: SessionsKnown) -> None:
         self._local.confirm(frame)

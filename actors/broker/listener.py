@@ -8,7 +8,7 @@ send is ``actors/broker/client_input.py``'s, the batch that is being built ``act
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from copy import copy
 from typing import Any, Protocol
 
 from actors.broker.batch_gathering import REST_TIMER, Gathering
@@ -41,6 +41,7 @@ from actors.process.actor import MailboxActor
 from actors.process.local_messages import Deliver
 from actors.process.mailbox import Mailbox
 from wire.errors import Unavailable
+from wire.figure import joined
 from wire.frames.base import Frame
 from wire.frames.intake import Committed, SenderResumes, SessionClosed, SessionGone, SessionOpened, SessionsKnown
 from wire.frames.lanes import HandOut, LaneOpened, LaneReopen, Settled
@@ -49,8 +50,9 @@ from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
 from wire.frames.supervision import AclChanged, NodeFigures, QueueAnswer, SessionCommand
 from wire.frames.tracing import TraceMark, TraceWanted
 from wire.mqtt.reason_codes import ReasonCode
-from wire.routing.sys_topics import ListenerFigures
+from wire.routing.sys_topics import SysFigures
 from wire.settings import NodeSettings
+from wire.status.clients import ListenerFigures
 
 LOOK_TIMER = "housekeeping"
 
@@ -166,24 +168,25 @@ class Listener(MailboxActor):
         self.gathering.stop()
         self._finish_stop()
 
-    def status(self) -> dict[str, Any]:
-        return {
-            "clients": len(self.clients),
-            **self.reception.figures(),
-            "slowed": self._waiting.slowed,
-            "input_bytes": self._input.held_bytes,
-            "outstanding_batches": len(self.batches.link),
-            "published": self.clients.traffic.publish_received,
-            "traffic": asdict(self.clients.traffic),
-            "reserved_publishes": self._reserved.dropped,
-            "refused": self.acknowledgements.refused,
-            "filter_bytes": self._records.filters.shares.total,
-            "pending_wills": self._wills.pending,
-            "refused_wills": self._wills.refused,
-            **self.deliveries.figures(),
-            "overtaking": self._overtaking.figures(),
-            "access": self._access.status(),
-        }
+    def status(self) -> ListenerFigures:
+        return joined(
+            ListenerFigures,
+            self.reception.figures(),
+            self.deliveries.figures(),
+            clients=len(self.clients),
+            slowed=self._waiting.slowed,
+            input_bytes=self._input.held_bytes,
+            outstanding_batches=len(self.batches.link),
+            published=self.clients.traffic.publish_received,
+            traffic=copy(self.clients.traffic),
+            reserved_publishes=self._reserved.dropped,
+            refused=self.acknowledgements.refused,
+            filter_bytes=self._records.filters.shares.total,
+            pending_wills=self._wills.pending,
+            refused_wills=self._wills.refused,
+            overtaking=self._overtaking.figures(),
+            access=self._access.status(),
+        )
 
     def _finish_stop(self) -> None:
         """Leave once nothing that was read waits for its commit, no Will, and nobody to read the last that he was told.
@@ -350,8 +353,8 @@ class Listener(MailboxActor):
         self._retained.closed(client)
         self.sessions.closed(client, publish_will=publish_will)
 
-    def _sys_figures(self) -> ListenerFigures:
-        return ListenerFigures(
+    def _sys_figures(self) -> SysFigures:
+        return SysFigures(
             connected=self.clients.connected,
             most_connected=self.clients.most_connected,
             outstanding_batches=len(self.batches.link),

@@ -7,7 +7,7 @@ from typing import Protocol
 from actors.door.client import Client
 from actors.process.mailbox import Mailbox
 from wire.frames.base import Frame
-from wire.routing.sys_topics import Traffic
+from wire.status.clients import TrafficFigures
 
 
 class ClientHost(Protocol):
@@ -16,7 +16,7 @@ class ClientHost(Protocol):
     name: str
     epoch: int
     mailbox: Mailbox
-    traffic: Traffic
+    traffic: TrafficFigures
 
     def send(self, peer: str, frame: Frame) -> None: ...
     def client(self, number: int) -> Client | None: ...

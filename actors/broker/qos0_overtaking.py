@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any
 
 from actors.broker.client_batches import ClientBatches
 from actors.broker.listener_interface import ClientHost
 from actors.process.local_messages import PublishedAhead
 from wire.frames.names import DISTRIBUTOR
 from wire.frames.sending_link import OVERLAPPING_ROWS_MIN
+from wire.status.clients import OvertakingFigures
 
 log = logging.getLogger("bascule")
 
@@ -39,9 +39,9 @@ class Qos0Overtaking:
         self._dropped = 0
         self._told = -1  # the number of the batch behind which messages were dropped that the log tells of
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> OvertakingFigures:
         """Figures for ``status``: messages that were passed on, and those of them that no queue got because there was no room."""
-        return {"passed": self._passed, "dropped": self._dropped}
+        return OvertakingFigures(passed=self._passed, dropped=self._dropped)
 
     def turn_end(self, now_s: float) -> bool:
         """Pass on what has waited long enough; the batch could not be sent in this turn. Whether anything was passed on."""

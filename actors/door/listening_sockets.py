@@ -34,6 +34,7 @@ from actors.system.tls import Certificates
 from wire.backoff import Backoff
 from wire.errors import PeerViolation, Unavailable
 from wire.settings import BackoffSettings, ClientLimitSettings, ListenerSettings, ListenerTlsSettings, NodeSettings
+from wire.status.clients import ReceptionFigures
 
 log = logging.getLogger("bascule")
 
@@ -238,21 +239,21 @@ class Reception:
                 if door.certificates is not None:
                     door.certificates.look()
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> ReceptionFigures:
         """What status shows of it: half-open connections, what limits refused, certificates."""
         certificates = [door.certificates for door in self.doors if door.certificates is not None]
-        return {
-            **({"error": self.refusal} if self.refusal else {}),
-            "accepting": self.accepting,
-            "pauses": self.pauses,
-            "paused_for": self.paused_for,
-            "connections": self.connections,
-            "half_open": self.admission.half_open,
-            "limited": dict(self.admission.refused),
-            "handshakes_failed": self.handshakes_failed,
-            "certificates_reloaded": sum(each.reloads for each in certificates),
-            "certificates_refused": sum(each.refused for each in certificates),
-        }
+        return ReceptionFigures(
+            error=self.refusal,
+            accepting=self.accepting,
+            pauses=self.pauses,
+            paused_for=self.paused_for,
+            connections=self.connections,
+            half_open=self.admission.half_open,
+            limited=dict(self.admission.refused),
+            handshakes_failed=self.handshakes_failed,
+            certificates_reloaded=sum(each.reloads for each in certificates),
+            certificates_refused=sum(each.refused for each in certificates),
+        )
 
     # --- accepting ---
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from hashlib import blake2b
 from typing import Protocol
@@ -32,8 +32,10 @@ from wire.frames.names import DISTRIBUTOR
 from wire.frames.supervision import AclChanged
 from wire.mqtt.packets import Connect
 from wire.settings import AccessSettings, NodeSettings
+from wire.status.clients import AccessFigures
 
 log = logging.getLogger("bascule")
+_COUNTED = tuple(each.name for each in fields(AccessFigures) if each.name != "logins_waiting")
 
 VERIFIED_AT_ONCE = 2
 WAITING_MAX = 2048
@@ -97,21 +99,7 @@ class Access:
         self._told_s: dict[str, float] = {}
         self._untold: dict[str, int] = {}
         self._on_denial: Callable[[Client, bytes], None] | None = None
-        self._counts = dict.fromkeys(
-            (
-                "logins",
-                "logins_verified",
-                "logins_failed",
-                "logins_refused",
-                "addresses_blocked",
-                "users_blocked",
-                "publishes_forbidden",
-                "subscriptions_forbidden",
-                "takeovers_forbidden",
-                "deliveries_forbidden",
-            ),
-            0,
-        )
+        self._counts = dict.fromkeys(_COUNTED, 0)
 
     def _know(self, settings: NodeSettings) -> None:
         known, self._passwords = self._passwords, {}
@@ -148,9 +136,9 @@ class Access:
         known = policy.passwords is not None and policy.passwords.table.hash_of(client.user) is not None
         return known or client.certificate_user is not None
 
-    def status(self) -> dict[str, int]:
+    def status(self) -> AccessFigures:
         """Figures for ``bascule status``."""
-        return {**self._counts, "logins_waiting": len(self._queue) + self._verifying}
+        return AccessFigures(**self._counts, logins_waiting=len(self._queue) + self._verifying)
 
     def reload(self) -> None:
         """Read what has changed; call it once a second or so."""

@@ -16,6 +16,7 @@ from actors.process.mailbox import BadFrame, Mailbox, Reconfigured, SocketsReady
 from wire.frames.base import Frame
 from wire.frames.supervision import PeerUp, Stop
 from wire.settings import NodeSettings
+from wire.status.actors import ActorFigures
 
 log = logging.getLogger("bascule")
 
@@ -130,9 +131,9 @@ class MailboxActor(PolledActor):
         """End intake and finish; call ``finished()`` when nothing is left in hand."""
         self.finished()
 
-    def status(self) -> dict[str, Any]:
-        """Figures for ``bascule status``; small, and only msgpack types."""
-        return {}
+    def status(self) -> ActorFigures | None:
+        """What it reports for ``bascule status``, if anything."""
+        return None
 
     # --- for subclasses ---
 

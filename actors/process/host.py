@@ -22,6 +22,7 @@ from wire.errors import StoreGone, Unavailable
 from wire.frames.names import SUPERVISOR, bridge_of_process
 from wire.frames.supervision import Heartbeat, PeerUp, Reconfigure, ReportNow, Stop
 from wire.settings import NodeSettings, load
+from wire.status.actors import ActorFigures
 
 log = logging.getLogger("bascule")
 
@@ -213,12 +214,10 @@ class ChildHost(Host):
     def _beat(self, request: int = 0) -> None:
         self._post.wall_ms()  # sees a step of the clock in time
         now_s, states = self._post.now_s(), self._states()
-        status: dict[str, dict[str, Any]] = {}
+        figures: dict[str, ActorFigures] = {}
         if request or states != self._told or self.state == "starting" or now_s >= self._figures_due_s:
             self._figures_due_s = now_s + FIGURES_S
-            traffic = self._post.traffic()
-            more = {"mailbox": traffic, "settings": self._settings.number}
-            status = {actor.name: {**actor.status(), **more} for actor in self._children}
+            figures = {actor.name: told for actor in self._children if (told := actor.status()) is not None}
         self._told = states
         self._post.send(
             SUPERVISOR,
@@ -229,7 +228,9 @@ class ChildHost(Host):
                 state=self.state,
                 request=request,
                 states=states,
-                status=status,
+                settings=self._settings.number,
+                traffic=self._post.traffic(),
+                figures=figures,
             ),
         )
         if not request:

@@ -8,6 +8,7 @@ from dataclasses import field
 from wire.frames.base import Frame
 from wire.frames.batch import Batch
 from wire.records import named_record
+from wire.status.states import LinkState
 
 
 @named_record
@@ -95,7 +96,7 @@ class Passed(Frame):
 
 
 @named_record
-class LinkState(Frame):
-    """Connection -> Forwarder: ``state`` of the remote connection: connecting, connected, backoff, paused."""
+class LinkStateChanged(Frame):
+    """Connection -> Forwarder: ``state`` of the remote connection."""
 
-    state: str
+    state: LinkState

@@ -152,8 +152,8 @@ class Mailbox:
         """Run ``job``, which may block, in a thread of its own that does not keep the process alive."""
         self._post.in_thread(name, job)
 
-    def traffic(self) -> dict[str, int]:
-        """What the actor's process has exchanged with others since it began, for ``bascule status``."""
+    def traffic(self) -> tuple[int, int, int]:
+        """Frames that the actor's process has sent and received, and its turns, since it began."""
         return self._post.traffic()
 
     # --- sending ---

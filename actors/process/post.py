@@ -121,9 +121,9 @@ class Post:
         """Run ``job``, which may block, in a thread of its own that does not keep the process alive."""
         threading.Thread(target=job, name=name, daemon=True).start()
 
-    def traffic(self) -> dict[str, int]:
-        """What this process has exchanged with others since it began, for ``bascule status``."""
-        return {"frames_sent": self.frames_sent, "frames_received": self.frames_received, "turns": self.turns}
+    def traffic(self) -> tuple[int, int, int]:
+        """Frames sent to and received from other processes, and turns, since this one began."""
+        return self.frames_sent, self.frames_received, self.turns
 
     # --- sending ---
 

@@ -25,6 +25,7 @@ from wire.frames.base import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, RoleChanged
 from wire.settings import ReplicationSettings
+from wire.status.cluster import ReplicationFigures
 
 if TYPE_CHECKING:
     from actors.process.actor import MailboxActor
@@ -166,25 +167,27 @@ class Leading:
         self._actor.send(SUPERVISOR, QueueAnswer(request=frame.request, error=error, message=message, result=result))
         return True
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> ReplicationFigures:
         """For ``bascule status``."""
-        leader = self._leader
-        figures: dict[str, Any] = {"role": "leader", "member": self._settings.member, "stream": self._settings.stream}
+        leader, member, stream = self._leader, self._settings.member, self._settings.stream
         if leader is None:
-            return figures | {"log": "away", "error": "not reached yet"}
+            return ReplicationFigures(role="leader", member=member, stream=stream, log="away", error="not reached yet")
         position = leader.engine.replica.position
-        return figures | {
-            "log": "away" if leader.log_error else "ready",
-            "error": leader.log_error,
-            "leader": self._settings.member,
-            "leader_address": self._settings.address,
-            "term": position.term,
-            "sequence": position.sequence,
-            "records": leader.engine.records,
-            "lease_left_s": round(leader.lease_left_s, 3),
-            "log_first": leader.log_first,
-            "members": member_rows(leader.members, position.sequence, self._actor.mailbox.wall_ms()),
-        }
+        return ReplicationFigures(
+            role="leader",
+            member=member,
+            stream=stream,
+            log="away" if leader.log_error else "ready",
+            error=leader.log_error,
+            leader=member,
+            leader_address=self._settings.address,
+            term=position.term,
+            sequence=position.sequence,
+            records=leader.engine.records,
+            lease_left_s=round(leader.lease_left_s, 3),
+            log_first=leader.log_first,
+            members=member_rows(leader.members, position.sequence, self._actor.mailbox.wall_ms()),
+        )
 
     # --- inside ---
 

@@ -7,7 +7,7 @@ is made at the end of a turn, after threads have flushed what they can: the chec
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from storage.engine.engine import Engine, RocksEngine
 from storage.engine.memory_engine import MemoryEngine
 from storage.replication.position import leave
 from storage.replication.replicated_engine import Replaced
-from storage.store.disk_trouble import refusal_facts
+from storage.store.disk_trouble import refusal_of
 from storage.store.lane import Effects
 from storage.store.store import TICK_S, Store
 from wire.errors import BasculeError, StorageDamaged, StoreGone, Unavailable
@@ -26,6 +26,8 @@ from wire.frames.base import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand, SnapshotMade, SnapshotWanted
 from wire.settings import NodeSettings
+from wire.status.states import StoreState
+from wire.status.store import StoreReport
 
 log = logging.getLogger("bascule")
 
@@ -151,14 +153,12 @@ class QueueStore(MailboxActor):
             self._leading.close()
         self.finished()
 
-    def status(self) -> dict[str, Any]:
-        if self._store is None:
-            facts = {"state": "opening"} if self._refusal is None else refusal_facts(self._refusal)
-            return {"queues": {}, "mode": self.settings.persistence.mode, **facts, **self._replication_figures()}
-        return self._store.status(self.mailbox.wall_ms()) | self._replication_figures()
-
-    def _replication_figures(self) -> dict[str, Any]:
-        return {} if self._leading is None else {"replication": self._leading.figures()}
+    def status(self) -> StoreReport:
+        replication = None if self._leading is None else self._leading.figures()
+        if self._store is not None:
+            return replace(self._store.status(self.mailbox.wall_ms()), replication=replication)
+        state, error = (StoreState.OPENING, "") if self._refusal is None else refusal_of(self._refusal)
+        return StoreReport(state=state, error=error, mode=self.settings.persistence.mode, replication=replication)
 
     # --- snapshots ---
 
@@ -244,7 +244,8 @@ class QueueStore(MailboxActor):
             if self._leading is not None:
                 self._leading.not_opened()
             if self._refusal is None or type(self._refusal) is not type(error):
-                log.error("store.unavailable", extra=refusal_facts(error))
+                state, why = refusal_of(error)
+                log.error("store.unavailable", extra={"state": state.value, "error": why})
             self._refusal = error
             self.mailbox.set_timer(_OPEN, now_s + OPEN_RETRY_S)
             return

@@ -26,6 +26,8 @@ from wire.frames.base import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, RoleChanged, SessionCommand, SnapshotMade, SnapshotWanted
 from wire.settings import NodeSettings, ReplicationSettings
+from wire.status.cluster import ReplicationFigures
+from wire.status.store import StoreReport
 
 log = logging.getLogger("bascule")
 
@@ -96,31 +98,36 @@ class StandbyStore(MailboxActor):
         self._release()
         self.finished()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> StoreReport:
+        return StoreReport(mode=self.settings.persistence.mode, replication=self._figures())
+
+    def _figures(self) -> ReplicationFigures:
         follower = self._follower
-        figures: dict[str, Any] = {
-            "role": "standby",
-            "member": self._replication.member,
-            "stream": self._replication.stream,
-            "log": "away" if self._error else "ready",
-            "error": self._error,
-        }
         known = max((report.sequence for report in self._members.values()), default=0)
         if follower is not None:
-            position = follower.replica.position
-            figures |= {
-                "leader": "" if position.released else position.leader,
-                "leader_address": position.address,
-                "term": position.term,
-                "sequence": position.sequence,
-                "behind": follower.behind,
-                "silent_s": round(follower.silent_s(), 3),
-                "needs_base": follower.needs_base,
-                "applied": follower.replica.applied,
-            }
-            known = max(known, position.sequence + follower.behind)
-        figures["members"] = member_rows(self._members, known, self.mailbox.wall_ms())
-        return {"mode": self.settings.persistence.mode, "replication": figures}
+            known = max(known, follower.replica.position.sequence + follower.behind)
+        figures = ReplicationFigures(
+            role="standby",
+            member=self._replication.member,
+            stream=self._replication.stream,
+            log="away" if self._error else "ready",
+            error=self._error,
+            members=member_rows(self._members, known, self.mailbox.wall_ms()),
+        )
+        if follower is None:
+            return figures
+        position = follower.replica.position
+        return replace(
+            figures,
+            leader="" if position.released else position.leader,
+            leader_address=position.address,
+            term=position.term,
+            sequence=position.sequence,
+            behind=follower.behind,
+            silent_s=round(follower.silent_s(), 3),
+            needs_base=follower.needs_base,
+            applied=follower.replica.applied,
+        )
 
     # --- inside ---
 

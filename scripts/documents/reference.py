@@ -1,10 +1,10 @@
-"""Makes the pages of docs/reference that say what the program says: commands, configuration, events, metrics, $SYS topics.
+"""Makes the pages of docs/reference that say what the program says: commands, configuration, events, status, metrics, $SYS topics.
 
     python scripts/documents/reference.py           writes them
     python scripts/documents/reference.py --check   names those that differ, and ends with 1 if there is one
 
-Commands are those of click, keys those of the settings, events those of their module's table, metrics those of theirs, topics those
-that the node sends.
+Commands are those of click, keys those of the settings, events those of their module's table, status and metrics those of the
+figures where they are declared, topics those that the node sends.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING
+from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Any, get_args, get_origin
 
 import click
 from command_tree import leaves
@@ -23,11 +24,16 @@ import storage.store.event_rows
 from supervisor.cli.main import cli
 from supervisor.config.declared import Setting, about, settings_of
 from supervisor.metrics.metric import Metric
-from supervisor.metrics.table import SECTIONS
+from supervisor.metrics.table import sections
 from supervisor.units import write_duration, write_size
-from wire.routing.sys_topics import ListenerFigures, LoadAverages, Traffic, listener_values, node_values
+from wire.figure import held, of_map
+from wire.routing.sys_topics import LoadAverages, SysFigures, listener_values, node_values
 from wire.setting_kinds import Duration, Effect, Number, Size, Written
 from wire.settings import NodeSettings
+from wire.status.clients import TrafficFigures
+from wire.status.histogram import HistogramFigures
+from wire.status.node import Status
+from wire.typed_values import field_types
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 MADE = "<!-- Made by scripts/docs; change the program instead. -->\n"
@@ -36,7 +42,7 @@ MADE = "<!-- Made by scripts/docs; change the program instead. -->\n"
 def main(argv: list[str]) -> int:
     """Write the pages, or compare them; the exit status."""
     pages = {"commands.md": commands(), "configuration.md": configuration(), "events.md": events(), "sys-topics.md": sys_topics()}
-    pages |= {"rest.md": MADE + rest_page(), "metrics.md": metrics()}
+    pages |= {"rest.md": MADE + rest_page(), "metrics.md": metrics(), "status.md": status()}
     if argv == ["--check"]:
         differ = [name for name, text in pages.items() if not _is(REFERENCE / name, text)]
         print("".join(f"docs/reference/{name} is out of date; run: scripts/docs\n" for name in differ), end="")
@@ -298,18 +304,69 @@ process. Where the status has a rate, the metrics have the counter.
 A metric of kind `states` is a gauge with the label `state`: 1 for the state that holds, 0 for the others. One of kind `info` is
 always 1, and its labels tell. Texts change, so alerts go by states, and show the text of an `info` in an annotation.
 """
-    return head + "".join(_metrics_section(title, section) for title, section in SECTIONS.items())
+    return head + "".join(_metrics_section(path, section) for path, _, section in sections() if section)
 
 
-def _metrics_section(title: str, section: tuple[Metric, ...]) -> str:
-    rows = [(_code(one.name), one.kind, ", ".join(map(_code, one.labels)), _code(_field(one)), one.text) for one in section]
-    return f"\n## {title}\n\n" + table_of(("metric", "kind", "labels", "status field", "what it is"), rows)
+def _metrics_section(path: str, section: tuple[Metric, ...]) -> str:
+    rows = [(_code(one.name), one.told_as, ", ".join(map(_code, one.labels)), _code(_field(one)), one.text) for one in section]
+    return f"\n## {_heading(path)}\n\n" + table_of(("metric", "kind", "labels", "status field", "what it is"), rows)
 
 
 def _field(metric: Metric) -> str:
     """Where in the status it stands, for people; of an info, its words."""
-    below = ", ".join(f"{metric.path}.{path}".lstrip(".") for path in metric.words.values())
+    below = ", ".join(f"{metric.path}.{path}".lstrip(".") for _, path in metric.words)
     return below or re.sub(r"\{.*\}", "", metric.path)
+
+
+def _heading(path: str) -> str:
+    return _code(re.sub(r"\{.*\}", "", path)) if path else "The node"
+
+
+# --- the status ---
+
+
+def status() -> str:
+    """The tables of the status: each field with its sentence."""
+    head = f"""{MADE}
+# Status
+
+`bascule status CONFIG --json` prints one object, and the [HTTP interface](../guides/http.md) answers `/api/v1/status` with it. A
+figure that nobody has reported yet is `null`, and so is one that is said to be absent; a part is an empty object then. Times end in
+`_s` (seconds) or `_ms` (milliseconds; points in time are UTC), sizes in `bytes`. Counters of queues are on record and outlive
+restarts; others begin with the life of their process.
+
+A node is ready while all its actors work; one that [stands by](../guides/cluster.md) is, too, and has no bridges. Worth watching:
+`ready`, and of each bridge `state`, `depth`, `oldest_age_s`, `refused`, `dropped` and `ledger_closes`; of the store `state`.
+"""
+    told, parts = set(), []
+    for path, kind, _ in sections():
+        if kind not in told:  # the histograms are all alike
+            told.add(kind)
+            parts.append(_status_section(path, kind))
+    return head + "".join(parts)
+
+
+def _status_section(path: str, kind: Any) -> str:
+    title = "Histograms" if kind is HistogramFigures else _heading(path)
+    rows = [
+        (_code(each.name), _typed(hint), each.metadata["text"])
+        for each, (_, hint) in zip(fields(kind), field_types(kind), strict=True)
+    ]
+    intro = " ".join((kind.__doc__ or "").split())
+    return f"\n## {title}\n\n{intro}\n\n" + table_of(("field", "type", "what it is"), rows)
+
+
+def _typed(hint: Any) -> str:
+    """The type of a field for people."""
+    kind, within = held(hint)
+    words = {bool: "true or false", int: "integer", float: "number", str: "text"}
+    if kind is not None:
+        return "histogram" if kind is HistogramFigures else {tuple: "rows", dict: "parts by name"}.get(within, "part")
+    first = next((one for one in (get_args(hint) or (hint,)) if one is not type(None)), hint)
+    origin = get_origin(hint)
+    if origin in (tuple, dict):
+        return f"list of {words[first]}s" if origin is tuple else f"{words[get_args(hint)[1]]} by name"
+    return words[first] + (", or `null`" if type(None) in get_args(hint) else "")
 
 
 # --- $SYS ---
@@ -351,14 +408,12 @@ _BASCULE_TEXTS = {
 
 def sys_topics() -> str:
     """The topics that a node sends, each with a word on it; fails if one has none."""
-    row = {"name": "NAME", "lane": "LANE", "state": "connected", "depth": 0, "bytes": 0, "refused": 0}
-    retained = {"messages": 0, "bytes": 0}
-    sessions = {"kept": 0, "connected": 0, "expired": 0, "depth": 0, "bytes": 0, "retained": retained}
-    status = {"store": {"sessions": sessions}, "bridges": [row], "distributor": {"subscriptions": 0}}
-    figures = ListenerFigures(
+    row = {"name": "NAME", "lane": 0, "depth": 0, "refused": 0}
+    status = of_map(Status, {"store": {"sessions": {"kept": 0}}, "bridges": [row], "distributor": {"subscriptions": 0}})
+    figures = SysFigures(
         connected=0, most_connected=0, outstanding_batches=0, refused_messages=0, reserved_publishes=0, refused={"LIMIT": 0}
     )
-    topics = [*node_values(status), *listener_values(Traffic(), figures)]
+    topics = [*(topic.replace("/0/", "/LANE/") for topic in node_values(status)), *listener_values(TrafficFigures(), figures)]
     names = ("version", "uptime", "clients/inactive", "clients/total")  # of the batch itself
     topics += [f"$SYS/broker/{name}" for name in names]
     texts = {f"$SYS/broker/{name}": text for name, text in _BROKER_TEXTS.items()}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from supervisor.http.app import make_app
-from supervisor.http.figures import HttpFigures
+from supervisor.http.figures import HttpCounts
 from wire.settings import HttpSettings
 
 _INTRODUCTION = """
@@ -37,7 +37,7 @@ _MORE = (
 
 def rest_page() -> str:
     """The page, but for its first line."""
-    app = make_app(Path(), HttpSettings(), HttpFigures())
+    app = make_app(Path(), HttpSettings(), HttpCounts())
     return _INTRODUCTION + "".join(_page(app.openapi()))
 
 

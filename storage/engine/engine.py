@@ -46,6 +46,7 @@ from storage.engine.rocksdb_errors import TRANSLATED, WriteStalled
 from storage.engine.store_folder import PROBE_NAME
 from storage.engine.store_opening import StoreOpening
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
+from wire.status.store import RocksFigures
 
 log = logging.getLogger("bascule")
 
@@ -192,7 +193,7 @@ class Engine(Protocol):
             Unavailable: or nothing is kept on disk.
         """
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> RocksFigures | None:
         """What RocksDB says of itself, for ``bascule status``; nothing where there is none, or it is closed for now."""
 
     def free_bytes(self) -> int | None:
@@ -352,7 +353,7 @@ class RocksDatabase:
             checkpoint = Checkpoint(self._opened())
             checkpoint.create_checkpoint(path)
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> RocksFigures:
         """What it says of itself, of all families together. It reads nothing from disk but the folder's list of names."""
         db, columns = self._opened(), self.columns.values()
         with TRANSLATED:
@@ -360,25 +361,25 @@ class RocksDatabase:
                 name: sum(int(column.property_int_value(of) or 0) for column in columns) for name, of in FAMILY_PROPERTIES.items()
             }
             found |= {name: int(db.property_int_value(of) or 0) for name, of in PROPERTIES.items()}
-        return found | self._folder_figures()
+        return RocksFigures(**found, log_bytes=self._log_bytes())
 
     def memory_bytes(self) -> int:
         """What is to become tables."""
         return sum(_figure(column, "cur-size-all-mem-tables") for column in self.columns.values())
 
-    def _folder_figures(self) -> dict[str, int]:
-        """The size of its logs; nothing if the disk does not tell. RocksDB removes some at any time."""
+    def _log_bytes(self) -> int | None:
+        """The size of its logs; None if the disk does not tell. RocksDB removes some at any time."""
         log_bytes = 0
         try:
             names = [name for name in os.listdir(self._path) if name.endswith(LOG_SUFFIX)]
         except OSError:
-            return {}
+            return None
         for name in names:
             try:
                 log_bytes += os.stat(self._path / name).st_size
             except OSError:
                 continue
-        return {"log_bytes": log_bytes}
+        return log_bytes
 
     def look(self, *, tolerant: bool) -> tuple[int, str]:
         """The number that an opening would reach, and the store's identity, found by reading alone."""
@@ -492,8 +493,8 @@ class RocksEngine:
     def keep_evidence(self) -> str:
         return self.opening.keep_evidence()
 
-    def figures(self) -> dict[str, int]:
-        return self.database.figures() if self.database.is_open else {}
+    def figures(self) -> RocksFigures | None:
+        return self.database.figures() if self.database.is_open else None
 
     def free_bytes(self) -> int | None:
         if self.database.is_open:

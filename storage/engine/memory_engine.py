@@ -12,6 +12,7 @@ from storage.engine.commit_mark import Evidence
 from storage.engine.engine import FAMILIES, Family, Write
 from storage.engine.known_store import KnownStore
 from wire.errors import Unavailable
+from wire.status.store import RocksFigures
 
 _PREFIX = 4
 
@@ -104,9 +105,9 @@ class MemoryEngine:
     def checkpoint(self, path: str) -> None:
         raise Unavailable("the store is in memory only: there is nothing to make a snapshot of", path=path)
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> RocksFigures | None:
         """There is no RocksDB."""
-        return {}
+        return None
 
     def free_bytes(self) -> int | None:
         return None

@@ -28,7 +28,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 from zlib import crc32
 
 import msgpack
@@ -40,6 +39,7 @@ from storage.queue.single_messages import Message
 from wire.clock_steps import elapsed_ms
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.settings import DeadLetterSettings
+from wire.status.bridges import DeadLetterFigures
 
 log = logging.getLogger("bascule")
 
@@ -212,10 +212,18 @@ class DeadLetters:
         """Whether something waits for ``write``."""
         return self._changed
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> DeadLetterFigures:
         """For ``status`` and ``queue ls``."""
         row = self._row
-        return {"bytes": row.size_bytes, "reasons": dict(row.reasons), **{name: getattr(row, name) for name in FATES}}
+        return DeadLetterFigures(
+            held=row.held,
+            bytes=row.size_bytes,
+            reasons=dict(row.reasons),
+            evicted=row.evicted,
+            purged=row.purged,
+            replayed=row.replayed,
+            damaged=row.damaged,
+        )
 
     # --- in ---
 

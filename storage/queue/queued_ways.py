@@ -7,12 +7,13 @@ Where a message goes is never looked up here: its chunk has that.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from storage.queue.ledger import WaysRow
 from wire.ranges import RangeSet
 from wire.routing.ways import Way, kind_of_way
 from wire.settings import RuleSettings
+from wire.status.bridges import FormerRule
 
 
 class QueuedWays:
@@ -49,7 +50,7 @@ class WithWays(Protocol):
     def depth(self) -> int: ...
 
 
-def former_rules(queue: WithWays, rules: Iterable[RuleSettings]) -> list[dict[str, Any]]:
+def former_rules(queue: WithWays, rules: Iterable[RuleSettings]) -> tuple[FormerRule, ...]:
     """The rules of messages in ``queue`` that are not in the file any more, or say something else now, as ``status`` tells of them.
 
     rules: those that are in the file. messages: at most so many wait, since others may be among them.
@@ -61,5 +62,5 @@ def former_rules(queue: WithWays, rules: Iterable[RuleSettings]) -> list[dict[st
         messages = min(queue.depth, sum(high - low for low, high in waiting))
         if messages and encoded not in configured:
             way = Way.decode(encoded)
-            rows.append({"rule": way.rule, "destination": way.destination, "messages": messages})
-    return rows
+            rows.append(FormerRule(rule=way.rule, destination=way.destination, messages=messages))
+    return tuple(rows)

@@ -18,6 +18,7 @@ from storage import files
 from storage.replication.log import Log
 from wire.errors import ConfigError, StorageDamaged
 from wire.records import named_record
+from wire.status.cluster import MemberFigures
 
 ID_NAME = "member"
 
@@ -80,20 +81,20 @@ def exchange_reports(shared: Log, member: str, own: Report) -> dict[str, Report]
     return members | {member: own}
 
 
-def member_rows(members: Mapping[str, Report], last: int, now_ms: int) -> dict[str, dict[str, Any]]:
+def member_rows(members: Mapping[str, Report], last: int, now_ms: int) -> dict[str, MemberFigures]:
     """The members, as ``status`` shows them. ``last``: the number of the newest message that is known of."""
     return {
-        member: {
-            "role": report.role,
-            "sequence": report.sequence,
-            "synced": report.synced,
-            "behind": max(0, last - report.sequence),
-            "term": report.term,
-            "at_ms": report.at_ms,
-            "silent_s": round(max(0, now_ms - report.at_ms) / 1000, 3),
-            "address": report.address,
-            "needs_base": report.needs_base,
-        }
+        member: MemberFigures(
+            role=report.role,
+            sequence=report.sequence,
+            synced=report.synced,
+            behind=max(0, last - report.sequence),
+            term=report.term,
+            at_ms=report.at_ms,
+            silent_s=round(max(0, now_ms - report.at_ms) / 1000, 3),
+            address=report.address,
+            needs_base=report.needs_base,
+        )
         for member, report in sorted(members.items())
     }
 

@@ -20,6 +20,7 @@ from storage.replication.log import Behind, Log, LogAway
 from storage.replication.records import COMMIT, RENEWAL, STEP_DOWN, Record, encode_operations, split
 from storage.replication.replica import Replica
 from wire.errors import BasculeError, StorageDamaged
+from wire.status.store import RocksFigures
 
 RENEWALS_MAX = 3  # for one answer
 
@@ -192,7 +193,7 @@ class ReplicatedEngine:
     def checkpoint(self, path: str) -> None:
         self._engine.checkpoint(path)
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> RocksFigures | None:
         return self._engine.figures()
 
     def free_bytes(self) -> int | None:

@@ -7,7 +7,6 @@ store.refused-write-kept: when the disk refuses, the open write is kept and comm
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from storage.engine.engine import Engine
 from storage.store.dead_letter_queues import DeadLetterQueues
@@ -21,8 +20,9 @@ from storage.store.next_commit import NextCommit
 from storage.store.receiving_link import Senders
 from storage.store.session_rows import Sessions
 from wire.errors import Unavailable
-from wire.histogram import Histogram
 from wire.settings import PersistenceSettings
+from wire.status.histogram import Histogram
+from wire.status.store import CommitFigures
 
 log = logging.getLogger("bascule")
 
@@ -119,11 +119,11 @@ class Commits:
             self._hand_outs.all_ready()
             log.info("store.available")
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> CommitFigures:
         """For ``bascule status``, since the process began."""
-        return {
-            "commits": self.count,
-            "written_bytes": self._written_bytes,
-            "commit_seconds": self._seconds.figures(),
-            "commit_messages": self._messages.figures(),
-        }
+        return CommitFigures(
+            commits=self.count,
+            written_bytes=self._written_bytes,
+            commit_seconds=self._seconds.figures(),
+            commit_messages=self._messages.figures(),
+        )

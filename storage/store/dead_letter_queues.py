@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import QueueNumbers
@@ -14,6 +14,7 @@ from storage.queue.single_messages import Message
 from wire.errors import StorageDamaged
 from wire.frames.base import Ranges
 from wire.settings import BridgeSettings, DeadLetterSettings, NodeSettings
+from wire.status.bridges import DeadLetterFigures
 
 log = logging.getLogger("bascule")
 
@@ -105,7 +106,7 @@ class DeadLetterQueues:
         if self._unsaid:
             self._say(now_s)
 
-    def figures(self) -> dict[str, dict[str, Any]]:
+    def figures(self) -> dict[str, DeadLetterFigures]:
         """The figures of each bridge's dead letters."""
         return {bridge: letters.figures() for bridge, letters in self._queues.items()}
 

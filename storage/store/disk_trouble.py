@@ -9,13 +9,13 @@ import logging
 
 from storage.engine.engine import Engine
 from storage.replication.log import LogAway
-from storage.store.event_log import LOG_AWAY, EventLog
+from storage.store.event_log import EventLog
 from wire.errors import DiskFull, StoreGone, Unavailable
 from wire.settings import NodeSettings
+from wire.status.states import StoreState
 
 log = logging.getLogger("bascule")
 
-STORE_GONE = "store_gone"
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
 LOOK_PERIOD_S = 1.0
@@ -73,8 +73,9 @@ class Disk:
             self._retry_delay_s = min(self._retry_delay_s * 2, RETRY_MAX_S)
         else:
             self._retry_delay_s = RETRY_FIRST_S
-            log.error("store.unavailable", extra=refusal_facts(error))
-            self._events.disk(refusal_facts(error)["state"], wall_ms, self.free_bytes)
+            state, why = refusal_of(error)
+            log.error("store.unavailable", extra={"state": state.value, "error": why})
+            self._events.disk(state.value, wall_ms, self.free_bytes)
         self.refusal = error
         self.retry_s = now_s + self._retry_delay_s
 
@@ -99,12 +100,12 @@ class Disk:
         self._events.disk("", wall_ms, self.free_bytes)
 
 
-def refusal_facts(error: Unavailable | StoreGone) -> dict[str, str]:
-    """What ``status`` says of what refuses: the disk has no room, something else is wrong with it, the store is not there, or it is
-    the replicated log.
+def refusal_of(error: Unavailable | StoreGone) -> tuple[StoreState, str]:
+    """What ``status`` says of what refuses, with its words: the disk has no room, something else is wrong with it, the store is not
+    there, or it is the replicated log.
     """
     if isinstance(error, StoreGone):
-        return {"state": STORE_GONE, "error": error.message}
+        return StoreState.STORE_GONE, error.message
     if isinstance(error, LogAway):
-        return {"state": LOG_AWAY, "error": str(error)}
-    return {"state": "disk_full" if isinstance(error, DiskFull) else "disk_error", "error": str(error)}
+        return StoreState.LOG_AWAY, str(error)
+    return StoreState.DISK_FULL if isinstance(error, DiskFull) else StoreState.DISK_ERROR, str(error)

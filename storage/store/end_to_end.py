@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage.queue.chunk import Left
-from wire.histogram import Histogram
+from wire.status.histogram import Histogram
 
 BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400)
 

@@ -20,6 +20,8 @@ from storage.store.event_rows import Detail, Event, event_key, event_number
 from wire.clock_steps import elapsed_ms
 from wire.errors import ConfigError, StorageDamaged
 from wire.settings import NodeSettings, PersistenceSettings
+from wire.status.states import StoreState
+from wire.status.store import EventFigures
 
 log = logging.getLogger("bascule")
 
@@ -30,7 +32,6 @@ TRIM_PERIOD_S = 60.0
 TRIMMED_MAX = 1000  # events looked at for their age at once
 CLOCK_JUMP_MS = 2000
 OVERFLOW_ENDS_S = 10.0
-LOG_AWAY = "log_away"  # the state of a store whose replicated log cannot be used
 _PAGE_BYTES = 256 << 10
 _LAST = (1 << 64) - 1
 
@@ -142,11 +143,11 @@ class EventLog:
         free: dict[str, Detail] = {} if free_bytes is None else {"free_bytes": free_bytes}
         if reason:
             self._disk = reason, wall_ms
-            kind, facts = ("log.away", {}) if reason == LOG_AWAY else ("disk.full", free)
+            kind, facts = ("log.away", {}) if reason == StoreState.LOG_AWAY else ("disk.full", free)
             self._tell(wall_ms, kind, "", -1, reason, 0, **facts)
         elif self._disk is not None:
             (was, since_ms), self._disk = self._disk, None
-            kind, facts = ("log.available", {}) if was == LOG_AWAY else ("disk.available", free)
+            kind, facts = ("log.available", {}) if was == StoreState.LOG_AWAY else ("disk.available", free)
             self._tell(wall_ms, kind, "", -1, was, 0, lasted_ms=wall_ms - since_ms, **facts)
 
     def clock(self, now_s: float, wall_ms: int) -> None:
@@ -254,9 +255,9 @@ class EventLog:
         """The number of the next event."""
         return self._next + len(self.waiting)
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> EventFigures:
         """For ``bascule status``."""
-        return {"kept": self._next - self._first, "next": self._next}
+        return EventFigures(kept=self._next - self._first, next=self._next)
 
     # --- inside ---
 

@@ -18,8 +18,8 @@ from wire.frames.base import Frame
 from wire.frames.batch import pack_column
 from wire.frames.lanes import HandOut, LaneOpened, Settle
 from wire.frames.names import LANE_EPOCH_SHIFT, connection_name, forwarder_name
-from wire.histogram import Histogram
 from wire.settings import LimitSettings
+from wire.status.histogram import Histogram
 
 log = logging.getLogger("bascule")
 

@@ -41,12 +41,14 @@ from storage.store.session_rows import Opening, Session, Sessions, Will, is_remo
 from storage.store.session_subscriptions import SessionSubscriptions
 from storage.store.session_wills import SessionWills
 from wire.exchange.wills import size_bytes
+from wire.figure import joined
 from wire.frames.base import Frame
 from wire.frames.intake import SessionClose, SessionClosed, SessionGone, SessionOpen, SessionOpened, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.names import DISTRIBUTOR, LISTENER
 from wire.settings import NodeSettings, SessionSettings
 from wire.shares import Shares
+from wire.status.store import SessionFigures, SessionQueueFigures
 
 log = logging.getLogger("bascule")
 
@@ -168,20 +170,21 @@ class LocalSessions:
         self._answers.append((LISTENER, gone))
         return self._purged - before
 
-    def figures(self) -> dict[str, Any]:
-        """Figures for ``status``. ended, purged: sessions that operators have ended in this life, and the messages that went."""
-        connected = sum(1 for session in self._sessions if session.queue and session.connected is not None)
-        return {
-            "kept": self.kept,
-            "connected": connected,
-            "expired": self._expired,
-            "ended": self._ended,
-            "purged": self._purged,
-            "damaged_rows": self._sessions.damaged,
-            "refused_wills": self._wills.refused,
-            "dropped_wills": self._wills.dropped,
-            "retained": self._pieces.figures(),
-        }
+    def figures(self, queues: SessionQueueFigures) -> SessionFigures:
+        """Figures for ``status``, with those of their ``queues``."""
+        return joined(
+            SessionFigures,
+            queues,
+            kept=self.kept,
+            connected=sum(1 for session in self._sessions if session.queue and session.connected is not None),
+            expired=self._expired,
+            ended=self._ended,
+            purged=self._purged,
+            damaged_rows=self._sessions.damaged,
+            refused_wills=self._wills.refused,
+            dropped_wills=self._wills.dropped,
+            retained=self._pieces.figures(),
+        )
 
     @property
     def kept(self) -> int:

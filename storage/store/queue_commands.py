@@ -43,6 +43,7 @@ from storage.store.next_commit import NextCommit
 from storage.store.room_left import Rooms
 from wire.clock_steps import elapsed_ms
 from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
+from wire.figure import to_map
 from wire.frames.base import Frame
 from wire.frames.batch import QOS_MASK, RETAIN
 from wire.frames.names import SUPERVISOR, queue_name
@@ -234,7 +235,7 @@ class Commands:
             "bridge": bridge,
             "configured": bridge in self._bridges,
             "oldest_age_s": None if oldest_ms is None else elapsed_ms(oldest_ms, wall_ms) / 1000,
-            **letters.figures(),
+            **to_map(letters.figures()),
         }
 
     # --- events ---

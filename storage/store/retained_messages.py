@@ -14,7 +14,6 @@ import logging
 from array import array
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 import msgpack
 
@@ -28,6 +27,7 @@ from wire.mqtt.publish_properties import message_expiry_s
 from wire.routing.retained_topics import CLEARED, RetainedTopics, pack_owned, retained_rows, unpack_owned
 from wire.settings import NodeSettings, SessionSettings
 from wire.shares import Shares
+from wire.status.store import RetainedFigures
 
 log = logging.getLogger("bascule")
 
@@ -89,9 +89,9 @@ class RetainedMessages:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def figures(self) -> dict[str, Any]:
-        """Figures for ``status``."""
-        return {"messages": len(self._kept), "bytes": self._bytes.total, "refused": self.refused}
+    def figures(self, *, owing: int = 0) -> RetainedFigures:
+        """Figures for ``status``. owing: to how many queues not all was brought yet."""
+        return RetainedFigures(messages=len(self._kept), bytes=self._bytes.total, refused=self.refused, owing=owing)
 
     def change(self, body: bytes, without: Collection[int], write: Write) -> None:
         """Take up the rows of ``body`` that have RETAIN, all but ``without``; they hold once ``write`` is committed.

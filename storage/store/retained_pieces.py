@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import PASSES, pass_key
@@ -31,6 +30,7 @@ from wire.frames.batch import QOS_MASK, Batch
 from wire.frames.local_sessions import PIECE_BYTES, PIECE_MESSAGES, RetainedPiece, RetainedWanted
 from wire.frames.names import LISTENER, session_of_queue
 from wire.mqtt.topics import matches
+from wire.status.store import RetainedFigures
 
 
 @dataclass(slots=True)
@@ -83,9 +83,9 @@ class RetainedPieces:
                 each.after = value
         self._ready.update(dict.fromkeys(self._passes))
 
-    def figures(self) -> dict[str, Any]:
-        """Figures for ``status``. owing: the queues to which not all was brought yet."""
-        return {**self.retained.figures(), "owing": len(self._passes)}
+    def figures(self) -> RetainedFigures:
+        """Figures for ``status``."""
+        return self.retained.figures(owing=len(self._passes))
 
     @property
     def queues(self) -> Mapping[str, object]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
-from typing import Any
 
 import msgpack
 
@@ -19,6 +18,7 @@ from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from wire.frames.batch import Batch
 from wire.frames.names import session_queue_name
+from wire.status.store import SessionQueueFigures
 
 # What becomes of the messages of sessions that have ended: all but the first are reasons for which they are dropped.
 DEALT_AGAIN, SESSION_ENDED, MAYBE_RECEIVED, OVERFLOW = "dealt_again", "session_ended", "maybe_received", "overflow"
@@ -108,7 +108,7 @@ class SessionQueues:
         queues = [lane.queue for lane in self if lane.queue.depth]
         self.messages, self.size_bytes = sum(queue.depth for queue in queues), sum(queue.size_bytes for queue in queues)
 
-    def figures(self) -> Mapping[str, Any]:
+    def figures(self) -> SessionQueueFigures:
         """All together, with those of sessions that have ended."""
         ledgers = [lane.queue.ledger for lane in self]
         reasons = self._gone.copy()
@@ -117,11 +117,11 @@ class SessionQueues:
                 reasons.update(ledger.dropped)
         dealt_again = reasons.pop(DEALT_AGAIN, 0)
         del reasons[_LEFT]
-        return {
-            "depth": self.messages,
-            "bytes": self.size_bytes,
-            "dropped": reasons.total(),
-            "dropped_by_reason": dict(reasons),
-            "dealt_again": dealt_again,
-            "refused": sum(ledger.refused for ledger in ledgers),
-        }
+        return SessionQueueFigures(
+            depth=self.messages,
+            bytes=self.size_bytes,
+            dropped=reasons.total(),
+            dropped_by_reason=dict(reasons),
+            dealt_again=dealt_again,
+            refused=sum(ledger.refused for ledger in ledgers),
+        )

@@ -52,4 +52,4 @@ class Space:
         first, following = self._events.numbers
         queues = sum(lane.queue.kept_bytes + ROW_BYTES for lane in self._lanes.all.values())
         letters = sum(letters.size_bytes for letters in self._dead_letters.queues.values())
-        return queues + letters + int(self._retained.figures()["bytes"]) + (following - first) * ROW_BYTES
+        return queues + letters + self._retained.figures().bytes + (following - first) * ROW_BYTES

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from storage.engine.engine import Engine
 from storage.queue.queued_ways import former_rules
 from storage.store.commits import Commits
 from storage.store.dead_letter_queues import DeadLetterQueues
-from storage.store.disk_trouble import Disk, refusal_facts
+from storage.store.disk_trouble import Disk, refusal_of
 from storage.store.event_log import EventLog
 from storage.store.hand_outs import HandOuts
 from storage.store.lane import Lane
@@ -18,7 +16,11 @@ from storage.store.local_sessions import LocalSessions
 from storage.store.receiving_link import Senders
 from storage.store.session_queues import SessionQueues
 from wire.clock_steps import elapsed_ms
+from wire.figure import joined
 from wire.settings import NodeSettings
+from wire.status.bridges import QueueFigures, RetainedHistory
+from wire.status.states import StoreState
+from wire.status.store import StoreReport
 
 
 class Figures:
@@ -57,56 +59,53 @@ class Figures:
         """These hold from now on."""
         self._rules = {bridge.name: bridge.local_subscriptions for bridge in settings.bridges}
 
-    def status(self, now_s: float, wall_ms: int) -> dict[str, Any]:
+    def status(self, now_s: float, wall_ms: int) -> StoreReport:
         """All of them, as they are now."""
-        held_back = self._senders.held_back()
-        queues = {
-            name: {**self._of_queue(lane, now_s, wall_ms), "held_back": held_back[name]}
-            for name, lane in self._lanes.of_bridges.items()
-        }
-        low = self._disk.is_low
+        held_back, known = self._senders.held_back(), self._engine.known
         unreadable = (lane.unreadable for lane in self._lanes.all.values() if lane.unreadable is not None)
         trouble = self._disk.refusal or next(unreadable, None)
-        return {
-            "queues": queues,
-            "dead_letters": self._dead_letters.figures(),
-            "sessions": {**self._local_sessions.figures(), **self._session_queues.figures()},
-            "mode": self._mode,
-            "disk_free_bytes": self._disk.free_bytes,
-            "disk_needed_bytes": self._disk.needed_bytes,
-            "events": self._events.figures(),
-            **self._commits.figures(),
-            "rocksdb": self._engine.figures(),
-            "damaged_files": self._engine.kept,
-            **({"state": "disk_low" if low else "running"} if trouble is None else refusal_facts(trouble)),
-        }
+        running = StoreState.DISK_LOW if self._disk.is_low else StoreState.RUNNING
+        state, error = (running, "") if trouble is None else refusal_of(trouble)
+        return joined(
+            StoreReport,
+            self._commits.figures(),
+            state=state,
+            error=error,
+            mode=self._mode,
+            since_ms=known.since_ms or None,
+            former_store=known.former,
+            lost=known.lost,
+            disk_free_bytes=self._disk.free_bytes,
+            disk_needed_bytes=self._disk.needed_bytes,
+            damaged_files=self._engine.kept,
+            events=self._events.figures(),
+            rocksdb=self._engine.figures(),
+            sessions=self._local_sessions.figures(self._session_queues.figures()),
+            queues={name: self._of_queue(lane, held_back[name], now_s, wall_ms) for name, lane in self._lanes.of_bridges.items()},
+            dead_letters=self._dead_letters.figures(),
+        )
 
-    def _of_queue(self, lane: Lane, now_s: float, wall_ms: int) -> dict[str, Any]:
-        queue, ledger = lane.queue, lane.queue.ledger
+    def _of_queue(self, lane: Lane, held_back: int, now_s: float, wall_ms: int) -> QueueFigures:
+        queue, ledger, history = lane.queue, lane.queue.ledger, lane.queue.trimming
         oldest_ms = self._oldest_ms(lane, now_s)
-        return {
-            "depth": queue.depth,
-            "bytes": queue.size_bytes,
-            "oldest_age_s": elapsed_ms(oldest_ms, wall_ms) / 1000 if oldest_ms is not None else None,
-            "in_flight": queue.in_flight,
-            "accepted": ledger.accepted,
-            "delivered": ledger.delivered,
-            "expired": ledger.expired,
-            "dropped": dict(ledger.dropped),
-            "dead_lettered": sum(ledger.dead.values()),
-            "redelivered": ledger.redelivered,
-            "refused": ledger.refused,
-            "waits_for_lanes": self._lane_changes.waits_for(lane),
-            "former_rules": former_rules(queue, self._rules.get(lane.bridge, ())),
-            "ledger_closes": ledger.closes(queue.depth),
-            "end_to_end_seconds": lane.end_to_end.figures() if lane.end_to_end is not None else None,
-            "retained": {"messages": queue.trimming.retained(queue.head), "bytes": queue.trimming.size_bytes},
-            "damaged": {
-                "stopped": lane.damaged or lane.row_damaged,
-                "places": lane.losses,
-                "messages": ledger.dropped.get("damaged", 0),
-            },
-        }
+        return QueueFigures(
+            depth=queue.depth,
+            bytes=queue.size_bytes,
+            oldest_age_s=elapsed_ms(oldest_ms, wall_ms) / 1000 if oldest_ms is not None else None,
+            accepted=ledger.accepted,
+            delivered=ledger.delivered,
+            expired=ledger.expired,
+            dropped=dict(ledger.dropped),
+            dead_lettered=sum(ledger.dead.values()),
+            redelivered=ledger.redelivered,
+            refused=ledger.refused,
+            held_back=held_back,
+            ledger_closes=ledger.closes(queue.depth),
+            end_to_end_seconds=lane.end_to_end.figures() if lane.end_to_end is not None else None,
+            waits_for_lanes=tuple(self._lane_changes.waits_for(lane)),
+            former_rules=former_rules(queue, self._rules.get(lane.bridge, ())),
+            retained=RetainedHistory(messages=history.retained(queue.head), bytes=history.size_bytes),
+        )
 
     def _oldest_ms(self, lane: Lane, now_s: float) -> int | None:
         oldest: list[int | None] = [None]

@@ -17,8 +17,9 @@ store.refused-write-kept [P1, P6]: when the disk refuses, the open write is kept
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
-from typing import Any, Protocol
+from typing import Protocol
 
 from storage.engine.engine import Engine
 from storage.engine.keys import QueueNumbers, open_format
@@ -60,6 +61,7 @@ from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, Subscri
 from wire.frames.supervision import NodeEvents, QueueCommand, ResetMarkers, SessionCommand
 from wire.frames.tracing import TraceMark
 from wire.settings import NodeSettings
+from wire.status.store import StoreReport
 
 TICK_S = 1.0
 EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush period
@@ -326,11 +328,9 @@ class Store:
         events.disk("min_free_disk" if self._disk.is_low else "", wall_ms, self._disk.free_bytes)
         events.tick(self.next_commit.write, now_s, wall_ms)
 
-    def status(self, wall_ms: int) -> dict[str, Any]:
+    def status(self, wall_ms: int) -> StoreReport:
         """Figures for ``bascule status``."""
-        known = self._engine.known
-        own = {"store_id": self.identity, "since_ms": known.since_ms or None, "former_store": known.former, "lost": known.lost}
-        return self._figures.status(self._now_s, wall_ms) | own
+        return replace(self._figures.status(self._now_s, wall_ms), store_id=self.identity)
 
     # --- snapshots ---
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import click
 
 from supervisor.cli.node_calls import JSON, GivenNode, about_node, told
 from supervisor.terminal.cluster_text import SILENT_S, lasting
 from wire.errors import BasculeError
+from wire.figure import to_map
+from wire.status.cluster import ReplicationFigures
+from wire.status.node import Status
 
 
 class NoCluster(BasculeError):
@@ -35,12 +37,12 @@ def show(node: GivenNode, as_json: bool) -> int:
     status = node.client.status()
     figures = _figures(status)
     if as_json:
-        print(json.dumps({"node": status["node"], **figures}))
+        print(json.dumps({"node": status.node, **to_map(figures)}))
     else:
         from supervisor.terminal.cluster_view import print_cluster
 
-        print_cluster(status["node"], figures)
-    return 0 if figures["log"] == "ready" and figures.get("leader") else 1
+        print_cluster(status.node, figures)
+    return 0 if figures.log == "ready" and figures.leader else 1
 
 
 @cluster.command()
@@ -86,16 +88,15 @@ def forget(node: GivenNode, member: str, as_json: bool) -> int:
     return told(answer, as_json, f"{member}: forgotten; if it still runs it is known again in a moment")
 
 
-def _figures(status: dict[str, Any]) -> dict[str, Any]:
-    """The node's own view of its cluster.
+def _figures(status: Status) -> ReplicationFigures:
+    """What the node says of its cluster.
 
     Raises:
         NoCluster: it is of none, or has said nothing yet.
     """
-    figures: dict[str, Any] = status["replication"]
-    if not figures:
-        mode = status["store"].get("mode", "")
+    if status.replication is None:
+        mode = "" if status.store is None else status.store.mode
         if mode in ("", "replicated"):
-            raise NoCluster(f"{status['node']} has said nothing of its cluster yet; ask again when it has started")
-        raise NoCluster(f"persistence.mode of {status['node']} is {mode}: it is of no cluster")
-    return figures
+            raise NoCluster(f"{status.node} has said nothing of its cluster yet; ask again when it has started")
+        raise NoCluster(f"persistence.mode of {status.node} is {mode}: it is of no cluster")
+    return status.replication

@@ -208,7 +208,7 @@ def _messages(
 
 def _in_flight(client: ControlClient, bridge: str) -> dict[int | None, int]:
     """How many messages of each lane have left and are not acknowledged: the first of its queue, since they leave in order."""
-    return {row["lane"]: row["in_flight"] or 0 for row in client.status()["bridges"] if row["name"] == bridge}
+    return {row.lane: row.in_flight or 0 for row in client.status().bridges if row.name == bridge}
 
 
 def _rows(

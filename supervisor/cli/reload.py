@@ -12,6 +12,7 @@ import click
 from supervisor.cli.node_calls import JSON, GivenNode, about_node
 from supervisor.terminal.failures import complain
 from wire.errors import ConfigError
+from wire.status.node import Status
 
 if TYPE_CHECKING:
     from supervisor.control.client import ControlClient
@@ -87,8 +88,8 @@ def _wait(client: ControlClient, number: int) -> bool:
     told = ""
     while True:
         status = client.status()
-        configuration = status["configuration"]
-        if configuration["number"] >= number and not configuration["pending"] and status["ready"]:
+        configuration = status.configuration
+        if configuration is not None and configuration.number >= number and not configuration.pending and status.ready:
             return True
         waited_s, cause = time.monotonic() - begun_s, _cause(status)
         if waited_s >= QUIET_S and cause != told:
@@ -99,10 +100,9 @@ def _wait(client: ControlClient, number: int) -> bool:
         time.sleep(_POLL_S)
 
 
-def _cause(status: dict[str, Any]) -> str:
+def _cause(status: Status) -> str:
     """The processes that do not go by the settings yet, or else what keeps the node from being ready."""
-    causes = {row["name"]: row["last_cause"] or row["state"] for row in status["processes"]}
-    awaited = status["configuration"]["pending"] or [
-        row["name"] for row in status["processes"] if row["state"] != "ready" or row["last_cause"]
-    ]
+    causes = {row.name: row.last_cause or row.state for row in status.processes}
+    pending = () if status.configuration is None else status.configuration.pending
+    awaited = pending or [row.name for row in status.processes if row.state != "ready" or row.last_cause]
     return ", ".join(f"{name} ({causes[name]})" if name in causes else name for name in awaited) or "the node to be ready"

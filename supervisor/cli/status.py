@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -16,6 +17,8 @@ from supervisor.terminal.monitor_line import Level, Limits, judged, line
 from supervisor.terminal.typed_commands import typed
 from supervisor.units import parse_duration
 from wire.errors import BasculeError, Unavailable
+from wire.figure import to_map
+from wire.status.node import Status
 
 _WATCH_PERIOD_S = 1.0
 
@@ -88,34 +91,32 @@ def status(
         return _check(node, bridge, limits)
     client, wide = node.client, output == "wide"
 
-    def told() -> dict[str, Any]:
-        figures = client.status()
-        return figures if bridge is None else _of_bridge(figures, bridge)
+    def told() -> Status:
+        return _of_bridge(client.status(), bridge)
 
     if watch and not as_json and sys.stdout.isatty():
         from supervisor.terminal.view import watch_status
 
-        watch_status(told, _WATCH_PERIOD_S, wide=wide)
+        watch_status(told, _WATCH_PERIOD_S, bridge=bridge, wide=wide)
         return 0
     while True:
         figures = told()
         if as_json:
-            print(json.dumps(figures), flush=True)
+            print(json.dumps(to_map(figures) | ({} if bridge is None else {"bridge": bridge})), flush=True)
         else:
             from supervisor.terminal.view import print_status
 
-            print_status(figures, wide=wide)
+            print_status(figures, bridge=bridge, wide=wide)
             sys.stdout.flush()
         if not watch:
-            return 0 if figures["ready"] else 1
+            return 0 if figures.ready else 1
         time.sleep(_WATCH_PERIOD_S)
 
 
 def _check(node: GivenNode, name: str | None, limits: dict[str, Limits]) -> int:
     """One line for a monitor, whatever happens; the exit status."""
     try:
-        figures = node.client.status()
-        level, said = judged(figures if name is None else _of_bridge(figures, name), limits)
+        level, said = judged(_of_bridge(node.client.status(), name), limits)
     except (BasculeError, click.UsageError) as error:
         level = Level.CRITICAL if isinstance(error, Unavailable) else Level.UNKNOWN
         said = line(level, error.message)
@@ -123,10 +124,10 @@ def _check(node: GivenNode, name: str | None, limits: dict[str, Limits]) -> int:
     return level
 
 
-def _of_bridge(figures: dict[str, Any], name: str) -> dict[str, Any]:
-    """``figures`` with no bridge but that of ``name``; ``bridge`` says that it was asked for."""
-    rows = [row for row in figures["bridges"] if row["name"] == name]
-    if not rows:
-        known = ", ".join(sorted({row["name"] for row in figures["bridges"]})) or "none"
+def _of_bridge(status: Status, name: str | None) -> Status:
+    """``status`` with no bridge but that of ``name``, if one is asked for."""
+    rows = tuple(row for row in status.bridges if name in (None, row.name))
+    if name is not None and not rows:
+        known = ", ".join(sorted({row.name for row in status.bridges})) or "none"
         raise click.UsageError(f"there is no bridge {name}; there are: {known}")
-    return figures | {"bridges": rows, "bridge": name}
+    return replace(status, bridges=rows)

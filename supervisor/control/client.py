@@ -1,7 +1,7 @@
 """``ControlClient``: a node's control socket as a Python object. The command line, the HTTP server and the demo ask by it.
 
     with ControlClient.of_config("bascule.yaml") as node:
-        if not node.status()["ready"]:
+        if not node.status().ready:
             print(node.all_events()[-10:])
         node.pause("cloud")
 
@@ -20,6 +20,8 @@ from actors.process.request_sockets import Connections, CurveKeys, NoAnswer, Why
 from supervisor.control.control_socket import SOCKET_NAME, ControlError, NotRunning, encode_request, parse_answer
 from supervisor.control.store_commands import ANSWER_TIMEOUT_S, is_queue_command
 from supervisor.running_node import run_dir_of
+from wire.figure import of_map
+from wire.status.node import Status
 
 TIMEOUT_S = 5.0
 STORE_TIMEOUT_S = ANSWER_TIMEOUT_S + 5.0  # longer than the supervisor waits for the store
@@ -109,9 +111,9 @@ class ControlClient:
         """``node``, ``pid``, ``ready``."""
         return self._ask("ping")
 
-    def status(self) -> Answer:
+    def status(self) -> Status:
         """How the node is, with fresh figures of all its processes."""
-        return self._ask("status")
+        return of_map(Status, self._ask("status"))
 
     def metrics(self) -> bytes:
         """What ``status`` says as metrics, in Prometheus's text format 0.0.4."""

@@ -33,7 +33,9 @@ from supervisor.demo.demo_snapshots import keep_snapshot, wanted_empty
 from supervisor.launch import environment
 from supervisor.terminal.view import print_table, say, verdict
 from wire.errors import BasculeError, Unavailable
+from wire.figure import of_map
 from wire.frames.names import BRIDGE, STORE, process_name
+from wire.status.node import Status
 
 BRIDGE_NAME = "cloud"
 LANE = process_name(BRIDGE, BRIDGE_NAME, 0)
@@ -133,28 +135,27 @@ class DemoNode:
             self._process.kill()
             self._process.wait()
 
-    def status(self) -> dict[str, Any] | None:
+    def status(self) -> Status | None:
         """The node's status; None while it does not answer. Raises: Unavailable, if it has ended."""
         if self._process.poll() is not None:
             raise Unavailable(f"the {self.name} node has ended", exit_status=self._process.returncode)
         try:
-            status: dict[str, Any] = call(self.run_dir, "status", timeout_s=2.0)
+            return of_map(Status, call(self.run_dir, "status", timeout_s=2.0))
         except NotRunning:
             return None
-        return status
 
     def is_ready(self) -> bool:
         """Whether all its actors work."""
         status = self.status()
-        return status is not None and bool(status["ready"])
+        return status is not None and status.ready
 
     def kill(self, process: str) -> None:
         """SIGKILL to ``process``, as soon as it works."""
 
         def pid_of() -> int | None:
             status = self.status()
-            rows = [] if status is None else status["processes"]
-            return next((row["pid"] for row in rows if row["name"] == process and row["state"] == "ready"), None)
+            rows = () if status is None else status.processes
+            return next((row.pid for row in rows if row.name == process and row.state == "ready"), None)
 
         pid = wait(pid_of, f"the edge's {process}")
         os.kill(pid, signal.SIGKILL)
@@ -232,18 +233,18 @@ def _play(edge: DemoNode, link: Link, publisher: Publisher, messages: int, keep:
             edge.kill(act)
 
 
-def settle(edge: DemoNode, publisher: Publisher, subscriber: Subscriber, messages: int) -> dict[str, Any]:
+def settle(edge: DemoNode, publisher: Publisher, subscriber: Subscriber, messages: int) -> Status:
     """Wait until all is published, acknowledged and through, or until patience ends: the last status of ``edge``."""
-    last: dict[str, Any] = {}
+    last: list[Status] = []
 
     def settled() -> bool:
         status = edge.status()
         if status is None:
             return False
-        last.update(status)
+        last[:] = [status]
         all_sent = publisher.published == messages and not publisher.is_alive()
         arrived = publisher.acknowledged <= subscriber.arrivals.keys()
-        return all_sent and arrived and bool(status["bridges"]) and status["bridges"][0]["depth"] == 0
+        return all_sent and arrived and bool(status.bridges) and status.bridges[0].depth == 0
 
     try:
         wait(settled, "the last message")
@@ -251,10 +252,10 @@ def settle(edge: DemoNode, publisher: Publisher, subscriber: Subscriber, message
         say(f"  {error}: this is how far it came")
     if not last:
         raise Unavailable("the edge node does not answer")
-    return last
+    return last[0]
 
 
-def print_account(accounts: list[Account], status: dict[str, Any], took_s: float) -> bool:
+def print_account(accounts: list[Account], status: Status, took_s: float) -> bool:
     """Print what became of every message, and the status of the node that has the queue; whether every promise was kept."""
     rows = [
         (
@@ -271,15 +272,15 @@ def print_account(accounts: list[Account], status: dict[str, Any], took_s: float
     columns = ("QoS", ">published", ">acknowledged", ">delivered once", ">duplicated", ">lost", "promise")
     print_table("Every message, by number", columns, rows)
     print_table(
-        f"The processes of {status['node']}",
+        f"The processes of {status.node}",
         ("process", ">restarts", "state"),
-        [(row["name"], str(row["restarts"]), row["state"]) for row in status["processes"]],
+        [(row.name, str(row.restarts), row.state) for row in status.processes],
     )
-    lane = status["bridges"][0]
+    lane = status.bridges[0]
     counts = ("accepted", "delivered", "depth", "expired", "dead_lettered", "redelivered")
-    figures = ", ".join(f"{name.replace('_', '-')} {lane[name]}" for name in counts)
-    closes = bool(lane["ledger_closes"])
-    figures += f", dropped {sum(lane['dropped'].values())}"
+    figures = ", ".join(f"{name.replace('_', '-')} {getattr(lane, name)}" for name in counts)
+    closes = bool(lane.ledger_closes)
+    figures += f", dropped {sum(lane.dropped.values())}"
     say(f"\nThe bridge's ledger: {figures}: {'it closes' if closes else 'IT DOES NOT CLOSE'}")
     say(
         "Nobody acknowledges QoS 0: what was on its way while a process died counts as dropped, though some of it may have arrived."

@@ -31,6 +31,7 @@ from supervisor.demo.demo import (
 from supervisor.demo.log_servers import found_program, server_config
 from supervisor.terminal.view import say
 from wire.errors import ConfigError
+from wire.status.cluster import ReplicationFigures
 
 LEASE_S = 3.0
 SERVERS = 3
@@ -114,14 +115,19 @@ def _lose(leader: DemoNode, nodes: list[DemoNode]) -> DemoNode:
     took_s = time.monotonic() - killed_s
     say(f"  killed node {leader.name}; node {other.name} leads after {took_s:.1f} s (the lease is {LEASE_S:g} s)")
     leader.start()
-    wait(lambda: (leader.status() or {}).get("replication", {}).get("leader"), f"node {leader.name} as one that stands by")
+    wait(lambda: (told := _cluster(leader)) is not None and told.leader, f"node {leader.name} as one that stands by")
     return other
+
+
+def _cluster(node: DemoNode) -> ReplicationFigures | None:
+    status = node.status()
+    return None if status is None else status.replication
 
 
 def _leader(nodes: list[DemoNode]) -> DemoNode:
     def leads(node: DemoNode) -> bool:
-        status = node.status()
-        return status is not None and status["ready"] and status["replication"].get("role") == "leader"
+        told = _cluster(node)
+        return told is not None and told.role == "leader" and node.is_ready()
 
     found = wait(lambda: next((node for node in nodes if leads(node)), None), "a node that leads")
     assert isinstance(found, DemoNode)

@@ -13,14 +13,19 @@ from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, lo
 from supervisor.terminal.lacking import lacking
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError
+from wire.frames.names import STORE
+from wire.status.bridges import BridgeLane
+from wire.status.clients import AccessFigures, ListenerFigures
+from wire.status.cluster import ReplicationFigures
+from wire.status.node import ControlFigures, HttpFigures, ProcessRow, Status, TelemetryFigures
+from wire.status.states import ChildState, LinkState, Loss, StoreState, cure_of_loss
+from wire.status.store import StoreFigures
 
 EVENTS_LOOKED_AT = 500
 _CLOCK_S = 5.0  # a jump that is worth a word
 _FULL = 0.99
 _FLAPS = 3  # so many ends of a link are worth a word
 _ORDERLY = ("paused", "stopped", "lane opened anew", "reconnect was asked for")
-
-Status = dict[str, Any]
 
 
 def ask(config: Path) -> Iterator[Finding]:
@@ -45,254 +50,239 @@ def _last_events(client: ControlClient) -> list[dict[str, Any]]:
 
 def examine_status(status: Status) -> Iterator[Finding]:
     """Everything that ``status`` shows and that somebody should know."""
-    for part in (_cluster, _disk, _processes, _listener, _bridges, _loops, _orphans, _http, _telemetry, _control, _snapshots):
-        yield from part(status)
+    if status.replication is not None:
+        yield from _cluster(status.replication)
+    if status.store is not None:
+        yield from _disk(status.store)
+    yield from _processes(status)
+    if status.listener is not None:
+        yield from _listener(status.listener, status.processes)
+        yield from _access(status.listener.access)
+    yield from _bridges(status.bridges)
+    if status.distributor is not None and (loops := status.distributor.loops):
+        cure = "look for brokers that are bridged in a circle, or raise max_hops of the bridge if the way is that long"
+        yield warn("loops", f"{counted(loops, 'message')} had crossed max_hops bridges, and went no further", cure)
+    for row in status.unserved:
+        found = f"{row.queue} has {counted(row.depth, 'message')} and is not configured any more"
+        yield warn("queues", found, f"put its bridge back, or bascule queue purge CONFIG {row.queue.split(':')[1]} --in-flight")
+    if status.http is not None:
+        yield from _http(status.http)
+    if status.telemetry is not None and status.telemetry.error:
+        yield from _telemetry(status.telemetry)
+    if status.control is not None:
+        yield from _control(status.control)
+    if status.snapshots is not None:
+        for failure in (status.snapshots.failure, status.snapshots.ship_failure):
+            if failure is not None:
+                yield fail("snapshots", failure.message, "make room, or mend the folder that is named")
 
 
 # --- the node ---
 
 
-def _disk(status: Status) -> Iterator[Finding]:
-    store = status["store"]
-    state, error = store.get("state", "running"), store.get("error", "")
-    if state == "disk_full":
-        yield fail("store", error, "make room on the disk of node.data_dir; the node then goes on by itself")
-    elif state == "disk_error":
-        yield fail("store", error, "see what is wrong with the disk: dmesg, smartctl, ulimit -n")
-    elif state == "store_gone":
-        found, _, cure = error.partition(". ")
+def _disk(store: StoreFigures) -> Iterator[Finding]:
+    state = StoreState(store.state or StoreState.RUNNING)
+    if state is StoreState.STORE_GONE:
+        found, _, cure = store.error.partition(". ")
         yield fail("store", found, cure)
-    elif state == "log_away":
-        yield fail("store", error, "see that a majority of the NATS servers runs and is reached; the node then goes on by itself")
-    elif state == "disk_low":
-        found = f"intake is stopped: {store.get('disk_free_bytes')} bytes are free"
-        yield fail("store", found, "make room on the disk of node.data_dir, or lower limits.min_free_disk")
-    if store.get("damaged_files"):
-        found = f"damaged files are kept aside: {store['damaged_files']}"
+    elif state.cure:
+        yield fail("store", store.error or f"intake is stopped: {store.disk_free_bytes} bytes are free", state.cure)
+    if store.damaged_files:
+        found = f"damaged files are kept aside: {store.damaged_files}"
         yield warn("store", found, "look for the cause (dmesg, memtest); remove them when nobody wants to look at them any more")
 
 
-def _cluster(status: Status) -> Iterator[Finding]:
-    figures = status["replication"]
-    if not figures:
-        return
-    about = f"cluster {figures['stream']}"
-    yield ok(about, f"{leader(figures)}; this node, {figures['member']}, is a {figures['role']}: {own_part(figures)}")
-    if figures["log"] != "ready":
+def _cluster(figures: ReplicationFigures) -> Iterator[Finding]:
+    about = f"cluster {figures.stream}"
+    yield ok(about, f"{leader(figures)}; this node, {figures.member}, is a {figures.role}: {own_part(figures)}")
+    if figures.log != "ready":
         cure = "see what bascule doctor CONFIG says of the servers, and their logs; it goes on by itself"
         yield fail(about, f"the log is {log_state(figures)}", cure)
     if why := base(figures):
         yield warn(
             about, why, "nothing, if the leader runs: it gives its store; bascule cluster status CONFIG shows how far this is"
         )
-    for member, row in figures.get("members", {}).items():
-        if row["silent_s"] > SILENT_S and member != figures["member"]:
+    for member, row in figures.members.items():
+        if row.silent_s > SILENT_S and member != figures.member:
             cure = f"start it, or bascule cluster forget CONFIG {member} if it does not come back"
-            yield warn(about, f"the member {member} has said nothing for {lasting(row['silent_s'])}", cure)
+            yield warn(about, f"the member {member} has said nothing for {lasting(row.silent_s)}", cure)
 
 
 def _processes(status: Status) -> Iterator[Finding]:
-    for row in status["processes"]:
-        name, cause, state = row["name"], row["last_cause"], row["state"]
-        if state == "damaged":
+    for row in status.processes:
+        name, cause, state = row.name, row.last_cause, row.state
+        if state == ChildState.DAMAGED:
             yield fail(name, f"its files are damaged: {cause}", "restore a backup, or purge the queue; the log names the files")
-        elif state == "misconfigured":
+        elif state == ChildState.MISCONFIGURED:
             yield fail(name, cause or "its configuration does not hold", "mend the file; bascule check CONFIG names the line")
-        elif cause and cause != status["store"].get("error"):
-            cure = "stop that process, or take another port" if "taken" in cause or "in use" in cause else _LIVES[_kind(name)]
-            say = warn if state == "ready" else fail
-            yield say(name, f"{cause}; started again {row['restarts']} times" if row["restarts"] else cause, cure)
-
-
-_LIVES = {
-    "store": "the last log lines of the store say why; dmesg tells of the out-of-memory killer; status has the ledgers",
-    "other": "its last log lines say why; dmesg tells of the out-of-memory killer",
-}
-
-
-def _kind(name: str) -> str:
-    return "store" if name == "store" else "other"
-
-
-def _listener(status: Status) -> Iterator[Finding]:
-    listener = status["listener"]
-    if listener.get("error") and not any(listener["error"] in row["last_cause"] for row in status["processes"]):
-        yield fail("listener", listener["error"], "stop that process, or take another port")
-    if listener.get("pauses"):
-        found = f"it let nobody in {listener['pauses']} times: {listener['paused_for']}"
-        yield warn(
-            "listener", found, "raise the limit of open files (LimitNOFILE= of the service), or lower clients.connections_max"
-        )
-    for limit, count in listener.get("limited", {}).items():
-        if count:
-            yield warn(
-                "listener", f"times that clients.{limit} has refused: {count}", f"raise clients.{limit}, or see who connects"
+        elif cause and cause != (status.store.error if status.store is not None else ""):
+            cure = (
+                "stop that process, or take another port"
+                if "taken" in cause or "in use" in cause
+                else _LIVES.get(name, _LIVES_ELSE)
             )
-    if listener.get("reserved_publishes"):
-        found = f"messages and Wills of clients for topics below $SYS/, not taken: {listener['reserved_publishes']}"
+            say = warn if state == ChildState.READY else fail
+            yield say(name, f"{cause}; started again {row.restarts} times" if row.restarts else cause, cure)
+
+
+_LIVES = {STORE: "the last log lines of the store say why; dmesg tells of the out-of-memory killer; status has the ledgers"}
+_LIVES_ELSE = "its last log lines say why; dmesg tells of the out-of-memory killer"
+
+
+def _listener(listener: ListenerFigures, processes: Sequence[ProcessRow]) -> Iterator[Finding]:
+    if listener.error and not any(listener.error in row.last_cause for row in processes):
+        yield fail("listener", listener.error, "stop that process, or take another port")
+    if listener.pauses:
+        found = f"it let nobody in {listener.pauses} times: {listener.paused_for}"
+        cure = "raise the limit of open files (LimitNOFILE= of the service), or lower clients.connections_max"
+        yield warn("listener", found, cure)
+    for limit, count in listener.limited.items():
+        if count:
+            found = f"times that clients.{limit} has refused: {count}"
+            yield warn("listener", found, f"raise clients.{limit}, or see who connects")
+    if listener.reserved_publishes:
+        found = f"messages and Wills of clients for topics below $SYS/, not taken: {listener.reserved_publishes}"
         yield warn("listener", found, "the log says whose (publish.reserved); have them publish elsewhere, or not at all")
-    access = listener.get("access", {})
-    for key, what, cure in _ACCESS:
-        if access.get(key):
-            yield warn("access", f"{what}: {access[key]}", cure)
-    if listener.get("handshakes_failed"):
+    if listener.handshakes_failed:
         cure = "see the log (client.transport_failed) for who it was; its ca_file must have the authority of tls.cert_file"
-        yield warn("listener", f"clients that did not get through TLS or WebSocket: {listener['handshakes_failed']}", cure)
+        yield warn("listener", f"clients that did not get through TLS or WebSocket: {listener.handshakes_failed}", cure)
 
 
-_ACCESS = (
-    (
-        "logins_failed",
-        "logins with a wrong user or password",
-        "the log says who (login.refused); bascule passwd FILE USER adds or changes one",
-    ),
-    ("addresses_blocked", "addresses blocked for wrong logins", "wait for access.login_limits.block, when the client is mended"),
-    ("users_blocked", "users blocked for wrong logins from many addresses", "the log says who (user.blocked)"),
-    (
-        "publishes_forbidden",
-        "messages not taken because the ACL forbids them",
-        "the log says who and where (publish.forbidden); see the ACL",
-    ),
-    (
-        "subscriptions_forbidden",
-        "subscriptions refused by the ACL",
-        "the log says which (subscription.forbidden); see the ACL",
-    ),
-    (
-        "takeovers_forbidden",
-        "clients refused that had the client identifier of another user",
-        "give each client a client identifier of its own",
-    ),
-)
+def _access(access: AccessFigures) -> Iterator[Finding]:
+    told = (
+        (
+            access.logins_failed,
+            "logins with a wrong user or password",
+            "the log says who (login.refused); bascule passwd FILE USER adds or changes one",
+        ),
+        (
+            access.addresses_blocked,
+            "addresses blocked for wrong logins",
+            "wait for access.login_limits.block, when the client is mended",
+        ),
+        (access.users_blocked, "users blocked for wrong logins from many addresses", "the log says who (user.blocked)"),
+        (
+            access.publishes_forbidden,
+            "messages not taken because the ACL forbids them",
+            "the log says who and where (publish.forbidden); see the ACL",
+        ),
+        (
+            access.subscriptions_forbidden,
+            "subscriptions refused by the ACL",
+            "the log says which (subscription.forbidden); see the ACL",
+        ),
+        (
+            access.takeovers_forbidden,
+            "clients refused that had the client identifier of another user",
+            "give each client a client identifier of its own",
+        ),
+    )
+    for count, what, cure in told:
+        if count:
+            yield warn("access", f"{what}: {count}", cure)
 
 
 # --- bridges ---
 
 
-def _bridges(status: Status) -> Iterator[Finding]:
-    for row in status["bridges"]:
-        about = f"bridge {row['name']}:{row['lane']}"
+def _bridges(rows: Sequence[BridgeLane]) -> Iterator[Finding]:
+    for row in rows:
+        about = f"bridge {row.name}:{row.lane}"
         findings = [*_link(row, about), *_queue(row, about), *_remote(row, about)]
         yield from findings
         if not findings:
-            yield ok(about, f"{row['state']}, {counted(row['depth'], 'message')} waiting")
+            yield ok(about, f"{row.state}, {counted(row.depth or 0, 'message')} waiting")
 
 
-def _link(row: Status, about: str) -> Iterator[Finding]:
-    if row["paused_since_ms"] is not None:
-        waits = f"; {counted(row['depth'], 'message')} waiting" if row["depth"] else ""
-        found = f"paused since {write_time(row['paused_since_ms'])}{waits}"
-        yield warn(about, found, f"bascule bridge resume CONFIG {row['name']}, when it may go on")
-    elif row["state"] in ("damaged", "misconfigured"):
+def _link(row: BridgeLane, about: str) -> Iterator[Finding]:
+    if row.paused_since_ms is not None:
+        waits = f"; {counted(row.depth, 'message')} waiting" if row.depth else ""
+        found = f"paused since {write_time(row.paused_since_ms)}{waits}"
+        yield warn(about, found, f"bascule bridge resume CONFIG {row.name}, when it may go on")
+    elif row.state in (ChildState.DAMAGED, ChildState.MISCONFIGURED):
         yield fail(
             about,
-            row["reason"] or row["state"],
-            f"the log of the node says what is wrong; bascule queue purge CONFIG {row['name']} gives it up",
+            row.reason or row.state,
+            f"the log of the node says what is wrong; bascule queue purge CONFIG {row.name} gives it up",
         )
-    elif row["state"] != "connected" and row["reason"]:
-        reason = row["last_error"] or row["reason"]  # while it tries again, what the last attempt failed on
-        yield fail(about, f"{row['state']}: {reason}", row["cure"])
-    elif row["last_error"]:
-        yield warn(about, f"the last connection ended: {row['last_error']}", row["cure"])
-    if note := row["link"].get("note"):
-        link = row["link"]
-        works = link.get("session_expiry_s") is not None or link.get("first_address", {}).get("address")
-        say = warn if works and not link.get("suspects") else fail
-        yield say(about, note, cure_of(note))
+    elif row.state != LinkState.CONNECTED and row.reason:
+        reason = row.last_error or row.reason  # while it tries again, what the last attempt failed on
+        yield fail(about, f"{row.state}: {reason}", row.cure)
+    elif row.last_error:
+        yield warn(about, f"the last connection ended: {row.last_error}", row.cure)
+    link = row.link
+    if link is not None and link.note:
+        works = link.session_expiry_s is not None or link.first_address is not None
+        say = warn if works and not link.suspects else fail
+        yield say(about, link.note, cure_of(link.note))
 
 
-def _queue(row: Status, about: str) -> Iterator[Finding]:
-    if row["full"] is not None and row["full"] >= _FULL:
+def _queue(row: BridgeLane, about: str) -> Iterator[Finding]:
+    if row.full is not None and row.full >= _FULL:
         yield fail(
-            about, f"its queue is full: {counted(row['depth'], 'message')}", "let the link come up, or raise limits of the bridge"
+            about, f"its queue is full: {counted(row.depth or 0, 'message')}", "let the link come up, or raise limits of the bridge"
         )
-    if row["refused"]:
-        found = f"refused for want of room: {counted(row['refused'], 'message')}"
+    if row.refused:
+        found = f"refused for want of room: {counted(row.refused, 'message')}"
         yield warn(about, found, "their publishers were told; raise limits of the bridge, or take drop-oldest for limits.overflow")
-    if row["held_back"]:
-        found = f"waiting for room at their publishers, which are MQTT 3.1.1: {counted(row['held_back'], 'message')}"
+    if row.held_back:
+        found = f"waiting for room at their publishers, which are MQTT 3.1.1: {counted(row.held_back, 'message')}"
         yield warn(about, found, "raise limits of the bridge, or take drop-oldest for limits.overflow")
-    for reason, count in row["dropped"].items():
-        if reason != "purged":
-            yield warn(
-                about, f"{counted(count, 'message')} dropped: {reason}", _DROPPED.get(reason, "bascule events CONFIG says when")
-            )
-    if row["ledger_closes"] is False:
+    for reason, count in row.dropped.items():
+        if reason != Loss.PURGED:
+            yield warn(about, f"{counted(count, 'message')} dropped: {reason}", cure_of_loss(reason))
+    if row.ledger_closes is False:
         yield fail(about, "its ledger does not add up", "keep the log and a snapshot, and tell us")
-    for rule in row["former_rules"]:
-        found = f"messages wait of rule {rule['rule']}, which is not in the file any more or says something else now"
-        yield warn(
-            about, found, f"nothing, if they are to go to {rule['destination']}; else bascule queue purge CONFIG {row['name']}"
-        )
+    for rule in row.former_rules:
+        found = f"messages wait of rule {rule.rule}, which is not in the file any more or says something else now"
+        yield warn(about, found, f"nothing, if they are to go to {rule.destination}; else bascule queue purge CONFIG {row.name}")
 
 
-_DROPPED = {
-    "overflow": "raise limits of the bridge, or let the link come up sooner",
-    "too_large": "the remote takes no larger packets: raise its limit, or publish smaller ones",
-    "damaged": "look for the cause (dmesg, smartctl); bascule events CONFIG says when",
-    "restart": "publish at QoS 1: messages of QoS 0 are in memory only",
-    "qos0_memory": "publish at QoS 1, or let the link come up sooner",
-}
-
-
-def _remote(row: Status, about: str) -> Iterator[Finding]:
-    held = row["dead_letters"].get("held", 0)
-    if held:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in row["dead_letters"]["reasons"].items())
-        name = row["name"]
+def _remote(row: BridgeLane, about: str) -> Iterator[Finding]:
+    letters, exchange, remote = row.dead_letters, row.exchange, row.remote_subscriptions
+    if letters is not None and letters.held:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in letters.reasons.items())
+        name = row.name
         cure = f"bascule queue peek CONFIG {name} --dead shows them; mend what is refused, then bascule queue replay CONFIG {name}"
-        yield warn(about, f"{held} dead letters: {reasons}", cure)
-    if lowered := row["exchange"].get("acknowledged_as_qos1"):
+        yield warn(about, f"{letters.held} dead letters: {reasons}", cure)
+    if lowered := 0 if exchange is None else exchange.acknowledged_as_qos1:
         found = (
             f"the remote has no QoS 2: it acknowledged {counted(lowered, 'message')} of QoS 2 as QoS 1, and gets QoS 1 from then on"
         )
         yield warn(about, found, "max_qos: 1 in its local_subscriptions says so for good; such a message may arrive twice")
-    if released := row["exchange"].get("released_unanswered"):
+    if released := 0 if exchange is None else exchange.released_unanswered:
         found = f"the remote closes on PUBRELs of what it has completed: {counted(released, 'message')} taken as delivered"
         yield warn(about, found, "it should answer PUBCOMP: bring it up to date, or write max_qos: 1 in local_subscriptions")
     for words, key in lacking(row):
         if lowered and key == "local_subscriptions[].max_qos: 1":
             continue  # said above
-        again = f"bascule bridge pause CONFIG {row['name']} and bascule bridge resume CONFIG {row['name']}"
+        again = f"bascule bridge pause CONFIG {row.name} and bascule bridge resume CONFIG {row.name}"
         cure = f"write {key}; or let the remote take it, and have it tried again: {again}"
         yield warn(about, f"the {words}", cure)
-    remote = row["remote_subscriptions"]
-    for topic_filter, code in remote.get("refused", {}).items():
+    if remote is None:
+        return
+    for topic_filter, code in remote.refused.items():
         yield fail(about, f"the remote refuses the subscription {topic_filter} ({code})", "allow it at the broker, or remove it")
-    if remote.get("looped"):
-        found = f"left out because they came back from the remote they had gone to: {counted(remote['looped'], 'message')}"
+    if remote.looped:
+        found = f"left out because they came back from the remote they had gone to: {counted(remote.looped, 'message')}"
         yield warn(about, found, "let local_subscriptions and remote_subscriptions take different topics")
-
-
-def _loops(status: Status) -> Iterator[Finding]:
-    if loops := status["distributor"].get("loops"):
-        cure = "look for brokers that are bridged in a circle, or raise max_hops of the bridge if the way is that long"
-        yield warn("loops", f"{counted(loops, 'message')} had crossed max_hops bridges, and went no further", cure)
-
-
-def _orphans(status: Status) -> Iterator[Finding]:
-    for row in status["unserved"]:
-        found = f"{row['queue']} has {counted(row['depth'], 'message')} and is not configured any more"
-        yield warn("queues", found, f"put its bridge back, or bascule queue purge CONFIG {row['queue'].split(':')[1]} --in-flight")
 
 
 # --- who asks ---
 
 
-def _http(status: Status) -> Iterator[Finding]:
-    for why, count in status["http"].get("refused", {}).items():
+def _http(http: HttpFigures) -> Iterator[Finding]:
+    for why, count in http.refused.items():
         cure = "bascule token add FILE NAME makes a token; the old one may have been removed" if "token" in why else "see who asks"
         yield warn("http", f"requests refused, {why}: {count}", cure)
 
 
-def _telemetry(status: Status) -> Iterator[Finding]:
-    telemetry = status["telemetry"]
-    if error := telemetry.get("error"):
-        about = f"telemetry to {telemetry['endpoint']}"
-        if telemetry["failing_s"] is None:
-            yield warn(about, error, "see the collector's log for what it does not take, and why")
-        else:
-            yield fail(about, error, next((cure for words, cure in _COLLECTOR if words in error), _COLLECTOR_ELSE))
+def _telemetry(telemetry: TelemetryFigures) -> Iterator[Finding]:
+    about, error = f"telemetry to {telemetry.endpoint}", telemetry.error
+    if telemetry.failing_s is None:
+        yield warn(about, error, "see the collector's log for what it does not take, and why")
+    else:
+        yield fail(about, error, next((cure for words, cure in _COLLECTOR if words in error), _COLLECTOR_ELSE))
 
 
 _COLLECTOR = (
@@ -305,19 +295,12 @@ _COLLECTOR = (
 _COLLECTOR_ELSE = "check telemetry.otlp.endpoint, and that a collector takes OTLP over HTTP there: port 4318; 4317 is for gRPC"
 
 
-def _control(status: Status) -> Iterator[Finding]:
-    control = status["control"]
-    if control["error"]:
-        yield fail("control", control["error"], "take another address for control.bind, or stop who has it")
-    for why, count in control["refused"].items():
+def _control(control: ControlFigures) -> Iterator[Finding]:
+    if control.error:
+        yield fail("control", control.error, "take another address for control.bind, or stop who has it")
+    for why, count in control.refused.items():
         if count:
             yield warn("control", f"refused, {why.replace('_', ' ')}: {count}", "bascule keys add CONFIG NAME KEY lets a key in")
-
-
-def _snapshots(status: Status) -> Iterator[Finding]:
-    for key in ("failure", "ship_failure"):
-        if failure := status["snapshots"].get(key):
-            yield fail("snapshots", failure["message"], "make room, or mend the folder that is named")
 
 
 # --- events ---

@@ -13,7 +13,7 @@ from supervisor.control.control_socket import ControlError, NotRunning
 from supervisor.http import health, metrics, page, rest
 from supervisor.http.answers import error_body
 from supervisor.http.callers import Callers, NotLetIn
-from supervisor.http.figures import HttpFigures
+from supervisor.http.figures import HttpCounts
 from supervisor.http.node_calls import NodeCalls
 from supervisor.version import VERSION
 from wire.settings import HttpSettings
@@ -42,7 +42,7 @@ Send `Authorization: Bearer TOKEN` where the node has tokens, and `X-Bascule: 1`
 """
 
 
-def make_app(run_dir: Path, settings: HttpSettings, figures: HttpFigures) -> FastAPI:
+def make_app(run_dir: Path, settings: HttpSettings, figures: HttpCounts) -> FastAPI:
     """The application for the node whose sockets are in ``run_dir``."""
     app = FastAPI(
         title="Bascule",

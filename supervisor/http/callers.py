@@ -21,7 +21,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from actors.door.login_limits import LoginLimits, network_of
 from actors.door.token_file import TokenFile
 from supervisor.control.roles import may, needed
-from supervisor.http.figures import HttpFigures
+from supervisor.http.figures import HttpCounts
 from supervisor.http.front import READING
 from wire.door.roles import ROLES
 from wire.settings import HttpSettings
@@ -57,7 +57,7 @@ class NotLetIn(HTTPException):
 class Callers:
     """Tells them by their tokens."""
 
-    def __init__(self, settings: HttpSettings, figures: HttpFigures) -> None:
+    def __init__(self, settings: HttpSettings, figures: HttpCounts) -> None:
         self._figures = figures
         self._file = None if settings.tokens_file is None else TokenFile(settings.tokens_file)
         self._limits = LoginLimits(settings.login_limits)

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from supervisor.http.answers import MALFORMED
-from supervisor.http.figures import HttpFigures
+from supervisor.http.figures import HttpCounts
 from supervisor.http.request_head import RequestHead
 from wire.settings import HttpSettings
 
@@ -33,7 +33,7 @@ class HttpConnection(H11Protocol):
         server_state: ServerState,
         *,
         settings: HttpSettings,
-        figures: HttpFigures,
+        figures: HttpCounts,
     ) -> None:
         super().__init__(config, server_state, {})
         self._settings = settings

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+
+from wire.status.node import HttpFigures
 
 
-class HttpFigures:
+class HttpCounts:
     """Written by the thread that serves, read by the one that reports; each count is one number, so neither waits for the other."""
 
     def __init__(self) -> None:
@@ -23,11 +24,14 @@ class HttpFigures:
         """A request, or a connection, was refused."""
         self.refused[why] += 1
 
-    def told(self) -> dict[str, Any]:
-        """For ``status``; only what msgpack knows."""
-        return {
-            "connections": self.connections,
-            "accepted": self.accepted,
-            "answers": dict(self.answers.copy()),
-            "refused": dict(self.refused.copy()),
-        }
+    def told(self, *, error: str, bind: str, tls: bool) -> HttpFigures:
+        """For ``status``, with what is known of the listening socket."""
+        return HttpFigures(
+            error=error,
+            bind=bind,
+            tls=tls,
+            connections=self.connections,
+            accepted=self.accepted,
+            answers=dict(self.answers.copy()),
+            refused=dict(self.refused.copy()),
+        )

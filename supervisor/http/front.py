@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import HTTPException
 
 from supervisor.http.answers import SECURITY_HEADERS, error_body
-from supervisor.http.figures import HttpFigures
+from supervisor.http.figures import HttpCounts
 from wire.settings import HttpSettings
 
 OWN_HEADER = b"x-bascule"
@@ -42,7 +42,7 @@ class Refusal(Exception):
 class Front:
     """An ASGI application before another one."""
 
-    def __init__(self, app: App, settings: HttpSettings, figures: HttpFigures) -> None:
+    def __init__(self, app: App, settings: HttpSettings, figures: HttpCounts) -> None:
         self._app = app
         self._figures = figures
         self._request_max_bytes = settings.request_max_bytes

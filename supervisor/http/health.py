@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from fastapi import APIRouter
 
 from supervisor.control.control_socket import ControlError, NotRunning
@@ -12,22 +9,24 @@ from supervisor.http.json_answer import Json
 from supervisor.http.models import Live, Ready
 from supervisor.http.node_calls import NodeCalls
 from wire.frames.names import ASIDE, SUPERVISOR
+from wire.status.node import Status
+from wire.status.states import ChildState
 
 _NOT_NEEDED = (SUPERVISOR, "template", *ASIDE)
 
 
-def readiness_of(status: Mapping[str, Any]) -> dict[str, Any]:
+def readiness_of(status: Status) -> Ready:
     """What ``status`` says of the node's readiness, without what only those may know who have a role."""
-    left_s = status["stop_left_s"]
+    left_s = status.stop_left_s
     if left_s is not None:
         reason = f"the node is stopping, and has stopped within {left_s:g} s"
-        return {"ready": False, "state": "stopping", "reasons": [reason], "stop_left_s": left_s}
-    if status["ready"] and status["replication"].get("role") == "standby":
-        return {"ready": False, "state": "standby", "reasons": ["the node stands by: another one of its cluster is to be asked"]}
-    if status["ready"]:
-        return {"ready": True, "state": "ready", "reasons": []}
-    rows = [row for row in status["processes"] if row["state"] != "ready" and row["name"] not in _NOT_NEEDED]
-    return {"ready": False, "state": "starting", "reasons": [f"{row['name']} is {row['state']}" for row in rows]}
+        return Ready(ready=False, state="stopping", reasons=[reason], stop_left_s=left_s)
+    if status.ready and status.replication is not None and status.replication.role == "standby":
+        return Ready(ready=False, state="standby", reasons=["the node stands by: another one of its cluster is to be asked"])
+    if status.ready:
+        return Ready(ready=True, state="ready", reasons=[])
+    rows = [row for row in status.processes if row.state != ChildState.READY and row.name not in _NOT_NEEDED]
+    return Ready(ready=False, state="starting", reasons=[f"{row.name} is {row.state}" for row in rows])
 
 
 def routes(calls: NodeCalls) -> APIRouter:
@@ -45,8 +44,8 @@ def routes(calls: NodeCalls) -> APIRouter:
         try:
             readiness = readiness_of(await calls.status())
         except (ControlError, NotRunning) as error:
-            readiness = {"ready": False, "state": "unknown", "reasons": [error.message]}
-        return Json(readiness, 200 if readiness["ready"] else 503)
+            readiness = Ready(ready=False, state="unknown", reasons=[error.message])
+        return Json(readiness.model_dump(exclude_unset=True), 200 if readiness.ready else 503)
 
     for path, endpoint in (("/live", live), ("/ready", ready)):
         router.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)

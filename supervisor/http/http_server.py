@@ -15,11 +15,12 @@ from typing import Any
 from actors.door.listening_sockets import tcp_refusal, tcp_socket
 from actors.process.actor import MailboxActor
 from actors.process.mailbox import Mailbox
-from supervisor.http.figures import HttpFigures
+from supervisor.http.figures import HttpCounts
 from wire.backoff import Backoff
 from wire.errors import BasculeError, ConfigError, Unavailable
 from wire.frames.base import Frame
 from wire.settings import HttpSettings, NodeSettings
+from wire.status.node import HttpFigures
 
 log = logging.getLogger("bascule")
 
@@ -55,7 +56,7 @@ class HttpServer(MailboxActor):
         if settings.http is None:
             raise ConfigError("the configuration has no http")
         self._http: HttpSettings = settings.http
-        self._figures = HttpFigures()
+        self._figures = HttpCounts()
         self._backoff = Backoff(settings.supervision.restart_backoff, mailbox.random)
         self._refusal = ""
         self._bind = ""
@@ -100,9 +101,8 @@ class HttpServer(MailboxActor):
     def on_frame(self, frame: Frame) -> None:
         log.error("frame.refused", extra={"actor": self.name, "error": "no frame comes here", "kind": frame.KIND})
 
-    def status(self) -> dict[str, Any]:
-        error = {"error": self._refusal} if self._refusal else {}
-        return {**error, "bind": self._bind or self._http.bind, "tls": self._http.tls is not None, **self._figures.told()}
+    def status(self) -> HttpFigures:
+        return self._figures.told(error=self._refusal, bind=self._bind or self._http.bind, tls=self._http.tls is not None)
 
     # --- inside ---
 

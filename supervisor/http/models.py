@@ -5,9 +5,14 @@ Answers that grow from version to version may have more fields than are named he
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import fields
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from wire.figure import held
+from wire.status import node as figures
+from wire.typed_values import field_types
 
 
 class _Answer(BaseModel):
@@ -43,7 +48,7 @@ class Ready(_Answer):
     ready: bool
     state: Literal["ready", "standby", "starting", "stopping", "unknown"]
     reasons: list[str] = Field(description="Why it is not ready, in words.", examples=[["store is restarting"]])
-    stop_left_s: float | None = Field(None, description="While it stops: how long that takes at most.")
+    stop_left_s: float | None = Field(default=None, description="While it stops: how long that takes at most.")
 
 
 class Caller(_Answer):
@@ -53,67 +58,31 @@ class Caller(_Answer):
     role: Literal["view", "operate", "admin"]
 
 
-class Process(_Answer):
-    """One process of the node."""
-
-    name: str = Field(examples=["bridge:cloud:0"])
-    pid: int | None
-    state: str = Field(examples=["ready"])
-    actors: list[str]
-    pss_bytes: int | None
-    cpu_s: float | None
-    restarts: int
-    last_cause: str
+class _Nothing(_Body):
+    """Nobody has reported it yet, or it is not configured."""
 
 
-class BridgeLane(_Answer):
-    """One lane of a bridge: its link and its queue."""
-
-    name: str = Field(examples=["cloud"])
-    lane: int
-    state: str = Field(examples=["backoff"])
-    reason: str = Field(examples=["connection refused"])
-    since: str | None
-    since_s: float | None
-    last_error: str
-    cure: str
-    down_s: float | None
-    attempts: int | None
-    next_attempt_s: float | None
-    depth: int | None
-    bytes: int | None
-    oldest_age_s: float | None
-    accepted: int | None
-    delivered: int | None
-    expired: int | None
-    dead_lettered: int | None
-    refused: int | None
-    dropped: dict[str, int]
-    rate_in: float | None
-    rate_out: float | None
-    drain_s: float | None
-    drain_at_best_s: float | None
-    full_s: float | None
-    in_flight: int | None
-    paused_since_ms: int | None
+def _model_of(kind: Any) -> type[BaseModel]:
+    """The figures of ``kind`` as a model: each field with its sentence."""
+    declared = zip(fields(kind), field_types(kind), strict=True)
+    typed: dict[str, Any] = {
+        each.name: (_typed(hint, each.metadata["part"]), Field(description=each.metadata["text"])) for each, (_, hint) in declared
+    }
+    model: type[BaseModel] = create_model(kind.__name__, __base__=_Answer, __doc__=kind.__doc__, **typed)
+    return model
 
 
-class Status(_Answer):
-    """How the node is. All fields: docs/reference/status.md."""
+def _typed(hint: Any, is_part: bool) -> Any:
+    kind, within = held(hint)
+    if kind is None:
+        return hint
+    model: Any = _model_of(kind)
+    if within in (tuple, dict):
+        return list[model] if within is tuple else dict[str, model]
+    return model | _Nothing if is_part else model | None if type(None) in get_args(hint) else model
 
-    node: str = Field(examples=["edge-1"])
-    ready: bool
-    stop_left_s: float | None
-    processes: list[Process]
-    bridges: list[BridgeLane]
-    store: dict[str, Any]
-    replication: dict[str, Any]
-    listener: dict[str, Any]
-    distributor: dict[str, Any]
-    http: dict[str, Any]
-    telemetry: dict[str, Any]
-    snapshots: dict[str, Any]
-    configuration: dict[str, Any]
+
+Status = _model_of(figures.Status)
 
 
 class Event(_Answer):

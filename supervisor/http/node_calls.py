@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError
-from supervisor.http.figures import HttpFigures
+from supervisor.http.figures import HttpCounts
+from wire.status.node import Status
 
 STATUS_PERIOD_S = 0.2  # to tell its status costs the node some 10 ms of its supervisor's time
 
@@ -24,14 +25,14 @@ class NodeCalls:
     one share it. So what is told is never older than the question, and nobody keeps the node from its messages by asking for it.
     """
 
-    def __init__(self, run_dir: Path, calls_max: int, figures: HttpFigures) -> None:
+    def __init__(self, run_dir: Path, calls_max: int, figures: HttpCounts) -> None:
         self._node = ControlClient.of_run_dir(run_dir)
         self._calls_max = calls_max
         self._figures = figures
         self._threads = ThreadPoolExecutor(calls_max + 1, thread_name_prefix="call")
         self._under_way = 0
-        self._status: asyncio.Task[dict[str, Any]] | None = None  # the last one that was begun
-        self._next_status: asyncio.Task[dict[str, Any]] | None = None  # the one that waits for its time
+        self._status: asyncio.Task[Status] | None = None  # the last one that was begun
+        self._next_status: asyncio.Task[Status] | None = None  # the one that waits for its time
         self._status_due_s = 0.0
 
     async def ask(self, what: Callable[[ControlClient], _Answer]) -> _Answer:
@@ -50,8 +51,8 @@ class NodeCalls:
         finally:
             self._under_way -= 1
 
-    async def status(self) -> dict[str, Any]:
-        """The node's status, which belongs to all who share it: it is not to be changed.
+    async def status(self) -> Status:
+        """The node's status, which belongs to all who share it.
 
         Raises:
             NotRunning: nobody answers.
@@ -61,7 +62,7 @@ class NodeCalls:
             self._next_status = asyncio.create_task(self._ask_for_status(self._status))
         return await asyncio.shield(self._next_status)
 
-    async def _ask_for_status(self, before: asyncio.Task[dict[str, Any]] | None) -> dict[str, Any]:
+    async def _ask_for_status(self, before: asyncio.Task[Status] | None) -> Status:
         if before is not None:
             await asyncio.wait([before])
         loop = asyncio.get_running_loop()

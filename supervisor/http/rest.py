@@ -19,6 +19,7 @@ from supervisor.http.json_answer import Json
 from supervisor.http.node_calls import NodeCalls
 from supervisor.terminal.message_text import message_json
 from supervisor.terminal.session_view import will_json
+from wire.figure import to_map
 
 PREFIX = "/api/v1"
 PAGE_MAX = 500
@@ -105,7 +106,7 @@ class RestApi:
 
             It has every process report fresh figures, at most five times a second: who asks more often waits for that.
             """
-            return Json(await self._calls.status())
+            return Json(to_map(await self._calls.status()))
 
         @self._route("GET", "/events", "events", models.Events, "node")
         async def events(start: From = 0, count: Count = PAGE_MAX) -> Json:

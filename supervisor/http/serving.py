@@ -21,7 +21,7 @@ from actors.system.certificates import LOOK_PERIOD_S
 from actors.system.tls import Certificates
 from supervisor.http.app import make_app
 from supervisor.http.connection import HttpConnection
-from supervisor.http.figures import HttpFigures
+from supervisor.http.figures import HttpCounts
 from supervisor.http.front import Front
 from supervisor.http.request_head import HEAD_MAX_BYTES
 from wire.settings import HttpSettings, NodeSettings
@@ -32,7 +32,7 @@ STOP_TIMEOUT_S = 2  # for answers that are under way when the node stops
 Started = Callable[[Callable[[Callable[[], None]], None], Callable[[], None]], object]
 
 
-def serve(sock: socket.socket, node: NodeSettings, settings: HttpSettings, figures: HttpFigures, started: Started) -> None:
+def serve(sock: socket.socket, node: NodeSettings, settings: HttpSettings, figures: HttpCounts, started: Started) -> None:
     """Serve on ``sock``, which listens, until told to stop. started: told how to ask the loop, and how to stop it.
 
     Raises:
@@ -81,7 +81,7 @@ class LimitedServer(uvicorn.Server):
     """One socket, at most ``connections_max`` connections."""
 
     def __init__(
-        self, config: uvicorn.Config, settings: HttpSettings, figures: HttpFigures, certificates: Certificates | None
+        self, config: uvicorn.Config, settings: HttpSettings, figures: HttpCounts, certificates: Certificates | None
     ) -> None:
         super().__init__(config)
         self._settings = settings

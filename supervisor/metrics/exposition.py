@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import prometheus_client.exposition as exposition
 import prometheus_client.openmetrics.exposition as openmetrics
@@ -11,8 +10,10 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from supervisor.metrics.metric import Buckets, Labels, Metric
+from supervisor.metrics.metric import Labels, Metric, Value
 from supervisor.metrics.table import METRICS
+from wire.status.histogram import HistogramFigures
+from wire.status.node import Status
 
 TEXT = exposition.CONTENT_TYPE_PLAIN_0_0_4
 OPENMETRICS = openmetrics.CONTENT_TYPE_LATEST
@@ -21,7 +22,7 @@ OPENMETRICS = openmetrics.CONTENT_TYPE_LATEST
 class StatusCollector(Collector):
     """The metrics of one answer to ``status``."""
 
-    def __init__(self, status: Mapping[str, Any]) -> None:
+    def __init__(self, status: Status) -> None:
         self._status = status
 
     def collect(self) -> Iterator[Family]:
@@ -38,13 +39,13 @@ def format_for(accept: str) -> str:
     return OPENMETRICS if "application/openmetrics-text" in named else TEXT
 
 
-def render(status: Mapping[str, Any], content_type: str = TEXT) -> bytes:
+def render(status: Status, content_type: str = TEXT) -> bytes:
     """The metrics of an answer to ``status``: in Prometheus's text format 0.0.4, or in OpenMetrics 1.0."""
     write: Callable[[Collector], bytes] = openmetrics.generate_latest if content_type == OPENMETRICS else exposition.generate_latest
     return write(StatusCollector(status))
 
 
-def _family(metric: Metric, values: Mapping[Labels, float | Buckets]) -> Family:
+def _family(metric: Metric, values: Mapping[Labels, Value]) -> Family:
     """``values`` as the library has them."""
     if metric.kind == "info":
         info = InfoMetricFamily(metric.name.removesuffix("_info"), metric.text)
@@ -54,14 +55,14 @@ def _family(metric: Metric, values: Mapping[Labels, float | Buckets]) -> Family:
     if metric.kind == "histogram":
         histogram = HistogramMetricFamily(metric.name, metric.text, labels=metric.labels)
         for labels, value in values.items():
-            if isinstance(value, Buckets):
+            if isinstance(value, HistogramFigures):
                 buckets = [(_bound(bound), float(count)) for bound, count in value.cumulative()]
-                histogram.add_metric(labels, buckets, value.total)
+                histogram.add_metric(labels, buckets, value.sum)
         return histogram
     single = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family = single(metric.name, metric.text, labels=metric.labels)
     for labels, value in values.items():
-        if not isinstance(value, Buckets):
+        if not isinstance(value, HistogramFigures):
             family.add_metric(labels, value)
     return family
 

@@ -26,9 +26,11 @@ from supervisor.snapshots.shipping import Shipping
 from supervisor.version import VERSION
 from supervisor.workers import Worker, words
 from wire.errors import BasculeError, DiskFull, Unavailable
+from wire.figure import to_map
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import SnapshotMade, SnapshotWanted
 from wire.settings import NodeSettings
+from wire.status.node import SnapshotFailure, SnapshotFigures, SnapshotsFigures
 
 log = logging.getLogger("bascule")
 
@@ -79,8 +81,8 @@ class Snapshots:
         self._shipping = Shipping(host, settings, self._folder)
         self._usage = Usage()
         self._usage_s = float("-inf")
-        self._last: dict[str, Any] | None = None
-        self._failure: dict[str, Any] | None = None
+        self._last: SnapshotFigures | None = None
+        self._failure: SnapshotFailure | None = None
         self._skipped = 0
         self._due_s: float | None = None
 
@@ -100,7 +102,7 @@ class Snapshots:
         self._shipping.adopt(self._own)
         self._host.mailbox.cancel_timer(TIMER)
         self._due_s = None
-        self._schedule(self._last["at_ms"] if self._last is not None else None)
+        self._schedule(self._last.at_ms if self._last is not None else None)
 
     def stop(self) -> None:
         """The node stops: nothing new is begun, and what is half made is for the next life to remove."""
@@ -222,16 +224,8 @@ class Snapshots:
         self._making = None
         took_s = round(self._host.mailbox.now_s() - making.began_s, 3)
         path = self._folder.path / manifest.id
-        facts = {
-            "id": manifest.id,
-            "path": str(path),
-            "at_ms": manifest.at_ms,
-            "bytes": manifest.size_bytes,
-            "messages": sum(queue.depth for queue in manifest.queues),
-            "took_s": took_s,
-            "pause_ms": pause_ms,
-        }
-        self._last, self._failure = facts, None
+        self._last, self._failure = _figures(manifest, path, took_s=took_s, pause_ms=pause_ms), None
+        facts = to_map(self._last)
         self._keep_result(making.number, {"state": "made", **facts})
         log.info("snapshot.made", extra={**facts, "scheduled": making.scheduled})
         details: dict[str, Detail] = {"made": True, "bytes": manifest.size_bytes, "took_s": took_s, "pause_ms": pause_ms}
@@ -250,7 +244,7 @@ class Snapshots:
             return
         self._host.mailbox.cancel_timer(LATE_TIMER)
         self._keep_result(making.number, {"state": "failed", "kind": kind, "message": why})
-        self._failure = {"at_ms": self._host.mailbox.wall_ms(), "kind": kind, "message": why}
+        self._failure = SnapshotFailure(at_ms=self._host.mailbox.wall_ms(), kind=kind, message=why)
         log.error("snapshot.failed", extra={"kind": kind, "error": why, "scheduled": making.scheduled})
         self._note(kind, 0, {"made": False, "error": why})
         self._worker.do(self._folder.clean, lambda _: None, self._upkeep_failed)
@@ -290,26 +284,19 @@ class Snapshots:
 
     # --- upkeep ---
 
-    def _look_around(self) -> tuple[list[str], Usage, dict[str, Any] | None]:
+    def _look_around(self) -> tuple[list[str], Usage, SnapshotFigures | None]:
         """In a thread, first of all: remove what is half made; what there is."""
         cleaned = self._folder.clean()
         last = None
         for path, manifest in self._folder.manifests():
-            messages = sum(queue.depth for queue in manifest.queues)
-            last = {
-                "id": manifest.id,
-                "path": str(path),
-                "at_ms": manifest.at_ms,
-                "bytes": manifest.size_bytes,
-                "messages": messages,
-            }
+            last = _figures(manifest, path)
         return cleaned, self._folder.usage(), last
 
-    def _looked_around(self, found: tuple[list[str], Usage, dict[str, Any] | None]) -> None:
+    def _looked_around(self, found: tuple[list[str], Usage, SnapshotFigures | None]) -> None:
         cleaned, self._usage, self._last = found
         if cleaned:
             log.info("snapshot.cleaned", extra={"half_made": cleaned})
-        self._schedule(self._last["at_ms"] if self._last is not None else None)
+        self._schedule(self._last.at_ms if self._last is not None else None)
         self._watch()
         self._shipping.ship()
 
@@ -339,21 +326,35 @@ class Snapshots:
 
     # --- figures ---
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> SnapshotsFigures:
         """What ``status`` says of snapshots."""
         now_s = self._host.mailbox.now_s()
-        return {
-            "count": self._usage.count,
-            "bytes": self._usage.size_bytes,
-            "own_bytes": self._usage.own_bytes,
-            "making": self._making.stage if self._making is not None else None,
-            "last": self._last,
-            "failure": self._failure,
-            "skipped": self._skipped,
-            "every_s": self._own.every_s,
-            "next_in_s": None if self._due_s is None else round(max(0.0, self._due_s - now_s), 3),
-            **self._shipping.figures(),
-        }
+        return SnapshotsFigures(
+            count=self._usage.count,
+            bytes=self._usage.size_bytes,
+            own_bytes=self._usage.own_bytes,
+            making=self._making.stage if self._making is not None else None,
+            last=self._last,
+            failure=self._failure,
+            skipped=self._skipped,
+            every_s=self._own.every_s,
+            next_in_s=None if self._due_s is None else round(max(0.0, self._due_s - now_s), 3),
+            to=self._shipping.target,
+            shipped=self._shipping.shipped,
+            ship_failure=self._shipping.failure,
+        )
+
+
+def _figures(manifest: Manifest, path: Path, *, took_s: float | None = None, pause_ms: float | None = None) -> SnapshotFigures:
+    return SnapshotFigures(
+        id=manifest.id,
+        path=str(path),
+        at_ms=manifest.at_ms,
+        bytes=manifest.size_bytes,
+        messages=sum(queue.depth for queue in manifest.queues),
+        took_s=took_s,
+        pause_ms=pause_ms,
+    )
 
 
 def _is_full(error: OSError | BasculeError) -> bool:

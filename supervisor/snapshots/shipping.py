@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from actors.process.actor import PolledActor
 from storage.snapshots.manifest import MANIFEST_NAME, read_manifest
@@ -16,7 +15,9 @@ from storage.snapshots.snapshot_copy import copy_snapshot, prune_target
 from storage.snapshots.snapshot_folder import SnapshotFolder
 from supervisor.workers import Worker, words
 from wire.errors import BasculeError
+from wire.figure import to_map
 from wire.settings import NodeSettings, SnapshotSettings
+from wire.status.node import ShippedSnapshot, SnapshotFailure
 
 log = logging.getLogger("bascule")
 
@@ -30,37 +31,33 @@ class Shipping:
     def __init__(self, host: PolledActor, settings: NodeSettings, folder: SnapshotFolder) -> None:
         self._host = host
         self._node = settings.node.name
-        self._target = settings.snapshots.to
+        self.target = settings.snapshots.to
         self._keep = settings.snapshots.keep_in_target
         self._folder = folder
         self._worker = Worker(host, "snapshot copy")
         self._stopping = False
-        self._shipped: dict[str, Any] | None = None
-        self._failure: dict[str, Any] | None = None
+        self.shipped: ShippedSnapshot | None = None
+        self.failure: SnapshotFailure | None = None
 
     def adopt(self, settings: SnapshotSettings) -> None:
         """Copy to where these say from now on."""
-        self._target, self._keep = settings.to, settings.keep_in_target
+        self.target, self._keep = settings.to, settings.keep_in_target
         self.ship()
 
     def ship(self) -> None:
         """Bring what is not there yet."""
-        if self._target and not self._stopping and not self._worker.busy:
+        if self.target and not self._stopping and not self._worker.busy:
             self._host.mailbox.cancel_timer(TIMER)
-            self._worker.do(partial(self._ship_all, Path(self._target)), self._all_shipped, self._failed)
+            self._worker.do(partial(self._ship_all, Path(self.target)), self._all_shipped, self._failed)
 
     def stop(self) -> None:
         """Begin no further one; the next life of the node goes on with one that is under way."""
         self._stopping = True
         self._host.mailbox.cancel_timer(TIMER)
 
-    def figures(self) -> dict[str, Any]:
-        """What ``status`` says of copies."""
-        return {"to": self._target, "shipped": self._shipped, "ship_failure": self._failure}
-
     # --- inside ---
 
-    def _ship_all(self, target: Path) -> list[dict[str, Any]]:
+    def _ship_all(self, target: Path) -> list[ShippedSnapshot]:
         """In the thread: copy what was never shipped, the oldest first."""
         shipped, done = self._folder.shipped(), []
         names = [name for name in self._folder.names() if name not in shipped]
@@ -74,23 +71,23 @@ class Shipping:
             shipped.add(name)
             self._folder.note_shipped(shipped)
             at_ms = read_manifest(copied.path).at_ms
-            done.append({"id": name, "at_ms": at_ms, "copied_bytes": copied.copied_bytes, "kept_bytes": copied.kept_bytes})
+            copied_bytes, kept_bytes = copied.copied_bytes, copied.kept_bytes
+            done.append(ShippedSnapshot(id=name, at_ms=at_ms, copied_bytes=copied_bytes, kept_bytes=kept_bytes))
         if self._keep:
             prune_target(target, self._node, self._keep, self._host.mailbox.wall_ms())
         return done
 
-    def _all_shipped(self, done: list[dict[str, Any]]) -> None:
-        self._failure = None
-        for facts in done:
-            self._shipped = facts
-            log.info("snapshot.shipped", extra={**facts, "target": self._target})
+    def _all_shipped(self, done: list[ShippedSnapshot]) -> None:
+        self.failure = None
+        for self.shipped in done:
+            log.info("snapshot.shipped", extra={**to_map(self.shipped), "target": self.target})
         if done:  # one may have been made meanwhile
             self.ship()
 
     def _failed(self, error: OSError | BasculeError) -> None:
         why = words(error)
-        if self._failure is None or self._failure["message"] != why:
-            log.error("snapshot.not_shipped", extra={"target": self._target, "error": why})
-        self._failure = {"at_ms": self._host.mailbox.wall_ms(), "message": why}
+        if self.failure is None or self.failure.message != why:
+            log.error("snapshot.not_shipped", extra={"target": self.target, "error": why})
+        self.failure = SnapshotFailure(at_ms=self._host.mailbox.wall_ms(), message=why)
         if not self._stopping:
             self._host.mailbox.set_timer(TIMER, self._host.mailbox.now_s() + RETRY_S)

@@ -21,6 +21,7 @@ from supervisor.version import VERSION
 from wire.errors import BasculeError, ConfigError, Unavailable
 from wire.frames.base import Frame
 from wire.settings import NodeSettings, OtlpSettings
+from wire.status.node import TelemetryFigures
 
 if TYPE_CHECKING:
     from supervisor.telemetry.otlp import Collector
@@ -91,17 +92,17 @@ class MetricsExporter(MailboxActor):
     def on_frame(self, frame: Frame) -> None:
         log.error("frame.refused", extra={"actor": self.name, "error": "no frame comes here", "kind": frame.KIND})
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> TelemetryFigures:
         failing_since_s = self._failing_since_s
-        return {
-            "endpoint": self._otlp.endpoint,
-            "exports": self._exports,
-            "failures": self._failures,
-            "points_refused": self._refused,
-            "last_export_ms": self._last_export_ms,
-            "failing_s": None if failing_since_s is None else round(self.mailbox.now_s() - failing_since_s, 3),
-            "error": self._error,
-        }
+        return TelemetryFigures(
+            endpoint=self._otlp.endpoint,
+            exports=self._exports,
+            failures=self._failures,
+            points_refused=self._refused,
+            last_export_ms=self._last_export_ms,
+            failing_s=None if failing_since_s is None else round(self.mailbox.now_s() - failing_since_s, 3),
+            error=self._error,
+        )
 
     # --- inside ---
 

@@ -33,11 +33,13 @@ from opentelemetry.sdk.metrics.export import Metric as OtlpMetric
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from supervisor.metrics.metric import Buckets, Labels, Metric
+from supervisor.metrics.metric import Labels, Metric, Value
 from supervisor.metrics.table import METRICS
 from supervisor.telemetry.start_times import StartTimes
 from wire.errors import Unavailable
 from wire.settings import OtlpSettings
+from wire.status.histogram import HistogramFigures
+from wire.status.node import Status
 
 PATH = "/v1/metrics"
 ANSWER_BYTES_MAX = 64 * 1024
@@ -71,7 +73,7 @@ class Collector:
             session=self._session,
         )
 
-    def send(self, status: Mapping[str, Any], at_ns: int) -> tuple[int, str]:
+    def send(self, status: Status, at_ns: int) -> tuple[int, str]:
         """Send the metrics of ``status``, the answer of ``at_ns``, Unix time. How many values it left out, and what it has to say.
 
         Raises:
@@ -84,7 +86,7 @@ class Collector:
         partly = self._session.answer.partial_success
         return partly.rejected_data_points, _printable(partly.error_message)
 
-    def _data(self, status: Mapping[str, Any], at_ns: int) -> MetricsData:
+    def _data(self, status: Status, at_ns: int) -> MetricsData:
         self._starts.begin(at_ns)
         metrics = [
             OtlpMetric(metric.name.removesuffix("_total"), metric.text, metric.unit, _points(metric, values, self._starts, at_ns))
@@ -100,7 +102,7 @@ def url_of(endpoint: str) -> str:
     return base if base.endswith(PATH) else base + PATH
 
 
-def _points(metric: Metric, values: Mapping[Labels, float | Buckets], starts: StartTimes, at_ns: int) -> Sum | Gauge | Histogram:
+def _points(metric: Metric, values: Mapping[Labels, Value], starts: StartTimes, at_ns: int) -> Sum | Gauge | Histogram:
     if metric.kind == "histogram":
         return Histogram(list(_histograms(metric, values, starts, at_ns)), _CUMULATIVE)
     counts = metric.kind == "counter"
@@ -109,23 +111,21 @@ def _points(metric: Metric, values: Mapping[Labels, float | Buckets], starts: St
             dict(zip(metric.labels, labels, strict=True)), starts.of((metric.name, labels), value) if counts else 0, at_ns, value
         )
         for labels, value in values.items()
-        if not isinstance(value, Buckets)
+        if not isinstance(value, HistogramFigures)
     ]
     return Sum(points, _CUMULATIVE, is_monotonic=True) if counts else Gauge(points)
 
 
-def _histograms(
-    metric: Metric, values: Mapping[Labels, float | Buckets], starts: StartTimes, at_ns: int
-) -> Iterator[HistogramDataPoint]:
+def _histograms(metric: Metric, values: Mapping[Labels, Value], starts: StartTimes, at_ns: int) -> Iterator[HistogramDataPoint]:
     for labels, value in values.items():
-        if isinstance(value, Buckets):
+        if isinstance(value, HistogramFigures):
             count = sum(value.counts)
             yield HistogramDataPoint(
                 attributes=dict(zip(metric.labels, labels, strict=True)),
                 start_time_unix_nano=starts.of((metric.name, labels), count),
                 time_unix_nano=at_ns,
                 count=count,
-                sum=value.total,
+                sum=value.sum,
                 bucket_counts=value.counts,
                 explicit_bounds=value.bounds,
                 min=None,  # type: ignore[arg-type]  # nobody knows it, and the encoder leaves it out

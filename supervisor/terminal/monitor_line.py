@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any
 
 from supervisor.terminal.cluster_text import lasting
 from supervisor.units import counted
+from wire.status.bridges import BridgeLane
+from wire.status.node import Status
+from wire.status.states import StoreState
 
 Limits = tuple[float | None, float | None]  # warning and critical from this value on; None: never
 KINDS = ("down", "age", "dead", "full")
@@ -28,47 +30,49 @@ def line(level: Level, text: str) -> str:
     return f"BASCULE {level.name} - {' '.join(text.replace('|', '/').split())}"
 
 
-def judged(status: Mapping[str, Any], limits: Mapping[str, Limits]) -> tuple[Level, str]:
+def judged(status: Status, limits: Mapping[str, Limits]) -> tuple[Level, str]:
     """How the node that answered ``status`` is by ``limits``, one for each of ``KINDS``, and the line that says so."""
     found = [(Level.CRITICAL, text) for text in _faults(status)]
     measured = []
-    for row in status["bridges"]:
+    for row in status.bridges:
         for kind, name, value, text in _values(row):
             level = _level(value, limits[kind])
             if level:
                 found.append((level, f"{name} {text}"))
             measured.append(f"'{name} {kind}'={value:g}{_UNITS[kind]};{';'.join(_shown(limit) for limit in limits[kind])};0")
-    paused = sorted({row["name"] for row in status["bridges"] if row["paused_since_ms"] is not None})
+    paused = sorted({row.name for row in status.bridges if row.paused_since_ms is not None})
     worst = max((level for level, _ in found), default=Level.OK)
     texts = [text for _, text in sorted(found, key=lambda each: -each[0])]
-    texts = texts or [f"node {status['node']}: {counted(len(status['bridges']), 'link')}, nothing wrong"]
+    texts = texts or [f"node {status.node}: {counted(len(status.bridges), 'link')}, nothing wrong"]
     said = line(worst, "; ".join([*texts, *([f"paused: {', '.join(paused)}"] if paused else [])]))
     return worst, f"{said} | {' '.join(measured)}" if measured else said
 
 
-def _faults(status: Mapping[str, Any]) -> list[str]:
+def _faults(status: Status) -> list[str]:
     """Faults that count whatever the limits are."""
     faults = []
-    if not status["ready"]:
-        rows = [f"{row['name']} {row['state']}" for row in status["processes"] if row["state"] != "ready"]
-        faults.append(f"node {status['node']} is not ready: {', '.join(rows) or 'starting'}")
-    if (state := status["store"].get("state", "running")) != "running":
-        faults.append(f"store {state}: {status['store'].get('error', '')}".rstrip(": "))
-    faults += [f"{row['name']}:{row['lane']} ledger does not add up" for row in status["bridges"] if row["ledger_closes"] is False]
+    if not status.ready:
+        rows = [f"{row.name} {row.state}" for row in status.processes if row.state != "ready"]
+        faults.append(f"node {status.node} is not ready: {', '.join(rows) or 'starting'}")
+    store = status.store
+    if store is not None and store.state not in (None, StoreState.RUNNING):
+        faults.append(f"store {store.state}: {store.error}".rstrip(": "))
+    faults += [f"{row.name}:{row.lane} ledger does not add up" for row in status.bridges if row.ledger_closes is False]
     return faults
 
 
-def _values(row: Mapping[str, Any]) -> list[tuple[str, str, float, str]]:
+def _values(row: BridgeLane) -> list[tuple[str, str, float, str]]:
     """(kind, of what, value, in words) of one lane, and with its first one of the whole bridge."""
-    lane, down_s, age_s = f"{row['name']}:{row['lane']}", row["down_s"] or 0.0, row["oldest_age_s"] or 0.0
-    reason = row["last_error"] or row["reason"]
+    lane, down_s, age_s = f"{row.name}:{row.lane}", row.down_s or 0.0, row.oldest_age_s or 0.0
+    reason = row.last_error or row.reason
     values = [
         ("down", lane, down_s, f"down for {lasting(down_s)}{f' ({reason})' if reason else ''}"),
         ("age", lane, age_s, f"oldest message waits for {lasting(age_s)}"),
     ]
-    if row["lane"] == 0:
-        held, full = row["dead_letters"].get("held", 0), round((row["full"] or 0.0) * 100, 2)
-        values += [("dead", row["name"], held, counted(held, "dead letter")), ("full", row["name"], full, f"queue {full:g} % full")]
+    if row.lane == 0:
+        held = 0 if row.dead_letters is None else row.dead_letters.held
+        full = round((row.full or 0.0) * 100, 2)
+        values += [("dead", row.name, held, counted(held, "dead letter")), ("full", row.name, full, f"queue {full:g} % full")]
     return values
 
 

@@ -16,6 +16,12 @@ from supervisor.terminal.lacking import lacking
 from supervisor.terminal.message_text import printable
 from supervisor.terminal.typed_commands import typed
 from supervisor.units import counted, write_time
+from wire.figure import to_map
+from wire.status.bridges import BridgeLane, Unserved
+from wire.status.cluster import ReplicationFigures
+from wire.status.node import ConfigurationFigures, ControlFigures, SnapshotsFigures, Status, TelemetryFigures
+from wire.status.states import Loss, StoreState
+from wire.status.store import StoreFigures
 
 _GOOD, _BAD, _BUSY = "green", "bold red", "yellow"
 _STATE_STYLES = {"ready": _GOOD, "connected": _GOOD, "damaged": _BAD, "misconfigured": _BAD}
@@ -27,114 +33,115 @@ _FOLDED_WIDTH = 12  # of a text, where there is little room
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def print_status(status: dict[str, Any], *, wide: bool = False) -> None:
-    """Print the answer to ``status`` once."""
-    _console(whole=wide).print(status_view(status, wide=wide))
+def print_status(status: Status, *, bridge: str | None = None, wide: bool = False) -> None:
+    """Print ``status`` once."""
+    _console(whole=wide).print(status_view(status, bridge=bridge, wide=wide))
 
 
-def watch_status(fetch: Callable[[], dict[str, Any]], period_s: float, *, wide: bool = False) -> None:
+def watch_status(fetch: Callable[[], Status], period_s: float, *, bridge: str | None = None, wide: bool = False) -> None:
     """Show what ``fetch`` returns, anew each ``period_s``, until interrupted."""
     try:
-        with Live(status_view(fetch(), wide=wide), auto_refresh=False) as live:
+        with Live(status_view(fetch(), bridge=bridge, wide=wide), auto_refresh=False) as live:
             while True:
                 time.sleep(period_s)
-                live.update(status_view(fetch(), wide=wide), refresh=True)
+                live.update(status_view(fetch(), bridge=bridge, wide=wide), refresh=True)
     except KeyboardInterrupt:
         return
 
 
-def status_view(status: dict[str, Any], *, wide: bool = False) -> RenderableType:
+def status_view(status: Status, *, bridge: str | None = None, wide: bool = False) -> RenderableType:
     """The node's line, its bridges and what they wait for, its processes, its local clients and what is kept for them.
 
     It fits into 80 columns; ``wide`` has every count of the ledgers, too. One ``bridge`` that was asked for stands alone, with all
     that is known of it.
     """
-    if "bridge" in status:
-        return Group(*(part for row in status["bridges"] for part in _bridge_alone(row)))
-    cluster = status["replication"]
-    stands_by = cluster.get("role") == "standby"
-    state = Text("stands by" if stands_by else "ready", _GOOD) if status["ready"] else Text("not ready", _BAD)
-    head = Text.assemble(("node ", "bold"), (status["node"], "bold cyan"), "  ", state, f"  pid {status['supervisor']['pid']}")
-    head.append(f"  up {duration(status['supervisor']['uptime_s'])}")
-    if status["store"].get("mode"):
-        head.append(f"  {status['store']['mode']}")
-    bridges = status["bridges"]
+    if bridge is not None:
+        return Group(*(part for row in status.bridges for part in _bridge_alone(row)))
+    cluster = status.replication
+    stands_by = cluster is not None and cluster.role == "standby"
+    state = Text("stands by" if stands_by else "ready", _GOOD) if status.ready else Text("not ready", _BAD)
+    head = Text.assemble(("node ", "bold"), (status.node, "bold cyan"), "  ", state, f"  pid {status.supervisor.pid}")
+    head.append(f"  up {duration(status.supervisor.uptime_s)}")
+    if status.store is not None and status.store.mode:
+        head.append(f"  {status.store.mode}")
+    bridges = status.bridges
     queues = (
         *_paused(bridges),
         *_behind_others(bridges),
         *_former_rules(bridges),
-        *_unserved(status["unserved"]),
+        *_unserved(status.unserved),
         *_history(bridges),
     )
-    first = *_cluster(cluster), *_store(status["store"]), *_configuration(status.get("configuration", {}))
+    first = *_cluster(cluster), *_store(status.store), *_configuration(status.configuration)
     table = () if stands_by else (Text(""), _bridges(bridges, wide=wide))
     rows = *first, *table, *queues, Text(""), _processes(status)
-    others = *_control(status["control"]), *_telemetry(status), *_snapshots(status["snapshots"])
+    others = *_control(status.control), *_telemetry(status.telemetry), *_snapshots(status.snapshots)
     return Group(head, *rows, *_clients(status, wide=wide), *others)
 
 
-def _store(figures: dict[str, Any]) -> list[RenderableType]:
+def _store(figures: StoreFigures | None) -> list[RenderableType]:
     """Faults of the disk, if there are any."""
-    state = figures.get("state", "running")
-    if state == "running":
+    if figures is None or figures.state in (None, StoreState.RUNNING):
         return []
-    line = Text.assemble(("store ", "bold"), (state, _BAD))
-    if figures.get("error"):
-        line.append(f"  {figures['error']}")
-    if figures.get("disk_free_bytes") is not None:
-        line.append(f"  {size(figures['disk_free_bytes'])} free")
+    line = Text.assemble(("store ", "bold"), (str(figures.state), _BAD))
+    if figures.error:
+        line.append(f"  {figures.error}")
+    if figures.disk_free_bytes is not None:
+        line.append(f"  {size(figures.disk_free_bytes)} free")
     return [line]
 
 
-def _cluster(figures: dict[str, Any]) -> list[RenderableType]:
+def _cluster(figures: ReplicationFigures | None) -> list[RenderableType]:
     """Of a replicated node: who leads, how far it is or who follows it, and whether the log can be used."""
-    if not figures:
+    if figures is None:
         return []
-    if figures["role"] == "leader":
-        said = f"leads {figures['stream']}, term {figures.get('term', 0)}; members: {cluster_text.members(figures)}"
+    if figures.role == "leader":
+        said = f"leads {figures.stream}, term {figures.term or 0}; members: {cluster_text.members(figures)}"
     else:
-        said = f"{figures['stream']}: {cluster_text.leader(figures)}; this node is {cluster_text.own_part(figures)}"
+        said = f"{figures.stream}: {cluster_text.leader(figures)}; this node is {cluster_text.own_part(figures)}"
     lines: list[RenderableType] = [Text.assemble(("cluster ", "bold"), typed(said))]
     if why := cluster_text.base(figures):
         lines.append(Text(why, _BUSY))
-    if figures["log"] != "ready":
+    if figures.log != "ready":
         lines.append(Text.assemble(("log ", "bold"), (cluster_text.log_state(figures), _BAD)))
     return lines
 
 
-def _configuration(figures: dict[str, Any]) -> list[RenderableType]:
+def _configuration(figures: ConfigurationFigures | None) -> list[RenderableType]:
     """Changes in the files that are not applied, if there are any."""
     lines: list[RenderableType] = []
-    if figures.get("changed_on_disk"):
-        files = printable(", ".join(figures["changed_files"]))
+    if figures is None:
+        return lines
+    if figures.changed_on_disk:
+        files = printable(", ".join(figures.changed_files))
         lines.append(Text.assemble(("changed and not reloaded: ", _BUSY), typed(f"{files}; bascule reload CONFIG applies it")))
-    if figures.get("pending"):
-        lines.append(Text.assemble(("do not use the new configuration yet: ", _BUSY), ", ".join(figures["pending"])))
+    if figures.pending:
+        lines.append(Text.assemble(("do not use the new configuration yet: ", _BUSY), ", ".join(figures.pending)))
     return lines
 
 
-def _processes(status: dict[str, Any]) -> RenderableType:
+def _processes(status: Status) -> RenderableType:
     """The processes and who lives in each; of an actor that is not as its process is, how it is."""
-    rows, states = status["processes"], {row["name"]: row["state"] for row in status["actors"]}
+    rows, states = status.processes, {row.name: row.state for row in status.actors}
     table = _Table("process", "state", ">pid", ">restarts", ">memory", ">CPU", "actors")
     for row in rows:
-        named = [(name.partition(":")[0], states[name]) for name in row["actors"]]
+        named = [(name.partition(":")[0], states[name]) for name in row.actors]
         table.add_row(
-            row["name"],
-            _state(row["state"]),
-            _figure(row["pid"]),
-            Text(str(row["restarts"]), _BUSY if row["restarts"] else ""),
-            "-" if row["pss_bytes"] is None else f"{row['pss_bytes'] / (1 << 20):.1f} MiB",
-            "-" if row["cpu_s"] is None else f"{row['cpu_s']:.1f} s",
+            row.name,
+            _state(row.state),
+            _figure(row.pid),
+            Text(str(row.restarts), _BUSY if row.restarts else ""),
+            "-" if row.pss_bytes is None else f"{row.pss_bytes / (1 << 20):.1f} MiB",
+            "-" if row.cpu_s is None else f"{row.cpu_s:.1f} s",
             Text(", ").join(
-                Text(kind) if state == row["state"] else Text.assemble(f"{kind} ", _state(state)) for kind, state in named
+                Text(kind) if state == row.state else Text.assemble(f"{kind} ", _state(state)) for kind, state in named
             ),
         )
-    causes = [(row, _BUSY if row["state"] == "ready" else _BAD) for row in rows if row["last_cause"]]
-    return Group(table, *(Text.assemble((f"{row['name']} ", "bold"), (row["last_cause"], style)) for row, style in causes))
+    causes = [(row, _BUSY if row.state == "ready" else _BAD) for row in rows if row.last_cause]
+    return Group(table, *(Text.assemble((f"{row.name} ", "bold"), (row.last_cause, style)) for row, style in causes))
 
 
-def _bridges(rows: Sequence[dict[str, Any]], *, wide: bool) -> RenderableType:
+def _bridges(rows: Sequence[BridgeLane], *, wide: bool) -> RenderableType:
     if not rows:
         return Text("no bridges: a broker alone", "dim")
     counts = ("accepted", "delivered", "expired", "dropped", "dead_lettered") if wide else ()
@@ -143,16 +150,16 @@ def _bridges(rows: Sequence[dict[str, Any]], *, wide: bool) -> RenderableType:
     for row in rows:
         table.add_row(
             _lane(row),
-            _state(row["state"]),
-            _figure(row["depth"]),
-            "-" if row["bytes"] is None else size(row["bytes"]),
-            _share(row["full"]),
-            "-" if row["oldest_age_s"] is None else briefly(row["oldest_age_s"]),
-            _figure(row["in_flight"]),
-            _rate(row["rate_in"]),
-            _rate(row["rate_out"]),
-            "-" if not row["drain_s"] else briefly(row["drain_s"]),
-            *(_figure(sum(row["dropped"].values()) if name == "dropped" else row[name]) for name in counts),
+            _state(row.state),
+            _figure(row.depth),
+            "-" if row.bytes is None else size(row.bytes),
+            _share(row.full),
+            "-" if row.oldest_age_s is None else briefly(row.oldest_age_s),
+            _figure(row.in_flight),
+            _rate(row.rate_in),
+            _rate(row.rate_out),
+            "-" if not row.drain_s else briefly(row.drain_s),
+            *(_figure(sum(row.dropped.values()) if name == "dropped" else getattr(row, name)) for name in counts),
             *((_ledger(row),) if wide else ()),
         )
     return Group(
@@ -167,10 +174,11 @@ def _bridges(rows: Sequence[dict[str, Any]], *, wide: bool) -> RenderableType:
     )
 
 
-def _bridge_alone(row: dict[str, Any]) -> list[RenderableType]:
+def _bridge_alone(row: BridgeLane) -> list[RenderableType]:
     """All figures of one lane, a line each; nested ones by their path, and none that says nothing."""
-    lines: list[RenderableType] = [Text.assemble((_lane(row), "bold cyan"), "  ", _state(row["state"]))]
-    for name, value in _leaves({key: row[key] for key in row if key not in ("name", "lane", "state")}):
+    lines: list[RenderableType] = [Text.assemble((_lane(row), "bold cyan"), "  ", _state(row.state))]
+    told = {name: value for name, value in to_map(row).items() if name not in ("name", "lane", "state")}
+    for name, value in _leaves(told):
         lines.append(Text.assemble((f"  {name:<34}", "bold"), printable(str(value))))
     return lines
 
@@ -183,8 +191,8 @@ def _leaves(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
         yield path, value
 
 
-def _lane(row: dict[str, Any]) -> str:
-    return f"{row['name']}:{row['lane']}"
+def _lane(row: BridgeLane) -> str:
+    return f"{row.name}:{row.lane}"
 
 
 def _share(full: float | None) -> Text:
@@ -198,31 +206,31 @@ def _rate(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:.1f}" if rate < 100 else f"{rate:.0f}"
 
 
-def _reasons(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+def _reasons(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     """Of each link that does not stand: for how long, after how many attempts, what comes next, why, and what cures that."""
     lines: list[RenderableType] = []
     for row in rows:
-        if not row["reason"]:
+        if not row.reason:
             continue
-        is_down = row["down_s"] is not None
-        line = Text.assemble((f"{_lane(row)} ", "bold"), ("down", _BAD) if is_down else _state(row["state"]))
-        if (lasted_s := row["down_s"] if is_down else row["since_s"]) is not None:
+        is_down = row.down_s is not None
+        line = Text.assemble((f"{_lane(row)} ", "bold"), ("down", _BAD) if is_down else _state(row.state))
+        if (lasted_s := row.down_s if is_down else row.since_s) is not None:
             line.append(f" for {duration(lasted_s)}")
-        if row["attempts"] and is_down:
-            line.append(f", {counted(row['attempts'], 'attempt')} failed")
-        if row["next_attempt_s"] is not None:
-            line.append(f", next in {duration(row['next_attempt_s'])}")
-        line.append(f": {printable(row['last_error'] or row['reason'])}")
-        if row["cure"]:
-            line.append(f"\n  -> {typed(row['cure'])}")
+        if row.attempts and is_down:
+            line.append(f", {counted(row.attempts, 'attempt')} failed")
+        if row.next_attempt_s is not None:
+            line.append(f", next in {duration(row.next_attempt_s)}")
+        line.append(f": {printable(row.last_error or row.reason)}")
+        if row.cure:
+            line.append(f"\n  -> {typed(row.cure)}")
         lines.append(line)
     return lines
 
 
-def _prospects(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+def _prospects(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     """The times at which growing queues are full, and how long those that do not move take once they do."""
-    full = {row["name"]: duration(row["full_s"]) for row in rows if row["full_s"] and row["full_s"] <= _FAR_S}
-    best = {_lane(row): duration(row["drain_at_best_s"]) for row in rows if row["drain_s"] is None and row["drain_at_best_s"]}
+    full = {row.name: duration(row.full_s) for row in rows if row.full_s and row.full_s <= _FAR_S}
+    best = {_lane(row): duration(row.drain_at_best_s) for row in rows if row.drain_s is None and row.drain_at_best_s}
     return [
         Text.assemble((what, _BUSY), "; ".join(f"{name} {after}" for name, after in found.items()))
         for what, found in (("full, as fast as it grows, in: ", full), ("drained, at the best rate so far, in: ", best))
@@ -230,32 +238,30 @@ def _prospects(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     ]
 
 
-def _losses(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+def _losses(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     """Messages that will not arrive by themselves: dead letters, drops by reason; and, as no trouble, those that operators
     removed."""
-    dead = {row["name"]: row["dead_letters"] for row in rows if row["dead_letters"]}
+    dead = {row.name: row.dead_letters for row in rows if row.dead_letters}
     held = [
-        f"{name} {letters['held']} ({', '.join(f'{reason} {count}' for reason, count in letters['reasons'].items())})"
+        f"{name} {letters.held} ({', '.join(f'{reason} {count}' for reason, count in letters.reasons.items())})"
         for name, letters in dead.items()
-        if letters["held"]
+        if letters.held
     ]
     lost = [
         f"{_lane(row)} {', '.join(f'{reason} {count}' for reason, count in found.items())}"
         for row in rows
         if (
             found := {
-                reason: count
-                for reason, count in (*row["dropped"].items(), ("expired", row["expired"]))
-                if count and reason != "purged"
+                reason: count for reason, count in (*row.dropped.items(), ("expired", row.expired)) if count and reason != "purged"
             }
         )
     ]
-    done = [f"{_lane(row)} {row['dropped']['purged']} purged" for row in rows if row["dropped"].get("purged")]
+    done = [f"{_lane(row)} {row.dropped[Loss.PURGED]} purged" for row in rows if row.dropped.get(Loss.PURGED)]
     done += [
-        f"{name} {letters[key]} dead letters {key}"
+        f"{name} {count} dead letters {what}"
         for name, letters in dead.items()
-        for key in ("replayed", "purged")
-        if letters[key]
+        for what, count in (("replayed", letters.replayed), ("purged", letters.purged))
+        if count
     ]
     lines: list[RenderableType] = []
     if held:
@@ -268,53 +274,51 @@ def _losses(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     return lines
 
 
-def _ledger(row: dict[str, Any]) -> Text:
-    if row["ledger_closes"] is None:
+def _ledger(row: BridgeLane) -> Text:
+    if row.ledger_closes is None:
         return Text("-")
-    return Text("closes", _GOOD) if row["ledger_closes"] else Text("OPEN", _BAD)
+    return Text("closes", _GOOD) if row.ledger_closes else Text("OPEN", _BAD)
 
 
-def _ledgers(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+def _ledgers(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     """Which ledgers do not add up."""
-    names = ", ".join(_lane(row) for row in rows if row["ledger_closes"] is False)
+    names = ", ".join(_lane(row) for row in rows if row.ledger_closes is False)
     lines: list[RenderableType] = []
     if names:
         lines.append(Text.assemble(("ledger OPEN: ", _BAD), f"{names}; see -o wide, and tell us"))
     return lines
 
 
-def _without_room(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+def _without_room(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     """Which queues are full; what is beside the ledgers: what they refused, and what waits for room."""
     lines: list[RenderableType] = []
-    full = ", ".join(dict.fromkeys(row["name"] for row in rows if row["full"] is not None and row["full"] >= _FULL))
+    full = ", ".join(dict.fromkeys(row.name for row in rows if row.full is not None and row.full >= _FULL))
     if full:
         lines.append(Text.assemble(("queue full: ", _BAD), f"{full}; limits.overflow says what becomes of more"))
     for key, what in (("refused", "refused for want of room: "), ("held_back", "held back by publishers until there is room: ")):
-        told = "; ".join(f"{_lane(row)} {row[key]}" for row in rows if row[key])
+        told = "; ".join(f"{_lane(row)} {count}" for row in rows if (count := getattr(row, key)))
         if told:
             lines.append(Text.assemble((what, _BUSY), told))
     return lines
 
 
-def _notes(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+def _notes(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     """Facts that an operator should know of a link beside its state."""
-    noted = [(_lane(row), note, _BAD) for row in rows if (note := row["link"].get("note"))]
+    noted = [(_lane(row), note, _BAD) for row in rows if row.link is not None and (note := row.link.note)]
     noted += [(_lane(row), words, _BUSY) for row in rows for words, _ in lacking(row)]
     return [Text.assemble((f"{lane} ", "bold"), (printable(note), style)) for lane, note, style in noted]
 
 
-def _paused(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+def _paused(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     """Which bridges wait for an operator."""
-    since = {row["name"]: write_time(row["paused_since_ms"]) for row in rows if row["paused_since_ms"] is not None}
+    since = {row.name: write_time(row.paused_since_ms) for row in rows if row.paused_since_ms is not None}
     told = "; ".join(f"{bridge} since {at}" for bridge, at in since.items())
     return [Text.assemble((typed("paused until bascule bridge resume CONFIG BRIDGE: "), _BUSY), told)] if since else []
 
 
-def _behind_others(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+def _behind_others(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     """Which lanes wait for others, because the number of lanes has changed."""
-    waits = "; ".join(
-        f"{row['name']}:{row['lane']} for {', '.join(map(str, lanes))}" for row in rows if (lanes := row["waits_for_lanes"])
-    )
+    waits = "; ".join(f"{row.name}:{row.lane} for {', '.join(map(str, lanes))}" for row in rows if (lanes := row.waits_for_lanes))
     return (
         [Text.assemble(("wait until other lanes have sent messages from before the change of lanes: ", _BUSY), waits)]
         if waits
@@ -322,117 +326,115 @@ def _behind_others(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     )
 
 
-def _former_rules(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+def _former_rules(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     """Former rules whose messages still wait, because the rule is gone or has changed."""
     kept = "; ".join(
-        f"{row['name']}:{row['lane']} {rule['rule']} -> {rule['destination']} (at most {counted(rule['messages'], 'message')})"
+        f"{row.name}:{row.lane} {rule.rule} -> {rule.destination} (at most {counted(rule.messages, 'message')})"
         for row in rows
-        for rule in row["former_rules"]
+        for rule in row.former_rules
     )
     said = "former rules, whose messages still go where they said: "
     return [Text.assemble((said, _BUSY), printable(kept))] if kept else []
 
 
-def _unserved(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+def _unserved(rows: Sequence[Unserved]) -> list[RenderableType]:
     """Messages of bridges and lanes that are not configured any more."""
-    kept = "; ".join(f"{row['queue']} {counted(row['depth'], 'message')}, {size(row['bytes'])}" for row in rows)
+    kept = "; ".join(f"{row.queue} {counted(row.depth, 'message')}, {size(row.bytes or 0)}" for row in rows)
     return [Text.assemble(("messages for bridges or lanes that are not configured any more: ", _BAD), kept)] if rows else []
 
 
-def _history(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+def _history(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     """Settled messages that retention keeps, if it keeps any."""
     kept = [
-        f"{row['name']}:{row['lane']} {counted(row['retained']['messages'], 'message')}, {size(row['retained']['bytes'])}"
+        f"{row.name}:{row.lane} {counted(row.retained.messages, 'message')}, {size(row.retained.bytes)}"
         for row in rows
-        if row["retained"] and row["retained"]["messages"]
+        if row.retained and row.retained.messages
     ]
     return [Text.assemble(("kept after they left: ", "bold"), "; ".join(kept))] if kept else []
 
 
-def _control(figures: dict[str, Any]) -> list[RenderableType]:
+def _control(figures: ControlFigures | None) -> list[RenderableType]:
     """Clients of the control interface over the network, its address, and the refusals."""
-    refused = {reason.replace("_", " "): count for reason, count in figures["refused"].items() if count}
-    if not (figures["endpoint"] or figures["error"] or refused):
+    if figures is None:
         return []
-    line = Text.assemble(("control ", "bold"), figures["endpoint"] or "by file")
-    if figures["endpoint"]:
-        line.append(f"  {figures['connections']} connected  {figures['keys']} keys")
+    refused = {reason.replace("_", " "): count for reason, count in figures.refused.items() if count}
+    if not (figures.endpoint or figures.error or refused):
+        return []
+    line = Text.assemble(("control ", "bold"), figures.endpoint or "by file")
+    if figures.endpoint:
+        line.append(f"  {figures.connections} connected  {figures.keys} keys")
     if refused:
         line.append("  refused: " + ", ".join(f"{reason} {count}" for reason, count in refused.items()), _BUSY)
-    for problem in (*([figures["error"]] if figures["error"] else ()), *figures["problems"]):
+    for problem in (*([figures.error] if figures.error else ()), *figures.problems):
         line.append(f"\n  {problem}", _BAD)
     return [Text(""), line]
 
 
-def _telemetry(status: dict[str, Any]) -> list[RenderableType]:
+def _telemetry(figures: TelemetryFigures | None) -> list[RenderableType]:
     """The reason why metrics do not reach their collector, if they do not."""
-    figures = status.get("telemetry", {})
-    if not figures.get("error"):
+    if figures is None or not figures.error:
         return []
-    since = f" for {duration(figures['failing_s'])}" if figures["failing_s"] is not None else ""
-    return [Text(""), Text.assemble(("telemetry ", "bold"), figures["endpoint"], (f"{since}: {printable(figures['error'])}", _BAD))]
+    since = f" for {duration(figures.failing_s)}" if figures.failing_s is not None else ""
+    return [Text(""), Text.assemble(("telemetry ", "bold"), figures.endpoint, (f"{since}: {printable(figures.error)}", _BAD))]
 
 
-def _snapshots(figures: dict[str, Any]) -> list[RenderableType]:
+def _snapshots(figures: SnapshotsFigures | None) -> list[RenderableType]:
     """The snapshots and their faults, if there are any."""
-    if not figures or not (figures["count"] or figures["every_s"] or figures["failure"] or figures["making"]):
+    if figures is None or not (figures.count or figures.every_s or figures.failure or figures.making):
         return []
-    line = Text.assemble(("snapshots ", "bold"), f"{figures['count']}, {size(figures['bytes'])}")
-    line.append(f" ({size(figures['own_bytes'])} not in the store)")
-    if figures["making"] is not None:
+    line = Text.assemble(("snapshots ", "bold"), f"{figures.count}, {size(figures.bytes)}")
+    line.append(f" ({size(figures.own_bytes)} not in the store)")
+    if figures.making is not None:
         line.append("  one is being made", _BUSY)
-    if figures["last"] is not None:
-        line.append(f"  the last is {figures['last']['id']}")
-    if figures["next_in_s"] is not None:
-        line.append(f"  the next in {duration(figures['next_in_s'])}")
-    if figures["skipped"]:
-        line.append(f"  {figures['skipped']} skipped for want of disk space", _BAD)
-    for what, key in (("not made", "failure"), ("not copied", "ship_failure")):
-        if figures[key] is not None:
-            line.append(f"\n  {what}: {figures[key]['message']}", _BAD)
+    if figures.last is not None:
+        line.append(f"  the last is {figures.last.id}")
+    if figures.next_in_s is not None:
+        line.append(f"  the next in {duration(figures.next_in_s)}")
+    if figures.skipped:
+        line.append(f"  {figures.skipped} skipped for want of disk space", _BAD)
+    for what, failure in (("not made", figures.failure), ("not copied", figures.ship_failure)):
+        if failure is not None:
+            line.append(f"\n  {what}: {failure.message}", _BAD)
     return [Text(""), line]
 
 
-def _clients(status: dict[str, Any], *, wide: bool) -> list[RenderableType]:
+def _clients(status: Status, *, wide: bool) -> list[RenderableType]:
     """The sessions, connected and not, and what is kept for them; nothing until both sides have reported."""
-    listener, sessions = status["listener"], status["store"].get("sessions")
-    if sessions is None or "clients" not in listener:
+    listener, sessions = status.listener, None if status.store is None else status.store.sessions
+    if sessions is None or listener is None:
         return []
-    dropped = sessions["dropped"] + sum(listener["dropped"].values())
+    dropped = sessions.dropped + sum(listener.dropped.values())
     figures: dict[str, str | Text] = {
-        "clients": str(listener["clients"]),
-        "sessions": str(sessions["kept"]),
-        "queued": str(sessions["depth"]),
-        "size": size(sessions["bytes"]),
-        "in flight": str(listener["in_flight"]),
+        "clients": str(listener.clients),
+        "sessions": str(sessions.kept),
+        "queued": str(sessions.depth),
+        "size": size(sessions.bytes),
+        "in flight": str(listener.in_flight),
         "dropped": Text(str(dropped), _BUSY if dropped else ""),
-        "retained": str(sessions["retained"]["messages"]),
+        "retained": str(sessions.retained.messages),
     }
     if wide:
-        figures["sessions connected"] = str(sessions["connected"])
-        figures["Wills waiting"] = str(listener["pending_wills"] + sessions["refused_wills"])
+        figures["sessions connected"] = str(sessions.connected)
+        figures["Wills waiting"] = str(listener.pending_wills + sessions.refused_wills)
     table = _Table("local", *(f">{name}" for name in figures))
     table.add_row("", *figures.values())
     return [Text(""), table]
 
 
-def _remote_subscriptions(rows: Sequence[dict[str, Any]], *, wide: bool) -> list[RenderableType]:
+def _remote_subscriptions(rows: Sequence[BridgeLane], *, wide: bool) -> list[RenderableType]:
     """Messages from the remotes, if there are any."""
-    subscribed = [row for row in rows if row["remote_subscriptions"]]
+    subscribed = [(row, row.remote_subscriptions) for row in rows if row.remote_subscriptions is not None]
     if not subscribed:
         return []
     counts = ("received", "duplicates", "waiting") + (("looped", "unmatched", "too_large", "expired", "dropped") if wide else ())
     table = _Table("from remote", ">granted", *(f">{name.replace('_', ' ')}" for name in counts), "refused filters")
-    for row in subscribed:
-        figures = row["remote_subscriptions"]
-        refused = ", ".join(f"{topic_filter} ({code})" for topic_filter, code in figures["refused"].items())
-        granted = Text(
-            f"{figures['granted']} of {figures['filters']}", _GOOD if figures["granted"] == figures["filters"] else _BUSY
-        )
+    for row, figures in subscribed:
+        refused = ", ".join(f"{topic_filter} ({code})" for topic_filter, code in figures.refused.items())
+        granted = Text(f"{figures.granted} of {figures.filters}", _GOOD if figures.granted == figures.filters else _BUSY)
         table.add_row(
             _lane(row),
             granted,
-            *(_figure(figures[count]) for count in counts),
+            *(_figure(getattr(figures, count)) for count in counts),
             Text(refused or "-", _BAD if refused else ""),
         )
     return [Text(""), table]

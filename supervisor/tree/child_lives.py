@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from actors.process.mailbox import Mailbox
 from storage.engine.known_store import CURE
@@ -22,6 +21,7 @@ from supervisor.tree.running_children import Child, RunningChildren
 from wire.errors import ConfigError, StorageDamaged, StoreGone, Unavailable
 from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, queue_name
 from wire.frames.supervision import ResetMarkers
+from wire.status.bridges import QueueFigures
 
 log = logging.getLogger("bascule")
 
@@ -87,13 +87,13 @@ class Lives:
             else:
                 self._children.order_stop(child)
 
-    def run_former_lanes(self, queues: Mapping[str, Mapping[str, Any]]) -> None:
+    def run_former_lanes(self, queues: Mapping[str, QueueFigures]) -> None:
         """Run lanes that the configuration has no more until they are empty; what others got since then waits for them."""
         lanes = former_lanes(self._settings.now, queues)
         needed = {spec.name: (lane, spec) for lane in lanes for spec in [former_spec(self._settings.now, lane)]}
         for name, (lane, spec) in needed.items():
             if name not in self._children:
-                log.info("lane.former", extra={"child": name, "messages": queues[queue_name(*lane)]["depth"]})
+                log.info("lane.former", extra={"child": name, "messages": queues[queue_name(*lane)].depth})
                 self.spawn(self._children.add(spec))
         for child in [child for child in self._children if child.spec.former and child.wanted and child.name not in needed]:
             self.let_go(child)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from wire.frames.names import ASIDE, BRIDGE, CLIENTS, HTTP, STORE, TELEMETRY, BridgeLane, lane_of_queue, process_name, queue_name
 from wire.settings import BackoffSettings, NodeSettings
+from wire.status.bridges import QueueFigures
 
 # Start order; stop is the reverse. Children of one order start and stop together. HTTP answers from the first to the last.
 START_ORDER = (*ASIDE, STORE, BRIDGE, CLIENTS)
@@ -78,10 +78,10 @@ def former_spec(settings: NodeSettings, lane: BridgeLane) -> ChildSpec:
     return replace(_spec(settings, BRIDGE, *lane), former=True)
 
 
-def former_lanes(settings: NodeSettings, queues: Mapping[str, Mapping[str, Any]]) -> list[BridgeLane]:
+def former_lanes(settings: NodeSettings, queues: Mapping[str, QueueFigures]) -> list[BridgeLane]:
     """The lanes of configured bridges that are not configured any more, and have messages in ``queues``, the store's figures."""
     counts = {bridge.name: bridge.lanes for bridge in settings.bridges}
-    lanes = [lane_of_queue(name) for name, queue in queues.items() if queue.get("depth")]
+    lanes = [lane_of_queue(name) for name, queue in queues.items() if queue.depth]
     return sorted(lane for lane in lanes if lane is not None and lane.number >= counts.get(lane.bridge, lane.number + 1))
 
 

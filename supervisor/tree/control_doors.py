@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
 
 from actors.process.curve_router import CurveRouter
 from actors.process.mailbox import Mailbox
@@ -19,6 +18,7 @@ from supervisor.control.key_files import server_key
 from supervisor.control.roles import may, needed
 from wire.errors import BasculeError
 from wire.settings import ControlSettings, NodeSettings
+from wire.status.node import ControlFigures
 
 log = logging.getLogger("bascule")
 
@@ -109,7 +109,7 @@ class ControlDoors:
         elif self._tcp is not None:
             self._tcp.answer(route, payload)
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> ControlFigures:
         """``control`` of ``status``."""
         refused = {"malformed": self._malformed, "role": self._forbidden, "key": 0, "handshake": 0, "too_many": 0}
         now_s = self._mailbox.now_s()
@@ -121,16 +121,16 @@ class ControlDoors:
                 refused[reason] += count
         if self._keys is not None:
             self._keys.look(now_s)
-        return {
-            "requests": self._requests,
-            "refused": refused,
-            "endpoint": "" if self._tcp is None else self._tcp.endpoint,
-            "error": self._error,
-            "public_key": self._public if self._tcp is not None else "",
-            "connections": 0 if self._tcp is None else len(self._tcp.connected),
-            "keys": 0 if self._keys is None else len(self._keys),
-            "problems": [] if self._keys is None else list(self._keys.problems),
-        }
+        return ControlFigures(
+            requests=self._requests,
+            refused=refused,
+            endpoint="" if self._tcp is None else self._tcp.endpoint,
+            error=self._error,
+            public_key=self._public if self._tcp is not None else "",
+            connections=0 if self._tcp is None else len(self._tcp.connected),
+            keys=0 if self._keys is None else len(self._keys),
+            problems=() if self._keys is None else tuple(self._keys.problems),
+        )
 
     def _file_requests(self) -> list[tuple[Asker, bytes, str]]:
         return [([_BY_FILE, *whom], payload, "admin") for whom, payload in self._file.requests()]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from wire.status.bridges import LinkFigures
 
 
 class LinkDowns:
@@ -12,12 +11,12 @@ class LinkDowns:
     def __init__(self) -> None:
         self._since_s: dict[str, float] = {}
 
-    def note(self, connection: str, link: Mapping[str, Any], now_s: float) -> None:
+    def note(self, connection: str, link: LinkFigures, now_s: float) -> None:
         """``link``: what the Connection says of it now. A process that has not been connected yet goes on with what was before."""
-        down_s = link.get("down_s")
+        down_s = link.down_s
         if down_s is None:
             self._since_s.pop(connection, None)
-        elif link["connections"]:
+        elif link.connections:
             self._since_s[connection] = now_s - down_s
         else:
             self._since_s.setdefault(connection, now_s - down_s)

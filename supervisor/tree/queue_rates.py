@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from wire.status.bridges import QueueFigures
 
 WINDOW_S = 10.0  # a rate is over so long a time, or over as much of it as is known
 _LEAST_S = 1.0  # two moments closer together say little
@@ -42,11 +43,11 @@ class RateMeter:
         self._samples: dict[str, deque[tuple[float, int, int]]] = {}
         self._fastest: dict[str, float] = {}
 
-    def note(self, now_s: float, queues: Mapping[str, Mapping[str, Any]]) -> None:
+    def note(self, now_s: float, queues: Mapping[str, QueueFigures]) -> None:
         """``queues``: the figures of each, as the store tells them now. What is not among them is forgotten."""
         self._samples = {name: samples for name, samples in self._samples.items() if name in queues}
         for name, figures in queues.items():
-            counted = figures.get("accepted", 0), figures.get("delivered", 0)
+            counted = figures.accepted or 0, figures.delivered or 0
             samples = self._samples.setdefault(name, deque())
             if samples and (counted[0] < samples[-1][1] or counted[1] < samples[-1][2]):
                 samples.clear()  # it counts anew

@@ -30,10 +30,11 @@ from supervisor.tree.running_children import Child, RunningChildren
 from supervisor.units import write_time
 from supervisor.workers import Worker, words
 from wire.errors import BasculeError, ConfigError
-from wire.frames.names import QUEUE_STORE, STORE, SUPERVISOR, lane_of_queue
+from wire.frames.names import STORE, SUPERVISOR, lane_of_queue
 from wire.frames.supervision import Heartbeat, ReportNow
 from wire.setting_kinds import Effect
 from wire.settings import NodeSettings
+from wire.status.node import ConfigurationFigures
 
 log = logging.getLogger("bascule")
 
@@ -144,16 +145,16 @@ class Reloads:
             log.info("configuration.changed", extra={"files": changed, "remedy": f"bascule reload {self._source.path} applies it"})
         self._changed = changed
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> ConfigurationFigures:
         """``configuration`` of ``status``."""
-        return {
-            "file": str(self._source.path),
-            "read_at": write_time(self._read_ms),
-            "changed_on_disk": bool(self._changed),
-            "changed_files": list(self._changed),
-            "number": self._settings.now.number,
-            "pending": self._rollout.pending(),
-        }
+        return ConfigurationFigures(
+            file=str(self._source.path),
+            read_at=write_time(self._read_ms),
+            changed_on_disk=bool(self._changed),
+            changed_files=tuple(self._changed),
+            number=self._settings.now.number,
+            pending=tuple(self._rollout.pending()),
+        )
 
     # --- inside ---
 
@@ -241,15 +242,15 @@ class Reloads:
 
     def _waiting(self) -> Waiting | None:
         """What is in the bridges' queues, as the store has just said; None if it has not."""
-        queues = self._children[STORE].figures.get(QUEUE_STORE, {}).get("queues")
-        if queues is None:
+        report = self._children.store_report
+        if report is None:
             return None
         found: dict[str, tuple[int, int]] = {}
-        for name, queue in queues.items():
+        for name, queue in report.queues.items():
             lane = lane_of_queue(name)
-            if lane is not None and queue.get("depth") is not None:
+            if lane is not None and queue.depth is not None:
                 messages, size_bytes = found.get(lane.bridge, (0, 0))
-                found[lane.bridge] = messages + queue["depth"], size_bytes + (queue.get("bytes") or 0)
+                found[lane.bridge] = messages + queue.depth, size_bytes + (queue.bytes or 0)
         return found
 
 

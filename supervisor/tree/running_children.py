@@ -6,21 +6,26 @@ Every life is watched from its spawn to its reaping, and every start, end and ki
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from actors.process.mailbox import READ, Mailbox
 from supervisor.tree.child_processes import Ending, Life, Spawner
 from supervisor.tree.child_table import ChildSpec
 from supervisor.tree.epochs import Epochs
 from supervisor.tree.late_heartbeats import Health, Liveness
+from supervisor.tree.process_usage import Usage
 from supervisor.tree.restart_limit import ChildRestarts, RestartWindow
-from supervisor.tree.status_figures import ActorView, ProcessView
 from wire.backoff import Backoff
-from wire.frames.names import QUEUE_STORE, STORE, actors_of
+from wire.figure import of_values
+from wire.frames.names import QUEUE_STORE, STORE, SUPERVISOR, actors_of
 from wire.frames.supervision import Heartbeat, Stop
 from wire.settings import SupervisionSettings
+from wire.status.actors import ActorFigures, Reports, error_of, report_of, reported
+from wire.status.bridges import QueueFigures
+from wire.status.node import ActorMailbox, ActorRow, ProcessRow
+from wire.status.store import StoreReport
 
 log = logging.getLogger("bascule")
 
@@ -35,7 +40,8 @@ class Child:
     does not run. wanted: False once it shall stay down. ordered: its end was ordered, to be started anew at once and not counted as
     a crash. removed: the configuration has it no more, and its row goes with its life. last_cause: why a life ended that nobody had
     end.
-    states, figures: of its actors, as its last heartbeat said. heralded: those that the others know to be ready.
+    states, reports: of its actors, as its last heartbeats said; settings_number: of those that it then went by, 0 before it has
+    said anything; traffic: its process's. heralded: those that the others know to be ready.
     """
 
     spec: ChildSpec
@@ -50,7 +56,9 @@ class Child:
     last_cause: str = ""
     heralded: set[str] = field(default_factory=set)
     states: dict[str, str] = field(default_factory=dict)
-    figures: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reports: dict[str, ActorFigures] = field(default_factory=dict)
+    settings_number: int = 0
+    traffic: tuple[int, int, int] | None = None
 
     @property
     def name(self) -> str:
@@ -61,20 +69,15 @@ class Child:
     def cause(self) -> str:
         """What keeps it from its work, if it says so; else why its last life ended. Empty if all went well."""
         if self.life is not None and self.state == "starting":
-            for figures in self.figures.values():
-                if figures.get("error"):
-                    return str(figures["error"])
+            for figures in self.reports.values():
+                if error := error_of(figures):
+                    return error
         return self.last_cause
 
     @property
     def is_working(self) -> bool:
         """Whether it runs and is ready."""
         return self.life is not None and self.state == "ready"
-
-    @property
-    def settings_number(self) -> int:
-        """The settings that it says to go by; 0 before it has said anything."""
-        return max((figures.get("settings", 0) for figures in self.figures.values()), default=0)
 
     def state_of(self, actor: str) -> str:
         """The state of one of its actors: what it said itself while its process works, else that of its process."""
@@ -134,8 +137,18 @@ class RunningChildren:
     @property
     def store_refusal(self) -> str:
         """What keeps the store, which lives, from its files, as it has said last; nothing if nothing does."""
-        store = self._children[STORE]
-        return str(store.figures.get(QUEUE_STORE, {}).get("error") or "") if store.life is not None else ""
+        report = self.store_report
+        return report.error if report is not None and self._children[STORE].life is not None else ""
+
+    @property
+    def store_report(self) -> StoreReport | None:
+        """What the store has reported last."""
+        return reported(self._children[STORE].reports, QUEUE_STORE, StoreReport)
+
+    @property
+    def queues(self) -> Mapping[str, QueueFigures]:
+        """The queues of bridges, as the store has told of them last."""
+        return {} if self.store_report is None else self.store_report.queues
 
     def living(self) -> list[Child]:
         """The children that run, ready or not."""
@@ -166,8 +179,8 @@ class RunningChildren:
         if child is None or child.life is None or child.life.epoch != heartbeat.epoch:
             return None
         self._liveness.heard(child.name, self._mailbox.now_s(), starting=heartbeat.state == "starting")
-        child.states = heartbeat.states
-        child.figures = heartbeat.status or child.figures
+        child.states, child.settings_number, child.traffic = heartbeat.states, heartbeat.settings, heartbeat.traffic
+        child.reports |= {actor: report_of(actor, told) for actor, told in heartbeat.figures.items()}
         return child
 
     def kill_hung(self, now_s: float) -> None:
@@ -235,41 +248,62 @@ class RunningChildren:
         """Those that are not ready, each with its state."""
         return ", ".join(f"{child.name} {state}" for child in self if (state := self.state_of(child)) != "ready")
 
-    def views(self, now_s: float) -> list[ActorView]:
+    @property
+    def reports(self) -> Reports:
+        """What the actors have reported, by their names."""
+        return {actor: told for child in self._children.values() for actor, told in child.reports.items()}
+
+    def actor_rows(self, now_s: float) -> tuple[ActorRow, ...]:
         """The actors of the children for ``bascule status``."""
-        return [
-            ActorView(
-                name=actor,
-                pid=None if child.life is None else child.life.pid,
-                state=SILENT if self.state_of(child) == SILENT else child.state_of(actor),
-                restarts=child.restart_count,
-                heartbeat_age_s=self._liveness.age_s(child.name, now_s),
-                last_cause=child.cause,
-                figures=child.figures.get(actor, {}),
-            )
-            for child in self._children.values()
-            for actor in actors_of(child.name)
-        ]
+        return tuple(self._actor_row(child, actor, now_s) for child in self._children.values() for actor in actors_of(child.name))
 
-    def processes(self) -> list[ProcessView]:
-        """The template and the children for ``bascule status``."""
-        template = self._spawner.template_pid
-        return [
-            ProcessView(name="template", pid=template, state="restarting" if template is None else "ready"),
-            *map(self._view, self._children.values()),
-        ]
-
-    def _view(self, child: Child) -> ProcessView:
-        state = self.state_of(child)
-        age_s = self._liveness.age_s(child.name, self._mailbox.now_s()) or 0.0
-        return ProcessView(
-            name=child.name,
+    def _actor_row(self, child: Child, actor: str, now_s: float) -> ActorRow:
+        age_s, traffic = self._liveness.age_s(child.name, now_s), child.traffic
+        return ActorRow(
+            name=actor,
             pid=None if child.life is None else child.life.pid,
-            state=state,
-            actors=actors_of(child.name),
+            state=SILENT if self.state_of(child) == SILENT else child.state_of(actor),
             restarts=child.restart_count,
-            last_cause=f"it has said nothing for {age_s:.0f} s: it hangs, or its disk does" if state == SILENT else child.cause,
+            heartbeat_age_s=None if age_s is None else round(age_s, 3),
+            last_cause=child.cause,
+            mailbox=None if traffic is None else of_values(ActorMailbox, traffic),
         )
+
+    def process_rows(self, supervisor: str, usage_of: Callable[[int | None], Usage]) -> tuple[ProcessRow, ...]:
+        """All processes for ``bascule status``; ``supervisor``: the state of our own. usage_of: what a process has taken."""
+        template = self._spawner.template_pid
+        rows = [_process_row(SUPERVISOR, os.getpid(), supervisor, usage_of)]
+        rows.append(_process_row("template", template, "restarting" if template is None else "ready", usage_of))
+        for child in self._children.values():
+            state, cause = self.state_of(child), child.cause
+            if state == SILENT:
+                age_s = self._liveness.age_s(child.name, self._mailbox.now_s()) or 0.0
+                cause = f"it has said nothing for {age_s:.0f} s: it hangs, or its disk does"
+            pid = None if child.life is None else child.life.pid
+            rows.append(_process_row(child.name, pid, state, usage_of, actors_of(child.name), child.restart_count, cause))
+        return tuple(rows)
+
+
+def _process_row(
+    name: str,
+    pid: int | None,
+    state: str,
+    usage_of: Callable[[int | None], Usage],
+    actors: tuple[str, ...] = (),
+    restarts: int = 0,
+    cause: str = "",
+) -> ProcessRow:
+    taken = usage_of(pid)
+    return ProcessRow(
+        name=name,
+        pid=pid,
+        actors=actors,
+        state=state,
+        pss_bytes=taken.pss_bytes,
+        cpu_s=taken.cpu_s,
+        restarts=restarts,
+        last_cause=cause,
+    )
 
 
 def _restarts(spec: ChildSpec, mailbox: Mailbox) -> ChildRestarts:

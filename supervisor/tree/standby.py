@@ -6,11 +6,9 @@ configuration again, and wants to lead if it is told to.
 
 from __future__ import annotations
 
-from typing import Any
-
 from supervisor.control.control_socket import ControlError, Request
 from supervisor.tree.running_children import RunningChildren
-from wire.frames.names import CLIENTS, QUEUE_STORE, STORE
+from wire.frames.names import CLIENTS
 from wire.settings import NodeSettings
 
 _OWN = frozenset({"ping", "status", "stop", "reload", "reload.plan", "cluster.promote", "cluster.forget"})
@@ -37,7 +35,7 @@ def refuse(request: Request, settings: NodeSettings, children: RunningChildren) 
 
 
 def _leader(children: RunningChildren) -> str:
-    figures: dict[str, Any] = children[STORE].figures.get(QUEUE_STORE, {}).get("replication", {})
-    if not figures.get("leader"):
+    figures = None if children.store_report is None else children.store_report.replication
+    if figures is None or not figures.leader:
         return "nobody leads, as far as is known here"
-    return f"the leader is {figures['leader']}" + (f" at {figures['leader_address']}" if figures.get("leader_address") else "")
+    return f"the leader is {figures.leader}" + (f" at {figures.leader_address}" if figures.leader_address else "")

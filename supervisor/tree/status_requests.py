@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from actors.process.mailbox import Mailbox
@@ -17,10 +18,36 @@ from supervisor.tree.process_usage import usage_of
 from supervisor.tree.queue_rates import RateMeter
 from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.status_collection import Collection
-from supervisor.tree.status_figures import ProcessView, process_rows, status_map
+from supervisor.tree.status_figures import full_s, fullness, lane_row, store_part, unserved_rows
 from supervisor.tree.store_requests import Answers, Asker
-from wire.frames.names import CLIENTS, QUEUE_STORE, SUPERVISOR, connection_name, queue_name
+from supervisor.version import VERSION
+from wire.figure import of_values, to_map
+from wire.frames.names import (
+    CLIENTS,
+    DISTRIBUTOR,
+    HTTP_SERVER,
+    LISTENER,
+    METRICS_EXPORTER,
+    QUEUE_STORE,
+    connection_name,
+    queue_name,
+)
 from wire.frames.supervision import Heartbeat, ReportNow
+from wire.status.actors import Reports, reported
+from wire.status.bridges import BridgeLane, ConnectionFigures
+from wire.status.clients import DistributorFigures, ListenerFigures
+from wire.status.node import (
+    ActorRow,
+    ConfigurationFigures,
+    ControlFigures,
+    HttpFigures,
+    Status,
+    SupervisorFigures,
+    SupervisorMailbox,
+    TelemetryFigures,
+)
+from wire.status.states import ChildState
+from wire.status.store import StoreReport
 
 TIMER = "collect"
 COLLECT_TIMEOUT_S = 0.5
@@ -40,8 +67,8 @@ class StatusRequests:
         lives: Lives,
         pauses: Pauses,
         snapshots: Snapshots,
-        control: Callable[[], dict[str, Any]],
-        configuration: Callable[[], dict[str, Any]],
+        control: Callable[[], ControlFigures],
+        configuration: Callable[[], ConfigurationFigures],
     ) -> None:
         """control: the figures of the control sockets. configuration: those of the configuration file."""
         self._mailbox = mailbox
@@ -78,12 +105,13 @@ class StatusRequests:
 
     def reported(self, heartbeat: Heartbeat) -> bool:
         """A process has reported, maybe as it was asked to; whether that completes the collection, so that it is to be ended."""
-        store = heartbeat.status.get(QUEUE_STORE)
-        if store is not None:
-            self._rates.note(self._mailbox.now_s(), store.get("queues", {}))
-        for actor, figures in heartbeat.status.items():
-            if link := figures.get("link"):
-                self._downs.note(actor, link, self._mailbox.now_s())
+        now_s = self._mailbox.now_s()
+        for actor in heartbeat.figures:
+            told = self._children[heartbeat.name].reports[actor]
+            if isinstance(told, StoreReport):
+                self._rates.note(now_s, told.queues)
+            elif isinstance(told, ConnectionFigures) and told.link is not None:
+                self._downs.note(actor, told.link, now_s)
         self._collection.reported(heartbeat.name, heartbeat.request)
         return self._collection.complete
 
@@ -98,33 +126,70 @@ class StatusRequests:
         served = self._collection.end()
         if not served:
             return []
-        status = {**self.status(), "processes": process_rows(self._processes(), usage_of), "control": self._control()}
-        status["configuration"] = self._configuration()
-        return [(whom, encode_result(request_id, status)) for whom, request_id in served]
+        state = ChildState.STOPPING if self._lives.stopping else ChildState.READY
+        status = replace(
+            self.status(),
+            processes=self._children.process_rows(state, usage_of),
+            control=self._control(),
+            configuration=self._configuration(),
+        )
+        told = to_map(status)
+        return [(whom, encode_result(request_id, told)) for whom, request_id in served]
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """What is known now, without the processes' memory and processor time."""
-        now_s, lanes = self._mailbox.now_s(), self._lanes()
-        return status_map(
+        now_s, lanes, left_s = self._mailbox.now_s(), self._lanes(), self._lives.stop_left_s(self._mailbox.now_s())
+        actors, reports = self._children.actor_rows(now_s), self._children.reports
+        store = reported(reports, QUEUE_STORE, StoreReport)
+        return Status(
             node=self._settings.now.node.name,
-            pid=os.getpid(),
+            version=VERSION,
             ready=self._lives.all_ready,
-            uptime_s=now_s - self.started_s,
-            started_at_ms=self._started_at_ms,
-            traffic=self._mailbox.traffic(),
-            actors=self._children.views(now_s),
-            lanes=lanes,
+            stop_left_s=None if left_s is None else round(left_s, 3),
+            supervisor=SupervisorFigures(
+                pid=os.getpid(),
+                started_at_ms=self._started_at_ms,
+                uptime_s=round(now_s - self.started_s, 3),
+                mailbox=of_values(SupervisorMailbox, self._mailbox.traffic()),
+            ),
+            actors=actors,
+            bridges=self._bridges(lanes, actors, reports, now_s),
+            unserved=() if store is None else unserved_rows(lanes, store.queues),
+            store=None if store is None else store_part(store),
+            replication=None if store is None else store.replication,
+            listener=reported(reports, LISTENER, ListenerFigures),
+            distributor=reported(reports, DISTRIBUTOR, DistributorFigures),
+            http=reported(reports, HTTP_SERVER, HttpFigures),
+            telemetry=reported(reports, METRICS_EXPORTER, TelemetryFigures),
             snapshots=self._snapshots.figures(),
-            paused_since_ms={bridge.name: self._pauses.since_ms(bridge.name) for bridge in self._settings.now.bridges},
-            stop_left_s=self._lives.stop_left_s(now_s),
-            limits={bridge.name: bridge.limits for bridge in self._settings.now.bridges},
-            down_s={name: self._downs.down_s(name, now_s) for name in (connection_name(*lane) for lane in lanes)},
-            rates={queue: self._rates.rates(queue) for queue in (queue_name(*lane) for lane in lanes)},
         )
 
-    def _processes(self) -> list[ProcessView]:
-        own = ProcessView(name=SUPERVISOR, pid=os.getpid(), state="stopping" if self._lives.stopping else "ready")
-        return [own, *self._children.processes()]
+    def _bridges(
+        self, lanes: list[tuple[str, int]], actors: tuple[ActorRow, ...], reports: Reports, now_s: float
+    ) -> tuple[BridgeLane, ...]:
+        by_name = {row.name: row for row in actors}
+        store = reported(reports, QUEUE_STORE, StoreReport) or StoreReport()
+        rows: list[BridgeLane] = []
+        for bridge in self._settings.now.bridges:
+            names = [queue_name(*lane) for lane in lanes if lane[0] == bridge.name]
+            rates = [self._rates.rates(name) for name in names]
+            queues = [store.queues.get(name) for name in names]
+            full = fullness(queues, bridge.limits)
+            fills_s = full_s(sum(queue.depth or 0 for queue in queues if queue is not None), rates, full)
+            rows += [
+                lane_row(
+                    *lane,
+                    actors=by_name,
+                    reports=reports,
+                    rates=own,
+                    full=full,
+                    full_s=fills_s,
+                    paused_since_ms=self._pauses.since_ms(bridge.name),
+                    down_s=self._downs.down_s(connection_name(*lane), now_s),
+                )
+                for lane, own in zip([lane for lane in lanes if lane[0] == bridge.name], rates, strict=True)
+            ]
+        return tuple(rows)
 
     def _lanes(self) -> list[tuple[str, int]]:
         """The lanes that run: bridge and number, a bridge's former ones behind its others."""

@@ -44,7 +44,7 @@ from supervisor.units import write_time
 from supervisor.version import VERSION
 from supervisor.workers import Then
 from wire.frames.base import Frame
-from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE, SUPERVISOR
+from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR
 from wire.frames.supervision import Heartbeat, NodeFigures, QueueAnswer, RoleChanged, SnapshotMade
 from wire.frames.tracing import TopicCounts, TraceStep
 from wire.routing.sys_topics import node_values
@@ -197,7 +197,7 @@ class Supervisor(PolledActor):
         elif heartbeat.state == "stopping":
             child.state = "stopping"
         if child.name == STORE and child.state == "ready" and not self._lives.stopping:
-            self._lives.run_former_lanes(child.figures[QUEUE_STORE].get("queues", {}))
+            self._lives.run_former_lanes(self._children.queues)
         self._reloads.heard(child, heartbeat)
         if self._status.reported(heartbeat):
             self._collected()

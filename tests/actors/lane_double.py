@@ -20,12 +20,14 @@ from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S
 from tests.wire.outbound_model import hand_out, lane_opened
+from wire.figure import to_map
 from wire.frames.base import Frame
 from wire.frames.batch import from_rows
 from wire.frames.lanes import Credit, LaneOpen, LaneReopen, Settle, Settled
 from wire.frames.names import QUEUE_STORE, STORE, SUPERVISOR
 from wire.frames.supervision import Command, Heartbeat, NodeEvents, PeerUp, ReportNow, Stop
 from wire.settings import NodeSettings, RemoteSettings, Tier2Settings, dump
+from wire.status.actors import report_of
 
 ROOT = Path(__file__).resolve().parents[2]
 QUEUE = "bridge:cloud:0"
@@ -169,7 +171,7 @@ class LaneDouble:
 
         def take(frame: object) -> None:
             if isinstance(frame, Heartbeat) and frame.request == 7:
-                found.append(frame.status[CONNECTION])
+                found.append(to_map(report_of(CONNECTION, frame.figures[CONNECTION])))
 
         self._turn(self._supervisor, lambda: bool(found), "a heartbeat", PATIENCE_S, take)
         return found[0]

@@ -16,10 +16,11 @@ import pytest
 import actors.bridge.remote_dialer
 from actors.bridge.connection import Connection
 from actors.bridge.remote_socket import Connack, Remote
-from actors.process.local_messages import LinkState, Passed
+from actors.process.local_messages import LinkStateChanged, Passed
 from actors.process.mailbox import READ, WRITE
 from tests.actors.slow_remote import RATE, SlowRemote
 from tests.actors.still_mailbox import StillMailbox
+from tests.support.present import present
 from tests.support.settings import bridge, node
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.wire.outbound_model import lane_opened
@@ -73,7 +74,7 @@ class Lane:
 
     @property
     def links(self) -> list[str]:
-        return [frame.state for frame in self.mailbox.sent if isinstance(frame, LinkState)]
+        return [frame.state for frame in self.mailbox.sent if isinstance(frame, LinkStateChanged)]
 
     def tell(self, frame: Frame) -> None:
         self.connection.on_receive(frame)
@@ -101,7 +102,7 @@ class Lane:
 
     def error(self) -> str:
         """Why it left."""
-        return str(self.connection.status()["link"]["error"])
+        return str(present(self.connection.status().link).error)
 
     def _turn(self) -> None:
         for message in self.mailbox.due():

@@ -25,6 +25,8 @@ from tests.support.ports import accepts, free_port
 from tests.support.scripted_remote import ScriptedRemote
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S, wait_until
+from wire.figure import of_map
+from wire.status.node import Status
 
 WITHIN_S = 15.0
 QUICK = {"initial": "5ms", "max": "20ms"}
@@ -53,7 +55,7 @@ def events(node: Node, capsys: pytest.CaptureFixture[str], kind: str) -> list[di
 
 def doctor(node: Node) -> str:
     """What ``bascule doctor`` says of what the node says of itself."""
-    return "; ".join(finding.found for finding in examine_status(node.status()))
+    return "; ".join(finding.found for finding in examine_status(of_map(Status, node.status())))
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,9 @@ def outlived(folder: Path, said: bytes, life: int) -> None:
     try:
         one.drain()
         world.judge()
-        for queue, figures in one.store.status(1000)["queues"].items():
-            assert figures["ledger_closes"], f"{queue}: {figures}"
-            assert not figures["dropped"], f"{queue}: {figures}"
+        for queue, figures in one.store.status(1000).queues.items():
+            assert figures.ledger_closes, f"{queue}: {figures}"
+            assert not figures.dropped, f"{queue}: {figures}"
         assert not list(folder.glob("store.damaged-*")), "lost power is no damage"
     finally:
         one.close()

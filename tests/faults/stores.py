@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from storage.engine.commit_mark import MARK_NAME
 from storage.engine.engine import RocksEngine
@@ -21,6 +20,7 @@ from wire.frames.intake import Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneReopen
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.settings import NodeSettings
+from wire.status.store import StoreReport
 
 OTHER = "bridge:cloud:1"
 SESSION = "c"
@@ -127,7 +127,7 @@ class Emptied:
     """What a store gave: each queue's messages by sequence, and its figures at the end."""
 
     handed: dict[str, dict[int, bytes]]
-    status: dict[str, Any]
+    status: StoreReport
     received: int
 
 
@@ -186,12 +186,12 @@ def judge(found: Emptied, payloads: dict[str, list[bytes]], promised: dict[str, 
         assert all(payload == expected[seq] for seq, payload in old.items()), f"{queue}: a wrong payload"
         assert new[0] >= max(old, default=-1) + 1
         assert list(handed) == sorted(handed) or may_lose, "in order"
-        figures = found.status["queues"][queue]
-        damaged = figures["dropped"].get("damaged", 0)
-        assert figures["ledger_closes"], figures
-        assert figures["depth"] == 0, figures
-        assert figures["accepted"] == figures["delivered"] + damaged, figures
-        assert figures["delivered"] == len(handed), figures
+        figures = found.status.queues[queue]
+        damaged = figures.dropped.get("damaged", 0)
+        assert figures.ledger_closes, figures
+        assert figures.depth == 0, figures
+        assert figures.accepted == (figures.delivered or 0) + damaged, figures
+        assert figures.delivered == len(handed), figures
         assert len(old) + damaged >= promised[queue], (
             f"{queue}: a silent gap: {len(old)} + {damaged} of {promised[queue]}; {figures}"
         )

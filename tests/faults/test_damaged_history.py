@@ -16,6 +16,7 @@ from tests.faults import stores
 from tests.faults.stores import copy_store, emptied, filled
 from tests.faults.test_damaged_files import flip
 from tests.storage.building import QUEUE, bridge, node
+from tests.support.present import present
 from wire.settings import NodeSettings
 
 SEED = 5
@@ -52,12 +53,12 @@ def test_damage_among_settled_messages_costs_no_live_one(tmp_path: Path, monkeyp
             for second in range(0, 60, 10):
                 store.tick(1e6 + second, 10_000_000 + second)
                 store.commit(1e6 + second, 10_000_000 + second)
-            status = store.status(0)["queues"]
+            status = store.status(0).queues
 
         for queue, figures in status.items():
             assert list(found.handed[queue].values()) == [b"new"], where
-            assert figures["ledger_closes"], where
-            assert figures["dropped"] == {}, where
-            assert figures["retained"]["messages"] == 0, where
+            assert figures.ledger_closes, where
+            assert figures.dropped == {}, where
+            assert present(figures.retained).messages == 0, where
         assert QUEUE in status
         shutil.rmtree(image.parent)

@@ -89,7 +89,7 @@ def test_a_disk_full_of_history_never_stops_the_node(small_disk: Path, size_byte
         status = flow.box.status()
         assert status["ledger_closes"] is True
         assert set(status["dropped"]) == set()
-        assert flow.box.store.status(0)["state"] == "running"
+        assert flow.box.store.status(0).state == "running"
         assert {event["reason"] for event in flow.box.events("history.cut")} <= {"disk"}
 
 

@@ -116,7 +116,7 @@ def test_the_mark_may_outlive_what_was_not_synced(
         synced = sum(qos > 0 for qos in behind)
         assert opened.session == ("" if synced else "edge@remote")
         assert (opened.head, opened.dup_below) == (0, 1)
-        dropped = store.status(1000)["queues"][QUEUE]["dropped"]
+        dropped = store.status(1000).queues[QUEUE].dropped
         assert dropped == ({"damaged": len(behind)} if synced else {})
         assert ("store.commits_missing" in caplog.messages) == bool(synced)
         assert bool(list(image.parent.glob("store.damaged-*"))) == bool(synced)

@@ -370,6 +370,6 @@ class InProcessNode:
     def check_idle(self) -> None:
         """Everyone has left, and nothing of them is kept."""
         status = self.listener.status()
-        assert status["clients"] == 0, status
-        assert status["outstanding_batches"] == 0, status
-        assert status["half_open"] == 0, status
+        assert status.clients == 0, status
+        assert status.outstanding_batches == 0, status
+        assert status.half_open == 0, status

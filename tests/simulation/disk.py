@@ -185,8 +185,8 @@ class SimEngine:
         self._disk.checkpoints[path] = self._disk.copy()
         current().effect("checkpoint made")
 
-    def figures(self) -> dict[str, int]:
-        return {}
+    def figures(self) -> None:
+        """There is no RocksDB."""
 
     def free_bytes(self) -> int | None:
         return None

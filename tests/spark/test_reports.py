@@ -616,7 +616,7 @@ def test_what_operators_purged_or_replayed_is_no_loss(spark: SparkSession, tmp_p
         edge.model.turn()
         edge.deliver(1)
         edge.snapshot(tmp_path / "lost")
-        purged = store.status(0)["queues"][PLANT]["dropped"]["purged"]
+        purged = store.status(0).queues[PLANT].dropped["purged"]
     found = {}
     for folder in ("cured", "lost"):
         context = Context(spark, open_source(spark, [str(tmp_path / folder)]))

@@ -125,22 +125,22 @@ def test_what_was_promised_outlives_a_kill_or_a_power_cut_at_any_write(script: l
             assert promised.delivered <= gone, "a kill forgets no settlement that a commit or its time has come for"
         released = {seq for start, stop in opened.released for seq in range(start, stop)}
         assert promised.released <= released | gone, "a released message is never published again"
-        figures = store.status(1000)["queues"][QUEUE]
-        assert figures["ledger_closes"]
-        assert figures["depth"] == len(queue)
+        figures = store.status(1000).queues[QUEUE]
+        assert figures.ledger_closes
+        assert figures.depth == len(queue)
         assert opened.dup_below >= min(opened.tail, max(promised.released, default=-1) + 1)
         _resend(store, promised.committed)
 
 
 def _resend(store: Store, committed: int) -> None:
     """The sender resends from what it knows to be committed; nothing enters twice, and received identifiers match."""
-    depth = store.status(1000)["queues"][QUEUE]["accepted"]
+    depth = store.status(1000).queues[QUEUE].accepted
     if committed:
         store.receive(append_frame(committed, {QUEUE: (batch(payloads(committed), 2), None)}))
         answers = [frame for _, frame in store.commit(1.0, 1000) if isinstance(frame, Committed)]
         assert answers
         assert answers[0].number >= committed, "a repeat is known"
-        assert store.status(1000)["queues"][QUEUE]["accepted"] == depth
+        assert store.status(1000).queues[QUEUE].accepted == depth
     store.receive(SessionOpen(sender="listener", epoch=1, request=1, session="c", clean=False, expiry_s=60))
     (opened,) = [frame for _, frame in store.commit(1.0, 1000) if isinstance(frame, SessionOpened)]
     assert len(opened.received) // 2 == depth, "an identifier for each message, in the same commit"
@@ -196,7 +196,7 @@ def test_what_a_writer_acknowledged_is_there_after_kill_9(tmp_path: Path, sync: 
         opened, queue, store = _read_all(engine)
         assert opened.tail >= acknowledged * 20
         assert queue == [b"%d.%d" % (number, row) * 40 for number in range(1, opened.tail // 20 + 1) for row in range(20)]
-        assert store.status(1000)["queues"][QUEUE]["ledger_closes"]
+        assert store.status(1000).queues[QUEUE].ledger_closes
         engine.close()
 
 

@@ -10,6 +10,7 @@ from storage.engine.memory_engine import MemoryEngine
 from storage.store.lane import Effects
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
+from tests.support.present import present
 from tests.support.settings import limits
 from wire.frames.base import Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen
@@ -77,7 +78,7 @@ def test_nothing_is_handed_out_behind_what_has_expired_before_that_is_on_record(
     came = turn(store, settle_frame(1, 1 << 20, ("delivered", ((0, 1),))), credit(1, 9), now_s=2.7, wall_ms=LATER_MS)
 
     assert came == [b"young"], "at once, without a word from anybody"
-    assert store.status(LATER_MS)["queues"][QUEUE]["expired"] == 1
+    assert store.status(LATER_MS).queues[QUEUE].expired == 1
     assert b"old" not in after_a_crash(engine, chosen, power_cut=power_cut)
 
 
@@ -101,12 +102,12 @@ def test_what_expires_in_memory_holds_nothing_up(mode: str) -> None:
     """It does not come back: QoS 0, and all that an in-memory store has."""
     in_memory = mode == "in-memory"
     store = one_sent(MemoryEngine() if in_memory else RecordingEngine(), settings(60.0), qos=(2 if in_memory else 0, 0))
-    commits = store.status(LATER_MS)["commits"]
+    commits = present(store.status(LATER_MS).commits)
 
     assert turn(store, credit(1, 9), now_s=2.6, wall_ms=LATER_MS) == [b"young"]
 
     figures = store.status(LATER_MS)
-    assert (figures["queues"][QUEUE]["expired"], figures["commits"] - commits) == (1, 0)
+    assert (figures.queues[QUEUE].expired, present(figures.commits) - commits) == (1, 0)
 
 
 def test_a_lane_that_waits_for_another_waits_until_what_expired_there_is_on_record() -> None:

@@ -10,6 +10,7 @@ from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, messages
 from tests.storage.first_store import LANE_EPOCH, SESSION, WALL_MS, fill, settings, unpack
 from tests.support.history_audit import audit
+from tests.support.present import present
 from wire.frames.base import Frame
 from wire.frames.intake import Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
@@ -28,11 +29,11 @@ def judge(folder: Path) -> None:
     engine = RocksEngine(folder)
     store = Store(engine, settings(), 9)
     status = store.status(WALL_MS + 2000)
-    lane = status["queues"][QUEUE]
-    assert (lane["accepted"], lane["delivered"], lane["dead_lettered"], lane["depth"]) == (8, 2, 1, 5)
-    assert status["queues"]["bridge:away:0"]["depth"] == 8
-    assert status["dead_letters"]["cloud"]["held"] == 1
-    assert lane["retained"]["messages"] == 1, "what is below the head, in the history"
+    lane = status.queues[QUEUE]
+    assert (lane.accepted, lane.delivered, lane.dead_lettered, lane.depth) == (8, 2, 1, 5)
+    assert status.queues["bridge:away:0"].depth == 8
+    assert status.dead_letters["cloud"].held == 1
+    assert present(lane.retained).messages == 1, "what is below the head, in the history"
     kept = audit(engine, QueueNumbers(engine).number(QUEUE))
     assert kept is not None
     assert kept.problems == []
@@ -51,7 +52,7 @@ def judge(folder: Path) -> None:
     again = append_frame(2, {QUEUE: (batch([b"again"]), None)})
     (committed,) = [frame for frame in turn(store, again) if isinstance(frame, Committed)]
     assert committed.number == 2
-    assert store.status(WALL_MS)["queues"][QUEUE]["accepted"] == 8, "its number was on record"
+    assert store.status(WALL_MS).queues[QUEUE].accepted == 8, "its number was on record"
 
     asked = SessionOpen(sender="listener", epoch=2, request=1, session=SESSION, clean=False, expiry_s=60, source=5, user="ada")
     (session,) = [frame for frame in turn(store, asked) if isinstance(frame, SessionOpened)]

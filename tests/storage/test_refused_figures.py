@@ -12,6 +12,7 @@ from storage.engine.memory_engine import MemoryEngine
 from storage.queue.ledger import LaneRow, Ledger
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, node, settle_frame
+from tests.support.present import present
 from tests.support.settings import limits
 from wire.frames.base import Frame
 from wire.frames.intake import Append, SenderResumes, SourceResumed
@@ -47,9 +48,9 @@ def resumed(number: int, *, held: int = 0, given_up: int = 0, source: int = 1) -
 
 def figures(store: Store, queue: str = QUEUE) -> tuple[int, int]:
     """Refused for good, and held back now."""
-    row = store.status(5000)["queues"][queue]
-    assert row["ledger_closes"]
-    return row["refused"], row["held_back"]
+    row = store.status(5000).queues[queue]
+    assert row.ledger_closes
+    return present(row.refused), present(row.held_back)
 
 
 def empty(store: Store) -> None:
@@ -66,7 +67,7 @@ def test_what_is_refused_of_an_mqtt_5_publisher_is_counted_at_the_queue_beside_i
     turn(store, of_mqtt_5(1, b"a", b"b", b"c", qos=qos))
 
     assert figures(store) == (2, 0)
-    assert store.status(5000)["queues"][QUEUE]["accepted"] == 1
+    assert store.status(5000).queues[QUEUE].accepted == 1
     assert figures(store, OTHER) == (0, 0)
 
 
@@ -119,7 +120,7 @@ def test_what_overflow_drops_is_in_the_ledger_and_not_refused() -> None:
     turn(store, of_mqtt_5(1, b"a", b"b"))
 
     assert figures(store) == (0, 0)
-    assert store.status(5000)["queues"][QUEUE]["dropped"] == {"overflow": 1}
+    assert store.status(5000).queues[QUEUE].dropped == {"overflow": 1}
 
 
 def test_a_will_that_is_refused_stays_on_record_and_is_not_counted() -> None:

@@ -124,12 +124,12 @@ def test_a_queue_that_cannot_be_read_waits_alone_and_ever_longer() -> None:
     assert [payload for frame in came if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"a", b"b", b"c"]
     assert [frame.number for frame in came if isinstance(frame, Committed)] == [3], "intake goes on"
     assert tries[0] <= RETRY_FIRST_S < TICK_S == max(tries)
-    assert store.status(1000)["state"] == "disk_error"
+    assert store.status(1000).state == "disk_error"
 
     engine.number = 0
     came = turn(store, now_s=now_s + RETRY_MAX_S)
     assert [payload for frame in came if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"a", b"b"]
-    assert store.status(1000)["state"] == "running"
+    assert store.status(1000).state == "running"
 
 
 BAD, GOOD = "bridge:bad:0", "bridge:good:0"
@@ -159,15 +159,15 @@ def test_a_message_that_dies_unreadable_holds_up_its_own_lane_only() -> None:
     assert [payload for frame in came if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"c"]
     assert not [frame for frame in came if isinstance(frame, Settled)], "and later settlements wait, in order"
     assert tries[0] <= RETRY_FIRST_S < TICK_S == max(tries)
-    assert store.status(1000)["state"] == "disk_error"
+    assert store.status(1000).state == "disk_error"
 
     engine.number = 0
     came = turn(store, now_s=now_s + RETRY_MAX_S)
     assert [frame.number for frame in came if isinstance(frame, Settled)] == [2]
     assert [payload for frame in came if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"d"]
     status = store.status(1000)
-    assert (status["state"], status["queues"][BAD]["dead_lettered"], status["queues"][BAD]["delivered"]) == ("running", 1, 1)
-    assert status["dead_letters"]["bad"]["held"] == 1
+    assert (status.state, status.queues[BAD].dead_lettered, status.queues[BAD].delivered) == ("running", 1, 1)
+    assert status.dead_letters["bad"].held == 1
 
 
 def test_nothing_of_a_settlement_is_on_record_before_all_of_it_can_be_read() -> None:
@@ -178,7 +178,7 @@ def test_nothing_of_a_settlement_is_on_record_before_all_of_it_can_be_read() -> 
     turn(store, append_frame(3, {BAD: (batch([b"d"]), None)}), now_s=100.0)
 
     again = Store(engine.rebuilt(len(engine.writes)), node(bridge("bad"), bridge("good")), 2)
-    assert again.status(1000)["queues"][BAD]["depth"] == 3
+    assert again.status(1000).queues[BAD].depth == 3
     (opened,) = [frame for frame in turn(again, LaneOpen(queue=BAD, epoch=2 << 20), now_s=1.0) if isinstance(frame, LaneOpened)]
     assert (opened.session, opened.settled) == ("", ())
 
@@ -193,11 +193,11 @@ def test_a_purge_of_everything_ends_the_waiting_for_what_cannot_be_read() -> Non
     """It is what an operator can do where a sector is lost for good."""
     _, store = with_a_bad_sector()
     turn(store, settle_frame(1, 1 << 20, ("dead:remote_0x99", ((0, 1),)), session="", queue=BAD), now_s=100.0)
-    assert store.status(1000)["state"] == "disk_error"
+    assert store.status(1000).state == "disk_error"
     command = QueueCommand(request=1, verb="purge", arguments={"bridge": "bad", "lane": 0, "in_flight": True})
     (answer,) = [frame for frame in turn(store, command, now_s=100.0) if isinstance(frame, QueueAnswer)]
     assert answer.result["purged"] == 2
-    assert store.status(1000)["state"] == "running"
+    assert store.status(1000).state == "running"
     assert turn(store, now_s=110.0) == []
 
 

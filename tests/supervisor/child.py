@@ -19,10 +19,14 @@ from actors.process.host import ChildHost
 from actors.process.mailbox import Mailbox
 from actors.process.main import die_with_parent
 from actors.process.post import Post
+from wire.figure import of_map
 from wire.frames.base import Frame
 from wire.frames.names import CONNECTION, FORWARDER, QUEUE_STORE, actors_of
 from wire.frames.supervision import Command, ResetMarkers
 from wire.settings import NodeSettings, load
+from wire.status.actors import ActorFigures
+from wire.status.bridges import ConnectionFigures, Tier2Figures
+from wire.status.store import StoreReport
 
 _LOOK_S = 0.02
 
@@ -74,17 +78,17 @@ class Quiet(MailboxActor):
         super().on_stop()
         self._heard.close()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> ActorFigures | None:
         match self.name.partition(":")[0]:
             case kind if kind == QUEUE_STORE:
                 row: dict[str, Any] = {"depth": 3, "bytes": 30, "oldest_age_s": 1.5, "in_flight": 1, "accepted": 10, "delivered": 5}
-                row |= {"expired": 1, "dropped": {"full": 1}, "dead_lettered": 0, "redelivered": 2}
-                return {"queues": {"bridge:cloud:0": row}, "mode": "in-memory"}
+                row |= {"expired": 1, "dropped": {"full": 1}, "dead_lettered": 0, "redelivered": 2, "ledger_closes": True}
+                return of_map(StoreReport, {"queues": {"bridge:cloud:0": row}, "mode": "in-memory"})
             case kind if kind == CONNECTION:
-                return {"link": {"state": "connected", "since_s": 2.0}}
+                return of_map(ConnectionFigures, {"link": {"state": "connected", "since_s": 2.0}})
             case kind if kind == FORWARDER:
-                return {"tier2": {"messages": 4, "bytes": 40}}
-        return {"epoch": self.epoch}
+                return Tier2Figures(messages=4, bytes=40)
+        return None
 
     def _note(self, *what: object) -> None:
         self._heard.write(json.dumps(what) + "\n")

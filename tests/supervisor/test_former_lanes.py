@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.supervisor.tree_double import Tree
+from wire.figure import of_map
 from wire.frames.names import QUEUE_STORE, STORE
 from wire.frames.supervision import ResetMarkers, Stop
+from wire.status.store import StoreReport
 
 LANE = "bridge:cloud:1"
-WAITING = {"queues": {LANE: {"depth": 5}}}
+WAITING = of_map(StoreReport, {"queues": {LANE: {"depth": 5}}})
 
 
 @pytest.fixture
@@ -26,10 +28,10 @@ def test_a_store_that_is_not_open_yet_says_nothing_of_lanes(tree: Tree) -> None:
     tree.ends(STORE)
     tree.begins(STORE)
 
-    tree.beat(STORE, "starting", {"queues": {}})
+    tree.beat(STORE, "starting", StoreReport())
     assert tree.sent(Stop) == []
 
-    tree.beat(STORE, "ready", {"queues": {LANE: {"depth": 0}}})
+    tree.beat(STORE, "ready", of_map(StoreReport, {"queues": {LANE: {"depth": 0}}}))
     assert [peer for peer, _ in tree.sent(Stop)] == [LANE]
 
 
@@ -37,7 +39,7 @@ def test_a_former_lane_that_gets_messages_while_it_stops_runs_again_and_its_mark
     """The life that was to stop may have opened the lane, and taken what came meanwhile."""
     life = tree.children[LANE].life
     assert life is not None
-    tree.beat(STORE, "ready", {"queues": {}})
+    tree.beat(STORE, "ready", StoreReport())
     assert [peer for peer, _ in tree.sent(Stop)] == [LANE]
 
     tree.ends(LANE)

@@ -25,6 +25,7 @@ from wire.frames.base import Frame, FrameType
 from wire.frames.names import actors_of
 from wire.frames.supervision import Heartbeat
 from wire.settings import HttpSettings, NodeSettings
+from wire.status.actors import ActorFigures
 
 
 class FakeMailbox:
@@ -46,8 +47,8 @@ class FakeMailbox:
     def random(self) -> float:
         return 0.5
 
-    def traffic(self) -> dict[str, int]:
-        return {}
+    def traffic(self) -> tuple[int, int, int]:
+        return (0, 0, 0)
 
     def watch(self, fd: int, events: int, token: Any) -> None: ...
 
@@ -185,8 +186,10 @@ class Tree(Children):
             raise self.written
         return self.written
 
-    def beat(self, name: str, state: str, status: dict[str, Any] | None = None, request: int = 0, **states: str) -> None:
-        """A heartbeat of process ``name``; ``status`` is its first actor's, ``states`` (by kind) are those unlike its own."""
+    def beat(
+        self, name: str, state: str, told: ActorFigures | None = None, request: int = 0, settings: int = 0, **states: str
+    ) -> None:
+        """A heartbeat of process ``name``; ``told``: its first actor's figures, ``states`` (by kind): those unlike its own."""
         life = self.children[name].life
         assert life is not None
         actors = actors_of(name)
@@ -198,14 +201,16 @@ class Tree(Children):
                 state=state,
                 request=request,
                 states={actor: states.get(actor.partition(":")[0], state) for actor in actors},
-                status={actors[0]: status or {}},
+                settings=settings,
+                traffic=(0, 0, 0),
+                figures={} if told is None else {actors[0]: told},
             )
         )
 
-    def ready(self, name: str, status: dict[str, Any] | None = None) -> None:
+    def ready(self, name: str, settings: int = 0) -> None:
         """Its first word, and that it works."""
         self.beat(name, "starting")
-        self.beat(name, "ready", status)
+        self.beat(name, "ready", settings=settings)
 
     def ends(self, name: str) -> None:
         """Its life ends, in good order."""

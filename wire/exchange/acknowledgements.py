@@ -15,7 +15,7 @@ from wire.errors import PeerViolation
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
-from wire.exchange.outcomes import DELIVERED, Counts
+from wire.exchange.outcomes import DELIVERED
 from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL, matching, seq_of
 from wire.exchange.publishing import Publishing
 from wire.exchange.refusal_policy import FAILURE, WRONGLY_ACKNOWLEDGED, Refusals
@@ -24,6 +24,7 @@ from wire.exchange.suspected_messages import Suspects
 from wire.exchange.unexpected_acknowledgements import Meaning, Standing, UnexpectedAcknowledgements
 from wire.exchange.what_may_be_sent import PublishDue
 from wire.ranges import RangeSet
+from wire.status.bridges import ExchangeFigures
 
 _LEVEL_5 = 5
 _NOT_FOUND = b"\x92"
@@ -52,7 +53,7 @@ class Answers:
         suspects: Suspects,
         refusals: Refusals,
         publishing: Publishing,
-        counts: Counts,
+        counts: ExchangeFigures,
     ) -> None:
         self.level = 4
         self._check = check

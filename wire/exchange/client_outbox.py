@@ -23,7 +23,6 @@ from wire.door.access_rules import ClientAccess
 from wire.exchange.client_exchange import ClientExchange
 from wire.exchange.identifier_release import IdentifierRelease
 from wire.exchange.left_sessions import LeftSession, left_rows
-from wire.exchange.outcomes import Counts
 from wire.exchange.subscriber_copies import Parcel
 from wire.exchange.waiting_parcels import WaitingParcels
 from wire.frames.batch import Batch, unpack_column
@@ -32,12 +31,13 @@ from wire.frames.lanes import Credit, HandOut, LaneOpened, Settle
 from wire.mqtt.aliases import OutgoingAliases
 from wire.ranges import RangeSet
 from wire.settings import SessionSettings
+from wire.status.bridges import ExchangeFigures
 
 SETTLE_MESSAGES = 256
 BYTES_IN_HAND = 1 << 20
 MESSAGES_IN_HAND_MIN = 64
 
-_NOTHING = Counts()
+_NOTHING = ExchangeFigures()
 
 
 class ClientOutbox:
@@ -88,7 +88,7 @@ class ClientOutbox:
         """As in ``LaneClose``: what the store has handed out from this sequence on was never sent."""
         return max(self.exchange.sent_stop, self._dup_below) if self._lane_open else -1
 
-    def rest(self) -> Counts | None:
+    def rest(self) -> ExchangeFigures | None:
         """Let go of the exchange if it was not used since this was asked for, and nothing is under way: what it has counted."""
         used, self.used = self.used, False
         if used or self.waiting or self._gone or self._release is not None:
@@ -142,7 +142,7 @@ class ClientOutbox:
         return (0, 0) if flow is None else (flow.counts.published, flow.held.pubrels_sent)
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ExchangeFigures:
         """Counters of the exchange since it was made."""
         flow = self.exchange.made
         return _NOTHING if flow is None else flow.counts

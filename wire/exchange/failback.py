@@ -5,7 +5,7 @@ Pure. Connecting, asking and ending the exchange are the Connection's; what is u
 
 from __future__ import annotations
 
-from typing import Any
+from wire.status.bridges import FirstAddress
 
 Address = tuple[str, int]
 
@@ -112,17 +112,17 @@ class Failback:
         why = f" ({self.error})" if self.error else ""
         return f"uses {self.place}; {self.first} is probed again in {next_s:.0f} s{why}"
 
-    def figures(self, now_s: float) -> dict[str, Any]:
+    def figures(self, now_s: float) -> FirstAddress | None:
         """What ``status`` says of the first address while a later one is used; nothing otherwise."""
         if not self.later:
-            return {}
+            return None
         next_s = self.next_probe_s(now_s)
-        return {
-            "address": self.first,
-            "returning": self.finishing,
-            "next_probe_s": None if next_s is None else round(next_s, 3),
-            "error": self.error,
-        }
+        return FirstAddress(
+            address=self.first,
+            returning=self.finishing,
+            next_probe_s=None if next_s is None else round(next_s, 3),
+            error=self.error,
+        )
 
     def next_probe_s(self, now_s: float) -> float | None:
         """Seconds until the next probe; None if none is to come, as on the first address, or while one is under way."""

@@ -9,11 +9,11 @@ A PUBREL for each identifier goes on each connection until all have their PUBCOM
 
 from __future__ import annotations
 
-from wire.exchange.outcomes import Counts
 from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL, acks, packet_id_of
 from wire.mqtt.codec import decode, split
 from wire.mqtt.packets import Puback, Pubcomp, Pubrec
 from wire.ranges import Ranges
+from wire.status.bridges import ExchangeFigures
 
 _ACKNOWLEDGEMENT_BYTES_MAX = 70_000  # with a reason string; none was asked for
 
@@ -21,7 +21,7 @@ _ACKNOWLEDGEMENT_BYTES_MAX = 70_000  # with a reason string; none was asked for
 class IdentifierRelease:
     """One connection's. ``held``: the sequences whose identifiers the remote may hold, in their order."""
 
-    def __init__(self, held: Ranges, *, level: int, counts: Counts) -> None:
+    def __init__(self, held: Ranges, *, level: int, counts: ExchangeFigures) -> None:
         self._level = level
         self._counts = counts
         self._said_again: set[int] = set()

@@ -21,11 +21,11 @@ from typing import Any
 
 from wire.exchange.identifier_release import IdentifierRelease
 from wire.exchange.left_sessions import LeftRows, LeftSession, LeftSessions, left_rows
-from wire.exchange.outcomes import Counts
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.exchange.sender import SenderHalf
 from wire.frames.lanes import LaneOpened
 from wire.ranges import Ranges, RangeSet
+from wire.status.bridges import ExchangeFigures
 
 
 class LaneSender:
@@ -33,7 +33,7 @@ class LaneSender:
 
     def __init__(self, **settings: Any) -> None:
         self.exchange = SenderHalf(**settings)
-        self.counts: Counts = self.exchange.counts
+        self.counts: ExchangeFigures = self.exchange.counts
         self._left = LeftSessions()
         self._release: IdentifierRelease | None = None
         self._enter_then: Callable[[], None] | None = None

@@ -13,9 +13,10 @@ from wire.exchange.dup_and_identifiers import Style
 from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.lane_record import LaneRecord
-from wire.exchange.outcomes import DELIVERED, Counts
+from wire.exchange.outcomes import DELIVERED
 from wire.exchange.suspected_messages import Suspects
 from wire.exchange.what_may_be_sent import PublishDue
+from wire.status.bridges import ExchangeFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class ClosedOn:
         due: PublishDue,
         held: HeldIdentifiers,
         record: LaneRecord,
-        counts: Counts,
+        counts: ExchangeFigures,
     ) -> None:
         self._outcome = outcome
         self._suspects = suspects

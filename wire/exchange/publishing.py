@@ -19,13 +19,14 @@ from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.message_class import MessageClass
-from wire.exchange.outcomes import DELIVERED, REDELIVERED, Counts
+from wire.exchange.outcomes import DELIVERED, REDELIVERED
 from wire.exchange.refusal_policy import TOO_LARGE, Refusals
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.exchange.suspected_messages import QOS_2, WITHOUT, Suspects
 from wire.exchange.what_may_be_sent import PublishDue
 from wire.frames.batch import QOS_MASK, RETAIN
 from wire.mqtt.aliases import OutgoingAliases
+from wire.status.bridges import ExchangeFigures
 
 
 class Publishing:
@@ -46,7 +47,7 @@ class Publishing:
         record: LaneRecord,
         suspects: Suspects,
         refusals: Refusals,
-        counts: Counts,
+        counts: ExchangeFigures,
     ) -> None:
         self.style = Style(4, 2, True)
         self.finishing = False

@@ -39,7 +39,7 @@ from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.left_sessions import LeftSession
 from wire.exchange.messages_closed_on import Blamed, ClosedOn
-from wire.exchange.outcomes import DELIVERED, Counts
+from wire.exchange.outcomes import DELIVERED
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.exchange.publishing import Publishing
 from wire.exchange.refusal_policy import RefusalPolicy, Refusals
@@ -51,6 +51,7 @@ from wire.frames.batch import Batch
 from wire.frames.lanes import HandOut, LaneOpened
 from wire.mqtt.aliases import OutgoingAliases
 from wire.ranges import ArrivalSet, RangeSet, lowest
+from wire.status.bridges import ExchangeFigures
 
 
 class SenderHalf:
@@ -74,7 +75,7 @@ class SenderHalf:
         check: Check | None = None,
     ) -> None:
         self.live = False
-        self.counts = Counts()
+        self.counts = ExchangeFigures()
         self.in_flight = InFlight(receive_maximum=receive_maximum, qos2_maximum=qos2_maximum)
         self.held = HeldIdentifiers()
         self.due = PublishDue()

@@ -1,8 +1,8 @@
 """The one codec of frames: to the parts of a ZeroMQ multipart message and back.
 
 Part 0 is the msgpack array ``[kind, version, field, ...]``, the parts after it are the encoded batches named ``bodies`` in the
-class. An actor that only passes a batch on never unpacks it. Unknown kinds and versions are refused with ``UnknownFrame``. Golden
-bytes in ``tests/wire/`` pin the format.
+class. An actor that only passes a batch on never unpacks it. Figures are arrays of their values, by place. Unknown kinds and
+versions are refused with ``UnknownFrame``. Golden bytes in ``tests/wire/`` pin the format.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from collections.abc import Sequence
 import msgpack
 
 from wire.errors import UnknownFrame
+from wire.figure import values_of
 from wire.frames import intake, lanes, local_sessions, supervision, tracing
 from wire.frames.base import HEADS, KINDS, NAMES, Frame
 
-_pack = msgpack.Packer().pack  # one that is kept costs half of one that is made each time; only one thread of a process has frames
+_pack = msgpack.Packer(
+    default=values_of
+).pack  # one that is kept costs half of one that is made each time; only one thread of a process has frames
 KIND_MODULES = (intake, local_sessions, lanes, supervision, tracing)  # imported, so that each of their kinds is known
 
 

@@ -13,7 +13,9 @@ class Heartbeat(Frame):
     """Process -> Supervisor, each period, when one of ``states`` changes, and in answer to ``ReportNow``.
 
     state: starting, ready, stopping; ``states`` has that of each of its actors. request: the ``ReportNow`` it answers, 0 for none.
-    status: actor -> its figures for ``bascule status``; empty where they are as before, as far as anybody needs to know.
+    settings: the number of those that it goes by. traffic: frames sent and received, and turns, since it began.
+    figures: actor -> what it reports, as ``wire/status/actors.py`` says; empty where that is as before, as far as anybody needs to
+    know.
     """
 
     name: str
@@ -22,7 +24,9 @@ class Heartbeat(Frame):
     state: str
     request: int
     states: dict[str, str]
-    status: dict[str, dict[str, Any]]
+    settings: int
+    traffic: tuple[int, int, int]
+    figures: dict[str, Any]
 
 
 @frame_kind(41)
@@ -71,7 +75,7 @@ class Reconfigure(Frame):
     """Supervisor -> process -> its actors: what the operator wrote is this now, ``wire.settings.dump`` of settings ``number``.
 
     One that is not newer than what the process has is without effect, so it may come twice. It is sent again to whoever does not
-    say ``settings: number`` in its heartbeats' figures. What a bridge's process is told of its own bridge it does not take: the
+    say that number in its heartbeats. What a bridge's process is told of its own bridge it does not take: the
     supervisor begins that process anew.
     """
 

@@ -15,11 +15,14 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from math import exp
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from wire.door.access_rules import ClientAccess
 from wire.frames.batch import RETAIN, Batch
 from wire.mqtt.topics import matches, parse_shared
+from wire.status.clients import TrafficFigures
+from wire.status.node import Status
+from wire.status.states import LinkState
 
 RESERVED = "$SYS/"
 
@@ -27,7 +30,6 @@ _BROKER = "$SYS/broker/"
 _OURS = "$SYS/bascule/"
 _MINUTES = (1, 5, 15)
 _RETAIN_AS_PUBLISHED = 0x08
-_LINK_UP = "connected"
 
 Filters = Mapping[str, tuple[int, int]]  # topic filter -> options as in ``SessionOpened``, subscription identifier
 Wanting = tuple[int, Filters, ClientAccess | None]  # a connection, its filters, what it may read; None: everything
@@ -45,30 +47,18 @@ def asks_for_sys(topic_filter: str) -> bool:
     return (topic_filter if shared is None else shared.topic_filter).startswith(RESERVED)
 
 
-@dataclass(slots=True)
-class Traffic:
-    """What went between local clients and the Listener: packets of all types, PUBLISHes among them, and bytes above TLS."""
-
-    messages_received: int = 0
-    messages_sent: int = 0
-    publish_received: int = 0
-    publish_sent: int = 0
-    bytes_received: int = 0
-    bytes_sent: int = 0
-
-
-_LOADS = tuple(field.name.replace("_", "/") for field in fields(Traffic))
+_LOADS = tuple(field.name.replace("_", "/") for field in fields(TrafficFigures))
 
 
 class LoadAverages:
-    """Exponentially weighted averages over 1, 5 and 15 minutes of what each counter of ``Traffic`` grows in a minute."""
+    """Exponentially weighted averages over 1, 5 and 15 minutes of what each counter of ``TrafficFigures`` grows in a minute."""
 
     def __init__(self, now_s: float) -> None:
         self._at_s = now_s
-        self._last: tuple[int, ...] = astuple(Traffic())
+        self._last: tuple[int, ...] = astuple(TrafficFigures())
         self._loads = [[0.0] * len(_MINUTES) for _ in _LOADS]
 
-    def update(self, traffic: Traffic, now_s: float) -> None:
+    def update(self, traffic: TrafficFigures, now_s: float) -> None:
         """Take in what was counted since the last time."""
         passed_s = now_s - self._at_s
         if passed_s <= 0:
@@ -89,42 +79,38 @@ class LoadAverages:
         }
 
 
-def node_values(status: Mapping[str, Any]) -> dict[str, int]:
+def node_values(status: Status) -> dict[str, int]:
     """Topic -> figure, for those that other processes than the Listener know; ``status`` is what ``bascule status`` says.
 
     A figure that nobody has reported yet is left out.
     """
-    store, bridges = status["store"], status["bridges"]
     values: dict[str, int] = {}
-    subscriptions = status["distributor"].get("subscriptions")
-    if subscriptions is not None:
-        values[_BROKER + "subscriptions/count"] = subscriptions
-    sessions = store.get("sessions")
+    if status.distributor is not None:
+        values[_BROKER + "subscriptions/count"] = status.distributor.subscriptions
+    sessions = None if status.store is None else status.store.sessions
     if sessions is not None:
-        retained = sessions["retained"]
-        known = [row for row in bridges if row["depth"] is not None]
-        stored = sessions["depth"] + retained["messages"] + sum(row["depth"] for row in known)
+        retained = sessions.retained
+        stored = sessions.depth + retained.messages + sum(row.depth or 0 for row in status.bridges)
         values |= {
-            _BROKER + "clients/disconnected": sessions["kept"] - sessions["connected"],
-            _BROKER + "clients/expired": sessions["expired"],
-            _BROKER + "retained messages/count": retained["messages"],
+            _BROKER + "clients/disconnected": sessions.kept - sessions.connected,
+            _BROKER + "clients/expired": sessions.expired,
+            _BROKER + "retained messages/count": retained.messages,
             _BROKER + "messages/stored": stored,
             _BROKER + "store/messages/count": stored,
-            _BROKER + "store/messages/bytes": sessions["bytes"] + retained["bytes"] + sum(row["bytes"] for row in known),
-            _OURS + "sessions/kept": sessions["kept"],
-            _OURS + "sessions/depth": sessions["depth"],
+            _BROKER + "store/messages/bytes": sessions.bytes + retained.bytes + sum(row.bytes or 0 for row in status.bridges),
+            _OURS + "sessions/kept": sessions.kept,
+            _OURS + "sessions/depth": sessions.depth,
         }
-    for row in bridges:
-        of_lane = f"{_OURS}bridge/{row['name']}/{row['lane']}/"
-        values[of_lane + "connected"] = int(row["state"] == _LINK_UP)
-        if row["depth"] is not None:
-            values[of_lane + "depth"] = row["depth"]
-            values[of_lane + "refused"] = row["refused"]
+    for row in status.bridges:
+        of_lane = f"{_OURS}bridge/{row.name}/{row.lane}/"
+        values[of_lane + "connected"] = int(row.state == LinkState.CONNECTED)
+        if row.depth is not None and row.refused is not None:
+            values |= {of_lane + "depth": row.depth, of_lane + "refused": row.refused}
     return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerFigures:
+class SysFigures:
     """What the Listener knows. refused: limit -> how often it refused something."""
 
     connected: int
@@ -135,7 +121,7 @@ class ListenerFigures:
     refused: Mapping[str, int]
 
 
-def listener_values(traffic: Traffic, figures: ListenerFigures) -> dict[str, int]:
+def listener_values(traffic: TrafficFigures, figures: SysFigures) -> dict[str, int]:
     """Topic -> figure, for those that the Listener knows."""
     values = {
         _BROKER + "clients/connected": figures.connected,

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from actors.bridge.forwarder import Forwarder
-from actors.process.local_messages import LinkState, Passed
+from actors.process.local_messages import LinkStateChanged, Passed
 from actors.process.mailbox import Mailbox
 from tests.storage.building import batch
 from tests.supervisor.settings import node_settings
@@ -23,6 +23,7 @@ from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneReopen, Settle
 from wire.frames.names import QUEUE_STORE
 from wire.mqtt.publish_properties import with_message_expiry
 from wire.routing.ways import Way
+from wire.status.states import LinkState
 
 QUEUE = "bridge:cloud:0"
 CONNECTION = "connection:cloud:0"
@@ -81,17 +82,17 @@ def test_a_lane_that_is_opened_anew_has_no_link_until_its_connection_says_so(tmp
     lane = Lane(tmp_path)
     lane.forwarder.on_peer_up(QUEUE_STORE, 1)
     former = lane.open()
-    lane.turn(LinkState(state="connected"))
+    lane.turn(LinkStateChanged(state=LinkState.CONNECTED))
     lane.turn(LaneReopen(queue=QUEUE))
     epoch = lane.open()
 
     lane.turn(hand_out(0, epoch), hand_out(7, former))
     assert not lane.mailbox.passed_on(), "the remote is away: Tier 2 holds what comes"
 
-    lane.turn(LinkState(state="connected"), hand_out(1, epoch))
+    lane.turn(LinkStateChanged(state=LinkState.CONNECTED), hand_out(1, epoch))
     assert lane.mailbox.passed_on() == [0, 1], "the remote is there"
 
-    lane.turn(LinkState(state="backoff"), hand_out(2, epoch))
+    lane.turn(LinkStateChanged(state=LinkState.BACKOFF), hand_out(2, epoch))
     assert lane.mailbox.passed_on() == [0, 1]
 
 
@@ -102,14 +103,14 @@ def test_the_store_hands_out_nothing_while_the_remote_is_away(tmp_path: Path, ma
     lane.forwarder.on_peer_up(QUEUE_STORE, 1)
     epoch = lane.open()
     assert lane.granted() == [], "no link has stood yet"
-    lane.turn(LinkState(state="connected"))
+    lane.turn(LinkStateChanged(state=LinkState.CONNECTED))
     lane.turn(hand_out(0, epoch))
     (granted,) = lane.granted()
     assert granted > 0
-    lane.turn(LinkState(state="backoff"))
+    lane.turn(LinkStateChanged(state=LinkState.BACKOFF))
     lane.turn()
     assert lane.granted() == [granted, 0], "withdrawn"
-    lane.turn(LinkState(state="connected"))
+    lane.turn(LinkStateChanged(state=LinkState.CONNECTED))
     assert lane.granted() == [granted, 0, granted + 1], "as much as before is ahead of what was passed on"
 
 
@@ -129,7 +130,7 @@ def test_what_has_expired_at_qos_1_and_2_is_left_to_the_connection_and_at_qos_0_
     lane.turn(
         lane_opened(epoch=epoch, tail=3, dup_below=1, session=session),
         Credit(queue=QUEUE, epoch=epoch, messages=100, size_bytes=1 << 20),
-        LinkState(state="connected"),
+        LinkStateChanged(state=LinkState.CONNECTED),
     )
     old = replace(batch([b"0", b"1", b"2"], [1, 0, 2]), ways=[WAY], way_of=[0], accepted_ms=-1000)
     if aged_by == "its interval":
@@ -153,7 +154,7 @@ def test_a_max_qos_that_was_lowered_holds_for_what_waits_and_was_never_sent(tmp_
     lane.turn(
         lane_opened(epoch=opening.epoch, tail=6, dup_below=2, session="edge@here"),
         Credit(queue=QUEUE, epoch=opening.epoch, messages=100, size_bytes=1 << 20),
-        LinkState(state="connected"),
+        LinkStateChanged(state=LinkState.CONNECTED),
     )
     for first_seq in (0, 4):
         places = array("I", (0, 1, 3) if offsets else (0, 1, 2, 3))

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from actors.bridge.link_status import LinkStatus
 from wire.settings import BackoffSettings
+from wire.status.bridges import LinkFigures
 
 BACKOFF = BackoffSettings(initial_s=1.0, max_s=8.0, factor=2.0, jitter=0.0, stable_s=60.0)
 
 
 def status_at(now_s: float) -> LinkStatus:
     return LinkStatus(BACKOFF, lambda: 0.5, now_s, int(now_s * 1000))
+
+
+def figures(status: LinkStatus, now_s: float) -> LinkFigures:
+    return status.figures(
+        now_s,
+        address="",
+        protocol=5,
+        note="",
+        first_address=None,
+        session_expiry_s=None,
+        in_flight=0,
+        suspects=(),
+        lacks=(),
+    )
 
 
 def test_before_the_lane_is_open_it_says_what_it_waits_for() -> None:
@@ -75,7 +90,7 @@ def test_nothing_is_attempted_while_it_is_paused() -> None:
 def test_waits_grow_until_a_connection_has_lasted() -> None:
     status = status_at(0.0)
     assert [status.failed("refused", 0.0, 0) for _ in range(5)] == [1.0, 2.0, 4.0, 8.0, 8.0]
-    assert status.figures(0.0)["attempt"] == 5
+    assert figures(status, 0.0).attempt == 5
 
     status.connected(0.0, 0)
     status.lost(59.0)
@@ -100,30 +115,20 @@ def test_the_figures_count_down_to_the_next_attempt_and_never_below_nothing() ->
     status.failed("tcp: refused", 10.0, 10_000)
 
     for key in ("retry_in_s", "next_attempt_s"):
-        assert [status.figures(now_s)[key] for now_s in (10.0, 10.25, 12.0)] == [1.0, 0.75, 0.0]
-    assert status.figures(10.25) == {
-        "state": "backoff",
-        "reason": "tcp: refused",
-        "since": "1970-01-01T00:00:10.000+00:00",
-        "since_s": 0.25,
-        "down_s": 10.25,
-        "attempts": 1,
-        "attempt": 1,
-        "retry_in_s": 0.75,
-        "next_attempt_s": 0.75,
-        "error": "tcp: refused",
-        "connections": 0,
-        "connections_lost": 0,
-        "attempts_failed": 1,
-    }
+        assert [getattr(figures(status, now_s), key) for now_s in (10.0, 10.25, 12.0)] == [1.0, 0.75, 0.0]
+    told = figures(status, 10.25)
+    assert (told.state, told.reason, told.error) == ("backoff", "tcp: refused", "tcp: refused")
+    assert (told.since, told.since_s, told.down_s) == ("1970-01-01T00:00:10.000+00:00", 0.25, 10.25)
+    assert (told.attempts, told.attempt, told.retry_in_s, told.next_attempt_s) == (1, 1, 0.75, 0.75)
+    assert (told.connections, told.connections_lost, told.attempts_failed) == (0, 0, 1)
     status.connected(11.0, 11_000)
-    assert (status.figures(12.0)["retry_in_s"], status.figures(12.0)["next_attempt_s"]) == (0.0, None)
+    assert (figures(status, 12.0).retry_in_s, figures(status, 12.0).next_attempt_s) == (0.0, None)
 
 
 def test_a_link_is_down_since_it_stood_whatever_is_attempted_meanwhile() -> None:
     status = status_at(0.0)
     status.connected(5.0, 0)
-    assert (status.figures(7.0)["down_s"], status.attempts) == (None, 0)
+    assert (figures(status, 7.0).down_s, status.attempts) == (None, 0)
 
     status.lost(10.0)
     status.failed("closed", 10.0, 0)
@@ -131,14 +136,14 @@ def test_a_link_is_down_since_it_stood_whatever_is_attempted_meanwhile() -> None
         status.connecting("", second, 0)
         status.failed("refused", second + 0.5, 0)
 
-    figures = status.figures(55.0)
-    assert (figures["state"], figures["since_s"] < 45.0) == ("backoff", True)
-    assert (figures["down_s"], figures["attempts"]) == (45.0, 3)
+    told = figures(status, 55.0)
+    assert (told.state, told.since_s < 45.0) == ("backoff", True)
+    assert (told.down_s, told.attempts) == (45.0, 3)
 
 
 def test_a_pause_is_not_down_and_what_was_resumed_is_so_from_then_on() -> None:
     status = status_at(0.0)
     status.paused(10.0, 0)
-    assert status.figures(50.0)["down_s"] is None
+    assert figures(status, 50.0).down_s is None
     status.connecting("resumed", 60.0, 0)
-    assert status.figures(61.0)["down_s"] == 1.0
+    assert figures(status, 61.0).down_s == 1.0

@@ -11,7 +11,7 @@ from actors.bridge.lane_reports import LaneReports
 from actors.bridge.remote_dialer import OpeningEnded, ProbeEnded
 from actors.bridge.remote_link import FIRST_TIMER, LOOK_TIMER, RETRY_TIMER, RemoteLink
 from actors.bridge.remote_socket import Connack, Remote
-from actors.process.local_messages import LinkState
+from actors.process.local_messages import LinkStateChanged
 from actors.process.mailbox import Mailbox
 from tests.actors.lane_parts import LaneParts
 from tests.actors.slow_remote import SlowRemote
@@ -64,7 +64,7 @@ class LinkEnds:
     @property
     def told(self) -> list[str]:
         """The states that the Forwarder was told."""
-        return [frame.state for frame in self.parts.mailbox.sent if isinstance(frame, LinkState)]
+        return [frame.state for frame in self.parts.mailbox.sent if isinstance(frame, LinkStateChanged)]
 
     @property
     def events(self) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from wire.frames.batch import unpack_column
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
 from wire.mqtt.publish_stream import parse_publishes
-from wire.routing.sys_topics import Traffic
+from wire.status.clients import TrafficFigures
 
 WILL: Message = (b"gone", 1, b"bye", b"", 0)
 
@@ -27,7 +27,7 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.sent: list[Published] = []
-        self.traffic = Traffic()
+        self.traffic = TrafficFigures()
         host: Any = SimpleNamespace(
             name="listener",
             epoch=7,

@@ -20,8 +20,8 @@ from wire.exchange.client_keep_alive import KeepAlive
 from wire.exchange.receiver import ReceiverHalf
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
-from wire.routing.sys_topics import Traffic
 from wire.settings import ClientLimitSettings
+from wire.status.clients import TrafficFigures
 
 PINGREQ, PUBACK, SUBSCRIBE = b"\xc0\0", b"\x40\2\0\1", b"\x82\6\0\1\0\1t\0"
 ROWS_MAX = 4
@@ -75,7 +75,7 @@ class Desk:
             name="listener",
             epoch=1,
             mailbox=SimpleNamespace(now_s=lambda: self.now_s, wall_ms=lambda: 0, set_timer=self.timers.__setitem__),
-            traffic=Traffic(),
+            traffic=TrafficFigures(),
             limited=lambda limit: self.limited.update((limit,)),
             client=self.clients.get,
             send=lambda peer, frame: None,

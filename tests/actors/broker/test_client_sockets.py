@@ -91,4 +91,4 @@ def test_who_has_left_is_not_in_the_way_of_who_comes(last: bytes) -> None:
 
     assert leaving.closed
     assert (come.closed, late.closed) == (False, True), "one place was given back, and not two"
-    assert host.listener.status()["limited"] == {"connections_max": 1}
+    assert host.listener.status().limited == {"connections_max": 1}

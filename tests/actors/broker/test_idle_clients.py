@@ -20,7 +20,7 @@ from tests.wire.exchange.test_client_outbox import batch, kept, outbox, puback
 from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.subscriber_copies import Parcel
-from wire.routing.sys_topics import Traffic
+from wire.status.clients import TrafficFigures
 
 CLIENTS = 100
 BYTES_MAX = 2_500
@@ -84,7 +84,7 @@ def test_only_clients_with_an_exchange_are_looked_at_and_none_that_is_closed_by_
         client.closed = client.number == 2
 
     mailbox = SimpleNamespace(wall_ms=lambda: 0)
-    host: Any = SimpleNamespace(mailbox=mailbox, traffic=Traffic(), write=write)
+    host: Any = SimpleNamespace(mailbox=mailbox, traffic=TrafficFigures(), write=write)
     nobody: Any = None
     deliveries = Deliveries(host, node_settings(tmp_path), nobody)
     clients: list[Any] = []

@@ -60,7 +60,7 @@ def test_clients_of_a_listener_that_is_taken_out_are_told_so_and_go() -> None:
     node.change(listeners=())
     assert (bytes(pipe.taken), pipe.closed) == (ADMINISTRATIVE_ACTION, True)
     assert node.listener.reception.doors == []
-    assert node.listener.status()["connections"] == 1
+    assert node.listener.status().connections == 1
     assert node.listener.state == "ready"
 
 
@@ -75,7 +75,7 @@ def test_other_rights_count_at_once() -> None:
     node.change(access=replace(node.settings.access, acl=(rule,)))
     pipe.sent.append(publish)
     node.settle()
-    assert node.listener.status()["access"]["publishes_forbidden"] == 1
+    assert node.listener.status().access.publishes_forbidden == 1
     assert sum(map(len, node.published)) == 1
 
 

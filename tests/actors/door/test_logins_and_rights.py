@@ -142,10 +142,10 @@ def test_passwords_are_verified_aside_and_a_few_at_a_time(tmp_path: Path, new_cl
     verdicts = [judge(access, new_client(f"192.0.2.{number}:1"), f"user-{number}") for number in range(5)]
     assert verdicts == [[]] * 5, "nothing is decided in the Listener's own thread"
     assert len(host.clock.jobs) == VERIFIED_AT_ONCE
-    assert access.status()["logins_waiting"] == 5
+    assert access.status().logins_waiting == 5
     host.run_jobs()
     assert verdicts == [[None]] * 5
-    assert access.status()["logins_verified"] == 5
+    assert access.status().logins_verified == 5
 
 
 def test_a_user_who_does_not_exist_costs_a_verification(tmp_path: Path, new_client: NewClient) -> None:
@@ -270,7 +270,7 @@ def test_only_its_own_user_takes_a_connection_over(
     older, client = new_client("192.0.2.1:1"), new_client("192.0.2.2:1")
     older.user, client.user = owner, newcomer
     assert access.may_take_over(client, older) is allowed
-    assert access.status()["takeovers_forbidden"] == (not allowed)
+    assert access.status().takeovers_forbidden == (not allowed)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_each_refusal_is_counted_and_few_are_logged(
             assert judge(access, new_client("192.0.2.1:1"), None) == [LoginFault.NO_USER_NAME]
         host.clock.at_s = 2.0
         judge(access, new_client("192.0.2.1:1"), None)
-    assert access.status()["logins_refused"] == 11
+    assert access.status().logins_refused == 11
     assert [record.__dict__["not_logged"] for record in caplog.records if record.message == "login.refused"] == [0, 9]
 
 
@@ -338,7 +338,7 @@ def test_new_rules_reach_connections_that_are_there(tmp_path: Path, new_client: 
     may_publish = client.flow.may_publish
     assert may_publish is not None
     assert (may_publish(b"a"), may_publish(b"b")) == (False, True)
-    assert access.status()["publishes_forbidden"] == 2
+    assert access.status().publishes_forbidden == 2
 
 
 def test_rows_are_left_out_by_rights() -> None:

@@ -19,6 +19,8 @@ from wire.frames.base import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import Command, Heartbeat, PeerUp, Reconfigure, ReportNow, Stop
 from wire.settings import LogSettings, NodeSettings, dump
+from wire.status.actors import ActorFigures
+from wire.status.bridges import Tier2Figures
 
 PROCESS, FORWARDER, CONNECTION = "bridge:b:0", "forwarder:b:0", "connection:b:0"
 EPOCH = 7
@@ -46,8 +48,8 @@ class FakePost:
     def wall_ms(self) -> int:
         return 5_000
 
-    def traffic(self) -> dict[str, int]:
-        return {"turns": 1}
+    def traffic(self) -> tuple[int, int, int]:
+        return (0, 0, 1)
 
     def set_timer(self, name: tuple[str, str], at_s: float) -> None:
         self.timers[name] = at_s
@@ -96,8 +98,8 @@ class Noting(MailboxActor):
     def on_stopping(self) -> None:
         self._note("stopping")
 
-    def status(self) -> dict[str, Any]:
-        return {"of": self.name}
+    def status(self) -> ActorFigures:
+        return Tier2Figures(messages=len(self.name), bytes=0)
 
     def _note(self, what: object) -> None:
         self._notes.append((self.name.partition(":")[0], what))
@@ -252,9 +254,9 @@ def test_a_heartbeat_has_the_figures_of_all_and_comes_again_each_period_and_when
     assert process.turn((PROCESS, TimerDue("heartbeat", 5.0))) == []
     assert [(beat.state, beat.request) for beat in process.post.beats] == [("ready", 3), ("ready", 0)]
     assert process.post.timers == {(PROCESS, "heartbeat"): at_s}, "an answer does not put it off"
-    assert {name: status["of"] for name, status in process.post.beats[0].status.items()} == {
-        FORWARDER: FORWARDER,
-        CONNECTION: CONNECTION,
+    assert {name: told.messages for name, told in process.post.beats[0].figures.items()} == {
+        FORWARDER: len(FORWARDER),
+        CONNECTION: len(CONNECTION),
     }
 
 
@@ -286,7 +288,7 @@ def test_newer_settings_hold_for_all_actors_at_once_and_the_supervisor_is_told_w
     assert noted[2:] == [("forwarder", "end"), ("connection", "end")], "what is not newer is without effect"
     assert process.post.timers == {(PROCESS, "heartbeat"): 5.0}, "it is said at once"
     process.turn((PROCESS, TimerDue("heartbeat", 5.0)), (PROCESS, reconfigure(4)))
-    assert {name: status["settings"] for name, status in process.post.beats[-1].status.items()} == {FORWARDER: 2, CONNECTION: 2}
+    assert (process.post.beats[-1].settings, set(process.post.beats[-1].figures)) == (2, {FORWARDER, CONNECTION})
 
 
 def test_an_actor_that_hands_another_something_by_new_settings_finds_that_it_has_them() -> None:

@@ -17,12 +17,15 @@ from storage.engine.engine import RocksEngine
 from storage.engine.known_store import begin_store
 from tests.storage.building import QUEUE, append_frame, batch, messages, node
 from tests.support.waiting import PATIENCE_S
+from wire.figure import of_values
 from wire.frames.base import Frame, FrameType
 from wire.frames.intake import Committed
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
 from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, SUPERVISOR
 from wire.frames.supervision import Heartbeat, ReportNow, Stop
 from wire.settings import NodeSettings
+from wire.status.states import StoreState
+from wire.status.store import StoreReport
 
 DEADLINE_S = PATIENCE_S
 LANE = "bridge:cloud:0"
@@ -90,6 +93,10 @@ class Life:
         assert self.failure is None
 
 
+def store_report(beat: Heartbeat) -> StoreReport:
+    return of_values(StoreReport, beat.figures[QUEUE_STORE])
+
+
 def test_a_message_goes_through_and_outlives_the_store_if_it_is_durable(settings: NodeSettings, peers: dict[str, Peer]) -> None:
     supervisor, clients, lane = peers[SUPERVISOR], peers[CLIENTS], peers[LANE]
     life = Life(settings, 1)
@@ -105,8 +112,8 @@ def test_a_message_goes_through_and_outlives_the_store_if_it_is_durable(settings
 
     assert committed == Committed(sender="listener", epoch=1, store=1, number=1, refused={})
     assert report.states == {QUEUE_STORE: "ready"}
-    figures = report.status[QUEUE_STORE]["queues"][QUEUE]
-    assert (figures["depth"], figures["accepted"], figures["ledger_closes"]) == (2, 2, True)
+    figures = store_report(report).queues[QUEUE]
+    assert (figures.depth, figures.accepted, figures.ledger_closes) == (2, 2, True)
 
     life = Life(settings, 2)
     supervisor.expect(Heartbeat, "ready")
@@ -133,7 +140,7 @@ def test_a_store_that_cannot_be_opened_yet_waits_and_is_not_ready(tmp_path: Path
         supervisor.tell(ReportNow(request=1), STORE)
         beat = supervisor.expect_report(1)
         assert beat.state == "starting"
-        if beat.status[QUEUE_STORE]["state"] == "disk_error":
+        if store_report(beat).state == StoreState.DISK_ERROR:
             break
     holder.close()
     supervisor.expect(Heartbeat, "ready")

@@ -13,8 +13,10 @@ from storage.engine.engine import FAMILY_PROPERTIES, PROPERTIES, Engine, RocksEn
 from storage.engine.keys import QueueNumbers, chunk_key, open_format
 from storage.engine.memory_engine import MemoryEngine
 from tests.storage.building import wait_idle
+from tests.support.present import present
 from tests.support.waiting import wait_until
 from wire.errors import ConfigError, StorageDamaged, Unavailable
+from wire.figure import to_map
 
 
 def put(engine: Engine, *keys: bytes, sync: bool = False) -> None:
@@ -189,20 +191,20 @@ def test_rocksdb_tells_what_it_has_in_memory_on_disk_and_to_do(tmp_path: Path) -
     flushed = engine.figures()
     engine.close()
 
-    assert set(empty) == {*FAMILY_PROPERTIES, *PROPERTIES, "log_bytes"}
-    assert written["memtable_bytes"] > empty["memtable_bytes"]
-    assert written["log_bytes"] > 800_000
-    assert flushed["blob_bytes"] > 800_000
-    assert flushed["blob_files"] == 1
-    assert flushed["keys"] >= 100
-    assert flushed["live_bytes"] >= flushed["blob_bytes"]
-    assert (flushed["compactions_running"], flushed["flushes_running"], flushed["background_errors"]) == (0, 0, 0)
-    assert engine.figures() == {}, "it is closed"
+    assert set(to_map(empty)) == {*FAMILY_PROPERTIES, *PROPERTIES, "log_bytes"}
+    assert present(written).memtable_bytes > present(empty).memtable_bytes
+    assert present(present(written).log_bytes) > 800_000
+    assert present(flushed).blob_bytes > 800_000
+    assert present(flushed).blob_files == 1
+    assert present(flushed).keys >= 100
+    assert present(flushed).live_bytes >= present(flushed).blob_bytes
+    assert (present(flushed).compactions_running, present(flushed).flushes_running, present(flushed).background_errors) == (0, 0, 0)
+    assert engine.figures() is None, "it is closed"
 
 
 def taken_bytes(engine: RocksEngine) -> int:
     figures = engine.figures()
-    return figures["table_bytes"] + figures["blob_bytes"]
+    return present(figures).table_bytes + present(figures).blob_bytes
 
 
 def fill(engine: RocksEngine, queues: range, size_bytes: int, total_bytes: int) -> None:

@@ -20,6 +20,7 @@ from storage.store.lane import Effects
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, dead, listed, refused
+from tests.support.present import present
 from tests.support.settings import limits
 from wire.errors import StorageDamaged
 from wire.frames.base import Frame
@@ -81,8 +82,8 @@ def test_a_dead_message_is_kept_whole_with_reason_time_and_place(engine: Engine,
     assert (letter["topic"], letter["qos"], letter["accepted_ms"]) == (b"t", qos, 1000)
     assert (letter["reason"], letter["at_ms"], letter["queue"], letter["queue_seq"]) == ("0x99", WALL_MS, QUEUE, second)
     assert letter["remote"] == "c@h:1883"
-    row = store.status(WALL_MS)["queues"][QUEUE]
-    assert (row["depth"], row["dead_lettered"], row["ledger_closes"]) == (1, 1, True)
+    row = store.status(WALL_MS).queues[QUEUE]
+    assert (row.depth, row.dead_lettered, row.ledger_closes) == (1, 1, True)
     assert [row["payload"] for row in command(store, "peek", bridge="cloud", lane=0)["messages"]] == [b"c"]
     assert third not in [letter["queue_seq"]]
 
@@ -184,9 +185,9 @@ def check_letters(store: Store, engine: RecordingEngine, *payloads: bytes) -> di
     assert [letter["payload"] for letter in dead(store)] == list(payloads)
     assert row["held"] == len(payloads) == sum(row["reasons"].values())
     again = Store(engine.rebuilt(len(engine.writes)), node(), 2)
-    assert again.status(WALL_MS)["dead_letters"]["cloud"] == store.status(WALL_MS)["dead_letters"]["cloud"]
+    assert again.status(WALL_MS).dead_letters["cloud"] == store.status(WALL_MS).dead_letters["cloud"]
     ever = row["held"] + row["evicted"] + row["purged"] + row["replayed"] + row["damaged"]
-    assert ever == sum(queue["dead_lettered"] for queue in store.status(WALL_MS)["queues"].values())
+    assert ever == sum(queue.dead_lettered or 0 for queue in store.status(WALL_MS).queues.values())
     result: dict[str, Any] = row
     return result
 
@@ -275,7 +276,7 @@ def test_replay_goes_by_reason_and_place_and_count(engine: Engine) -> None:
     assert command(store, "replay", bridge="cloud", reason="nothing")["replayed"] == 0
     assert command(store, "replay", bridge="cloud")["replayed"] == 6
     assert listed(store)["dead_letters"][0]["held"] == 0
-    assert store.status(WALL_MS)["queues"][QUEUE]["ledger_closes"]
+    assert store.status(WALL_MS).queues[QUEUE].ledger_closes
 
 
 def test_replayed_messages_go_out_again_in_order(engine: Engine) -> None:
@@ -314,7 +315,7 @@ def test_a_full_queue_takes_what_fits_and_the_rest_stays(engine: Engine) -> None
     assert kind == "full"
     assert "no room" in text
     assert [row["payload"] for row in dead(store)] == [b"c"]
-    assert store.status(WALL_MS)["queues"][QUEUE]["dropped"] == {}, "a replay drops nothing"
+    assert store.status(WALL_MS).queues[QUEUE].dropped == {}, "a replay drops nothing"
 
 
 def test_a_damaged_chunk_does_not_stop_the_settlement() -> None:
@@ -331,8 +332,8 @@ def test_a_damaged_chunk_does_not_stop_the_settlement() -> None:
     assert [row["payload"] for row in dead(store)] == [b"c"]
     (row,) = listed(store)["dead_letters"]
     assert (row["held"], row["damaged"]) == (1, 2)
-    assert store.status(WALL_MS)["queues"][QUEUE]["ledger_closes"]
-    assert store.status(WALL_MS)["queues"][QUEUE]["depth"] == 0
+    assert store.status(WALL_MS).queues[QUEUE].ledger_closes
+    assert store.status(WALL_MS).queues[QUEUE].depth == 0
 
 
 def test_a_damaged_letter_is_told_and_gives_way_like_any_other() -> None:
@@ -382,7 +383,7 @@ def test_an_order_that_the_disk_refuses_is_carried_out_once_when_it_does_not() -
     turn(store, now_s=110.0)
     assert dead(store) == []
     assert len(command(store, "peek", bridge="cloud", lane=0)["messages"]) == 2
-    assert Store(engine.rebuilt(len(engine.writes)), node(), 2).status(0)["queues"][QUEUE]["depth"] == 2
+    assert Store(engine.rebuilt(len(engine.writes)), node(), 2).status(0).queues[QUEUE].depth == 2
 
 
 # --- crashes ---
@@ -444,21 +445,21 @@ def _run(store: Store, script: list[str]) -> None:
 
 def _check(store: Store, held_max: int | None) -> None:
     figures = store.status(WALL_MS)
-    row = figures["queues"][QUEUE]
-    assert row["ledger_closes"]
-    waiting = command(store, "peek", bridge="cloud", lane=0)["messages"] if row["depth"] else []
-    assert len(waiting) == row["depth"], "the queue holds what it counts"
-    of = figures["dead_letters"].get("cloud")
+    row = figures.queues[QUEUE]
+    assert row.ledger_closes
+    waiting = command(store, "peek", bridge="cloud", lane=0)["messages"] if row.depth else []
+    assert len(waiting) == row.depth, "the queue holds what it counts"
+    of = figures.dead_letters.get("cloud")
     letters = dead(store) if of is not None else []
-    ever = sum(of[name] for name in ("held", "evicted", "purged", "replayed", "damaged")) if of is not None else 0
-    assert ever == row["dead_lettered"], "queue.dead-letters-add-up"
+    ever = 0 if of is None else of.held + of.evicted + of.purged + of.replayed + of.damaged
+    assert ever == row.dead_lettered, "queue.dead-letters-add-up"
     both = [row["payload"] for row in (*waiting, *letters)]
     assert len(set(both)) == len(both), "queue.dead-or-queued-never-both: in one place only"
     if of is not None:
-        assert of["held"] == len(letters) == sum(of["reasons"].values())
-        assert held_max is None or of["held"] <= held_max
-        ended = row["delivered"] + of["evicted"] + of["purged"]
-        assert row["accepted"] - of["replayed"] == ended + len(both), (
+        assert of.held == len(letters) == sum(of.reasons.values())
+        assert held_max is None or of.held <= held_max
+        ended = present(row.delivered) + of.evicted + of.purged
+        assert present(row.accepted) - of.replayed == ended + len(both), (
             "queue.dead-or-queued-never-both: in no place only if it ended"
         )
 

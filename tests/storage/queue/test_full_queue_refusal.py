@@ -23,6 +23,7 @@ from tests.storage.building import (
     u16,
     with_remote_session,
 )
+from tests.support.present import present
 from tests.support.settings import limits
 from wire.frames.base import Frame
 from wire.frames.intake import Append, Committed, SenderResumes, SessionOpen, SessionOpened, SessionsWanted, SourceResumed
@@ -136,8 +137,8 @@ def test_copies_that_are_dropped_are_counted_each(overflow: str, kept: list[byte
 
     assert refused(turn(store, _copies(1, b"a", b"b", b"b", at=[0, 1, 1]))) == {}
 
-    figures = store.status(5000)["queues"][QUEUE]
-    assert (figures["dropped"], figures["ledger_closes"]) == ({"overflow": 1}, True)
+    figures = store.status(5000).queues[QUEUE]
+    assert (figures.dropped, figures.ledger_closes) == ({"overflow": 1}, True)
     assert queued(store) == kept
 
 
@@ -246,10 +247,10 @@ def test_each_overflow_policy_keeps_what_it_says(overflow: str, kept: list[bytes
 
     effects = turn(store, rows(2, b"c", b"d", b"e"))
 
-    figures = store.status(5000)["queues"][QUEUE]
+    figures = store.status(5000).queues[QUEUE]
     assert refused(effects) == ({2: u16([1, 2])} if overflow == "reject" else {})
-    assert figures["dropped"] == ({} if overflow == "reject" else {"overflow": 2})
-    assert figures["ledger_closes"]
+    assert figures.dropped == ({} if overflow == "reject" else {"overflow": 2})
+    assert figures.ledger_closes
     assert queued(store) == kept
 
 
@@ -261,8 +262,8 @@ def test_drop_oldest_leaves_what_is_in_flight() -> None:
     effects = turn(store, rows(2, b"c"), rows(3, b"d"))
 
     assert [frame.number for _, frame in effects if isinstance(frame, Committed)] == [3]
-    figures = store.status(5000)["queues"][QUEUE]
-    assert (figures["in_flight"], figures["dropped"]) == (3, {"overflow": 1})
+    figures = store.status(5000).queues[QUEUE]
+    assert (store.lanes.of_bridges[QUEUE].queue.in_flight, figures.dropped) == (3, {"overflow": 1})
 
 
 def test_nothing_is_handed_out_behind_what_was_dropped_before_that_is_committed() -> None:
@@ -312,8 +313,8 @@ def test_what_may_have_been_sent_before_a_crash_is_neither_dropped_nor_expired()
     turn(again, rows(4, b"d"))
     again.tick(101.0, 5000)
 
-    figures = again.status(5000)["queues"][QUEUE]
-    assert (figures["depth"], figures["dropped"], figures["expired"]) == (3, {"overflow": 1}, 0)
+    figures = again.status(5000).queues[QUEUE]
+    assert (figures.depth, figures.dropped, figures.expired) == (3, {"overflow": 1}, 0)
     assert queued_again(again, 3) == [b"a", b"b", b"c"]
 
 
@@ -323,7 +324,7 @@ def test_a_batch_larger_than_the_limit_keeps_its_newest_rows() -> None:
     turn(store, rows(1, *[b"%d" % index for index in range(9)]))
 
     assert queued(store) == [b"7", b"8"]
-    assert store.status(5000)["queues"][QUEUE]["ledger_closes"]
+    assert store.status(5000).queues[QUEUE].ledger_closes
 
 
 # --- messages that are larger than a limit by themselves ---
@@ -336,10 +337,10 @@ def of_a_311_client(number: int, *payloads: bytes, sources: list[int] | None = N
 
 
 def dropped(store: Store, queue: str = QUEUE) -> int:
-    figures = store.status(5000)["queues"][queue]
-    assert figures["ledger_closes"]
-    assert set(figures["dropped"]) <= {"overflow"}
-    count: int = figures["dropped"].get("overflow", 0)
+    figures = store.status(5000).queues[queue]
+    assert figures.ledger_closes
+    assert set(figures.dropped) <= {"overflow"}
+    count: int = figures.dropped.get("overflow", 0)
     return count
 
 
@@ -404,7 +405,7 @@ def test_one_too_large_for_one_bridge_goes_to_the_other_and_waits_for_it_if_need
 
     assert refused(turn(store, large(3)), 3) == {}
     assert (dropped(store), dropped(store, OTHER)) == (1, 0)
-    assert store.status(5000)["queues"][OTHER]["depth"] == 1
+    assert store.status(5000).queues[OTHER].depth == 1
 
 
 def test_the_limit_of_the_node_is_not_waited_for_either() -> None:
@@ -438,7 +439,7 @@ def test_one_too_large_for_a_sessions_queue_does_not_empty_it(overflow: str) -> 
     for number, payload in enumerate((b"a", LARGE, b"b"), start=1):
         assert refused(turn(store, append_frame(number, {queue: (batch([payload]), None)}, refusable=bytes(1)))) == {}
 
-    assert store.status(5000)["sessions"]["dropped"] == 1
+    assert present(store.status(5000).sessions).dropped == 1
     assert queued(store, queue) == [b"a", b"b"]
 
 

@@ -25,6 +25,7 @@ from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, 
 from tests.storage.commanding import command
 from tests.support.history_audit import Kept, audit
 from wire.errors import ConfigError, DiskFull, StorageDamaged
+from wire.figure import to_map
 from wire.frames.base import Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
 from wire.settings import NodeSettings
@@ -89,7 +90,7 @@ class Box:
         return [event for event in command(self.store, "events", now_s=self.now_s)["events"] if event["kind"] == kind]
 
     def status(self) -> dict[str, Any]:
-        lane: dict[str, Any] = self.store.status(self.wall_ms)["queues"][QUEUE]
+        lane: dict[str, Any] = to_map(self.store.status(self.wall_ms).queues[QUEUE])
         return lane
 
 
@@ -367,7 +368,8 @@ def test_damage_in_the_history_never_touches_what_lives(what: str) -> None:
     assert kept.row.history.begins == 50
     assert first_seqs(engine) == [50]
     assert [seq for seq, _ in box.handed] == [*range(50, 60)]
-    assert box.status()["damaged"] == {"stopped": False, "places": 0, "messages": 0}
+    lane = box.store.lanes.of_bridges[QUEUE]
+    assert (lane.damaged, lane.losses, box.status()["dropped"]) == (False, 0, {})
     assert box.status()["ledger_closes"]
     box.settle((50, 60))
     assert box.kept().settled("delivered") == [*range(50, 60)]
@@ -391,7 +393,7 @@ def test_a_damaged_retained_chunk_beside_the_head_is_not_taken_for_a_live_one() 
     box = Box(engine, epoch=2)
 
     assert [seq for seq, _ in box.handed] == [*range(15, 25)]
-    assert box.store.status(0)["queues"][QUEUE]["dropped"] == {"restart": 5}
+    assert box.store.status(0).queues[QUEUE].dropped == {"restart": 5}
 
 
 def test_opening_reads_no_more_of_a_long_history() -> None:

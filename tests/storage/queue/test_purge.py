@@ -17,6 +17,7 @@ from storage.store.store import Store
 from tests.storage.building import FORWARDER, QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, refused
 from tests.storage.queues import append, open_queue
+from wire.figure import to_map
 from wire.frames.base import Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, LaneReopen, Settled
 from wire.frames.supervision import QueueAnswer, QueueCommand
@@ -45,8 +46,8 @@ def open_lane(store: Store, credit: int, epoch: int = EPOCH) -> Effects:
 
 
 def row(store: Store) -> dict[str, object]:
-    figures: dict[str, object] = store.status(5000)["queues"][QUEUE]
-    return figures
+    in_flight = store.lanes.of_bridges[QUEUE].queue.in_flight
+    return {**to_map(store.status(5000).queues[QUEUE]), "in_flight": in_flight}
 
 
 def answer(purged: int, kept: int, *, link_up_ms: int | None = None, remote: str = "") -> dict[str, object]:

@@ -28,7 +28,7 @@ class PlainQueue:
 
 
 def told(queue: PlainQueue, *rules: RuleSettings) -> list[tuple[str, str, int]]:
-    return [(row["rule"], row["destination"], row["messages"]) for row in former_rules(queue, rules)]
+    return [(row.rule, row.destination, row.messages) for row in former_rules(queue, rules)]
 
 
 def test_a_rule_that_is_not_configured_is_told_until_its_last_message_has_left() -> None:

@@ -84,7 +84,7 @@ class Site:
         gone = set(range(opened.tail)) - set(self.flying)
         assert gone <= self.settled, "only what was delivered is gone"
         assert before.items() <= self.handed.items(), "P2: a sequence is one message, whoever hands it out"
-        assert self.store.status(WALL_MS)["queues"][QUEUE]["ledger_closes"]
+        assert self.store.status(WALL_MS).queues[QUEUE].ledger_closes
         for number in range(self.committed + 1, self.sent + 1):
             self.send(number)
 
@@ -156,9 +156,9 @@ def test_what_a_store_promised_is_on_each_node_that_leads_after_it(seed: int) ->
 
     everything = [payload for number in range(1, site.sent + 1) for payload in payloads(number)]
     assert [site.handed[seq] for seq in sorted(site.handed)] == everything, "each of them once, in order"
-    figures = site.store.status(WALL_MS)["queues"][QUEUE]
-    assert figures["accepted"] == len(everything)
-    assert figures["ledger_closes"]
+    figures = site.store.status(WALL_MS).queues[QUEUE]
+    assert figures.accepted == len(everything)
+    assert figures.ledger_closes
     for one in site.nodes:
         one.begin()
         one.follow()

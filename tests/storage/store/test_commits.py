@@ -12,6 +12,7 @@ from tests.storage.building import (
     node,
 )
 from tests.storage.turns import handed, of, open_lane, publishes, turn
+from tests.support.present import present
 from wire.frames.intake import Committed
 
 
@@ -36,15 +37,15 @@ def test_each_commit_is_measured_with_the_messages_that_came_with_it() -> None:
     turn(store, publishes(3, *[b"x"] * 7))
     figures = store.status(1000)
 
-    assert figures["commits"] - before["commits"] == 2
-    assert sum(figures["commit_seconds"]["counts"]) == figures["commits"]
-    messages = zip(figures["commit_messages"]["counts"], before["commit_messages"]["counts"], strict=True)
+    assert present(figures.commits) - present(before.commits) == 2
+    assert sum(present(figures.commit_seconds).counts) == figures.commits
+    messages = zip(present(figures.commit_messages).counts, present(before.commit_messages).counts, strict=True)
     assert dict(zip(MESSAGES, [now - then for now, then in messages][:-1], strict=True)) == dict.fromkeys(MESSAGES, 0) | {
         5: 1,
         10: 1,
     }
-    assert figures["commit_messages"]["sum"] - before["commit_messages"]["sum"] == 10
-    assert figures["written_bytes"] > before["written_bytes"]
+    assert present(figures.commit_messages).sum - present(before.commit_messages).sum == 10
+    assert present(figures.written_bytes) > present(before.written_bytes)
 
 
 def test_a_commit_that_the_disk_refuses_is_measured_once_it_is_made() -> None:
@@ -58,8 +59,8 @@ def test_a_commit_that_the_disk_refuses_is_measured_once_it_is_made() -> None:
     turn(store, publishes(2, b"b"), now_s=200.0)
     figures = store.status(1000)
 
-    assert sum(refused["commit_seconds"]["counts"]) == sum(before["commit_seconds"]["counts"])
-    assert figures["commit_messages"]["sum"] - before["commit_messages"]["sum"] == 2
+    assert sum(present(refused.commit_seconds).counts) == sum(present(before.commit_seconds).counts)
+    assert present(figures.commit_messages).sum - present(before.commit_messages).sum == 2
 
 
 @pytest.mark.parametrize(("sync", "marked"), [("full", [True, False, True]), ("os", [True, True, True])])

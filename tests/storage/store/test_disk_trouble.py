@@ -31,13 +31,13 @@ def test_a_full_disk_acknowledges_nothing_loses_nothing_and_ends_by_itself() -> 
     assert turn(store, publishes(1, b"a")) == []
     assert turn(store, publishes(2, b"b"), publishes(1, b"a"), now_s=100.05) == []
     assert turn(store, now_s=101.0) == []
-    assert store.status(5000)["state"] == "disk_full"
+    assert store.status(5000).state == "disk_full"
     engine.refusing = False
     effects = turn(store, now_s=110.0)
 
     assert [frame.number for frame in of(effects, Committed)] == [2]
     assert handed(effects) == [b"a", b"b"]
-    assert store.status(5000)["state"] == "running"
+    assert store.status(5000).state == "running"
 
 
 def test_a_log_that_is_away_is_no_disk_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,11 +52,11 @@ def test_a_log_that_is_away_is_no_disk_that_is_full(monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as refusing:
         refusing.setattr(engine, "commit", away)
         assert turn(store, publishes(1, b"a")) == []
-        assert store.status(5000)["state"] == "log_away"
+        assert store.status(5000).state == "log_away"
     effects = turn(store, now_s=110.0, wall_ms=9000)
 
     assert [frame.number for frame in of(effects, Committed)] == [1]
-    assert store.status(5000)["state"] == "running"
+    assert store.status(5000).state == "running"
     told = command(store, "events", now_s=111.0)["events"]
     assert [(event["kind"], event["reason"]) for event in told] == [("log.away", "log_away"), ("log.available", "log_away")]
 
@@ -67,7 +67,7 @@ def test_little_free_disk_behaves_as_full() -> None:
     store = Store(engine, node(limit=limits(min_free_disk_bytes=100)), 1)
 
     refused = of(turn(store, publishes(1, b"a")), Committed)[0].refused
-    assert store.status(5000)["state"] == "disk_low"
+    assert store.status(5000).state == "disk_low"
     engine.free = 1000
     accepted = of(turn(store, publishes(2, b"a"), now_s=102.0), Committed)[0].refused
 

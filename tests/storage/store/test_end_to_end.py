@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,8 +12,10 @@ from storage.store.end_to_end import BOUNDS_S, count, end_to_end
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, node, settle_frame
 from tests.storage.turns import EPOCH, open_lane, turn
+from tests.support.present import present
 from wire.frames.base import Frame
 from wire.frames.lanes import LaneOpen, Settle
+from wire.status.histogram import HistogramFigures
 
 
 def counted(left: Left, *times: tuple[int, int]) -> dict[float, int]:
@@ -23,10 +24,10 @@ def counted(left: Left, *times: tuple[int, int]) -> dict[float, int]:
     return by_bound(histogram.figures())
 
 
-def by_bound(figures: dict[str, Any]) -> dict[float, int]:
+def by_bound(figures: HistogramFigures) -> dict[float, int]:
     """Upper bound, in seconds -> messages; only those that have any."""
-    bounds = [*figures["bounds"], float("inf")]
-    return {bound: messages for bound, messages in zip(bounds, figures["counts"], strict=True) if messages}
+    bounds = [*figures.bounds, float("inf")]
+    return {bound: messages for bound, messages in zip(bounds, figures.counts, strict=True) if messages}
 
 
 @pytest.mark.parametrize(
@@ -61,8 +62,8 @@ def delivered(number: int, start: int, stop: int, at_ms: int, epoch: int = EPOCH
 
 def figures(store: Store) -> tuple[dict[float, int], int]:
     """Those of the lane, and what its ledger counts as delivered."""
-    queue = store.status(5000)["queues"][QUEUE]
-    return by_bound(queue["end_to_end_seconds"]), queue["delivered"]
+    queue = store.status(5000).queues[QUEUE]
+    return by_bound(present(queue.end_to_end_seconds)), present(queue.delivered)
 
 
 @pytest.mark.parametrize("engine", [RecordingEngine, MemoryEngine])

@@ -14,6 +14,7 @@ from tests.storage.building import RecordingEngine, append_frame
 from tests.storage.store.test_local_sessions import MANY, open_session, rows_of, settings, turn
 from tests.storage.store.test_session_commands import away, result
 from wire.errors import Unavailable
+from wire.figure import to_map
 from wire.frames.batch import RETAIN, Batch, from_rows
 from wire.frames.intake import SessionClose
 from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, Settle
@@ -78,7 +79,7 @@ def end(store: Store, how: str, name: str = "one") -> None:
 
 
 def figures(store: Store) -> dict[str, Any]:
-    sessions: dict[str, Any] = store.status(0)["sessions"]
+    sessions: dict[str, Any] = to_map(store.status(0).sessions)
     return sessions
 
 

@@ -21,6 +21,7 @@ from wire.frames.base import Frame
 from wire.frames.lanes import Credit, LaneOpen
 from wire.frames.supervision import NodeEvents
 from wire.settings import EventSettings, NodeSettings
+from wire.status.store import EventFigures
 
 LANE_EPOCH = 1 << 20
 
@@ -85,7 +86,7 @@ def test_events_are_kept_in_order_and_their_numbers_outlive_the_store(engine: En
 
     assert [(event["number"], event["kind"]) for event in box.events()] == [(0, "a"), (1, "b"), (2, "c")]
     assert [event["kind"] for event in box.events(start=2)] == ["c"]
-    assert box.store.status(0)["events"] == {"kept": 3, "next": 3}
+    assert box.store.status(0).events == EventFigures(kept=3, next=3)
 
 
 def test_the_oldest_events_go_by_number_and_by_age(engine: Engine) -> None:
@@ -299,7 +300,7 @@ def test_damaged_events_are_forgotten_and_nothing_else() -> None:
     rows = list(engine.scan("history", event_key(0), event_key(1 << 63)))
     assert [Event.decode(value).kind for _, value in rows] == ["c"]
     assert event_number(rows[0][0]) > 1, "no number is given twice"
-    assert box.store.status(0)["queues"][QUEUE]["depth"] == 3
+    assert box.store.status(0).queues[QUEUE].depth == 3
 
 
 def test_an_event_goes_with_the_next_commit_and_asks_for_no_sync() -> None:

@@ -143,4 +143,4 @@ def test_a_sender_that_lives_is_believed_when_commits_are_missing() -> None:
     turn(store, SenderResumes(sender="listener", epoch=1, number=4))
     assert of(turn(store, publishes(4, b"d")), Committed)[0].number == 4
     assert [seq for frame in of(open_lane(store), HandOut) for seq, _ in messages(frame)] == [0, 3], "sequences are not used twice"
-    assert store.status(5000)["queues"][QUEUE]["dropped"] == {"damaged": 2}
+    assert store.status(5000).queues[QUEUE].dropped == {"damaged": 2}

@@ -68,8 +68,7 @@ class Life:
         return self.handed[before:]
 
     def waits_for(self, lane: int) -> list[int]:
-        found: list[int] = self.store.status(5000)["queues"][queue(lane)]["waits_for_lanes"]
-        return found
+        return list(self.store.status(5000).queues[queue(lane)].waits_for_lanes)
 
 
 def queue(lane: int) -> str:

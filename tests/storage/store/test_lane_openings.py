@@ -39,9 +39,9 @@ def test_frames_of_an_old_lane_epoch_change_nothing(engine: Engine) -> None:
     turn(store, settle_frame(1, EPOCH, ("delivered", ((head, head + 1),))))
     assert open_lane(store, EPOCH) == []
 
-    assert store.status(5000)["queues"][QUEUE]["depth"] == 1
+    assert store.status(5000).queues[QUEUE].depth == 1
     turn(store, settle_frame(1, EPOCH + 1, ("delivered", ((head, head + 1),))))
-    assert store.status(5000)["queues"][QUEUE]["depth"] == 0
+    assert store.status(5000).queues[QUEUE].depth == 0
 
 
 def test_a_lane_whose_process_has_ended_hands_nothing_out_until_its_next_life_opens_it(engine: Engine) -> None:
@@ -87,6 +87,6 @@ def test_qos_0_in_flight_goes_out_again_only_to_the_same_forwarder(engine: Engin
 
     assert handed(open_lane(store, new_epoch)) == expected
 
-    figures = store.status(5000)["queues"][QUEUE]
-    assert figures["dropped"] == ({} if expected else {"actor_restart": 1})
-    assert figures["ledger_closes"]
+    figures = store.status(5000).queues[QUEUE]
+    assert figures.dropped == ({} if expected else {"actor_restart": 1})
+    assert figures.ledger_closes

@@ -14,6 +14,7 @@ import pytest
 from storage.store.store import Store
 from tests.storage.building import FORWARDER, QUEUE, RecordingEngine, append_frame, batch, bridge, node, settle_frame
 from tests.wire.outbound_model import RemoteModel, Sent, lane_flow, parse
+from wire.figure import to_map
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, Settled
 
 HERE, THERE = "edge@here:1", "edge@there:2"
@@ -124,7 +125,7 @@ class Lane:
         return self
 
     def row(self) -> dict[str, object]:
-        figures: dict[str, object] = self.store.status(1000)["queues"][QUEUE]
+        figures: dict[str, object] = to_map(self.store.status(1000).queues[QUEUE])
         return figures
 
 
@@ -300,4 +301,4 @@ def test_what_the_disk_will_not_show_is_settled_when_it_does_and_nothing_is_answ
     again.receive(LaneOpen(queue=QUEUE, epoch=3 << 20))
     (opened,) = [frame for _, frame in again.commit(61.0, 1000) if isinstance(frame, LaneOpened)]
     assert (opened.session, opened.generation, opened.head, opened.released) == (THERE, 1, 3, ())
-    assert again.status(1000)["queues"][QUEUE]["depth"] == 1
+    assert again.status(1000).queues[QUEUE].depth == 1

@@ -49,10 +49,10 @@ def test_a_damaged_chunk_is_counted_and_the_queue_goes_on_behind_it() -> None:
     effects = turn(store, replace(append_frame(3, {QUEUE: (batch([b"new"]), None)}, epoch=1), lanes=lanes))
     assert of(effects, Committed)[0].number == 3
     assert handed(effects) == [b"new"]
-    status = store.status(5000)["queues"]
-    assert status[QUEUE]["damaged"] == {"stopped": False, "places": 1, "messages": 1}
-    assert (status[QUEUE]["dropped"], status[QUEUE]["ledger_closes"]) == ({"damaged": 1}, True)
-    assert status[other]["damaged"] == {"stopped": False, "places": 0, "messages": 0}
+    status = store.status(5000).queues
+    assert [store.lanes.of_bridges[name].losses for name in (QUEUE, other)] == [1, 0]
+    assert (status[QUEUE].dropped, status[QUEUE].ledger_closes) == ({"damaged": 1}, True)
+    assert not any(lane.damaged for lane in store.lanes.of_bridges.values())
     with pytest.raises(StorageDamaged, match="bridge:cloud:0"):
         Chunk.decode(bytes(value), queue=QUEUE, seq=1)
 
@@ -61,10 +61,10 @@ def test_queues_of_bridges_that_are_no_longer_configured_stay() -> None:
     engine = RecordingEngine()
     turn(Store(engine, node(bridge("old")), 1), append_frame(1, {"bridge:old:0": (batch([b"a"]), None)}))
 
-    status = Store(engine.rebuilt(len(engine.writes)), node(bridge("new")), 2).status(5000)["queues"]
+    status = Store(engine.rebuilt(len(engine.writes)), node(bridge("new")), 2).status(5000).queues
 
-    assert status["bridge:old:0"]["depth"] == 1
-    assert status["bridge:new:0"]["depth"] == 0
+    assert status["bridge:old:0"].depth == 1
+    assert status["bridge:new:0"].depth == 0
 
 
 def test_a_chunk_that_is_gone_is_noticed_by_the_bytes_before_the_next() -> None:
@@ -80,8 +80,8 @@ def test_a_chunk_that_is_gone_is_noticed_by_the_bytes_before_the_next() -> None:
 
     assert handed(open_lane(store)) == [b"a", b"d"]
     turn(store, settle_frame(1, EPOCH, ("delivered", ((0, 1), (3, 4)))))
-    figures = store.status(5000)["queues"][QUEUE]
-    assert (figures["dropped"], figures["depth"], figures["ledger_closes"]) == ({"damaged": 2}, 0, True)
+    figures = store.status(5000).queues[QUEUE]
+    assert (figures.dropped, figures.depth, figures.ledger_closes) == ({"damaged": 2}, 0, True)
 
 
 def test_a_first_chunk_that_is_gone_is_counted_when_the_queue_has_run_empty() -> None:
@@ -98,8 +98,8 @@ def test_a_first_chunk_that_is_gone_is_counted_when_the_queue_has_run_empty() ->
     assert handed(open_lane(store)) == [b"b"]
     turn(store, settle_frame(1, EPOCH, ("delivered", ((1, 2),))))
     turn(store, now_s=100.0 + LAZY_S)
-    figures = store.status(5000)["queues"][QUEUE]
-    assert (figures["dropped"], figures["depth"], figures["ledger_closes"]) == ({"damaged": 1}, 0, True)
+    figures = store.status(5000).queues[QUEUE]
+    assert (figures.dropped, figures.depth, figures.ledger_closes) == ({"damaged": 1}, 0, True)
 
 
 def test_the_remote_session_is_forgotten_when_what_may_have_been_sent_is_damaged() -> None:
@@ -140,6 +140,5 @@ def test_a_row_that_cannot_be_read_stops_its_queue_only() -> None:
 
     assert refused == {1: u16([0])}
     assert 2 not in accepted
-    status = store.status(5000)["queues"]
-    assert (status[QUEUE]["damaged"]["stopped"], status[other]["damaged"]["stopped"]) == (True, False)
+    assert [store.lanes.of_bridges[name].row_damaged for name in (QUEUE, other)] == [True, False]
     assert engine.get("meta", lane_key(1)) == b"torn", "the row stays for the operator"

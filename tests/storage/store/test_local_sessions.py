@@ -17,6 +17,7 @@ from storage.store.local_sessions import KNOWN_BYTES
 from storage.store.session_rows import Session
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, node
+from tests.support.present import present
 from tests.support.settings import limits
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.frames.base import Frame
@@ -259,7 +260,7 @@ def test_a_full_queue_drops_the_newest_and_refuses_nobody(engine: Engine) -> Non
 
     assert [frame.refused for _, frame in effects if isinstance(frame, Committed)] == [{}]
     assert [payload for _, _, payload in queued(store, queue)] == [b"x", b"y"]
-    assert store.status(1000)["sessions"]["dropped"] == 1
+    assert present(store.status(1000).sessions).dropped == 1
 
 
 def test_sessions_are_limited_and_a_known_one_may_always_come_back(engine: Engine) -> None:
@@ -460,7 +461,7 @@ def test_a_will_for_which_there_is_no_room_stays_on_record_until_there_is(engine
     (committed,) = [frame for _, frame in turn(store, refused_will(store, 1, ("c", 0, 0, 0))) if isinstance(frame, Committed)]
     assert list(committed.refused) == [1]
     assert refused_ones(store) == [("c", 1, 1, WILL)]
-    assert store.status(0)["sessions"]["refused_wills"] == 1
+    assert present(store.status(0).sessions).refused_wills == 1
 
     assert not open_session(store, clean=True, request=2, source=2).refused, "its client comes again"
     turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=2, wall_ms=0, expiry_s=0, keep_will=False))
@@ -489,7 +490,7 @@ def test_refused_wills_have_a_limit(engine: Engine, monkeypatch: pytest.MonkeyPa
         open_session(store, f"c{number}", expiry_s=0, will=WILL, request=number, source=number)
         turn(store, refused_will(store, number, (f"c{number}", 0, 0, 0)))
     assert [refused[0] for refused in refused_ones(store)] == ["c1", "c2"]
-    assert store.status(0)["sessions"]["dropped_wills"] == 1
+    assert present(store.status(0).sessions).dropped_wills == 1
 
 
 def test_a_client_that_says_goodbye_takes_its_will_back(engine: Engine) -> None:
@@ -573,7 +574,7 @@ def test_retained_messages_go_into_the_queue_of_a_session_that_lasts_once(engine
 
 
 def owing(store: Store) -> object:
-    return store.status(1000)["sessions"]["retained"]["owing"]
+    return present(store.status(1000).sessions).retained.owing
 
 
 def settle(store: Store, queue: str, number: int, first: int, stop: int) -> Effects:
@@ -693,7 +694,7 @@ def test_a_retained_message_that_cannot_be_read_is_waited_for_once(refusals: int
 
     assert [frame.number for _, frame in effects if isinstance(frame, Committed)] == [3]
     assert sorted(payload for rows in pieces(effects) for _, _, payload in rows) == sorted(came)
-    assert store.status(1000)["state"] == "running"
+    assert store.status(1000).state == "running"
 
 
 def test_a_retained_message_that_can_be_read_again_comes_again() -> None:
@@ -718,8 +719,8 @@ def test_a_refused_row_is_not_retained(engine: Engine) -> None:
 def test_retained_messages_have_limits(engine: Engine) -> None:
     store = Store(engine, settings(retained_max_messages=1), 1)
     turn(store, retain(1, (b"a/1", 1, b"x"), (b"a/2", 1, b"y")))
-    figures = store.status(1000)["sessions"]["retained"]
-    assert (figures["messages"], figures["refused"]) == (1, 1)
+    figures = present(store.status(1000).sessions).retained
+    assert (figures.messages, figures.refused) == (1, 1)
 
 
 def test_retained_messages_that_have_expired_take_no_room(engine: Engine) -> None:
@@ -729,10 +730,10 @@ def test_retained_messages_that_have_expired_take_no_room(engine: Engine) -> Non
     later = from_rows([(b"a/3", 1 | RETAIN, b"z")], accepted_ms=6000)
     turn(store, append_frame(1, {RETAINED: (expiring, None)}))
     turn(store, append_frame(2, {RETAINED: (later, None)}))
-    figures = store.status(6000)["sessions"]["retained"]
-    assert (figures["messages"], figures["refused"]) == (1, 0)
+    figures = present(store.status(6000).sessions).retained
+    assert (figures.messages, figures.refused) == (1, 0)
     if engine.durable:
-        assert Store(engine, settings(), 2).status(6000)["sessions"]["retained"]["messages"] == 1
+        assert present(Store(engine, settings(), 2).status(6000).sessions).retained.messages == 1
 
 
 def test_the_markers_of_a_session_are_answered_like_a_bridges(engine: Engine) -> None:

@@ -68,8 +68,8 @@ def test_no_exchange_of_before_the_checkpoint_holds_after_a_restore(tmp_path: Pa
     assert (opened.head, opened.tail, opened.dup_below) == (1, 4, 4), "all that waits may have been sent"
     assert [session.received for session in store.sessions] == [set(), set()], "and nothing that comes is a repeat"
     assert [sorted(session.subscriptions) for session in store.sessions] == [["cmd/#"], []]
-    row = store.status(9000)["queues"][QUEUE]
-    assert (row["depth"], row["delivered"], row["ledger_closes"]) == (3, 1, True)
+    row = store.status(9000).queues[QUEUE]
+    assert (row.depth, row.delivered, row.ledger_closes) == (3, 1, True)
     assert command(store, "purge", bridge="cloud")["purged"] == 0, "so nothing of it was certainly never sent"
     events = command(store, "events")["events"]
     (event,) = [event for event in events if event["kind"] == "node.restored"]

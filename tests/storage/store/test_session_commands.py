@@ -13,6 +13,7 @@ from storage.store.lane import Effects
 from storage.store.store import Store
 from tests.storage.building import RecordingEngine, append_frame, batch, with_remote_session
 from tests.storage.store.test_local_sessions import WILL, known, open_session, settings, subscribe, turn
+from tests.support.present import present
 from wire.frames.intake import SessionClose, SessionGone
 from wire.frames.names import DISTRIBUTOR, LISTENER
 from wire.frames.supervision import QueueAnswer, SessionCommand
@@ -220,8 +221,8 @@ def test_a_session_that_is_ended_leaves_nothing_behind_and_is_counted(engine: En
         (event,) = [row for row in store.events.read(0, 10)[0] if row["kind"] == "session.ended"]
         assert (event["actor"], event["reason"], event["count"]) == ("operator", "operator", 2)
         assert event["details"] == {"client_id": "c", "user": "ada", "subscriptions": 1, "will": "none"}
-    figures = store.status(0)["sessions"]
-    assert (figures["ended"], figures["purged"], figures["kept"]) == (1, 2, 1)
+    figures = store.status(0).sessions
+    assert (present(figures).ended, present(figures).purged, present(figures).kept) == (1, 2, 1)
     again = open_session(store, request=9, source=9)
     assert (again.present, again.subscriptions, again.received) == (False, (), b"")
     assert again.queue != queue
@@ -312,5 +313,5 @@ def test_the_bridges_are_not_touched(engine: Engine) -> None:
     queue = filled(store)
     turn(store, append_frame(2, {"bridge:cloud:0": (batch([b"x"], 1), None), queue: (batch([b"x"], 1), None)}))
     result(store, "end", client_id="c")
-    row = store.status(0)["queues"]["bridge:cloud:0"]
-    assert (row["depth"], row["ledger_closes"]) == (1, True)
+    row = store.status(0).queues["bridge:cloud:0"]
+    assert (row.depth, row.ledger_closes) == (1, True)

@@ -49,7 +49,7 @@ def test_what_is_put_there_has_no_limit_and_a_queue_that_is_gone_or_damaged_take
     parts.session_queues.put(lane, batch([b"x"] * (most + 1)))
     parts.commit()
 
-    assert parts.session_queues.figures()["depth"] == most + 1
+    assert parts.session_queues.figures().depth == most + 1
     assert parts.session_queues.lane("session:9:gone") is None
     lane.row_damaged = True
     assert parts.session_queues.lane(name) is None

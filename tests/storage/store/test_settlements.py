@@ -19,6 +19,7 @@ from tests.storage.building import (
 )
 from tests.storage.commanding import command
 from tests.storage.turns import EPOCH, MANY, of, open_lane, publishes, turn
+from tests.support.present import present
 from wire.frames.base import Frame
 from wire.frames.lanes import Credit, LaneOpen, LaneOpened, Settled
 
@@ -53,10 +54,9 @@ def sent_three(engine: Engine, **chosen: Any) -> Store:
 
 def recorded(engine: RecordingEngine) -> int:
     """How many messages are settled as far as the disk knows."""
-    figures = Store(engine.rebuilt(len(engine.writes)), node(), 9).status(5000)["queues"][QUEUE]
-    assert figures["ledger_closes"]
-    delivered: int = figures["delivered"]
-    return delivered
+    figures = Store(engine.rebuilt(len(engine.writes)), node(), 9).status(5000).queues[QUEUE]
+    assert figures.ledger_closes
+    return present(figures.delivered)
 
 
 def delivered(seq: int) -> Frame:
@@ -71,7 +71,7 @@ def test_a_plain_settlement_is_neither_answered_nor_synced_and_goes_with_the_nex
     assert turn(store, delivered(0)) == []
     assert turn(store, delivered(1), Credit(queue=QUEUE, epoch=EPOCH, messages=20_000, size_bytes=MANY)) == []
     assert len(engine.writes) == writes
-    assert store.status(5000)["queues"][QUEUE]["depth"] == 1, "there is room for others"
+    assert store.status(5000).queues[QUEUE].depth == 1, "there is room for others"
 
     turn(store, publishes(2, b"d"))
     assert len(engine.writes) == writes + 1
@@ -147,7 +147,7 @@ def test_a_settlement_for_which_somebody_waits_is_committed_in_its_turn(more: di
     outcome, rest = more.get("outcome", "delivered"), {name: value for name, value in more.items() if name != "outcome"}
     turn(store, settle_frame(1, EPOCH, (outcome, ((0, 1),)), **rest))
     again = Store(engine.rebuilt(len(engine.writes)), node(), 2)
-    assert again.status(5000)["queues"][QUEUE]["depth"] == 2
+    assert again.status(5000).queues[QUEUE].depth == 2
 
 
 def test_a_new_generation_forgets_what_was_released(engine: Engine) -> None:

@@ -16,6 +16,7 @@ from storage.store import space
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, wait_idle
 from tests.storage.commanding import command
 from tests.storage.queue.test_history import DAY_S, Box, kept_for
+from tests.support.present import present
 from tests.support.settings import limits
 from tests.support.waiting import wait_until
 from wire.errors import Unavailable
@@ -37,7 +38,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def taken_bytes(engine: RocksEngine) -> int:
     figures = engine.figures()
-    return figures["table_bytes"] + figures["blob_bytes"]
+    return present(figures).table_bytes + present(figures).blob_bytes
 
 
 def drain(box: Box) -> None:
@@ -132,7 +133,7 @@ def test_a_look_that_fails_takes_nothing_from_what_was_committed() -> None:
 
     assert engine.looks
     assert [frame.number for _, frame in effects if isinstance(frame, Committed)] == [2]
-    assert box.store.status(box.wall_ms)["state"] == "running"
+    assert box.store.status(box.wall_ms).state == "running"
 
 
 @pytest.mark.parametrize("size_bytes", [10, 300, 20_000])

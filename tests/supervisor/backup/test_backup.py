@@ -20,6 +20,7 @@ from supervisor.tree.node import RESTORING_NAME, _claim
 from supervisor.tree.pauses import Pauses
 from tests.storage.building import QUEUE, append_frame, batch, node
 from tests.supervisor.settings import node_settings
+from tests.support.present import present
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 
 EPOCH = 1_900_000_000
@@ -68,7 +69,7 @@ def save(tmp_path: Path, *, secrets: bool = False) -> Saved:
 
 def depth(data_dir: Path) -> int:
     store = Store(RocksEngine(data_dir / STORE_NAME), node(), 2)
-    found: int = store.status(9000)["queues"][QUEUE]["depth"]
+    found = present(store.status(9000).queues[QUEUE].depth)
     store.close()
     return found
 

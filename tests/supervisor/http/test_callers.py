@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.security import HTTPAuthorizationCredentials
 
 from supervisor.http.callers import Caller, Callers, NotLetIn
-from supervisor.http.figures import HttpFigures
+from supervisor.http.figures import HttpCounts
 from tests.supervisor.http.served import TOKENS, write_tokens
 from wire.door.roles import ROLES
 from wire.settings import HttpSettings, LoginLimitSettings
@@ -24,7 +24,7 @@ class Door:
     """Callers before a tokens file, or before none."""
 
     def __init__(self, tokens_file: Path | None) -> None:
-        self.figures = HttpFigures()
+        self.figures = HttpCounts()
         path = None if tokens_file is None else str(tokens_file)
         self._callers = Callers(HttpSettings(bind="127.0.0.1:0", tokens_file=path, login_limits=LIMITS), self.figures)
 

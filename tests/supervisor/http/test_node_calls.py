@@ -12,9 +12,11 @@ import pytest
 
 from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError
-from supervisor.http.figures import HttpFigures
+from supervisor.http.figures import HttpCounts
 from supervisor.http.node_calls import NodeCalls
 from tests.support.waiting import PATIENCE_S
+from wire.figure import of_map
+from wire.status.node import Status
 
 ASKERS = 20
 
@@ -27,11 +29,11 @@ class Node:
         self.under_way = Counter[str]()
         monkeypatch.setattr(ControlClient, "status", self._status)
 
-    def _status(self, *_: Any) -> dict[str, Any]:
+    def _status(self, *_: Any) -> Status:
         self.under_way["status"] += 1
         assert self.under_way["status"] == 1, "one after the other"
         self.number += 1
-        answer = {"number": self.number}
+        answer = of_map(Status, {"supervisor": {"pid": self.number}})
         self.under_way["status"] -= 1
         return answer
 
@@ -43,12 +45,12 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Node:
 
 def test_those_who_wait_for_the_status_share_the_next_one_and_nobody_gets_an_older_one(node: Node) -> None:
     async def ask() -> list[int]:
-        calls = NodeCalls(Path("/nonexistent"), 1, HttpFigures())
-        numbers = [(await calls.status())["number"]]
+        calls = NodeCalls(Path("/nonexistent"), 1, HttpCounts())
+        numbers = [(await calls.status()).supervisor.pid]
         for _ in range(2):
             before = node.number
             found = await asyncio.gather(*(calls.status() for _ in range(ASKERS)))
-            assert {status["number"] for status in found} == {before + 1}
+            assert {status.supervisor.pid for status in found} == {before + 1}
             numbers.append(before + 1)
         return numbers
 
@@ -56,22 +58,22 @@ def test_those_who_wait_for_the_status_share_the_next_one_and_nobody_gets_an_old
 
 
 def test_a_status_that_fails_is_asked_for_anew(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: ControlClient) -> dict[str, Any]:
+    def refuse(_: ControlClient) -> Status:
         raise ControlError("busy", "too many status requests are waiting")
 
-    async def ask() -> dict[str, Any]:
-        calls = NodeCalls(Path("/nonexistent"), 1, HttpFigures())
+    async def ask() -> int:
+        calls = NodeCalls(Path("/nonexistent"), 1, HttpCounts())
         with monkeypatch.context() as failing:
             failing.setattr(ControlClient, "status", refuse)
             with pytest.raises(ControlError):
                 await calls.status()
-        return await calls.status()
+        return (await calls.status()).supervisor.pid
 
-    assert asyncio.run(ask()) == {"number": 1}
+    assert asyncio.run(ask()) == 1
 
 
 def test_one_call_too_many_is_refused_at_once_and_the_status_is_told_all_the_same(node: Node) -> None:
-    figures, go = HttpFigures(), Event()
+    figures, go = HttpCounts(), Event()
 
     async def ask() -> None:
         calls = NodeCalls(Path("/nonexistent"), 2, figures)
@@ -79,7 +81,7 @@ def test_one_call_too_many_is_refused_at_once_and_the_status_is_told_all_the_sam
         await asyncio.sleep(0)
         with pytest.raises(ControlError, match="under way"):
             await calls.ask(lambda _: True)
-        assert await calls.status() == {"number": 1}
+        assert (await calls.status()).supervisor.pid == 1
         go.set()
         assert await asyncio.gather(*waiting) == [True, True]
         assert await calls.ask(lambda _: True)

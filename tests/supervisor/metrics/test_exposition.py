@@ -10,6 +10,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
 from supervisor.metrics.exposition import OPENMETRICS, TEXT, format_for, render
+from wire.figure import of_map
+from wire.status.node import Status
 
 STATUS: dict[str, Any] = {
     "node": "edge",
@@ -35,7 +37,7 @@ LABELS = {"bridge": 'cl"ou\\d', "lane": "0"}
     ("content_type", "parse"), [(TEXT, text_families), (OPENMETRICS, openmetrics_families)], ids=["text", "om"]
 )
 def test_a_parser_reads_back_what_was_written(content_type: str, parse: Any) -> None:
-    families = {family.name: family for family in parse(render(STATUS, content_type).decode())}
+    families = {family.name: family for family in parse(render(of_map(Status, STATUS), content_type).decode())}
     samples = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in families.values()

@@ -11,16 +11,18 @@ import pytest
 
 from supervisor.control.client import ControlClient
 from supervisor.metrics.exposition import OPENMETRICS, TEXT
-from supervisor.metrics.metric import LABELS_OF_ROWS
 from supervisor.metrics.table import METRICS
 from tests.supervisor.http.client import Answer, request
 from tests.supervisor.http.served import TOKENS, Served, serve
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import bridge_config
 from tests.support.ports import free_port
+from wire.figure import of_map, to_map
+from wire.status.node import Status
 
 pytestmark = pytest.mark.process
 
+ROWS = ("bridges", "processes", "actors", "unserved")
 # What is a number in the status and no metric.
 LEFT_OUT = {
     "actors[].restarts": "as processes[].restarts",
@@ -100,6 +102,13 @@ def test_promtool_finds_nothing_to_complain_of(served: Served) -> None:
         assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
 
 
+def test_the_status_is_the_tree_that_is_declared_and_its_words_lead_back_to_it(served: Served) -> None:
+    """Each field of ``docs/reference/status.md``, which is made of the tree, and no other."""
+    status = served.node.status()
+
+    assert to_map(of_map(Status, status)) == status
+
+
 def test_each_number_of_the_status_is_a_metric_or_left_out_for_a_reason(served: Served) -> None:
     found = set(numbers(served.node.status(), ""))
     told = {metric.path for metric in METRICS}
@@ -117,6 +126,6 @@ def numbers(value: Any, path: str) -> Iterator[str]:
     elif isinstance(value, dict):
         for key, one in value.items():
             yield from numbers(one, f"{path}.{key}".lstrip("."))
-    elif isinstance(value, list) and path in LABELS_OF_ROWS:
+    elif isinstance(value, list) and path in ROWS:
         for row in value:
             yield from numbers(row, f"{path}[]")

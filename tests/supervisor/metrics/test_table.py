@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from supervisor.metrics.metric import Metric, given
+from supervisor.metrics.metric import Metric
 from supervisor.metrics.table import METRICS
 
 # What the units of OpenTelemetry are called at the end of a name in Prometheus; what stands in braces is left out.
@@ -32,7 +32,7 @@ def test_names_are_by_convention(metric: Metric) -> None:
 
 @EACH
 def test_the_unit_is_that_of_the_status(metric: Metric) -> None:
-    if metric.path.endswith(("_s", "_ms", "_seconds")) and metric.read is not given:
+    if metric.path.endswith(("_s", "_ms", "_seconds")) and metric.kind != "given":
         assert "_seconds" in metric.name
     if metric.path.endswith("bytes"):
         assert "_bytes" in metric.name

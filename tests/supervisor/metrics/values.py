@@ -15,8 +15,11 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as OtlpMetric
 
-from supervisor.metrics.metric import Buckets, Labels, Metric
+from supervisor.metrics.metric import Labels, Metric
 from supervisor.metrics.table import METRICS
+from wire.figure import of_map
+from wire.status.histogram import HistogramFigures
+from wire.status.node import Status
 
 Values = dict[tuple[str, Labels], float]
 
@@ -54,17 +57,17 @@ GROWING = {
 
 def of_status(status: Mapping[str, Any]) -> Values:
     """The numbers of all metrics in an answer to ``status``; of a histogram those of its buckets, its sum and its count."""
-    return {key: value for metric in METRICS for key, value in numbers(metric, status)}
+    return {key: value for metric in METRICS for key, value in numbers(metric, of_map(Status, status))}
 
 
-def numbers(metric: Metric, status: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Labels], float]]:
+def numbers(metric: Metric, status: Status) -> Iterator[tuple[tuple[str, Labels], float]]:
     for labels, value in metric.values(status).items():
         if metric.kind == "info":
             continue
-        if isinstance(value, Buckets):
+        if isinstance(value, HistogramFigures):
             for bound, count in value.cumulative():
                 yield (f"{metric.name}_bucket", (*labels, f"{bound:g}")), float(count)
-            yield (f"{metric.name}_sum", labels), value.total
+            yield (f"{metric.name}_sum", labels), value.sum
             yield (f"{metric.name}_count", labels), float(value.cumulative()[-1][1])
         else:
             yield (metric.name, labels), value

@@ -15,6 +15,7 @@ from supervisor.control.control_socket import ControlError
 from supervisor.snapshots.node_snapshots import LATE_S, LATE_TIMER, RETRY_S, STANDS_BY, TIMER, Snapshots
 from supervisor.workers import Then
 from tests.snapshots.made import Box, fields
+from tests.support.present import present
 from tests.support.settings import node
 from wire.frames.base import Frame
 from wire.frames.supervision import SnapshotMade, SnapshotWanted
@@ -108,7 +109,7 @@ def test_a_node_that_stands_by_makes_none_and_one_that_leads_does(tmp_path: Path
     made.store = STANDS_BY
     made.snapshots.adopt(node(name="edge", data_dir=str(tmp_path), persistence=DURABLE, snapshots=SnapshotSettings(every_s=30.0)))
     assert TIMER not in made.host.timers
-    assert made.snapshots.figures()["next_in_s"] is None
+    assert made.snapshots.figures().next_in_s is None
     with pytest.raises(ControlError, match="the queue store is standing by; no snapshot was made"):
         made.snapshots.take()
 
@@ -123,7 +124,7 @@ def test_an_order_that_is_answered_becomes_a_snapshot(tmp_path: Path) -> None:
     assert verify(Path(result["path"])) == []
     assert read_manifest(Path(result["path"])).versions["store"] == 1
     assert made.noted == [result["id"]]
-    assert made.snapshots.figures()["last"]["id"] == result["id"]
+    assert present(made.snapshots.figures().last).id == result["id"]
     assert LATE_TIMER not in made.host.timers
 
 
@@ -156,11 +157,11 @@ def test_a_snapshot_that_cannot_be_made_leaves_nothing_and_the_next_one_can(tmp_
     else:
         made.snapshots.store_ended()
     assert made.snapshots.result(str(number))["state"] == "failed"
-    assert made.snapshots.figures()["failure"] is not None
+    assert made.snapshots.figures().failure is not None
     assert made.parts == []
     made.snapshots.take()
     made.answer(made.wanted())
-    assert made.snapshots.figures()["failure"] is None
+    assert made.snapshots.figures().failure is None
 
 
 def test_nothing_is_ordered_of_a_store_that_is_away_or_of_a_node_that_stops(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from supervisor.telemetry.metrics_exporter import SAID_AGAIN_S, SEND_TIMER, STUC
 from tests.supervisor.tree_double import FakeMailbox
 from tests.support.settings import OTLP, node
 from wire.errors import BasculeError, ConfigError
+from wire.figure import of_map
 from wire.settings import TelemetrySettings
+from wire.status.node import TelemetryFigures
 
 
 class Sender:
@@ -69,24 +71,16 @@ def test_a_sending_that_does_not_end_ends_the_process(sender: Sender) -> None:
 
 def test_what_becomes_of_the_sendings_is_in_the_status(sender: Sender) -> None:
     actor, fake = sender.actor, sender.fake
-    assert actor.status() == {
-        "endpoint": OTLP.endpoint,
-        "exports": 0,
-        "failures": 0,
-        "points_refused": 0,
-        "last_export_ms": None,
-        "failing_s": None,
-        "error": "",
-    }
+    assert actor.status() == of_map(TelemetryFigures, {"endpoint": OTLP.endpoint})
     actor.on_told(Sent(error="away"))
     fake.time_s += 7.0
     actor.on_told(Sent(error="still away"))
     status = actor.status()
-    assert (status["failures"], status["failing_s"], status["error"]) == (2, 7.0, "still away")
+    assert (status.failures, status.failing_s, status.error) == (2, 7.0, "still away")
     actor.on_told(Sent(taken=True, refused=3, error="it left out 3 values"))
     status = actor.status()
-    assert (status["exports"], status["points_refused"], status["failing_s"]) == (1, 3, None)
-    assert (status["error"], status["last_export_ms"]) == ("it left out 3 values", fake.wall_ms())
+    assert (status.exports, status.points_refused, status.failing_s) == (1, 3, None)
+    assert (status.error, status.last_export_ms) == ("it left out 3 values", fake.wall_ms())
 
 
 def test_the_log_says_a_failure_and_its_end_once_and_what_comes_and_goes_not_often(

@@ -20,7 +20,9 @@ from tests.supervisor.metrics.values import metrics_of
 from tests.supervisor.telemetry.receiver import Answer, Receiver
 from tests.support.authority import Authority
 from tests.support.ports import free_port
+from wire.figure import of_map
 from wire.settings import ClientTlsSettings, OtlpSettings
+from wire.status.node import Status
 
 RESOURCE = {"service.name": "bascule", "service.instance.id": "edge", "service.version": "1.2", "host.name": "box"}
 STATUS: dict[str, Any] = {
@@ -52,7 +54,7 @@ def sent(receiver: Receiver, *statuses: dict[str, Any], **keys: Any) -> dict[str
     """The metrics of the last of several exports, a second apart."""
     collector = Collector(settings(receiver.endpoint, timeout_s=30.0, **keys), RESOURCE)
     for number, status in enumerate(statuses, 1):
-        assert collector.send(status, number * SECOND_NS) == (0, "")
+        assert collector.send(of_map(Status, status), number * SECOND_NS) == (0, "")
     return {metric.name: metric for metric in metrics_of(receiver.exports[-1].message)}
 
 
@@ -83,7 +85,7 @@ def test_each_kind_of_metric_is_sent_as_its_own_with_unit_and_description(receiv
         for point in metrics["bascule_bridge_state"].gauge.data_points
     }
     assert (states["backoff"], states["connected"]) == (1.0, 0.0)
-    assert "bascule_ready" not in metrics, "the status does not have it"
+    assert "bascule_clients" not in metrics, "the status does not have it"
 
 
 def test_a_request_says_which_node_it_is_of_and_has_the_headers(receiver: Receiver) -> None:
@@ -146,20 +148,20 @@ def test_what_is_no_collectors_yes_is_told_in_words(receiver: Receiver, answer: 
     collector = Collector(settings(receiver.endpoint), RESOURCE)
 
     with pytest.raises(NotTaken) as refused:
-        collector.send(STATUS, SECOND_NS)
+        collector.send(of_map(Status, STATUS), SECOND_NS)
     assert words in refused.value.message
 
     receiver.answer = Answer()
     receiver.close()
     receiver.open()
-    assert collector.send(STATUS, 2 * SECOND_NS) == (0, "")
+    assert collector.send(of_map(Status, STATUS), 2 * SECOND_NS) == (0, "")
 
 
 def test_what_a_collector_leaves_out_is_told_beside(receiver: Receiver) -> None:
     partly = ExportMetricsPartialSuccess(rejected_data_points=2, error_message="too\nold")
     receiver.answer = Answer(body=ExportMetricsServiceResponse(partial_success=partly).SerializeToString())
 
-    assert Collector(settings(receiver.endpoint), RESOURCE).send(STATUS, SECOND_NS) == (2, "too old")
+    assert Collector(settings(receiver.endpoint), RESOURCE).send(of_map(Status, STATUS), SECOND_NS) == (2, "too old")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_a_collector_that_is_away_is_told_in_the_words_of_the_system(endpoint: s
     collector = Collector(settings(endpoint.format(port=free_port())), RESOURCE)
 
     with pytest.raises(NotTaken) as refused:
-        collector.send(STATUS, SECOND_NS)
+        collector.send(of_map(Status, STATUS), SECOND_NS)
 
     if "invalid" not in endpoint or "resolution" not in refused.value.message:  # a machine without a name server says that
         assert refused.value.message == words
@@ -187,7 +189,7 @@ def test_over_tls_each_side_sees_whether_the_other_is_the_right_one(tmp_path: Pa
             timeout_s=30.0,
             tls=ClientTlsSettings(ca_file=str(authority.ca_file), cert_file=str(own.cert_file), key_file=str(own.key_file)),
         )
-        assert Collector(right, RESOURCE).send(STATUS, SECOND_NS) == (0, "")
+        assert Collector(right, RESOURCE).send(of_map(Status, STATUS), SECOND_NS) == (0, "")
 
         for tls, words in (
             (replace(right.tls, ca_file=str(other.ca_file)), "its certificate is refused: "),
@@ -195,6 +197,6 @@ def test_over_tls_each_side_sees_whether_the_other_is_the_right_one(tmp_path: Pa
             (replace(right.tls, cert_file="", key_file=""), ""),  # the receiver's end may come before its word
         ):
             with pytest.raises(NotTaken) as refused:
-                Collector(replace(right, tls=tls, timeout_s=0.5), RESOURCE).send(STATUS, SECOND_NS)
+                Collector(replace(right, tls=tls, timeout_s=0.5), RESOURCE).send(of_map(Status, STATUS), SECOND_NS)
             assert words in refused.value.message != ""
     assert len(receiver.exports) == 1

@@ -13,6 +13,8 @@ from supervisor.doctor.running_node import examine_status
 from tests.supervisor.telemetry.receiver import Answer, Receiver
 from tests.support.node import Config, Node, node_config
 from tests.support.waiting import PATIENCE_S, wait_until
+from wire.figure import of_map
+from wire.status.node import Status
 
 pytestmark = pytest.mark.process
 
@@ -95,7 +97,7 @@ def test_a_collector_that_is_away_is_told_and_disturbs_nothing(sending: Node, re
     status = sending.status()
     assert status["ready"]
     assert {row["restarts"] for row in status["processes"]} == {0}
-    (finding,) = [finding for finding in examine_status(status) if finding.about.startswith("telemetry")]
+    (finding,) = [finding for finding in examine_status(of_map(Status, status)) if finding.about.startswith("telemetry")]
     assert (finding.verdict, "4318" in finding.cure) == ("fail", True)
     assert "Connection refused" in sending.cli("status", str(sending.config_path)).stdout
     receiver.open()

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from supervisor.terminal.monitor_line import Level, Limits, judged
+from wire.figure import of_map
+from wire.status.node import Status
 
 LIMITS: dict[str, Limits] = {"down": (60.0, 600.0), "age": (600.0, 7200.0), "dead": (1.0, 1000.0), "full": (80.0, 95.0)}
 # 'label'=value[unit];[warning];[critical];[least]
@@ -31,8 +33,8 @@ def row(**keys: Any) -> dict[str, Any]:
     return plain | keys
 
 
-def status(*rows: dict[str, Any], **keys: Any) -> dict[str, Any]:
-    return {"node": "edge", "ready": True, "store": {}, "processes": [], "bridges": list(rows), **keys}
+def status(*rows: dict[str, Any], **keys: Any) -> Status:
+    return of_map(Status, {"node": "edge", "ready": True, "bridges": list(rows), **keys})
 
 
 @pytest.mark.parametrize(

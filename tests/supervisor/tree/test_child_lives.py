@@ -17,6 +17,7 @@ from wire.frames.names import CLIENTS, QUEUE_STORE, STORE
 from wire.frames.names import HTTP as HTTP_PROCESS
 from wire.frames.supervision import NodeEvents, ResetMarkers, Stop
 from wire.settings import HttpSettings
+from wire.status.store import StoreReport
 
 LANE = "bridge:cloud:0"
 BUG, DAMAGED, UNAVAILABLE, MISCONFIGURED = 70, 65, 75, 78
@@ -254,7 +255,7 @@ def test_nobody_waits_long_for_a_store_that_commits_nothing(trouble: str, acknow
     now = node.current.now
     node.current.now = replace(now, persistence=replace(now.persistence, acknowledge=acknowledge))
     if trouble == "refused":
-        node.child(STORE).figures = {QUEUE_STORE: {"error": "its folder is gone"}}
+        node.child(STORE).reports = {QUEUE_STORE: StoreReport(error="its folder is gone")}
     elif trouble == "dead":
         node.end(STORE, BUG)
     node.lives.stopping = True

@@ -96,9 +96,9 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
 def test_a_node_is_asked_and_commanded_from_elsewhere(door: Door) -> None:
     with door.client(KEYS["admin"]) as node:
         assert node.ping()["ready"] is True
-        assert node.status()["node"] == door.node.status()["node"]
+        assert node.status().node == door.node.status()["node"]
         assert node.pause("cloud")["bridge"] == "cloud"
-        assert node.status()["bridges"][0]["paused_since_ms"] is not None
+        assert node.status().bridges[0].paused_since_ms is not None
         node.resume("cloud")
         with pytest.raises(ControlError) as refused:
             node.pause("nowhere")
@@ -108,7 +108,7 @@ def test_a_node_is_asked_and_commanded_from_elsewhere(door: Door) -> None:
 def test_a_role_may_only_what_it_may(door: Door) -> None:
     before = door.refused("role")
     with door.client(KEYS["view"]) as viewer, door.client(KEYS["operate"]) as operator:
-        assert viewer.status()["ready"]
+        assert viewer.status().ready
         assert operator.pause("cloud")
         operator.resume("cloud")
         for order in (viewer.stop, lambda: viewer.pause("cloud"), operator.stop, lambda: operator.purge("cloud")):

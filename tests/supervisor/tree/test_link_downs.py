@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from supervisor.tree.link_downs import LinkDowns
+from wire.figure import of_map
+from wire.status.bridges import LinkFigures
 
 NAME = "connection:a:0"
 
 
-def link(down_s: float | None, connections: int = 0) -> dict[str, float | int | None]:
-    return {"down_s": down_s, "connections": connections}
+def link(down_s: float | None, connections: int = 0) -> LinkFigures:
+    return of_map(LinkFigures, {"down_s": down_s, "connections": connections})
 
 
 def test_a_process_that_was_never_connected_goes_on_with_what_was_before() -> None:

@@ -14,7 +14,7 @@ def told(tree: Tree) -> list[tuple[str, str, int]]:
 
 
 def states(tree: Tree) -> dict[str, str]:
-    return {view.name: view.state for view in tree.children.views(0.0)}
+    return {row.name: row.state for row in tree.children.actor_rows(0.0)}
 
 
 def test_each_process_is_told_once_of_each_actor_that_is_ready_and_the_new_one_of_all() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from supervisor.tree.queue_rates import WINDOW_S, RateMeter, Rates
+from wire.figure import of_map
+from wire.status.bridges import QueueFigures
 
 
-def counted(accepted: int, delivered: int) -> dict[str, dict[str, int]]:
-    return {"q": {"accepted": accepted, "delivered": delivered}}
+def counted(accepted: int, delivered: int) -> dict[str, QueueFigures]:
+    return {"q": of_map(QueueFigures, {"accepted": accepted, "delivered": delivered})}
 
 
 def test_nothing_is_known_before_a_second_has_passed() -> None:

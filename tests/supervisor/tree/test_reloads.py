@@ -17,10 +17,12 @@ from supervisor.tree.rollout import TIMER as STEP
 from tests.supervisor.tree_double import Tree
 from tests.support.settings import HTTP, bridge, itself, limits, node
 from wire.errors import ConfigError
+from wire.figure import of_map, to_map
 from wire.frames.base import Frame
 from wire.frames.names import CLIENTS, STORE
 from wire.frames.supervision import NodeEvents, Reconfigure, ReportNow, Stop
 from wire.settings import LogSettings, NodeSettings
+from wire.status.store import StoreReport
 
 LANE = "bridge:cloud:0"
 
@@ -38,13 +40,13 @@ class Reloading(Tree):
     def goes_by(self, number: int, *names: str, depth: int = 0) -> None:
         """These processes say by which settings they go; the store, what waits for the bridge as well."""
         for name in names:
-            queues = {"queues": {"bridge:cloud:0": {"depth": depth, "bytes": 10 * depth}}} if name == STORE else {}
-            self.beat(name, "ready", {"settings": number, **queues})
+            queues = {"queues": {"bridge:cloud:0": {"depth": depth, "bytes": 10 * depth}}}
+            self.beat(name, "ready", of_map(StoreReport, queues) if name == STORE else None, settings=number)
 
     def reload(self, written: NodeSettings | ConfigError, command: str = "reload", **arguments: str) -> dict[str, Any]:
         self.asks(written, command, **arguments)
         if self.children[STORE].life is not None:
-            self.beat(STORE, "ready", self.children[STORE].figures["queue_store"], request=REPORT)
+            self.beat(STORE, "ready", self.children.store_report, REPORT, self.children[STORE].settings_number)
         self.fake.sent = [(peer, frame) for peer, frame in self.fake.sent if not isinstance(frame, ReportNow)]
         return self.answers[-1]
 
@@ -58,7 +60,8 @@ class Reloading(Tree):
         return [(peer, type(frame).__name__) for peer, frame in sent if isinstance(frame, Reconfigure | Stop)]
 
     def configuration(self) -> dict[str, Any]:
-        return self.supervisor._reloads.figures()
+        configuration: dict[str, Any] = to_map(self.supervisor._reloads.figures())
+        return configuration
 
     @property
     def names(self) -> list[str]:
@@ -137,7 +140,7 @@ def test_a_bridge_that_has_changed_begins_anew_once_the_clients_know() -> None:
     assert tree.children[LANE].life not in (None, before), "it begins at once, and nobody counts a crash"
     assert not tree.supervisor._lives.all_ready
     for name in (LANE, "bridge:north:0"):
-        tree.ready(name, {"settings": 2})
+        tree.ready(name, 2)
     assert tree.supervisor._lives.all_ready
     assert tree.configuration()["pending"] == []
     assert tree.children["bridge:north:0"].restart_count == 0
@@ -151,7 +154,7 @@ def test_a_bridge_that_is_gone_ends_once_nothing_is_routed_to_it_and_comes_back(
     assert tree.configuration()["pending"] == [LANE, CLIENTS]
     tree.goes_by(2, CLIENTS)
     assert tree.told() == stopped(LANE)
-    assert tree.supervisor._status.status()["bridges"] == []
+    assert tree.supervisor._status.status().bridges == ()
     tree.ends(LANE)
     assert tree.names == [STORE, CLIENTS]
     tree.reload(with_bridges("cloud"))
@@ -167,7 +170,7 @@ def test_a_bridge_that_comes_back_while_it_ends_begins_anew() -> None:
     tree.ends(LANE)
     assert tree.children[LANE].life is not None
     tree.goes_by(3, STORE, CLIENTS)
-    tree.ready(LANE, {"settings": 3})
+    tree.ready(LANE, 3)
     assert tree.supervisor._lives.all_ready
 
 
@@ -176,11 +179,11 @@ def test_a_lane_less_lives_until_its_queue_is_empty_and_a_lane_more_begins() -> 
     tree.reload(node(bridge("cloud", 2)))
     tree.goes_by(2, STORE, CLIENTS, LANE)
     second = "bridge:cloud:1"
-    tree.ready(second, {"settings": 2})
+    tree.ready(second, 2)
     waits = {"queues": {"bridge:cloud:1": {"depth": 2, "bytes": 20}}}
-    tree.beat(STORE, "ready", {"settings": 2, **waits})
+    tree.beat(STORE, "ready", of_map(StoreReport, waits), settings=2)
     tree.reload(node(bridge("cloud", 1)))
-    tree.beat(STORE, "ready", {"settings": 3, **waits})
+    tree.beat(STORE, "ready", of_map(StoreReport, waits), settings=3)
     tree.goes_by(3, CLIENTS, LANE, second)
     assert tree.children[second].spec.former
     assert tree.children[second].wanted
@@ -196,13 +199,13 @@ def test_http_comes_begins_anew_and_goes_behind_all_others() -> None:
     assert tree.children["http"].life is None
     tree.goes_by(2, STORE, CLIENTS, LANE)
     assert tree.children["http"].life is not None
-    tree.ready("http", {"settings": 2})
+    tree.ready("http", 2)
     tree.told()
     tree.reload(replace(tree.settings, http=replace(HTTP, calls_max=3)))
     tree.goes_by(3, STORE, CLIENTS, LANE)
     assert ("http", "Stop") in tree.told()
     tree.ends("http")
-    tree.ready("http", {"settings": 3})
+    tree.ready("http", 3)
     tree.reload(tree.settings)
     tree.goes_by(4, STORE, CLIENTS, LANE)
     tree.ends("http")
@@ -215,7 +218,7 @@ def test_other_terms_of_persistence_begin_the_store_anew() -> None:
     assert (tree.told(), tree.current.published) == (stopped(STORE), 2)
     tree.ends(STORE)
     assert tree.told() == []
-    tree.ready(STORE, {"settings": 2})
+    tree.ready(STORE, 2)
     assert tree.told() == told(CLIENTS, LANE)
 
 
@@ -237,7 +240,7 @@ def test_what_waits_is_what_the_store_says_then_and_what_it_does_not_say_may_be_
     assert [(peer, frame.request) for peer, frame in tree.sent(ReportNow)] == [(STORE, REPORT)]
     tree.goes_by(1, STORE)
     assert tree.answers == [], "this is not what was asked"
-    tree.beat(STORE, "ready", {"settings": 1, "queues": {"bridge:cloud:0": {"depth": 1, "bytes": 9}}}, request=REPORT)
+    tree.beat(STORE, "ready", of_map(StoreReport, {"queues": {"bridge:cloud:0": {"depth": 1, "bytes": 9}}}), REPORT, 1)
     assert "(1 message)" in tree.answers[0]["changes"][0]["detail"]
     tree.asks(with_bridges())
     tree.supervisor.on_timer(TIMER, 2.0)
@@ -296,7 +299,7 @@ def test_who_hangs_up_again_and_again_has_the_file_read_once_more_at_most() -> N
         tree.supervisor._reloads.hang_up(partial(done.append, number))
     while jobs:
         jobs.pop()()
-        tree.beat(STORE, "ready", {"settings": 1, "queues": {}}, request=REPORT)
+        tree.beat(STORE, "ready", StoreReport(), REPORT, 1)
         if len(done) == 1:
             tree.supervisor._reloads.hang_up(partial(done.append, 9))
     assert done == [0, 9]

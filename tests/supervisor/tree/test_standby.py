@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
@@ -11,25 +10,26 @@ from supervisor.control.control_socket import COMMANDS, ControlError, Request
 from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.standby import refuse, stands_by
 from tests.support.settings import node
-from wire.frames.names import CLIENTS, QUEUE_STORE, STORE
+from wire.figure import of_map
+from wire.frames.names import CLIENTS, STORE
 from wire.settings import ReplicationSettings
+from wire.status.store import StoreReport
 
 ALONE = node()
 MEMBER = node(replication=ReplicationSettings(servers=("nats://h:1",), stream="site", member="a"))
 CLUSTER = {command for command in COMMANDS if command.startswith("cluster.")}
 
 
-@dataclass
-class Row:
-    """As much of a child as is asked for."""
+class Rows(dict[str, None]):
+    """As much of the children as is asked for: which there are, and what the store says of the cluster."""
 
-    figures: dict[str, dict[str, Any]] = field(default_factory=dict)
+    store_report: StoreReport | None = None
 
 
 def children(*names: str, **replication: Any) -> RunningChildren:
-    """Rows of ``names``; what the store says of the cluster."""
-    rows = {name: Row() for name in names}
-    rows[STORE] = Row({QUEUE_STORE: {"replication": replication}} if replication else {})
+    rows = Rows(dict.fromkeys((*names, STORE)))
+    if replication:
+        rows.store_report = of_map(StoreReport, {"replication": replication})
     return cast(RunningChildren, rows)
 
 

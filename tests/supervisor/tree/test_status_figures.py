@@ -4,113 +4,94 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from supervisor.tree.queue_rates import Rates
+from supervisor.tree.status_figures import full_s, fullness, lane_row, store_part, unserved_rows
+from tests.support.settings import node
+from wire.figure import of_map, to_map
+from wire.status.actors import ActorFigures
+from wire.status.bridges import BridgeLane, ConnectionFigures, QueueFigures
+from wire.status.node import ActorRow
+from wire.status.store import StoreReport
 
-from supervisor.tree.process_usage import Usage
-from supervisor.tree.status_figures import ActorView, ProcessView, bridge_row, ledger_closes, process_rows, status_map
-
-ROW = {"accepted": 20, "delivered": 5, "depth": 4, "expired": 3, "dropped": {"full": 2, "session": 1}, "dead_lettered": 5}
-
-
-def views(*, state: str = "ready", **figures: dict[str, Any]) -> list[ActorView]:
-    names = {"queue_store": "store", "distributor": "distributor", "forwarder:a:0": "forwarder", "connection:a:0": "connection"}
-    names["listener"] = "listener"
-    return [
-        ActorView(name=name, pid=7, state=state, restarts=1, heartbeat_age_s=0.25, figures=figures.get(key, {}))
-        for name, key in names.items()
-    ]
+QUEUE = "bridge:a:0"
 
 
-def row(**arguments: Any) -> dict[str, Any]:
-    return bridge_row("a", 0, {view.name: view for view in views(**arguments)})
+def row(*, state: str = "ready", store: dict[str, Any] | None = None, connection: dict[str, Any] | None = None) -> BridgeLane:
+    reports: dict[str, ActorFigures] = {}
+    if store is not None:
+        reports["queue_store"] = of_map(StoreReport, store)
+    if connection is not None:
+        reports["connection:a:0"] = of_map(ConnectionFigures, connection)
+    return lane_row(
+        "a",
+        0,
+        actors={"connection:a:0": of_map(ActorRow, {"state": state, "last_cause": "it ended" if state != "ready" else ""})},
+        reports=reports,
+        rates=Rates(),
+        full=None,
+        full_s=None,
+        paused_since_ms=None,
+        down_s=None,
+    )
 
 
-def test_a_ledger_closes_when_nothing_is_missing() -> None:
-    """P6"""
-    assert ledger_closes(ROW)
-
-
-@pytest.mark.parametrize("field", ["accepted", "delivered", "depth", "expired", "dead_lettered"])
-def test_a_ledger_does_not_close_when_one_message_is_missing(field: str) -> None:
-    """P6"""
-    assert not ledger_closes({**ROW, field: ROW[field] + 1})  # type: ignore[operator]
-
-
-def test_a_dropped_message_counts_in_the_ledger() -> None:
-    """P6"""
-    assert not ledger_closes({**ROW, "dropped": {"full": 2}})
+def queue(**figures: int) -> QueueFigures:
+    return of_map(QueueFigures, figures)
 
 
 def test_figures_that_nobody_reported_are_none() -> None:
     empty = row()
-    assert (empty["depth"], empty["accepted"], empty["ledger_closes"], empty["dropped"]) == (None, None, None, {})
+    assert (empty.depth, empty.accepted, empty.ledger_closes, empty.dropped) == (None, None, None, {})
+    told = to_map(empty)
+    assert (told["link"], told["exchange"], told["dead_letters"], told["retained"]) == ({}, {}, {}, {})
+    assert (told["end_to_end_seconds"], told["depth"]) == (None, None)
 
 
-def test_a_queue_with_a_missing_key_counts_as_none_of_it() -> None:
-    full = row(store={"queues": {"bridge:a:0": {"accepted": 4, "depth": 4}}})
-    assert (full["delivered"], full["oldest_age_s"], full["ledger_closes"]) == (0, None, True)
+def test_a_lane_has_the_figures_of_its_queue_and_in_flight_of_its_link() -> None:
+    full = row(store={"queues": {QUEUE: {"accepted": 4, "depth": 4}}}, connection={"link": {"in_flight": 3}})
+    assert (full.accepted, full.depth, full.oldest_age_s, full.in_flight) == (4, 4, None, 3)
 
 
 def test_the_state_is_the_links_while_the_connection_works_and_the_childs_otherwise() -> None:
-    link = {"connection": {"link": {"state": "backoff"}}}
-    assert row(**link)["state"] == "backoff"
-    assert row(state="restarting", **link)["state"] == "restarting"
+    connection = {"link": {"state": "backoff", "reason": "tcp: refused"}}
+    assert (row(connection=connection).state, row(connection=connection).reason) == ("backoff", "tcp: refused")
+    restarts = row(state="restarting", connection=connection)
+    assert (restarts.state, restarts.reason) == ("restarting", "it ended")
+    assert row().state == "starting"
 
 
 def test_a_lane_shows_what_its_exchange_counts() -> None:
-    counts = {"retried": 2, "assumed_delivered": 1}
-    assert row(connection={"exchange": counts})["exchange"] == counts
-    assert row()["exchange"] == {}
+    exchange = row(connection={"exchange": {"retried": 2, "assumed_delivered": 1}}).exchange
+    assert exchange is not None
+    assert (exchange.retried, exchange.assumed_delivered, exchange.published) == (2, 1, 0)
 
 
-def test_what_a_mailbox_counts_is_in_its_actors_row_and_nowhere_else() -> None:
-    counts = {"frames_sent": 3, "frames_received": 4, "turns": 5}
-    status = status_map(
-        node="n",
-        pid=1,
-        ready=True,
-        uptime_s=2.0,
-        traffic=counts,
-        actors=views(store={"commits": 1, "mailbox": counts}),
-        lanes=[("a", 0)],
-    )
-    assert status["supervisor"] == {"pid": 1, "started_at_ms": None, "uptime_s": 2.0, "mailbox": counts}
-    rows = {row["name"]: row["mailbox"] for row in status["actors"]}
-    assert rows == {name: counts if name == "queue_store" else {} for name in rows}
-    assert status["store"] == {"commits": 1}
+def test_the_store_has_its_own_figures_and_not_those_of_queues() -> None:
+    told = to_map(store_part(of_map(StoreReport, {"commits": 1, "queues": {QUEUE: {"depth": 1}}})))
+    assert told["commits"] == 1
+    assert told.keys().isdisjoint({"queues", "dead_letters", "replication"})
 
 
-def test_the_whole_has_the_promised_keys() -> None:
-    status = status_map(node="n", pid=1, ready=True, uptime_s=2.0, actors=views(), lanes=[("a", 0)])
-    assert {"node", "ready", "actors", "bridges"} <= status.keys()
-    assert set(status["actors"][0]) == {"name", "pid", "state", "restarts", "heartbeat_age_s", "last_cause", "mailbox"}
-    wanted = "name lane state depth bytes oldest_age_s in_flight accepted delivered expired dropped dead_lettered redelivered"
-    assert {*wanted.split(), "refused", "held_back", "ledger_closes"} <= status["bridges"][0].keys()
+def test_a_queue_whose_lane_is_not_configured_is_told_of_while_something_waits() -> None:
+    rows = unserved_rows([("a", 0)], {QUEUE: queue(depth=1), "bridge:b:0": queue(depth=2, bytes=9), "bridge:c:0": queue(depth=0)})
+    assert [(one.queue, one.depth, one.bytes) for one in rows] == [("bridge:b:0", 2, 9)]
 
 
-def test_a_process_has_the_promised_keys_and_what_it_takes_if_that_is_known() -> None:
-    taken = {7: Usage(pss_bytes=4096, cpu_s=1.5)}
-    lives = ProcessView(name="clients", pid=7, state="ready", actors=("distributor", "listener"), restarts=2, last_cause="why")
-    gone = ProcessView(name="store", pid=None, state="restarting")
-    assert process_rows([lives, gone], lambda pid: taken.get(pid or 0, Usage())) == [
-        {
-            "name": "clients",
-            "pid": 7,
-            "actors": ["distributor", "listener"],
-            "state": "ready",
-            "pss_bytes": 4096,
-            "cpu_s": 1.5,
-            "restarts": 2,
-            "last_cause": "why",
-        },
-        {
-            "name": "store",
-            "pid": None,
-            "actors": [],
-            "state": "restarting",
-            "pss_bytes": None,
-            "cpu_s": None,
-            "restarts": 0,
-            "last_cause": "",
-        },
-    ]
+def test_a_bridge_is_as_full_as_its_lanes_are_together_and_nobody_knows_before_all_are_known() -> None:
+    limits = of_limits(max_messages=100, max_bytes=1000)
+    assert fullness([queue(depth=10, bytes=10), queue(depth=20, bytes=490)], limits) == 0.5
+    assert fullness([queue(depth=10, bytes=10), None], limits) is None
+    assert fullness([queue(depth=10, bytes=10)], of_limits(max_messages=None, max_bytes=None)) is None
+
+
+def of_limits(**keys: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(node().limits, **keys)
+
+
+def test_it_is_full_when_what_is_left_has_come_at_these_rates() -> None:
+    assert full_s(50, [Rates(10.0, 5.0)], 0.5) == 10.0
+    assert full_s(50, [Rates(5.0, 10.0)], 0.5) is None
+    assert full_s(50, [Rates(10.0, 5.0), Rates()], 0.5) is None
+    assert full_s(0, [Rates(10.0, 5.0)], None) is None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from dataclasses import replace
+from functools import partial
+from typing import cast
 
 import msgpack
 import pytest
@@ -16,22 +18,28 @@ from supervisor.tree.peers import Peers
 from supervisor.tree.status_collection import ASKERS_MAX
 from supervisor.tree.status_requests import COLLECT_TIMEOUT_S, TIMER, StatusRequests
 from tests.supervisor.tree_double import Children, FakePauses
+from wire.figure import of_map
 from wire.frames.names import STORE, BridgeLane
 from wire.frames.supervision import Heartbeat, ReportNow
+from wire.status.actors import ActorFigures
+from wire.status.node import ConfigurationFigures, ControlFigures, SnapshotsFigures
+from wire.status.store import StoreReport
 
 LANE = "bridge:cloud:0"
 
 
-def beat(name: str, request: int = 0, **status: dict[str, Any]) -> Heartbeat:
+def beat(name: str, request: int = 0, **figures: ActorFigures) -> Heartbeat:
     """A heartbeat of the process ``name``, with the figures of its actors."""
-    return Heartbeat(name=name, epoch=1, pid=7, state="ready", request=request, states={}, status=status)
+    return Heartbeat(
+        name=name, epoch=1, pid=7, state="ready", request=request, states={}, settings=1, traffic=(0, 0, 0), figures=figures
+    )
 
 
 class NoSnapshots:
     """A node that makes none."""
 
-    def figures(self) -> dict[str, Any]:
-        return {"count": 0}
+    def figures(self) -> SnapshotsFigures:
+        return of_map(SnapshotsFigures, {})
 
 
 class Desk(Children):
@@ -47,14 +55,23 @@ class Desk(Children):
         for child in self.children:
             self.lives.spawn(child)
         snapshots = cast(Snapshots, NoSnapshots())
-        self.requests = StatusRequests(self.mailbox, self.current, self.children, self.lives, self.pauses, snapshots, dict, dict)
+        control, configuration = partial(of_map, ControlFigures, {}), partial(of_map, ConfigurationFigures, {})
+        self.requests = StatusRequests(
+            self.mailbox, self.current, self.children, self.lives, self.pauses, snapshots, control, configuration
+        )
         self.names = [child.name for child in self.children]
 
     def ask(self, whom: bytes) -> None:
         self.requests.ask([whom], Request(request_id=0, command="status", arguments={}))
 
+    def heard(self, heartbeat: Heartbeat) -> bool:
+        life = self.children[heartbeat.name].life
+        assert life is not None
+        assert self.children.heard(replace(heartbeat, epoch=life.epoch)) is not None
+        return self.requests.reported(heartbeat)
+
     def reported(self, number: int) -> list[bool]:
-        return [self.requests.reported(beat(name, number)) for name in self.names]
+        return [self.heard(beat(name, number)) for name in self.names]
 
 
 def test_all_are_asked_once_and_the_last_report_completes_the_collection() -> None:
@@ -81,7 +98,7 @@ def test_nobody_waits_for_a_child_that_has_ended() -> None:
     desk = Desk()
     desk.ask(b"a")
     assert not desk.requests.gone(desk.names[0])
-    assert not desk.requests.reported(beat(desk.names[1], 1))
+    assert not desk.heard(beat(desk.names[1], 1))
 
     assert desk.requests.gone(desk.names[2])
 
@@ -90,13 +107,13 @@ def test_rates_go_by_the_figures_of_the_store_and_not_by_heartbeats_without_any(
     desk = Desk()
     for now_s, delivered in ((10.0, 0), (14.0, 100)):
         desk.fake.time_s = now_s
-        desk.requests.reported(beat(STORE, queue_store={"queues": {LANE: {"accepted": 200, "delivered": delivered}}}))
+        desk.heard(beat(STORE, queue_store=of_map(StoreReport, {"queues": {LANE: {"accepted": 200, "delivered": delivered}}})))
     desk.fake.time_s = 24.0
-    desk.requests.reported(beat(STORE))
+    desk.heard(beat(STORE))
 
-    (row,) = desk.requests.status()["bridges"]
+    (row,) = desk.requests.status().bridges
 
-    assert (row["rate_in"], row["rate_out"]) == (0.0, 25.0)
+    assert (row.rate_in, row.rate_out) == (0.0, 25.0)
 
 
 def test_too_many_who_wait_are_refused() -> None:
@@ -114,10 +131,10 @@ def test_the_status_has_the_lanes_in_their_order_with_the_former_ones_and_since_
     desk.children.add(former_spec(desk.settings, BridgeLane("cloud", 2)))
     desk.pauses.pause("cloud")
 
-    rows = desk.requests.status()["bridges"]
+    rows = desk.requests.status().bridges
 
-    assert [(row["name"], row["lane"], row["paused_since_ms"]) for row in rows] == [("cloud", lane, 1) for lane in (0, 2, 3)]
-    assert desk.requests.status()["ready"] is False
+    assert [(row.name, row.lane, row.paused_since_ms) for row in rows] == [("cloud", lane, 1) for lane in (0, 2, 3)]
+    assert desk.requests.status().ready is False
     for child in desk.children:
         child.state = "starting" if child.spec.former else "ready"
-    assert desk.requests.status()["ready"] is True, "a former lane is nobody's wish"
+    assert desk.requests.status().ready is True, "a former lane is nobody's wish"

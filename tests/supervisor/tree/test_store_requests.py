@@ -13,6 +13,7 @@ from supervisor.tree.store_requests import START_WAIT_S, TIMER, Answers, StoreRe
 from tests.supervisor.tree_double import Children
 from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE
 from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand
+from wire.status.store import StoreReport
 
 
 class Desk(Children):
@@ -106,7 +107,7 @@ def test_nobody_is_asked_where_the_store_cannot_start_and_it_is_said_why() -> No
     with pytest.raises(ControlError, match="the queue store is damaged; nothing was done"):
         desk.ask(b"a")
     desk.children[STORE].state = "starting"
-    desk.children[STORE].figures = {QUEUE_STORE: {"error": "disk: locked"}}
+    desk.children[STORE].reports = {QUEUE_STORE: StoreReport(error="disk: locked")}
     with pytest.raises(ControlError, match="cannot open its files for now: disk: locked"):
         desk.ask(b"a")
 

@@ -12,7 +12,6 @@ from tests.support.mqtt_packets import Packet, judge
 from tests.wire.outbound_model import few_identifiers
 from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.left_sessions import LeftSession
-from wire.exchange.outcomes import Counts
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.exchange.packet_identifiers import PUBREL as PUBREL_BYTE
 from wire.exchange.subscriber_copies import Copies, Parcel, as_granted
@@ -23,6 +22,7 @@ from wire.frames.lanes import HandOut, LaneOpened
 from wire.mqtt.aliases import OutgoingAliases
 from wire.mqtt.publish_properties import with_message_expiry
 from wire.settings import SessionSettings
+from wire.status.bridges import ExchangeFigures
 
 QUEUE = "session:1:c"
 TOPIC_ALIAS = 0x23
@@ -537,7 +537,7 @@ def test_a_client_of_a_restored_session_lets_go_of_what_is_on_no_record_before_a
     assert [(packet.packet_id, packet.dup) for packet in packets(client.pump(1 << 20, 0.0, 0))] == [(11, True), (12, True)]
 
 
-def rest(box: ClientOutbox) -> Counts | None:
+def rest(box: ClientOutbox) -> ExchangeFigures | None:
     """It is asked to rest twice: the first time it was used lately."""
     return box.rest() or box.rest()
 

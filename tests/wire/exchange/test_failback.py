@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.present import present
 from wire.exchange.failback import Failback
+from wire.status.bridges import FirstAddress
 
 ADDRESSES = (("a", 1), ("b", 2), ("c", 3))
 
@@ -88,16 +90,16 @@ def test_what_takes_too_long_to_finish_keeps_the_lane_where_it_is_until_the_next
 def test_the_figures_tell_of_the_first_address_while_a_later_one_is_used() -> None:
     made = failback()
     made.connected("a:1", 0.0, tried_first=False)
-    assert made.figures(0.0) == {}
+    assert made.figures(0.0) is None
     made = at_later()
-    assert made.figures(1100.0) == {"address": "a:1", "returning": False, "next_probe_s": 200.0, "error": ""}
+    assert made.figures(1100.0) == FirstAddress(address="a:1", returning=False, next_probe_s=200.0, error="")
     asked = made.probe(1300.0)
     assert asked is not None
-    assert made.figures(1301.0)["next_probe_s"] is None, "it is under way"
+    assert present(made.figures(1301.0)).next_probe_s is None, "it is under way"
     made.probed(asked[0], 1302.0, "tcp: refused")
-    assert made.figures(1302.0) == {"address": "a:1", "returning": False, "next_probe_s": 300.0, "error": "tcp: refused"}
+    assert made.figures(1302.0) == FirstAddress(address="a:1", returning=False, next_probe_s=300.0, error="tcp: refused")
     probed_well(made, 1602.0)
-    assert made.figures(1602.0)["returning"] is True
+    assert present(made.figures(1602.0)).returning is True
 
 
 def test_a_probe_of_an_earlier_connection_says_nothing() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wire.exchange.identifier_release import IdentifierRelease
-from wire.exchange.outcomes import Counts
 from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL
+from wire.status.bridges import ExchangeFigures
 
 
 def packet(kind: int, packet_id: int, *reason: int) -> bytes:
@@ -16,7 +16,7 @@ def packet(kind: int, packet_id: int, *reason: int) -> bytes:
 
 def test_each_identifier_is_released_in_its_order_and_all_have_to_be_completed() -> None:
     """exchange.left-identifiers-released, exchange.pubrels-in-pubrec-order"""
-    release = IdentifierRelease(((70_000, 70_002), (3, 4)), level=5, counts=Counts())
+    release = IdentifierRelease(((70_000, 70_002), (3, 4)), level=5, counts=ExchangeFigures())
 
     assert release.pump() == packet(PUBREL, 5_001) + packet(PUBREL, 5_002) + packet(PUBREL, 4)
     assert release.pump() == b"", "once on a connection"
@@ -29,7 +29,7 @@ def test_each_identifier_is_released_in_its_order_and_all_have_to_be_completed()
 
 
 def test_it_takes_whole_acknowledgements_and_leaves_all_else_and_all_behind_its_end_to_others() -> None:
-    release = IdentifierRelease(((0, 2),), level=4, counts=Counts())
+    release = IdentifierRelease(((0, 2),), level=4, counts=ExchangeFigures())
     first, second, publish = packet(PUBCOMP, 1), packet(PUBCOMP, 2), b"\x30\x03\x00\x01t"
 
     assert release.received(first + publish + second, 0) == len(first)
@@ -40,7 +40,7 @@ def test_it_takes_whole_acknowledgements_and_leaves_all_else_and_all_behind_its_
 @pytest.mark.parametrize("level", [4, 5])
 def test_a_pubrec_that_comes_unasked_is_answered_once_if_its_identifier_is_to_be_released(level: int) -> None:
     """exchange.unexpected-changes-nothing. Under another identifier a message may go again, which a PUBREL would make a new one."""
-    counts = Counts()
+    counts = ExchangeFigures()
     release = IdentifierRelease(((0, 1),), level=level, counts=counts)
     release.pump()
 
@@ -53,7 +53,7 @@ def test_a_pubrec_that_comes_unasked_is_answered_once_if_its_identifier_is_to_be
 
 @pytest.mark.parametrize("level", [4, 5])
 def test_a_puback_says_that_the_message_had_qos_1(level: int) -> None:
-    counts = Counts()
+    counts = ExchangeFigures()
     release = IdentifierRelease(((0, 2),), level=level, counts=counts)
     release.pump()
     release.received(packet(PUBACK, 7) + packet(PUBACK, 1), 0)

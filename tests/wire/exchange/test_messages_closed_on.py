@@ -12,11 +12,11 @@ from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.message_class import MessageClass
 from wire.exchange.messages_closed_on import Blamed, ClosedOn
-from wire.exchange.outcomes import Counts
 from wire.exchange.suspected_messages import Suspect, Suspects
 from wire.exchange.what_may_be_sent import PublishDue
 from wire.frames.batch import from_rows
 from wire.ranges import RangeSet
+from wire.status.bridges import ExchangeFigures
 
 STYLE = Style(4, 2, True)
 
@@ -24,7 +24,7 @@ STYLE = Style(4, 2, True)
 @pytest.mark.parametrize("held_there", [False, True])
 def test_what_is_given_up_is_settled_at_once_and_its_identifier_known_where_the_remote_may_hold_it(held_there: bool) -> None:
     """exchange.abandoned-identifier-released"""
-    due, held, counts, suspects = PublishDue(), HeldIdentifiers(), Counts(), Suspects(sets_aside=True)
+    due, held, counts, suspects = PublishDue(), HeldIdentifiers(), ExchangeFigures(), Suspects(sets_aside=True)
     record, in_hand = LaneRecord(held, IdentifierSpan(due, due.unsettled)), HandedOut(due.unsettled)
     due.open(lane_opened())
     in_hand.add(Segment.of(hand_out(0, from_rows([(b"plant/a", 2, b"x")]))))

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.door.access_rules import ClientAccess
+from wire.figure import of_map
 from wire.frames.batch import RETAIN
 from wire.mqtt.topics import matches
 from wire.routing.sys_topics import (
     Audience,
     Filters,
-    ListenerFigures,
     LoadAverages,
-    Traffic,
+    SysFigures,
     Wanting,
     asks_for_sys,
     is_reserved,
@@ -30,27 +30,31 @@ from wire.routing.sys_topics import (
     shares,
     sys_batch,
 )
+from wire.status.clients import TrafficFigures
+from wire.status.node import Status
 
 TOPICS = [b"$SYS/broker/uptime", b"$SYS/broker/bytes/sent", b"$SYS/bascule/sessions/kept"]
 SESSIONS = {"kept": 5, "connected": 2, "expired": 1, "depth": 7, "bytes": 70, "retained": {"messages": 3, "bytes": 30}}
 AS_PUBLISHED = 0x08
 
 
-def status(**store: Any) -> dict[str, Any]:
+def status(**store: Any) -> Status:
     rows = [
         {"name": "cloud", "lane": 0, "state": "connected", "depth": 10, "bytes": 100, "refused": 3},
         {"name": "cloud", "lane": 1, "state": "backoff", "depth": None, "bytes": None},
     ]
-    return {"store": store, "bridges": rows, "distributor": {"subscriptions": 9} if store else {}}
+    return of_map(Status, {"store": store, "bridges": rows, "distributor": {"subscriptions": 9} if store else {}})
 
 
-FIGURES = ListenerFigures(
+FIGURES = SysFigures(
     connected=4, most_connected=6, outstanding_batches=1, refused_messages=2, reserved_publishes=3, refused={"half_open_max": 8}
 )
 
 
 def values_of(node: dict[str, int]) -> dict[str, str]:
-    traffic = Traffic(10, 20, 3, 4, 500, 600)
+    traffic = TrafficFigures(
+        messages_received=10, messages_sent=20, publish_received=3, publish_sent=4, bytes_received=500, bytes_sent=600
+    )
     batch = sys_batch("1.2", 77, node, listener_values(traffic, FIGURES), {"$SYS/broker/load/x/1min": "0.50"}, 5)
     assert set(batch.flags) == {RETAIN}
     assert len(set(batch.topics)) == len(batch)
@@ -112,17 +116,17 @@ def test_what_nobody_has_reported_yet_is_left_out() -> None:
 
 def test_load_averages_follow_what_a_minute_brings() -> None:
     loads = LoadAverages(100.0)
-    loads.update(Traffic(messages_received=10, bytes_sent=6), 110.0)
+    loads.update(TrafficFigures(messages_received=10, bytes_sent=6), 110.0)
     values = loads.values()
-    assert len(values) == 3 * len(fields(Traffic))
+    assert len(values) == 3 * len(fields(TrafficFigures))
     assert values["$SYS/broker/load/messages/received/1min"] == f"{60 * (1 - exp(-1 / 6)):.2f}"
     assert values["$SYS/broker/load/messages/received/15min"] == f"{60 * (1 - exp(-1 / 90)):.2f}"
     assert values["$SYS/broker/load/bytes/sent/5min"] == f"{36 * (1 - exp(-1 / 30)):.2f}"
     assert values["$SYS/broker/load/publish/sent/1min"] == "0.00"
-    loads.update(Traffic(messages_received=10, bytes_sent=6), 110.0)
+    loads.update(TrafficFigures(messages_received=10, bytes_sent=6), 110.0)
     assert loads.values() == values, "no time has passed"
     for minute in range(1, 200):  # steady traffic: all averages become its rate
-        loads.update(Traffic(messages_received=10 + 30 * minute), 110.0 + 60 * minute)
+        loads.update(TrafficFigures(messages_received=10 + 30 * minute), 110.0 + 60 * minute)
     assert {loads.values()[f"$SYS/broker/load/messages/received/{of}min"] for of in (1, 5, 15)} == {"30.00"}
 
 

@@ -1,0 +1,13 @@
+"""What may be missing, and is not."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+Kind = TypeVar("Kind")
+
+
+def present(value: Kind | None) -> Kind:
+    """``value``, which is there."""
+    assert value is not None
+    return value

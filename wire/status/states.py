@@ -1,0 +1,82 @@
+"""The states of what is told of in the status."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+
+class ChildState(StrEnum):
+    """Of a process under the supervisor. SILENT: ready, and not heard for two heartbeats and 3 s; NEW: it was never started."""
+
+    NEW = "new"
+    STARTING = "starting"
+    READY = "ready"
+    SILENT = "silent"
+    RESTARTING = "restarting"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    DAMAGED = "damaged"
+    MISCONFIGURED = "misconfigured"
+
+
+class LinkState(StrEnum):
+    """Of a lane's link to its remote. BACKOFF: it waits for the next attempt."""
+
+    CONNECTED = "connected"
+    CONNECTING = "connecting"
+    BACKOFF = "backoff"
+    PAUSED = "paused"
+
+
+class WithCure(StrEnum):
+    """A reason; ``cure``: what to do about it, in words, or empty."""
+
+    cure: str
+
+    def __new__(cls, reason: str, cure: str = "") -> Self:
+        """The reason as it is written, and its cure."""
+        member = str.__new__(cls, reason)
+        member._value_ = reason
+        member.cure = cure
+        return member
+
+
+class StoreState(WithCure):
+    """Of the store. DISK_LOW: less room is left than is to be; LOG_AWAY: the log of the cluster cannot be used."""
+
+    OPENING = "opening"
+    RUNNING = "running"
+    DISK_LOW = "disk_low", "make room on the disk of node.data_dir, or lower limits.min_free_disk"
+    DISK_FULL = "disk_full", "make room on the disk of node.data_dir; the node then goes on by itself"
+    DISK_ERROR = "disk_error", "see what is wrong with the disk: dmesg, smartctl, ulimit -n"
+    LOG_AWAY = "log_away", "see that a majority of the NATS servers runs and is reached; the node then goes on by itself"
+    STORE_GONE = "store_gone"  # its error ends with the cure
+
+
+class Loss(WithCure):
+    """Why a message was dropped, or became a dead letter, as the ledger has it. Reason codes are ``remote_0xNN`` beside."""
+
+    ACTOR_RESTART = "actor_restart", "publish at QoS 1: messages of QoS 0 are in memory only"
+    DAMAGED = "damaged", "look for the cause (dmesg, smartctl); bascule events CONFIG says when"
+    OVERFLOW = "overflow", "raise limits of the bridge, or let the link come up sooner"
+    PURGED = "purged"
+    QOS0_MEMORY = "qos0_memory", "publish at QoS 1, or let the link come up sooner"
+    RESTART = "restart", "publish at QoS 1: messages of QoS 0 are in memory only"
+    CONNECTION_CLOSED = "connection_closed", "the remote closes the connection on them: its log says why"
+    PACKET_TOO_LARGE = "packet_too_large", "the remote takes no larger packets: raise its limit, or publish smaller ones"
+    WRONGLY_ACKNOWLEDGED = "wrongly_acknowledged", "the remote acknowledges them wrongly: bring it up to date, or lower max_qos"
+
+    @property
+    def dropped(self) -> str:
+        """The outcome of a message that is dropped for it."""
+        return f"dropped:{self.value}"
+
+
+OF_QUEUES = (Loss.ACTOR_RESTART, Loss.DAMAGED, Loss.OVERFLOW, Loss.PURGED, Loss.QOS0_MEMORY, Loss.RESTART)
+LOSS_ELSE = "bascule events CONFIG says when"
+
+
+def cure_of_loss(reason: str) -> str:
+    """What to do about a ``reason`` of a ledger, which may be a reason code of the remote."""
+    return next((loss.cure for loss in Loss if loss == reason), LOSS_ELSE)
