@@ -36,18 +36,26 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Bytes, written ``64KiB``, ``1kB``; ``unlimited`` where the field may be None."""
+    """Bytes, written ``64KiB``, ``1kB``; ``unlimited`` where the field may be None.
+
+    bound: it bounds something that others bring, so that it stands in the table of limits.
+    """
 
     min_bytes: int = 1
     max_bytes: int = 1 << 60
+    bound: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number from ``least`` to ``most``, a whole one where the field is an ``int``; ``unlimited`` where it may be None."""
+    """A number from ``least`` to ``most``, a whole one where the field is an ``int``; ``unlimited`` where it may be None.
+
+    bound: as of a ``Size``.
+    """
 
     least: float
     most: float
+    bound: bool = True
 
 
 class Written(Enum):

@@ -351,10 +351,12 @@ class BackoffSettings:
 
     initial_s: Annotated[float, Duration(0.001, DAY_S), "The first delay."] = 1.0
     max_s: Annotated[float, Duration(0.001, DAY_S), "The longest delay, without what jitter adds."] = 120.0
-    factor: Annotated[float, Number(1, 100), "How much longer each delay is than the one before."] = 2.0
-    jitter: Annotated[float, Number(0, 1), "How much of each delay chance adds at most: 0.25 makes 1 s between 1 s and 1.25 s."] = (
-        0.25
-    )
+    factor: Annotated[float, Number(1, 100, bound=False), "How much longer each delay is than the one before."] = 2.0
+    jitter: Annotated[
+        float,
+        Number(0, 1, bound=False),
+        "How much of each delay chance adds at most: 0.25 makes 1 s between 1 s and 1.25 s.",
+    ] = 0.25
     stable_s: Annotated[float, Duration(0, DAY_S), "After lasting this long, the next failure starts at initial again."] = 10.0
 
 
@@ -418,7 +420,7 @@ class RemoteSettings:
     ] = 30.0
     packet_max_bytes: Annotated[
         int | None,
-        Size(16),
+        Size(16, bound=False),
         "Largest packet that the remote takes, as far as it does not say so itself; one of MQTT 3.1.1 cannot.",
     ] = None
     primary_retry_s: Annotated[
@@ -450,7 +452,7 @@ class RuleSettings:
         Written.FILLED,
         "Topic name on the other side; {#} is the whole topic, {2} its second level, {2-#} all from there on.",
     ] = "{#}"
-    max_qos: Annotated[int, Number(0, 2), "QoS above it is lowered to it; QoS is never raised."] = 2
+    max_qos: Annotated[int, Number(0, 2, bound=False), "QoS above it is lowered to it; QoS is never raised."] = 2
     preserve_retain: Annotated[bool, "Pass RETAIN on; false clears it."] = True
     user_properties: Annotated[
         tuple[tuple[str, str], ...], Written.PROPERTIES, "MQTT 5 user properties added to each message."
@@ -482,7 +484,7 @@ class LoopPreventionSettings:
     """Keeps a message from going round bridges for ever."""
 
     enabled: Annotated[bool, "Count the bridges a message has crossed, in an MQTT 5 user property."] = True
-    max_hops: Annotated[int, Number(1, 100), "Bridges a message may cross; more are dropped and counted."] = 1
+    max_hops: Annotated[int, Number(1, 100, bound=False), "Bridges a message may cross; more are dropped and counted."] = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -540,7 +542,11 @@ class SupervisionSettings:
 
     heartbeat_period_s: Annotated[float, Duration(0.05, 3600), "How often each child reports."] = 2.0
     heartbeat_timeout_s: Annotated[float, Duration(0.1, 3600), "A child silent for so long is killed and started again."] = 10.0
-    restarts_max: Annotated[int, Number(0, 1_000_000), "Restarts of one child within restart_period; one more stops the node."] = 30
+    restarts_max: Annotated[
+        int,
+        Number(0, 1_000_000, bound=False),
+        "Restarts of one child within restart_period; one more stops the node.",
+    ] = 30
     restart_period_s: Annotated[float, Duration(0.1, DAY_S), "The period that restarts_max counts in."] = 60.0
     restart_backoff: Annotated[BackoffSettings, "Delays before a child is started again."] = BackoffSettings(
         initial_s=0.05, max_s=1.0, stable_s=5.0

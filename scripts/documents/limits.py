@@ -12,11 +12,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from reference import MADE, default_of, table_of, what_it_takes
+from reference import MADE, default_of, table_of
 
 from supervisor.config.declared import Setting, each_setting
 from supervisor.units import write_size
-from wire.setting_kinds import Size
+from wire.setting_kinds import Number, Size
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "design" / "limits.md"
 DISCARDS = "by `overflow`: refused, or dropped and counted"
@@ -99,17 +99,6 @@ SETTINGS = {
     "replication.trim.max_bytes": Limit("the log of a cluster", "a cluster", "its oldest records go", "a member that is away"),
     "replication.trim.max_age": Limit("the log of a cluster", "a cluster", "its oldest records go", "a member that is away"),
 }
-HOLDS_NOTHING = {  # a count or size that is a choice, not a bound of what others bring
-    "bridges[].remote.packet_max_bytes",
-    "bridges[].backoff.factor",
-    "bridges[].backoff.jitter",
-    "bridges[].local_subscriptions[].max_qos",
-    "bridges[].remote_subscriptions[].max_qos",
-    "bridges[].loop_prevention.max_hops",
-    "supervision.restarts_max",
-    "supervision.restart_backoff.factor",
-    "supervision.restart_backoff.jitter",
-}
 FIXED = {
     "wire.mqtt.decoder:FILTERS_MAX": Limit("filters of one SUBSCRIBE or UNSUBSCRIBE", "a packet", "DISCONNECT", "that client"),
     "wire.mqtt.properties:USER_PROPERTIES_MAX": Limit("user properties", "a packet", "DISCONNECT", "that client"),
@@ -183,9 +172,9 @@ of a page.
 
 
 def _keys() -> Iterator[tuple[str, Setting]]:
-    """Each key that takes a count or a size, and others that stand in ``SETTINGS``."""
+    """Each key that takes a count or a size which is a bound, and others that stand in ``SETTINGS``."""
     for key, one in each_setting():
-        if key in SETTINGS or what_it_takes(one)[0].isdigit() or isinstance(one.amount, Size):
+        if key in SETTINGS or (isinstance(one.amount, Size | Number) and one.amount.bound):
             yield key, one
 
 
@@ -211,9 +200,9 @@ def page() -> str:
 
 def main(argv: list[str]) -> int:
     """Write the page, or compare it; the exit status."""
-    missing = [key for key, _ in _keys() if key not in SETTINGS and key not in HOLDS_NOTHING]
+    missing = [key for key, _ in _keys() if key not in SETTINGS]
     for key in missing:
-        print(f"scripts/documents/limits.py: {key} takes a count or a size: say what it holds, or that it holds nothing")
+        print(f"scripts/documents/limits.py: {key} takes a count or a size: say what, or that it is no bound")
     if argv == ["--check"]:
         if stale := not PAGE.exists() or PAGE.read_text() != page():
             print("docs/design/limits.md is out of date; run: scripts/docs")

@@ -75,7 +75,7 @@ def _duration(amount: Duration, value: object, *, whole: bool) -> float:
     if not amount.min_s <= seconds <= amount.max_s:
         raise ValueError(f"{shown(value)} is out of range; from {write_duration(amount.min_s)} to {write_duration(amount.max_s)}")
     if whole and not seconds.is_integer():
-        raise ValueError(f"{shown(value)} is not in whole seconds, which is all that MQTT can carry; such as 1s")
+        raise ValueError(f"{shown(value)} is not in whole seconds, which is all that can be told the other end; such as 1s")
     return int(seconds) if whole else seconds
 
 
