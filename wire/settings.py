@@ -381,6 +381,15 @@ class TlsSettings(ClientTlsSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TcpKeepAliveSettings:
+    """The system's own probes of a silent connection: they keep its place in a router, and end it where nobody answers."""
+
+    idle_s: Annotated[int, Duration(0, 32_767), "The first probe when nothing has come for so long; 0s is never."] = 60
+    interval_s: Annotated[int, Duration(1, 32_767), "The time between two probes."] = 10
+    count: Annotated[int, Number(1, 127, bound=False), "Probes without an answer that end the connection."] = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSettings:
     """The remote broker of a bridge."""
 
@@ -396,6 +405,9 @@ class RemoteSettings:
         str, "The remote keeps the session under it, so clean_start: false needs one. Lanes from the second on add their number."
     ] = ""
     keep_alive_s: Annotated[int, Duration(0, 65535), "PINGREQ when nothing was sent for so long; 0s is never."] = 60
+    tcp_keep_alive: Annotated[TcpKeepAliveSettings, "Probes by TCP itself, below TLS and WebSocket; they are not messages."] = (
+        TcpKeepAliveSettings()
+    )
     connect_timeout_s: Annotated[float, Duration(0.1, 600), "From the name look-up to CONNACK."] = 10.0
     clean_start: Annotated[bool, "true forgets the remote session at each connect: no exactly-once across a disconnect."] = False
     session_expiry_s: Annotated[

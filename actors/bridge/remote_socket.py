@@ -35,7 +35,7 @@ from wire.mqtt import packets
 from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.mqtt.reason_codes import reason_name
-from wire.settings import RemoteSettings
+from wire.settings import RemoteSettings, TcpKeepAliveSettings
 
 LEVEL_5 = 5
 DISCONNECT = b"\xe0\x00"
@@ -232,11 +232,21 @@ def _open(settings: RemoteSettings, identifier: str, address: Address, limits: I
     if sock is None:
         raise _unavailable("connack", place, "closed by the remote")
     try:
+        _keep_alive(sock, settings.tcp_keep_alive)
         connack = _await_connack(client, sock, settings, limits, place)
     except Unavailable:
         sock.close()
         raise
     return Remote(client, sock, connack, place, websocket=settings.web)
+
+
+def _keep_alive(sock: _Socket, settings: TcpKeepAliveSettings) -> None:
+    with socket.socket(fileno=socket.dup(sock.fileno())) as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, settings.idle_s > 0)
+        if settings.idle_s > 0:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, settings.idle_s)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, settings.interval_s)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, settings.count)
 
 
 def _tls_context(settings: RemoteSettings) -> ssl.SSLContext | None:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from actors.bridge.remote_socket import Connack, Remote, open_remote, probe_remote
+from tests.support.authority import Authority
+from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_packets import string
 from tests.support.ports import free_port
 from tests.support.settings import bridge
@@ -18,6 +20,7 @@ from tests.support.waiting import PATIENCE_S, wait_until
 from wire.errors import Unavailable
 from wire.exchange.remote_limits import RemoteLimits
 from wire.mqtt.primitives import encode_variable_byte_integer
+from wire.settings import RemoteSettings, TcpKeepAliveSettings, TlsSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -171,3 +174,34 @@ def test_a_probe_shakes_hands_where_tls_is_configured() -> None:
     with pytest.raises(Unavailable) as failed:
         probe_remote(settings, answer(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     assert failed.value.fields["step"] == "tls"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("transport", ["tcp", "tls", "ws"])
+def test_the_system_probes_a_silent_connection_as_is_set(transport: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certs")
+    pair = authority.issue("remote")
+    certificate = (pair.cert_file, pair.key_file) if transport == "tls" else None
+    with Mosquitto(tmp_path / "remote", websockets=transport == "ws", certificate=certificate) as broker:
+        settings = replace(
+            bridge().remote, transport=transport, tls=TlsSettings(ca_file=str(authority.ca_file)), connect_timeout_s=PATIENCE_S
+        )
+
+        assert probes(settings, broker.port) == (True, 60, 10, 6)
+        set_so = TcpKeepAliveSettings(idle_s=7, interval_s=3, count=4)
+        assert probes(replace(settings, tcp_keep_alive=set_so), broker.port) == (True, 7, 3, 4)
+        assert not probes(replace(settings, tcp_keep_alive=TcpKeepAliveSettings(idle_s=0)), broker.port)[0]
+
+
+def probes(settings: RemoteSettings, port: int) -> tuple[bool, int, int, int]:
+    """Whether the system probes the connection to the remote; after how long, how often, and how many are lost at most."""
+    remote = open_remote(settings, "c", ("127.0.0.1", port), clean=False)
+    try:
+        with socket.socket(fileno=socket.dup(remote.fileno())) as sock:
+            idle_s, interval_s, count = (
+                sock.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            )
+            return sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1, idle_s, interval_s, count
+    finally:
+        remote.close()
