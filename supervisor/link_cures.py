@@ -57,7 +57,7 @@ _WORDS = (
     ("WRONG_VERSION_NUMBER", _NO_TLS),
     ("wrong version number", _NO_TLS),
     ("Too many open files", "raise the limit of open files (LimitNOFILE= of the service, or ulimit -Hn)"),
-    ("PINGRESP", "the way to the remote swallows packets: check the network; a shorter remote.keep_alive notices sooner"),
+    ("PINGRESP", "packets to the remote are dropped silently: check the network; a shorter remote.keep_alive notices sooner"),
     (
         "no acknowledgement in time",
         "the remote takes messages and answers none: see its log; remote.stall_timeout is how long we wait",

@@ -22,7 +22,7 @@ SETTINGS_NAME = "settings"  # in there, what the node goes by
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """Where a node is found: its name, its data folder, the folder of its sockets."""
+    """The place of a node: its name, its data folder, the folder of its sockets."""
 
     name: str
     data_dir: str
@@ -30,7 +30,7 @@ class NodePlace:
 
 
 def run_dir_of(data_dir: str) -> str:
-    """Where the sockets of a node are whose data is in ``data_dir``."""
+    """The folder of the sockets of a node whose data is in ``data_dir``."""
     return str(Path(data_dir) / RUN_NAME)
 
 
@@ -69,7 +69,7 @@ def last_name(data_dir: Path) -> str:
 
 
 def _place(settings: Path) -> NodePlace:
-    """Who goes by that file: three of its values, without all that the other hundreds would need to be imported."""
+    """Processes that go by that file: three of its values, without all that the other hundreds would need to be imported."""
     told = msgpack.unpackb(settings.read_bytes())
     return NodePlace(told["node"]["name"], told["node"]["data_dir"], told["run_dir"])
 

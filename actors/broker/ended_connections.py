@@ -1,7 +1,7 @@
 """Owners of the client connections that ended last. Pure.
 
 Messages of a connection may be routed after its end. No Local is about the client, whatever connection it has by then
-[MQTT-3.8.3-3], so the number of one that has ended is taken for its session's name. What it has retained counts for its owner.
+[MQTT-3.8.3-3], so the number of one that has ended is taken for its session's name. Its retained messages count for its owner.
 """
 
 from __future__ import annotations

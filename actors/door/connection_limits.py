@@ -1,9 +1,9 @@
 """Which connection may stay: counts by address, by listener and in all, and who gives way when too many never say CONNECT. Pure.
 
 door.connections-bounded [P5, alive]: never more than ``connections_max`` connections are there, of a listener's own limit, of
-    ``connections_per_address`` from one address, or of ``connections_per_user`` that one user has logged in by. What is counted is
-    given back, once, when the connection is closed. Before anybody is refused, or has to give way, clients that have left are seen
-    off: ``is_full`` asks for that.
+    ``connections_per_address`` from one address, or of ``connections_per_user`` that one user has logged in by. Counts are given
+    back, once, when the connection is closed. Before anybody is refused, or has to give way, clients that have left are seen off:
+    ``is_full`` asks for that.
 door.half-open-bounded [P5, alive]: never more than ``half_open_max`` connections are without an accepted CONNECT: one more closes
     the oldest of the address that has most of them, so that a flood from one place is at its own cost.
 
@@ -29,7 +29,8 @@ _PREFIX_BITS = 64  # what one IPv6 customer has at least
 
 
 def address_key(host: str) -> str:
-    """What counts as one address: an IPv4 address, the /64 of an IPv6 one, ``LOCAL`` for loopback and what is no IP address."""
+    """The unit that counts as one address: an IPv4 address, the /64 of an IPv6 one, ``LOCAL`` for loopback and what is no IP
+    address."""
     try:
         if ":" not in host:
             return LOCAL if IPv4Address(host).is_loopback else host

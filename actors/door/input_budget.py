@@ -1,7 +1,7 @@
 """The input of all local clients that is not taken yet: packets in the making, and packets that wait their turn. Pure.
 
 door.input-bounded [P5]: what is kept is at most ``bytes_max`` once those clients that ``over`` names have gone; the one that holds
-    most goes first. What a client held is given back when it is taken, or its connection closed.
+    most goes first. The share of a client is given back when its input is taken, or its connection closed.
 """
 
 from __future__ import annotations

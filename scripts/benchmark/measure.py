@@ -1,4 +1,4 @@
-"""What is measured: runs of the load generator through one system, and the machine's own fdatasync.
+"""Measurements: runs of the load generator through one system, and the machine's own fdatasync.
 
 A run gives plain figures in a dictionary; how often, in which turn and beside what is left to ``main.py``.
 """

@@ -1,6 +1,6 @@
-"""What is kept of the messages that have left a queue: settlements, their bytes on the disk, and when they go.
+"""History of the messages that have left a queue: settlements, their bytes on the disk, and when they go.
 
-The rows of the column family ``history`` under ``T`` are settlements. Where a bridge has ``retention``, each commit that settled
+The rows of the column family ``history`` under ``T`` are settlements. For a bridge with ``retention``, each commit that settled
 something writes one row for each queue and each actor that settled, in the same write as the queue's own row:
 
     key    ``T`` u8 | number of the queue u32 | number of the row u64, big endian
@@ -117,7 +117,7 @@ def rows_below(numbers: tuple[int, int], stop: int, row_from: RowFrom) -> int:
 
 
 def _split(numbers: tuple[int, int], row_from: RowFrom, beyond: Callable[[Settlement], bool]) -> tuple[int, int]:
-    """Where the rows that are ``beyond`` begin: all of them are from the first number on, and all from the second on are."""
+    """The start of the rows that are ``beyond``: all of them are from the first number on, and all from the second on are."""
     low, high = numbers
     end, known = high, True
     while low < end:
@@ -185,7 +185,7 @@ class QueueHistory:
         self._head = head
 
     def row(self) -> HistoryRow:
-        """What the queue's row says of it, once ``write`` was called."""
+        """The history in the queue's row, once ``write`` was called."""
         return HistoryRow(self.begins, self.chunks_from, self.chunks_bytes, self._first, self._next)
 
     def restart(self, begins: int) -> None:
@@ -256,7 +256,7 @@ class QueueHistory:
         return live_from - int(max(0, live_from - self.begins) * part)
 
     def _seq_at(self, size_bytes: int, live_from: int) -> int:
-        """Where the chunk begins that has ``size_bytes`` durable bytes of the queue or more before it; ``live_from`` at most."""
+        """The start of the chunk that has ``size_bytes`` durable bytes of the queue or more before it; ``live_from`` at most."""
         low, high = self.chunks_from, live_from
         while low < high:
             middle = (low + high) // 2

@@ -116,7 +116,7 @@ class SentRecord:
         return another
 
     def forget_session(self) -> None:
-        """What the session on record holds is not known: the next one is begun clean."""
+        """The contents of the session on record are not known: the next one is begun clean."""
         self.session = ""
 
     def leave_session(self, head: int, settled: RangeSet) -> None:

@@ -1,4 +1,4 @@
-"""What has left a queue: everything below its head, and ranges above that; and how many messages became what: the ledger."""
+"""Settled messages of a queue: everything below its head, and ranges above that; and how many messages became what: the ledger."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Trimming:
 
     queue.trimmed-after-settled [P3]: a chunk is deleted only in or after the write whose row has all of it settled.
 
-    Where a history is kept, trimming deletes no chunk: the history does when it is cut (queue.settled-chunks-kept).
+    With a history, trimming deletes no chunk: the history does when it is cut (queue.settled-chunks-kept).
 
     history: None where none is kept.
     """
@@ -124,13 +124,14 @@ class Trimming:
         return 0 if self.history is None else max(0, head - self.history.begins)
 
     def restart(self, head: int, settled: Ranges) -> None:
-        """What is kept has a hole, or cannot be read: begin anew where nothing has left the queue, which has ``settled`` these."""
+        """The kept history has a hole, or cannot be read: begin anew where nothing has left the queue, which has ``settled``
+        these."""
         assert self.history is not None
         self.history.restart(max(head, settled[-1][1] if settled else 0))
         self._changed()
 
     def seq_for(self, part: float) -> int:
-        """Where the history is to begin so that about ``part`` of its bytes are left.
+        """The start of the history at which about ``part`` of its bytes are left.
 
         Raises:
             StorageDamaged, ConfigError, Unavailable: it cannot be read.
@@ -162,5 +163,5 @@ class Trimming:
             self._left_over = None
 
     def row(self) -> HistoryRow:
-        """What the queue's row says of the history, once everything is committed."""
+        """The history in the queue's row, once everything is committed."""
         return self._no_history if self.history is None else self.history.row()

@@ -1,4 +1,4 @@
-"""What a leader does besides its commits: it keeps its lease, says how far it is, trims the log, offers its store to who needs it.
+"""A leader's duties besides its commits: it keeps its lease, says how far it is, trims the log, offers its store to who needs it.
 
 Blocks; no actor, no thread.
 """

@@ -3,7 +3,7 @@
 Everything here reads and writes files and may block: the supervisor calls it in a thread. Nobody else writes below the folder.
 
 snapshots.named-when-whole [reports]: a folder with a snapshot's name has every file that its manifest names, synced: it gets the
-    name last, by a rename. What was left half made goes at the next start; a snapshot that is removed is half made first.
+    name last, by a rename. A half-made snapshot goes at the next start; a snapshot that is removed is half made first.
 snapshots.held-one-stays [reports]: a snapshot that is being copied, or read under ``held``, is not removed.
 snapshots.read-by-owner-only [access]: nobody but the node's user reads them: folders are 0700, files 0600.
 """

@@ -4,8 +4,8 @@ Everything received in one of them, QoS 2 identifiers and filters, is a row of i
 identifier, address and number. The lane's row says which there are: the one that is used and those that were left
 (``wire/exchange/left_sessions.py``).
 
-store.row-of-known-session-only [P2]: a row is there only for a session that its lane knows. What comes late, of a session that the
-    remote has lost, is dropped.
+store.row-of-known-session-only [P2]: a row is there only for a session that its lane knows. Late messages of a session that the
+    remote has lost are dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must be true of several settings together, and what stands for something that the file says otherwise.
+"""Consistency of several settings together, and values that stand for something that the file says otherwise.
 
 ``CHECKS`` has a function for a dataclass of ``wire/settings.py``. It is called with values that hold one by one, and with the
 mapping that the file has; it returns the settings, or raises ``Inconsistent`` with sentences for the operator.
@@ -197,7 +197,7 @@ def _rule(rule: RuleSettings, _: _File) -> RuleSettings:
 
 
 def _named_by(filters: tuple[str, ...]) -> str:
-    """What a rule without a name is called, wherever it stands in the file."""
+    """The name of a rule without one, wherever it stands in the file."""
     name = ", ".join(filters)
     return name if len(name) <= RULE_NAME_MAX else name[: RULE_NAME_MAX - 3] + "..."
 

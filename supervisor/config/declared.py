@@ -1,4 +1,4 @@
-"""What ``wire/settings.py`` declares of each setting, read from the annotations of its fields. Pure."""
+"""Declarations of ``wire/settings.py`` about each setting, read from the annotations of its fields. Pure."""
 
 from __future__ import annotations
 

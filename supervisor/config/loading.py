@@ -76,7 +76,7 @@ _EXAMPLES = {
     "bridges.local_subscriptions.filters": '["plant/#"]',
     "bridges.remote_subscriptions.filters": '["cmd/edge-1/#"]',
 }
-# What people write who come from other brokers, and how it is written here.
+# Keys of people who come from other brokers, and how they are written here.
 _ADDRESSES = 'write addresses: ["broker.example:8883"], or as a URL, ["mqtts://user@broker.example"]'
 _BIND = 'write bind: "127.0.0.1:1883"'
 _HINTS = {
@@ -122,7 +122,7 @@ def as_lines(path: Path, found: Iterable[tuple[Key, str]]) -> list[str]:
 
 
 def locate(path: Path | str) -> NodePlace:
-    """Where the node of the file ``path`` is.
+    """The place of the node of the file ``path``.
 
     Nothing but ``node`` has to hold: who asks a node that runs is not held up by what is wrong with the rest.
 
@@ -227,7 +227,7 @@ def _lines(path: Path, problems: list[Problem]) -> list[str]:
 
 
 def _problems(details: ErrorDetails, document: Document, kind: TypeAdapter[Any]) -> list[Problem]:
-    """What one of pydantic's errors says to the operator."""
+    """One of pydantic's errors, in words for the operator."""
     key: Key = details["loc"]
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, Inconsistent):
@@ -291,7 +291,7 @@ def _fields(key: Key, kind: TypeAdapter[Any]) -> set[str]:
 
 
 def _whole_file(document: Document) -> list[Problem]:
-    """What must differ between list items. It reads the plain values, so it speaks even when others of them are wrong."""
+    """Values that must differ between list items. It reads the plain values, so it speaks even when others of them are wrong."""
     found: list[tuple[Key, str]] = []
     binds: dict[tuple[str, int], str] = {}
     for index, listener in _mappings(document.data.get("listeners")):

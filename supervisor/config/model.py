@@ -1,7 +1,6 @@
 """The model of the configuration file, made of what ``wire/settings.py`` declares: pydantic checks each key and fills in defaults.
 
-What it makes of a section is the settings themselves, after ``supervisor/config/consistency.py`` has looked at the section as a
-whole.
+It makes the settings themselves of a section, after ``supervisor/config/consistency.py`` has looked at the section as a whole.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def place(self, key: Key, *, of_key: bool = False) -> Place:
-        """Where the value at ``key`` stands (with ``of_key``: its key), or the nearest that encloses it."""
+        """The place of the value at ``key`` (with ``of_key``: of its key), or of the nearest that encloses it."""
         while key not in self.values:
             key, of_key = key[:-1], False
         return self.keys.get(key, self.values[key]) if of_key else self.values[key]

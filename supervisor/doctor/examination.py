@@ -37,7 +37,7 @@ def examine_owner(settings: NodeSettings) -> Iterator[Finding]:
 
 
 def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
-    """What is found of the configuration ``config``, as it is found.
+    """Findings about the configuration ``config``, as they are found.
 
     remotes: connect to each remote, and to the servers of the log, too.
     """

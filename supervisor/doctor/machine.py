@@ -195,7 +195,7 @@ def memory(settings: NodeSettings, available: int | None) -> Finding:
 
 
 def available_bytes() -> int | None:
-    """What the kernel says can be had without swapping; None where it does not."""
+    """Memory that can be had without swapping, as the kernel says; None where it does not."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))

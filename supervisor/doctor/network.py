@@ -18,7 +18,7 @@ from wire.mqtt.reason_codes import ReasonCode
 from wire.settings import BridgeSettings, ListenerSettings, NodeSettings, RemoteSettings
 
 AT_ONCE = 8
-# What a broker says to MQTT 5 that does not know it: nothing, or one of these.
+# Answers of a broker that does not know MQTT 5: nothing, or one of these.
 _NO_MQTT_5 = (ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR)
 SUFFIX = "-doctor"  # of the client identifier: the bridge's own would end its connection
 
@@ -81,7 +81,7 @@ def _unix(listener: ListenerSettings, about: str) -> Finding:
 def examine_remotes(settings: NodeSettings, said: Sequence[str] = ()) -> Iterator[Finding]:
     """Whether each remote lets its bridge in, at each of its addresses; several at a time, told in their order.
 
-    said: what the node itself has said, if it runs. What fails here as it fails there is not told twice.
+    said: what the node itself has said, if it runs. A fault that is the same here and there is not told twice.
     """
     with ThreadPoolExecutor(AT_ONCE) as pool:
         asked = [

@@ -33,11 +33,11 @@ def examine_trust(settings: NodeSettings, now_s: float) -> Iterator[Finding]:
     for bridge in settings.bridges:
         if bridge.remote.secure and not bridge.remote.tls.verify:
             cure = "give tls.ca_file, and remove verify: false"
-            yield warn(f"bridge {bridge.name}", "verify: false: whoever is on the way can take the remote's place", cure)
+            yield warn(f"bridge {bridge.name}", "verify: false: anybody on the path can take the remote's place", cure)
     for listener in settings.listeners:
         yield from _everybody(settings, listener)
     if settings.http is not None and settings.http.tls is None and not _is_loopback(settings.http.host):
-        found = "without TLS whoever is on the way can read the tokens"
+        found = "without TLS anybody on the path can read the tokens"
         yield warn(
             f"http {settings.http.bind}", found, "give http.tls, or bind it to 127.0.0.1 behind a proxy that has a certificate"
         )
@@ -48,7 +48,7 @@ def _headers_in_clear(settings: NodeSettings) -> Iterator[Finding]:
     otlp = settings.telemetry.otlp if settings.telemetry is not None else None
     url = urlsplit(otlp.endpoint) if otlp is not None else None
     if otlp is not None and url is not None and otlp.headers and url.scheme == "http" and not _is_loopback(url.hostname or ""):
-        found = "without TLS whoever is on the way can read its headers"
+        found = "without TLS anybody on the path can read its headers"
         yield warn(f"telemetry to {otlp.endpoint}", found, "take an endpoint with https, or a collector on this machine")
 
 
@@ -85,7 +85,7 @@ def _everybody(settings: NodeSettings, listener: ListenerSettings) -> Iterator[F
     if listener.unix_path or not access.allow_anonymous or (_is_loopback(listener.host) and not listener.proxy_protocol):
         return
     if access.acl is None:
-        found = "whoever reaches it may publish and read everything, without a password"
+        found = "everybody who reaches it may publish and read everything, without a password"
         yield warn(f"listener {listener.bind}", found, "write access.password_file and an acl, or bind it to 127.0.0.1")
 
 

@@ -1,4 +1,4 @@
-"""What a valid configuration asks for in vain: of this machine, of the files that remotes want; and topics that go in a circle.
+"""Unmet wishes of a valid configuration: of this machine, of the files that remotes want; and topics that go in a circle.
 
 A node runs with most of it all the same: its clock may be wrong at first, an address may come later, a file be written meanwhile.
 """
@@ -134,7 +134,7 @@ def _comes_back(rule: RuleSettings, takes: RuleSettings, back: RuleSettings | No
 
 
 def _common(sent: str, back: RuleSettings) -> list[str]:
-    """What of ``sent`` the rule ``back`` takes, as the narrower filter of both."""
+    """The part of ``sent`` that the rule ``back`` takes, as the narrower filter of both."""
     if any(covers(no, sent) for no in back.excludes):
         return []
     return [sent if covers(wanted, sent) else wanted for wanted in back.filters if overlap(sent, wanted)]

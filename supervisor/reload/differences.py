@@ -40,7 +40,7 @@ def differences(before: NodeSettings, after: NodeSettings) -> Iterator[Differenc
 
 
 def item_name(item: BridgeSettings | ListenerSettings) -> str:
-    """What an item of a list is called."""
+    """The name of an item of a list."""
     return item.name if isinstance(item, BridgeSettings) else item.bind
 
 

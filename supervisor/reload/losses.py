@@ -1,4 +1,4 @@
-"""What a change of the configuration gives up: what is kept and would go, what would be left to nobody or come twice. Pure."""
+"""Losses by a change of the configuration: messages that would go, be left to nobody or come twice. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DROPS_OLDEST = "drop-oldest"
 
 
 def loss_by(difference: Difference, before: NodeSettings, after: NodeSettings, waiting: Waiting | None) -> str:
-    """What ``difference`` gives up, in words; empty where nothing is. waiting: None where nobody knows."""
+    """The loss by ``difference``, in words; empty where nothing is lost. waiting: None where nobody knows."""
     key = difference.key
     if key in _REMOVES:
         return _REMOVES[key] if _is_less(difference.before, difference.after) else ""

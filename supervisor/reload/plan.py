@@ -1,4 +1,4 @@
-"""What a changed configuration changes in a node that runs, and what each change costs. Pure.
+"""Changes of a configuration in a running node, and what each change costs. Pure.
 
 reload.nothing-given-up-unasked [P7]: a change that removes what is kept, leaves it to nobody, or has it arrive twice, is
     ``destructive``, and is carried out only by who says yes to it.
@@ -42,7 +42,7 @@ class Change:
         return Effect.DESTRUCTIVE if self.loss and self.act != Effect.NODE_RESTART else self.act
 
     def as_map(self) -> dict[str, str]:
-        """What is told of it."""
+        """The change in words."""
         detail = "; ".join(text for text in (self.detail, self.loss) if text)
         return {"what": self.what, "how": self.how, "target": self.target, "detail": detail}
 
@@ -80,7 +80,7 @@ class Plan:
 
 
 def plan(before: NodeSettings, after: NodeSettings, waiting: Waiting | None = None) -> Plan:
-    """What changes from ``before`` to ``after``. waiting: what is in the bridges' queues now; None: nobody knows."""
+    """The changes from ``before`` to ``after``. waiting: the messages in the bridges' queues now; None: nobody knows."""
     changes: dict[tuple[str, str, Effect], Change] = {}
     for change in (*_of_fields(before, after, waiting), *_of_files(before, after)):
         changes.setdefault((change.what, change.target, change.act), change)
@@ -145,7 +145,7 @@ def read_when_changed(settings: NodeSettings) -> frozenset[str]:
 
 
 def _acl_files(settings: NodeSettings) -> frozenset[str]:
-    """Whose content the settings have as well."""
+    """The files whose content is in the settings as well."""
     found = (settings.access, *(listener.access for listener in settings.listeners))
     return frozenset(access.acl_file for access in found if access is not None and access.acl_file is not None)
 
@@ -185,7 +185,7 @@ def _value(value: Any) -> str:
 
 
 def _rules_changed(difference: Difference) -> str:
-    """What rules came, went or were changed, by their names."""
+    """Rules that came, went or were changed, by their names."""
     before = {rule.name: rule for rule in difference.before}
     after = {rule.name: rule for rule in difference.after}
     told = {

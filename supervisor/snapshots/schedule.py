@@ -1,4 +1,4 @@
-"""When the next snapshot is due, and how much room on the disk snapshots leave to messages."""
+"""Times of snapshots, and how much room on the disk snapshots leave to messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ MARGIN_SHARE = 10  # of min_free_disk: a tenth
 
 
 def next_s(every_s: float, last_ms: int | None, now_s: float, wall_ms: int) -> float:
-    """When, on the monotonic clock, a snapshot is due: ``every_s`` after the last one, however the wall clock has jumped."""
+    """The time, on the monotonic clock, at which a snapshot is due: ``every_s`` after the last one, however the wall clock has
+    jumped."""
     if last_ms is None:
         return now_s
     return now_s + min(max(0.0, every_s - (wall_ms - last_ms) / 1000), every_s)

@@ -1,4 +1,4 @@
-"""What a node says of its own state to those who started it: a line on standard output, and in the log."""
+"""A node's own state for those who started it: a line on standard output, and in the log."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Liveness:
     """Judges silence. Heartbeats are due each ``period_s``; who is silent for ``timeout_s`` is dead.
 
     tree.nobody-dead-early [alive]: nobody is dead before ``timeout_s`` of silence, counted only while the judge itself was running.
-        Whoever is silent that long is dead at the first tick after it.
+        A child that is silent that long is dead at the first tick after it.
     """
 
     def __init__(self, period_s: float, timeout_s: float, now_s: float) -> None:

@@ -1,6 +1,6 @@
 """One run of a node: prepares the data folder, becomes the Supervisor, and returns the exit status.
 
-This is the edge of the supervisor's process. What happens between start and end is ``supervisor.py``'s.
+This is the edge of the supervisor's process. The loop between start and end is ``supervisor.py``'s.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """At the start of a node: whether the store in its data folder is its own, and whether it may begin a new one.
 
-What is inside is compared by the process that opens it (``storage/engine/store_opening.py``); here is what the note beside it says.
+The inside is compared by the process that opens it (``storage/engine/store_opening.py``), the note beside it here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEW_STORE, RENAMED = "--new-store", "--renamed"  # what an operator says for one
 
 
 def judge(settings: NodeSettings, consent: frozenset[str] = frozenset()) -> KnownStore | None:
-    """What is known of the store in the data folder, which is this node's; None if it has none and may begin one.
+    """The identity of the store in the data folder, which is this node's; None if it has none and may begin one.
 
     Raises:
         StoreGone: there was a store, and it is not there; or a new one may not begin.

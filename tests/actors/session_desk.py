@@ -170,7 +170,7 @@ class Door:
         self.turn()
 
     def said(self) -> bytes:
-        """What was sent to clients since the last time."""
+        """The packets that were sent to clients since the last time."""
         said, self.host.said = self.host.said, b""
         return bytes(said)
 

@@ -1,4 +1,4 @@
-"""What ``scripts/bench`` makes of what it measured: /proc, percentiles, medians, ratios; and what it starts and refuses."""
+"""Figures that ``scripts/bench`` makes of its measurements: /proc, percentiles, medians, ratios; and what it starts and refuses."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ _ARGUMENT = re.compile(r"[A-Z_]{1,20}|\S*[/.\x00]\S*|\x00.*|" + FILLED)
 
 
 def texts(path: Path) -> Iterator[str]:
-    """What ``path`` may say to somebody: the strings of a program but for its docstrings, with ``FILLED`` for what they fill in."""
+    """Words that ``path`` may say to somebody: the strings of a program but for its docstrings, with ``FILLED`` for what they fill
+    in."""
     if path.suffix != ".py":
         yield re.sub(r"\$\{[^}]*\}|\{\{[^}]*\}\}", FILLED, path.read_text())
         return

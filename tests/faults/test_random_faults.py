@@ -22,7 +22,7 @@ Then, with the words of ``tests/support/recorder.py``, which sits between the Co
 - QoS 0 arrives at most once and in order, and the ledger accounts for the rest: it closes.
 - Messages from the remote meanwhile are judged in ``tests/faults/inward.py``.
 
-Where Mosquitto is not killed, a subscriber with a session there has to get every QoS 1 and 2 message too, in order. (It may get one
+If Mosquitto is not killed, a subscriber with a session there has to get every QoS 1 and 2 message too, in order. (It may get one
 twice: 2.0.11 repeats QoS 2 messages to its own subscribers after a restart. It has no limits in these runs, since with limits it
 reorders.)
 

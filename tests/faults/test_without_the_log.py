@@ -55,7 +55,7 @@ def test_by_hand_who_led_last_goes_on_alone_and_a_cluster_begins_anew_with_its_s
 
 
 def named(member: Member) -> tuple[object, ...]:
-    """Who led last, what ``member`` is, and whether it reaches the log, as it says itself."""
+    """The last leader, the part of ``member``, and whether it reaches the log, as it says itself."""
     said = member.replication()
     return said.get("leader"), said.get("role"), said.get("log")
 

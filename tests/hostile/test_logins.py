@@ -1,4 +1,4 @@
-"""Who guesses passwords is slowed down, and who is known gets in all the same: by one address, one user, one Unix socket."""
+"""Guesses at passwords are slowed down, and a known client gets in all the same: by one address, one user, one Unix socket."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def guess(node: Node, user: str, source: str, count: int) -> list[int]:
 
 @pytest.mark.parametrize(("wrong", "source"), [(10, "127.1.0.1"), (1000, "127.1.0.2")])
 def test_who_is_known_gets_in_beside_wrong_logins_from_the_same_address(node: Node, wrong: int, source: str) -> None:
-    """door.known-login-let-in. Who is not known is refused, with the same answer whether there is such a user or not."""
+    """door.known-login-let-in. A client that is not known is refused, with the same answer whether there is such a user or not."""
     assert login(node, "ada", source) == LET_IN
     failed = figures(node)["logins_failed"]
     assert {login(node, f"user-{number}", source, "guess") for number in range(wrong)} <= {WRONG, BLOCKED}

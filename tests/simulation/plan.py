@@ -372,7 +372,7 @@ def _base() -> NodeSettings:
 
 
 def settings_of(shape: Shape) -> NodeSettings:
-    """What the processes of the node are told."""
+    """The settings of the node's processes."""
     base = _base()
     backoff = BackoffSettings(initial_s=0.2, max_s=2.0, factor=2.0, jitter=0.25, stable_s=5.0)
     bridge = base.bridges[0]

@@ -1,4 +1,4 @@
-"""What the node owes its local subscribers, judged by their queues on the disk and by the bytes on their wires.
+"""The node's duties to its local subscribers, judged by their queues on the disk and by the bytes on their wires.
 
 Every PUBLISH of QoS 1 and 2 is traced back to its sequence in the session's queue, by payload and packet identifier; then
 
@@ -25,9 +25,9 @@ broker.live-copy-once: a copy of QoS 0 comes at most as often as its publisher h
 broker.unsuback-ends-delivery: when an UNSUBACK leaves, the session's record has no subscription; and nothing that is published from
     then on comes into the queue, or live to the client [MQTT-3.10.4-2].
 
-What is promised less:
-- ``in-memory``: the store's death ends every session. What is left of one (``void``) is not judged, and it may be said to be
-  lost; the next one is judged in full, but for publishers that lost their sessions as well and publish again (P1 twice, P4).
+Weaker promises:
+- ``in-memory``: the store's death ends every session. The rest of one (``void``) is not judged, and it may be said to be lost; the
+  next one is judged in full, but for publishers that lost their sessions as well and publish again (P1 twice, P4).
 - ``acknowledge: fast``: P1 is not judged at the moment of the answer; and once the store has died (``Oracle.relaxed``) neither is
   the rest of P1, nor P4. Everything between the queue and the client holds all the same: it waits for commits in any
   configuration.
@@ -39,13 +39,13 @@ What is promised less:
   (exchange.publish-in-order); an acknowledgement says nothing of this queue (P1), and what was dropped and published again is
   behind others (P4). Of what was dropped from ``drop-oldest`` since the lane was opened, a new store does not know that it was
   never sent: it is released as if it were lost by damage (exchange.release-after-record).
-- The bridge's limits, its QoS and its absence are no excuse: they concern its own queue. What a bridge *refuses* is not
+- The bridge's limits, its QoS and its absence are no excuse: they concern its own queue. A message that a bridge *refuses* is not
   acknowledged.
 - QoS 0, published or granted, is sent live and to those who are connected; it may be lost, and a publisher that resends a message
   of QoS 1 or 2 gives it another copy.
 - A clean start ends what was before it, from the CONNECT on. Of a message that was published before SUBACK, and again, the session
   may have the later copy alone (P4).
-- What is not acknowledged when UNSUBSCRIBE is sent may be routed behind it; with ``acknowledge: fast`` also what is.
+- A message that is not acknowledged when UNSUBSCRIBE is sent may be routed behind it; with ``acknowledge: fast`` also one that is.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class SessionsJudge:
     # --- the disk ---
 
     def rows(self, queue: str) -> _Rows:
-        """What was ever written to the queue."""
+        """The messages that were ever written to the queue."""
         return self._rows.setdefault(queue, _Rows())
 
     def chunk_written(self, queue: str, chunk: Chunk) -> None:
@@ -239,7 +239,7 @@ class SessionsJudge:
                 session.void = True
 
     def store_opened(self) -> None:
-        """What is in a queue now may have been sent, for all that the new store knows."""
+        """Messages that are in a queue now may have been sent, for all that the new store knows."""
         self.clock += 1
         self.store_opened_at = self.clock
 

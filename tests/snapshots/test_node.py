@@ -45,7 +45,7 @@ def result(node: Node, number: int) -> dict[str, Any]:
 
 
 def finished(node: Node, number: int, deadline_s: float = 30.0) -> dict[str, Any]:
-    """What became of the snapshot."""
+    """The state of the snapshot."""
     wait_until(lambda: result(node, number)["state"] != "making", deadline_s, lambda: f"an end of it\n{node.output[-3000:]}")
     return result(node, number)
 

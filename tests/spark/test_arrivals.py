@@ -1,6 +1,6 @@
 """A stream takes each snapshot, settlement and event once, whatever arrives when, and however often a batch is repeated.
 
-What it cannot take any more it names.
+Snapshots that it cannot take any more are named.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ FIRST = 5  # the number of the first row that is kept
 
 
 def rows_of(commits: list[tuple[int, list[tuple[int, int]], bool]]) -> list[Settlement]:
-    """What a queue writes: each commit appends, settles ranges (of tenths of the queue), and may count sendings."""
+    """The writes of a queue: each commit appends, settles ranges (of tenths of the queue), and may count sendings."""
     head = tail = 0
     settled = RangeSet()
     rows: list[Settlement] = []

@@ -78,7 +78,7 @@ class TestNode:
         return self
 
     def status(self) -> dict[str, Any]:
-        """What the control socket says."""
+        """The answers of the control socket."""
         status: dict[str, Any] = call(self.run_dir, "status")
         return status
 
@@ -111,7 +111,7 @@ class TestNode:
         return row
 
     def heard(self, name: str) -> list[list[Any]]:
-        """What actor ``name`` noted."""
+        """The notes of actor ``name``."""
         path = self.run_dir / f"{name}.heard"
         return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 

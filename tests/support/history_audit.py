@@ -53,9 +53,7 @@ def audit(engine: Engine, number: int, *, all_durable: bool = False) -> Kept | N
 
 
 def problems_of(kept: Kept, *, all_durable: bool) -> Iterator[str]:
-    """What contradicts queue.history-without-gap or queue.settled-chunks-kept in ``kept``, one
-    sentence each.
-    """
+    """The contradictions of ``kept`` to queue.history-without-gap or queue.settled-chunks-kept, one sentence each."""
     row, history = kept.row, kept.row.history
     if history.begins < 0:
         if kept.settlements:
@@ -109,5 +107,5 @@ def _bounds_of(kept: Kept) -> Iterator[str]:
 
 
 def chunk_offsets(chunk: Chunk) -> range | list[int]:
-    """Where the rows of ``chunk`` are, from its first sequence on."""
+    """The places of the rows of ``chunk``, from its first sequence on."""
     return range(chunk.span) if chunk.offsets is None else list(chunk.offsets)

@@ -1,16 +1,16 @@
-"""Who may publish to which topics and read which topics: an access control list, resolved for one client at a time. Pure.
+"""Rights to publish to topics and to read topics: an access control list, resolved for one client at a time. Pure.
 
 door.first-rule-decides [access]: the first rule that fits decides; where none fits, the answer is no.
 door.name-never-widens [access]: ``%u`` and ``%c`` stand for a piece of one topic level. A name that cannot be one (none at all, or
     with ``+``, ``#`` or ``/``, or one that would make the pattern begin with ``$``) never widens what is allowed: an allowing
     pattern then matches nothing, and a denying one everything from that level on.
 door.whole-filter-allowed [access]: a subscription is granted when an allowed pattern covers its whole filter and no rule before it
-    denies all of the filter. What is denied inside a granted filter is left out at delivery.
+    denies all of the filter. Topics that are denied inside a granted filter are left out at delivery.
 door.users-share-a-list [P5]: all clients of one user share one resolved list with its caches, unless a rule that concerns the user
     looks at the client identifier.
 
-Who a client is, is decided in ``actors/door/logins_and_rights.py``; patterns are checked by ``pattern_fault`` when the
-configuration is read.
+``actors/door/logins_and_rights.py`` decides who a client is; patterns are checked by ``pattern_fault`` when the configuration is
+read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Pattern = tuple[bool, str]  # allowed, topic filter
 
 
 def pattern_fault(pattern: str) -> str | None:
-    """What is wrong with ``pattern`` as a topic pattern of a rule; None if nothing is."""
+    """The fault of ``pattern`` as a topic pattern of a rule; None if it has none."""
     for match in _PLACEHOLDER.finditer(pattern):
         if match[1] not in ("u", "c", "%"):
             return f"{match[0]} is not %u (the user name), %c (the client identifier) or %% (a percent sign)"
@@ -58,7 +58,7 @@ def resolve(pattern: str, *, allow: bool, user: str | None, client_id: str) -> s
 
 
 def prefix_fault(pattern: str) -> str | None:
-    """What is wrong with ``pattern`` as the beginning of topics that clients publish to; None if nothing is."""
+    """The fault of ``pattern`` as the beginning of topics that clients publish to; None if it has none."""
     fault = pattern_fault(pattern)
     if fault is None and ("+" in pattern or "#" in pattern):
         fault = "it is the beginning of topic names, which have no wildcards"

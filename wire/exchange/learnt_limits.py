@@ -1,4 +1,4 @@
-"""What was learnt of each address of a remote, in memory, and how long that holds. Pure."""
+"""Lessons about each address of a remote, in memory, and how long they hold. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class LearntLimits:
         self._of: dict[str, tuple[float, RemoteLimits]] = {}  # by address; when it was learnt, monotonic
 
     def of(self, place: str, now_s: float) -> RemoteLimits:
-        """What the remote at ``place`` does not take, as far as that was learnt and holds."""
+        """The learnt limits of the remote at ``place``, as far as they hold."""
         at_s, limits = self._of.get(place, (now_s, NO_LIMITS))
         return limits if now_s - at_s < HOLDS_S else NO_LIMITS
 

@@ -33,7 +33,7 @@ class LeftSession(NamedTuple):
 
     @property
     def on_record(self) -> LeftSession:
-        """It without what no record is left of."""
+        """This session without the sequences that no surviving record covers."""
         below = RangeSet(((0, self.sent_below),))
         return self._replace(released=ArrivalSet(self.released).within(below), sent=ArrivalSet(self.sent).within(below))
 

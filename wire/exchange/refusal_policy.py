@@ -1,5 +1,5 @@
-"""What is done with a message that the remote refuses with a reason code, or that is too large for it; and for how long a lane is
-held back when some are to be tried again. Pure.
+"""Policy for a message that the remote refuses with a reason code, or that is too large for it; and for how long a lane is held
+back when some are to be tried again. Pure.
 
 The words an operator writes are here, too, so that the configuration and the exchange cannot disagree about them.
 """
@@ -63,7 +63,7 @@ class RefusalPolicy:
         self.closed = None if action == RETRY else f"{_KINDS[action]}:connection_closed"
 
     def outcome(self, reason_code: int) -> str | None:
-        """What a message refused with ``reason_code`` is settled as; None if it is to be tried again."""
+        """The outcome of a message refused with ``reason_code``; None if it is to be tried again."""
         action = self._actions.get(reason_code, self._default)
         reason = "wrongly_acknowledged" if reason_code == WRONGLY_ACKNOWLEDGED else f"remote_0x{reason_code:02x}"
         return None if action == RETRY else f"{_KINDS[action]}:{reason}"

@@ -41,7 +41,7 @@ class LinkWatch:
         is dead. When nothing was sent, or nothing was received, for three quarters of the keep alive, PINGREQ is sent, one at a
         time.
     exchange.owed-answer-stalls [alive]: when the oldest PUBACK, PUBREC or PUBCOMP that the remote owes has not come for
-        ``stall_timeout_s``, the exchange is stalled, whatever else comes meanwhile. What we owe ourselves (a commit, the end of a
+        ``stall_timeout_s``, the exchange is stalled, whatever else comes meanwhile. A debt of our own (a commit, the end of a
         back-off) is no stall. Nobody can answer what has not reached him: the time of exchange.silent-after-ping-is-dead,
         exchange.owed-answer-stalls and a SUBACK begins anew as long as what is to be answered, and all before it, goes on leaving.
         Bytes that leave behind it do not count.

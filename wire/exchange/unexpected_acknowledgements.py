@@ -4,11 +4,11 @@ No clause makes an error of one that changes nothing, and to break the connectio
 next. So all of them are counted, and one table says what follows, for remotes and for local clients, at either protocol level.
 
 exchange.unexpected-changes-nothing [P2, alive]: an acknowledgement of what is settled, was never sent, or is not sent again yet on
-    this connection settles nothing. What is sent again is owed its own [MQTT-4.4.0-1]. A PUBREC that is repeated, or of nothing
-    known, has a PUBREL more [MQTT-4.3.3-4], at most ``PUBRELS_MORE`` for each identifier and connection. A peer that answers PUBREL
-    with PUBREC would go on for ever.
+    this connection settles nothing. A message that is sent again is owed its own [MQTT-4.4.0-1]. A PUBREC that is repeated, or of
+    nothing known, has a PUBREL more [MQTT-4.3.3-4], at most ``PUBRELS_MORE`` for each identifier and connection. A peer that
+    answers PUBREL with PUBREC would go on for ever.
 exchange.other-kind-has-message [P2, P6, alive]: a PUBACK for a QoS 2 PUBLISH, or a PUBREC for a QoS 1 PUBLISH, says that the peer
-    has the message: it is settled as delivered at least once. RabbitMQ 3.10 answers QoS 2 so. Where the right answer has not come
+    has the message: it is settled as delivered at least once. RabbitMQ 3.10 answers QoS 2 so. If the right answer has not come
     within the stall timeout, and another one came for the same message, that one stands for it: it settles the message, or ends its
     exchange as a refusal does.
 """

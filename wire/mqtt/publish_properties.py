@@ -1,6 +1,6 @@
 """The properties of a PUBLISH as raw bytes, without their length prefix: read and changed without being taken apart.
 
-What is forwarded must arrive unaltered and user properties in their order (MQTT-3.3.2-4, -15, -16, -17, -20, 3.3.2-18), so the
+Forwarded properties must arrive unaltered, and user properties in their order (MQTT-3.3.2-4, -15, -16, -17, -20, 3.3.2-18), so the
 bytes that came in are kept; only what belongs to one connection (topic alias, subscription identifiers) is cut out of them.
 """
 

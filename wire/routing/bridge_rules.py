@@ -1,4 +1,4 @@
-"""Where a topic goes: the rules of the bridges. Pure.
+"""Destinations of a topic: the rules of the bridges. Pure.
 
 Filters are matched by ``wire/routing/topic_filter_tree.py``; what a bridge changes on the way (topic, properties) is the business
 of ``wire/routing/topic_mapping.py`` and the Forwarder.
@@ -63,7 +63,7 @@ class Router:
     def route(self, topic: bytes, origin: str | None = None) -> tuple[Route, ...]:
         """The routes of ``topic``, at most one a bridge, in the order of the bridges.
 
-        What came from the remote of bridge ``origin`` does not go back to it where loop prevention is on.
+        Messages from the remote of bridge ``origin`` do not go back to it if loop prevention is on.
         """
         routes = self._routes.get(topic)
         if routes is None:

@@ -1,12 +1,12 @@
 """A batch as the remote is to see it: topics mapped, retain, expiry, user properties and hop count. Pure.
 
-It goes by the ways that the batch carries (``wire/routing/ways.py``), not by what the configuration says of rules now.
-Rows of QoS 0 that are too old are left out. What else has expired is the business of the Connection, which knows when a message
-leaves and what is on record: for it message expiry intervals stay as they came. The QoS was lowered before queueing
-(``wire/routing/bridge_rules.py``); what the remote itself cannot do is the Connection's business as well.
+It goes by the ways that the batch carries (``wire/routing/ways.py``), not by what the configuration says of rules now. Rows of QoS
+0 that are too old are left out. Other expiry is the business of the Connection, which knows when a message leaves and what is on
+record: for it message expiry intervals stay as they came. The QoS was lowered before queueing (``wire/routing/bridge_rules.py``);
+what the remote itself cannot do is the Connection's business as well.
 
-routing.waiting-qos-lowered [P2]: a rule's ``max_qos`` that is lower now holds for what waits and was never sent, too. What may have
-    been sent goes again as it was [MQTT-4.4.0-1].
+routing.waiting-qos-lowered [P2]: a rule's ``max_qos`` that is lower now holds for what waits and was never sent, too. A message
+    that may have been sent goes again as it was [MQTT-4.4.0-1].
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RemoteForm:
 
     def lower(self, batch: Batch, start: int, stop: int) -> None:
         """Have the rows ``[start, stop)``, which were never sent, leave at most at the QoS at which the rules take their topics now
-        (routing.waiting-qos-lowered). What no rule takes any more stays as it is.
+        (routing.waiting-qos-lowered). A message that no rule takes any more stays as it is.
         """
         tables = [route[0].flags_table if (route := self._rules.route(topic)) else _AS_IT_IS for topic in batch.topics]
         flags = batch.flags[start:stop]
@@ -79,7 +79,7 @@ class RemoteForm:
         )
 
     def _way(self, encoded: bytes) -> Way | None:
-        """What ``encoded`` says; None where it is empty, for topics that no row of the batch has."""
+        """The route that ``encoded`` says; None where it is empty, for topics that no row of the batch has."""
         if not encoded:
             return None
         way = self._ways.get(encoded)
@@ -122,7 +122,8 @@ class RemoteForm:
         return properties
 
     def _own_properties(self, encoded: bytes, hops: int) -> bytes:
-        """What this bridge adds to each message: the way's user properties and, with loop prevention, the hop count."""
+        """The properties that this bridge adds to each message: the route's user properties and, with loop prevention, the hop
+        count."""
         key = encoded, min(hops, 255)
         known = self._way_properties.get(key)
         if known is None:

@@ -162,7 +162,7 @@ def pack_owned(batch: Batch, owners: Sequence[str]) -> bytes:
 
 
 def unpack_owned(data: bytes) -> tuple[Batch, list[str]]:
-    """What ``pack_owned`` was given.
+    """The input of ``pack_owned``.
 
     Raises:
         UnknownFrame, ValueError, TypeError, msgpack.UnpackException: it is not that, or of another version.

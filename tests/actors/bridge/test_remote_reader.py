@@ -1,4 +1,4 @@
-"""What comes from the remote: when its socket is read, and what becomes of packets that are no acknowledgements."""
+"""Input from the remote: when its socket is read, and what becomes of packets that are no acknowledgements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients have sent and is not taken has one limit for all."""
+"""The input that clients have sent and that is not taken has one limit for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has left a queue: in any order, once, noted where a history is kept; and counted: what came is in it or has ended."""
+"""Departures from a queue: in any order, once, noted where a history is kept; and counted: what came is in it or has ended."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A member of the simulated cluster: the real follower, leader and engine, over doubles of its disk and of the log.
 
-What the actors do around them (``actors/store``) is done here in few words: tell, sync, lead, offer a base and begin with one.
+The work of the actors around them (``actors/store``) is done here in few words: tell, sync, lead, offer a base and begin with one.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Member:
     # --- a step ---
 
     def step(self) -> None:
-        """What its process does next."""
+        """The next step of its process."""
         try:
             if self.leading:
                 self._lead()

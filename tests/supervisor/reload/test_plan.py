@@ -1,4 +1,4 @@
-"""What a changed configuration changes: every field counts, and what gives something up says so."""
+"""Changes by a changed configuration: every field counts, and one that gives something up says so."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def watching(*names: str) -> Liveness:
 
 
 def ticked(liveness: Liveness, first_s: int, last_s: int) -> list[list[str]]:
-    """What each tick says, one a second."""
+    """The verdict of each tick, one a second."""
     return [liveness.tick(float(now_s)) for now_s in range(first_s, last_s + 1)]
 
 

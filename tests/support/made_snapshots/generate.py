@@ -2,7 +2,7 @@
 
 ``python -m tests.support.made_snapshots.generate --to DIR --messages 1000000`` writes snapshots of nodes that never were, and with
 ``--plant-loss`` and ``--plant-duplicate`` falsifies the last one of the first node, so that a reconciliation has something to find.
-What the nodes did is ``traffic``'s; the same seed makes the same messages.
+The work of the nodes is ``traffic``'s; the same seed makes the same messages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ DELIVERED = "delivered"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be made: ``nodes`` nodes, each with ``messages`` messages in ``hours`` and ``snapshots`` snapshots on the way."""
+    """The nodes and messages to make: ``nodes`` nodes, each with ``messages`` messages in ``hours`` and ``snapshots`` snapshots on
+    the way."""
 
     messages: int = 100_000
     nodes: int = 1

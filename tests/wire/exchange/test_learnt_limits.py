@@ -1,4 +1,4 @@
-"""What was learnt of a remote's addresses, and for how long it holds."""
+"""Lessons about a remote's addresses, and for how long they hold."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.wire.outbound_steps import EDGE, burst, commit, flow_at, kinds, offer
 
 @pytest.mark.parametrize("republish", [False, True])
 def test_a_session_that_was_forgotten_because_of_damage_is_a_lost_one(republish: bool) -> None:
-    """What was released in it must not be released in the next one, which has no PUBREC of it."""
+    """Messages that were released in it must not be released in the next one, which has no PUBREC of them."""
     flow = outbound_flow(republish=republish)
     flow.open(lane_opened(head=0, tail=1, released=[0], session=""))
     offer(flow, 0, 2)

@@ -292,7 +292,7 @@ class Exchange(RuleBasedStateMachine):
         assert [first_at[seq] for seq in in_order] == sorted(first_at[seq] for seq in in_order), "order of first arrival"
 
     def judge(self, seq: int, qos: int, count: int) -> None:
-        """What became of one QoS 1 or 2 message that the remote forwarded ``count`` times."""
+        """The fate of one QoS 1 or 2 message that the remote forwarded ``count`` times."""
         outcome = self.store.settled[seq]
         once = qos == 2 and seq not in self.exempt
         if outcome == "delivered":

@@ -172,7 +172,7 @@ def test_each_of_several_in_a_row_is_given_up() -> None:
 
 
 def test_no_message_is_given_up_while_the_remote_closes_on_every_one() -> None:
-    """exchange.given-up-only-when-proven: it is sick. When it is well again, all arrive."""
+    """exchange.given-up-only-when-proven: it is sick. All arrive once it is well again."""
     bridge = scene(lambda connection, _: connection <= 60)
     bridge.offer(*[1] * 20)
     bridge.run(60)

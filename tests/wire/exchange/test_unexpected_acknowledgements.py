@@ -43,7 +43,8 @@ def standing(name: str, level: int, **policy: Any) -> SenderHalf:
 
 
 STANDINGS = ("puback owed", "pubrec owed", "received", "pubcomp owed", "puback not sent here", "pubrec not sent here", "none")
-# What may come at once, and what it leads to at once: the outcome, and the PUBREL that leaves; else nothing changes.
+# Acknowledgements that may come at once, and what they lead to at once: the outcome, and the PUBREL that leaves; else nothing
+# changes.
 AT_ONCE = {
     ("puback owed", PUBACK): ("delivered", False),
     ("puback owed", PUBREC): ("delivered", True),
@@ -124,7 +125,7 @@ def test_a_pubrec_for_what_an_earlier_life_may_have_sent_has_no_pubrel() -> None
 
 @LEVELS
 def test_a_remote_that_answers_qos_2_with_puback_gets_what_follows_at_qos_1(level: int) -> None:
-    """exchange.other-kind-has-message: as RabbitMQ 3.10 does. What is on its way is settled as it is answered."""
+    """exchange.other-kind-has-message: as RabbitMQ 3.10 does. Messages on their way are settled as they are answered."""
     flow = flow_at(level=level)
     offer(flow, 0, 2, 2, 1)
     burst(flow, level)

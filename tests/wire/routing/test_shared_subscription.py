@@ -38,7 +38,7 @@ def deal(group: SharedGroup, count: int, topic: bytes = b"t") -> list[Dealt]:
 
 
 def receivers(group: SharedGroup, count: int, topic: bytes = b"t") -> list[str]:
-    """Who gets row 0, row 1, ..."""
+    """The receivers of row 0, row 1, ..."""
     by_row = {row: one.subscriber.session for one in deal(group, count, topic) for row in one.offsets}
     return [by_row[row] for row in range(count)] if by_row else []
 
