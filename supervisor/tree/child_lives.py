@@ -22,6 +22,7 @@ from wire.errors import ConfigError, StorageDamaged, StoreGone, Unavailable
 from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, queue_name
 from wire.frames.supervision import ResetMarkers
 from wire.status.bridges import QueueFigures
+from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
 
@@ -61,14 +62,22 @@ class Lives:
     def all_ready(self) -> bool:
         """Whether the node does its work: all that a message needs is ready."""
         needed = [child for child in self._children if child.spec.needed and not child.spec.former and not child.removed]
-        return not self.stopping and all(self._children.state_of(child) == "ready" for child in needed)
+        return not self.stopping and all(self._children.state_of(child) is ChildState.READY for child in needed)
 
     # --- beginnings ---
 
     def spawn(self, child: Child) -> None:
         """Start a life of ``child``; if the system would not, that counts as its end."""
+        child.state = ChildState.STARTING
         if not self._children.spawn(child, paused=self._peers.is_paused(child)):
             self._judge(child, Unavailable.exit_status, self._mailbox.now_s())
+
+    def heard(self, child: Child, state: str) -> bool:
+        """``child`` says to be in ``state``; whether it has become ready with that."""
+        became_ready = state == ChildState.READY and child.state is ChildState.STARTING
+        if became_ready or state == ChildState.STOPPING:
+            child.state = ChildState(state)
+        return became_ready
 
     def restart(self, child: Child) -> None:
         """Start the next life of ``child``; an ordered one is not counted."""
@@ -107,6 +116,10 @@ class Lives:
         else:
             self._children.order_stop(child)
 
+    def remove(self, child: Child) -> None:
+        """The configuration has ``child`` no more; it lives on until nothing is brought to it."""
+        child.removed = True
+
     def keep(self, child: Child) -> None:
         """Have ``child`` live on that was former or removed; if its end was ordered, it begins anew with that."""
         child.removed = False
@@ -133,7 +146,7 @@ class Lives:
         """Do what follows from the end of ``child``'s life; whether the node, which is to stop, has stopped with it."""
         self.look_for_folder()
         if self.stopping or not child.wanted:
-            child.state = "stopped"
+            child.state = ChildState.STOPPED
             self._stop_waits.discard(child.name)
             if child.name == STORE:  # nobody commits what they wait for
                 self._tell_to_stop(self._stop_waits)
@@ -149,19 +162,19 @@ class Lives:
     def _judge(self, child: Child, exit_status: int, now_s: float) -> None:
         match child.restarts.ended(exit_status, now_s):
             case Restart(delay_s):
-                child.state = "restarting"
+                child.state = ChildState.RESTARTING
                 self._mailbox.set_timer(f"restart {child.name}", now_s + delay_s)
             case GiveUp(state):
                 child.state = state
                 log.critical("child.abandoned", extra={"child": child.name, "state": state, "exit_status": exit_status})
                 self._abandoned(child)
             case Escalate() if not child.spec.needed:
-                child.state = "restarting"
+                child.state = ChildState.RESTARTING
                 rest_s = child.spec.restart_period_s
                 log.critical("child.rests", extra={"child": child.name, "rest_s": rest_s, "remedy": "its last log lines say why"})
                 self._mailbox.set_timer(f"restart {child.name}", now_s + rest_s)
             case Escalate():
-                child.state = "stopped"
+                child.state = ChildState.STOPPED
                 facts = {"child": child.name, "restarts_max": child.spec.restarts_max, "period_s": child.spec.restart_period_s}
                 remedy = "the child's last log lines say why; what was committed is kept"
                 log.critical("node.escalated", extra={**facts, "remedy": remedy})
@@ -171,7 +184,7 @@ class Lives:
         """A lane, HTTP or telemetry without its process leaves the others at work. Without store or clients there is no intake."""
         if child.spec.bridge is not None or not child.spec.needed:
             return
-        if child.state == "misconfigured":
+        if child.state is ChildState.MISCONFIGURED:
             if child.name == STORE:  # nobody commits what the others would wait for, and another node may have their place
                 self._children.kill_all_but(STORE)
             self._end_node(ConfigError.exit_status)
@@ -185,7 +198,7 @@ class Lives:
         if clients.life is not None:
             self._children.order_stop(clients)
         elif clients is not child:
-            clients.state = "stopped"
+            clients.state = ChildState.STOPPED
 
     def look_for_folder(self) -> bool:
         """Whether the node goes on: it ends if its data folder is gone, for no child can begin again, and what waits for the store

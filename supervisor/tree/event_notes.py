@@ -6,6 +6,7 @@ from actors.process.mailbox import Mailbox
 from supervisor.tree.event_queue import Detail, EventQueue
 from supervisor.tree.running_children import Child, RunningChildren
 from wire.frames.names import QUEUE_STORE, STORE
+from wire.status.states import ChildState
 
 
 class Notes:
@@ -40,5 +41,5 @@ class Notes:
 
     def send(self) -> None:
         """Send what was noted, if the store is ready; else it waits."""
-        if self._children[STORE].state == "ready" and (frame := self._events.take(self._mailbox.wall_ms())) is not None:
+        if self._children[STORE].state is ChildState.READY and (frame := self._events.take(self._mailbox.wall_ms())) is not None:
             self._mailbox.send(QUEUE_STORE, frame)

@@ -35,6 +35,7 @@ from wire.frames.supervision import Heartbeat, ReportNow
 from wire.setting_kinds import Effect
 from wire.settings import NodeSettings
 from wire.status.node import ConfigurationFigures
+from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
 
@@ -176,7 +177,7 @@ class Reloads:
         """The configuration holds: ask the store what waits now, and go on when it has said so, or does not."""
         self._unplanned.append((asked, settings))
         store = self._children[STORE]
-        if store.life is None or store.state != "ready":
+        if store.life is None or store.state is not ChildState.READY:
             self._go_on()
             return
         self._mailbox.send(STORE, ReportNow(request=REPORT))

@@ -12,6 +12,7 @@ from enum import Enum
 
 from wire.backoff import Backoff
 from wire.errors import ConfigError, StorageDamaged, Unavailable
+from wire.status.states import ChildState
 
 
 class Verdict(Enum):
@@ -48,7 +49,7 @@ class Restart:
 class GiveUp:
     """Leave the child down: starting it again cannot help. ``state`` is what ``bascule status`` shows."""
 
-    state: str
+    state: ChildState
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,9 @@ class ChildRestarts:
         if self._backoff.lost(now_s):
             self._crashes = 0
         if exit_status == StorageDamaged.exit_status:
-            return GiveUp("damaged")
+            return GiveUp(ChildState.DAMAGED)
         if exit_status == ConfigError.exit_status:
-            return GiveUp("misconfigured")
+            return GiveUp(ChildState.MISCONFIGURED)
         if exit_status == Unavailable.exit_status:
             return Restart(self._backoff.next_delay_s())
         if self._window.judge(now_s) is Verdict.ESCALATE:

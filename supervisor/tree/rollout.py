@@ -26,12 +26,12 @@ from supervisor.tree.running_children import Child, RunningChildren
 from wire.frames.names import BRIDGE, CLIENTS, STORE, BridgeLane
 from wire.frames.supervision import Reconfigure
 from wire.settings import NodeSettings, dump
+from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
 
 TIMER = "rollout"
 STEP_TIMEOUT_S = 5.0
-NEW = "new"  # the state of a child that was never begun
 
 Table = Callable[[NodeSettings], tuple[ChildSpec, ...]]
 
@@ -155,10 +155,9 @@ class Rollout:
             elif child.spec.bridge in bridges and child.spec.bridge is not None and child.spec.lane is not None:
                 self._children.respec(child, former_spec(self._settings.now, BridgeLane(child.spec.bridge, child.spec.lane)))
             else:
-                child.removed = True
+                self._lives.remove(child)
         for spec in wanted.values():
             child = self._children.add(spec)
-            child.state = NEW
             self._begin.add(child.name)
 
     def _anew_or_told(self, children: Iterable[Child]) -> None:
@@ -167,7 +166,7 @@ class Rollout:
         for child in list(children):
             if child.name in self._begin:
                 self._begin.discard(child.name)
-                if child.state == NEW:
+                if child.state is ChildState.NEW:
                     self._lives.spawn(child)
                 else:
                     self._lives.restart_on_order([child])

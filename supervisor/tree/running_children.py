@@ -25,21 +25,19 @@ from wire.settings import SupervisionSettings
 from wire.status.actors import ActorFigures, Reports, error_of, report_of, reported
 from wire.status.bridges import QueueFigures
 from wire.status.node import ActorMailbox, ActorRow, ProcessRow
+from wire.status.states import ChildState
 from wire.status.store import StoreReport
 
 log = logging.getLogger("bascule")
-
-SILENT = "silent"
 
 
 @dataclass(slots=True)
 class Child:
     """One row of the tree at run time.
 
-    state: new, starting, ready, stopping (as its heartbeats say), restarting, stopped, damaged, misconfigured. life: None while it
-    does not run. wanted: False once it shall stay down. ordered: its end was ordered, to be started anew at once and not counted as
-    a crash. removed: the configuration has it no more, and its row goes with its life. last_cause: why a life ended that nobody had
-    end.
+    state: only ``child_lives.py`` sets it. life: None while it does not run. wanted: False once it shall stay down. ordered: its
+    end was ordered, to be started anew at once and not counted as a crash. removed: the configuration has it no more, and its row
+    goes with its life. last_cause: why a life ended that nobody had end.
     states, reports: of its actors, as its last heartbeats said; settings_number: of those that it then went by, 0 before it has
     said anything; traffic: its process's. heralded: those that the others know to be ready.
     """
@@ -47,7 +45,7 @@ class Child:
     spec: ChildSpec
     restarts: ChildRestarts
     life: Life | None = None
-    state: str = "starting"
+    state: ChildState = ChildState.NEW
     wanted: bool = True
     ordered: bool = False
     removed: bool = False
@@ -68,7 +66,7 @@ class Child:
     @property
     def cause(self) -> str:
         """What keeps it from its work, if it says so; else why its last life ended. Empty if all went well."""
-        if self.life is not None and self.state == "starting":
+        if self.life is not None and self.state is ChildState.STARTING:
             for figures in self.reports.values():
                 if error := error_of(figures):
                     return error
@@ -77,11 +75,11 @@ class Child:
     @property
     def is_working(self) -> bool:
         """Whether it runs and is ready."""
-        return self.life is not None and self.state == "ready"
+        return self.life is not None and self.state is ChildState.READY
 
     def state_of(self, actor: str) -> str:
         """The state of one of its actors: what it said itself while its process works, else that of its process."""
-        return self.states.get(actor, self.state) if self.life is not None and self.state == "starting" else self.state
+        return self.states.get(actor, self.state) if self.life is not None and self.state is ChildState.STARTING else self.state
 
 
 class RunningChildren:
@@ -158,7 +156,6 @@ class RunningChildren:
         """Start a life of ``child`` (``paused``: it is to begin so); False if the system would not."""
         now_s = self._mailbox.now_s()
         child.hung = child.ordered = False
-        child.state = "starting"
         try:
             life = self._spawner.spawn(child.spec, self._epochs.next(), paused=paused)
         except OSError as error:  # no memory or no process left
@@ -239,10 +236,10 @@ class RunningChildren:
         )
         return ending
 
-    def state_of(self, child: Child) -> str:
+    def state_of(self, child: Child) -> ChildState:
         """The state of ``child`` for people: one that is ready and says nothing, as while its disk hangs, is ``silent``."""
         silent = child.is_working and self._liveness.judge(child.name, self._mailbox.now_s()) is not Health.ALIVE
-        return SILENT if silent else child.state
+        return ChildState.SILENT if silent else child.state
 
     def not_ready(self) -> str:
         """Those that are not ready, each with its state."""
@@ -262,7 +259,7 @@ class RunningChildren:
         return ActorRow(
             name=actor,
             pid=None if child.life is None else child.life.pid,
-            state=SILENT if self.state_of(child) == SILENT else child.state_of(actor),
+            state=child.state_of(actor) if (state := self.state_of(child)) is not ChildState.SILENT else state,
             restarts=child.restart_count,
             heartbeat_age_s=None if age_s is None else round(age_s, 3),
             last_cause=child.cause,
@@ -273,10 +270,10 @@ class RunningChildren:
         """All processes for ``bascule status``; ``supervisor``: the state of our own. usage_of: what a process has taken."""
         template = self._spawner.template_pid
         rows = [_process_row(SUPERVISOR, os.getpid(), supervisor, usage_of)]
-        rows.append(_process_row("template", template, "restarting" if template is None else "ready", usage_of))
+        rows.append(_process_row("template", template, ChildState.RESTARTING if template is None else ChildState.READY, usage_of))
         for child in self._children.values():
             state, cause = self.state_of(child), child.cause
-            if state == SILENT:
+            if state is ChildState.SILENT:
                 age_s = self._liveness.age_s(child.name, self._mailbox.now_s()) or 0.0
                 cause = f"it has said nothing for {age_s:.0f} s: it hangs, or its disk does"
             pid = None if child.life is None else child.life.pid

@@ -15,6 +15,7 @@ from supervisor.control.store_commands import ASKERS_MAX, CHANGES, Relay, is_ses
 from supervisor.tree.running_children import RunningChildren
 from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE
 from wire.frames.supervision import QueueAnswer
+from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
 
@@ -54,7 +55,7 @@ class StoreRequests:
         store = self._children[STORE]
         if store.is_working:
             self._pass_on(whom, request)
-        elif store.state not in ("starting", "restarting") or self._children.store_refusal:
+        elif store.state not in (ChildState.STARTING, ChildState.RESTARTING) or self._children.store_refusal:
             raise self._why_not(request)
         elif len(self._early) >= ASKERS_MAX:
             raise ControlError("busy", "too many queue commands are waiting", request.request_id)

@@ -49,6 +49,7 @@ from wire.frames.supervision import Heartbeat, NodeFigures, QueueAnswer, RoleCha
 from wire.frames.tracing import TopicCounts, TraceStep
 from wire.routing.sys_topics import node_values
 from wire.settings import NodeSettings
+from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
 
@@ -189,14 +190,11 @@ class Supervisor(PolledActor):
 
     def _heard(self, child: Child, heartbeat: Heartbeat) -> None:
         self._peers.herald(child)
-        if heartbeat.state == "starting":
+        if heartbeat.state == ChildState.STARTING:
             self._peers.brief(child)
-        elif heartbeat.state == "ready" and child.state == "starting":
-            child.state = "ready"
+        if self._lives.heard(child, heartbeat.state):
             self._became_ready(child)
-        elif heartbeat.state == "stopping":
-            child.state = "stopping"
-        if child.name == STORE and child.state == "ready" and not self._lives.stopping:
+        if child.name == STORE and child.state is ChildState.READY and not self._lives.stopping:
             self._lives.run_former_lanes(self._children.queues)
         self._reloads.heard(child, heartbeat)
         if self._status.reported(heartbeat):
@@ -240,7 +238,12 @@ class Supervisor(PolledActor):
     def _tell_figures(self, now_s: float) -> None:
         """Give the Listener what the children report, for the $SYS topics; a new Listener begins the periods anew."""
         period_s = self._settings.now.clients.sys_period_s
-        if self._lives.stopping or not period_s or CLIENTS not in self._children or self._children[CLIENTS].state != "ready":
+        if (
+            self._lives.stopping
+            or not period_s
+            or CLIENTS not in self._children
+            or self._children[CLIENTS].state is not ChildState.READY
+        ):
             return
         self.mailbox.set_timer("sys", now_s + period_s)
         uptime_s = int(now_s - self._status.started_s)

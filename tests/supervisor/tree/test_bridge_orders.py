@@ -14,6 +14,7 @@ from supervisor.tree.peers import Peers
 from tests.supervisor.tree_double import Children, FakePauses
 from wire.frames.names import STORE
 from wire.frames.supervision import Command, NodeEvents, Stop
+from wire.status.states import ChildState
 
 LANE, CONNECTION = "bridge:cloud:0", "connection:cloud:0"
 
@@ -29,7 +30,7 @@ class Orders(Children):
         self.lives = Lives(self.mailbox, self.current, self.children, peers, self.notes, lambda status: None)
         for child in self.children:
             self.lives.spawn(child)
-        self.children[STORE].state = "ready"
+        self.children[STORE].state = ChildState.READY
         self._orders = BridgeOrders(self.current, self.children, self.pauses, peers, self.lives, self.notes)
 
     def obey(self, verb: str, bridge: str = "cloud") -> dict[str, Any]:

@@ -17,6 +17,7 @@ from wire.frames.names import CLIENTS, QUEUE_STORE, STORE
 from wire.frames.names import HTTP as HTTP_PROCESS
 from wire.frames.supervision import NodeEvents, ResetMarkers, Stop
 from wire.settings import HttpSettings
+from wire.status.states import ChildState
 from wire.status.store import StoreReport
 
 LANE = "bridge:cloud:0"
@@ -35,7 +36,7 @@ class LivesOf(Children):
         self.lives = Lives(self.mailbox, self.current, self.children, peers, self.notes, self.ends.append, lambda: has_folder)
         for child in self.children:
             self.lives.spawn(child)
-            child.state = "ready"
+            child.state = ChildState.READY
         self.fake.sent.clear()
 
     def child(self, name: str) -> Child:

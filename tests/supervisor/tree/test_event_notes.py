@@ -6,6 +6,7 @@ from supervisor.tree.event_notes import Notes
 from tests.supervisor.tree_double import Children
 from wire.frames.names import CLIENTS, QUEUE_STORE, STORE
 from wire.frames.supervision import NodeEvents
+from wire.status.states import ChildState
 
 
 def test_notes_wait_for_the_store_and_go_once_in_their_order() -> None:
@@ -18,7 +19,7 @@ def test_notes_wait_for_the_store_and_go_once_in_their_order() -> None:
     notes.send()
     assert children.sent(NodeEvents) == [], "nobody would take them"
 
-    children.children[STORE].state = "ready"
+    children.children[STORE].state = ChildState.READY
     notes.send()
     notes.send()
 

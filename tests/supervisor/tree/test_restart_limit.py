@@ -9,6 +9,7 @@ import pytest
 from supervisor.tree.restart_limit import ChildRestarts, Decision, Escalate, GiveUp, Restart, RestartWindow, Verdict
 from tests.support.settings import BACKOFF
 from wire.backoff import Backoff
+from wire.status.states import ChildState
 
 
 def restarts(restarts_max: int = 100) -> ChildRestarts:
@@ -70,8 +71,8 @@ def test_what_is_the_worlds_fault_never_escalates() -> None:
     assert crash(child, 5.0, 70) == Escalate()
 
 
-@pytest.mark.parametrize(("exit_status", "state"), [(65, "damaged"), (78, "misconfigured")])
-def test_damage_and_wrong_configuration_are_not_restarted(exit_status: int, state: str) -> None:
+@pytest.mark.parametrize(("exit_status", "state"), [(65, ChildState.DAMAGED), (78, ChildState.MISCONFIGURED)])
+def test_damage_and_wrong_configuration_are_not_restarted(exit_status: int, state: ChildState) -> None:
     """tree.damage-not-restarted"""
     assert crash(restarts(), 1.0, exit_status) == GiveUp(state)
 

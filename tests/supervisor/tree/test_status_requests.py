@@ -23,6 +23,7 @@ from wire.frames.names import STORE, BridgeLane
 from wire.frames.supervision import Heartbeat, ReportNow
 from wire.status.actors import ActorFigures
 from wire.status.node import ConfigurationFigures, ControlFigures, SnapshotsFigures
+from wire.status.states import ChildState
 from wire.status.store import StoreReport
 
 LANE = "bridge:cloud:0"
@@ -136,5 +137,5 @@ def test_the_status_has_the_lanes_in_their_order_with_the_former_ones_and_since_
     assert [(row.name, row.lane, row.paused_since_ms) for row in rows] == [("cloud", lane, 1) for lane in (0, 2, 3)]
     assert desk.requests.status().ready is False
     for child in desk.children:
-        child.state = "starting" if child.spec.former else "ready"
+        child.state = ChildState.STARTING if child.spec.former else ChildState.READY
     assert desk.requests.status().ready is True, "a former lane is nobody's wish"

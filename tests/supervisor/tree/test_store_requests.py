@@ -13,6 +13,7 @@ from supervisor.tree.store_requests import START_WAIT_S, TIMER, Answers, StoreRe
 from tests.supervisor.tree_double import Children
 from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE
 from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand
+from wire.status.states import ChildState
 from wire.status.store import StoreReport
 
 
@@ -23,7 +24,7 @@ class Desk(Children):
         super().__init__()
         for name in (STORE, CLIENTS):
             self.children.spawn(self.children[name])
-            self.children[name].state = states.get(name, "ready")
+            self.children[name].state = ChildState(states.get(name, "ready"))
         self.requests = StoreRequests(self.mailbox, self.children)
 
     def ask(self, whom: bytes, command: str = "queue.ls", **arguments: str) -> None:
@@ -69,7 +70,7 @@ def test_what_is_asked_of_a_store_that_starts_reaches_it_when_it_has() -> None:
     desk.ask(b"b", "queue.peek", bridge="cloud")
     assert desk.sent(QueueCommand) == []
 
-    desk.children[STORE].state = "ready"
+    desk.children[STORE].state = ChildState.READY
     assert said(desk.requests.store_is_ready()) == [([b"b"], "bad_arguments")], "a lane is missing"
     ((peer, frame),) = desk.sent(QueueCommand)
     assert peer == QUEUE_STORE
@@ -106,7 +107,7 @@ def test_nobody_is_asked_where_the_store_cannot_start_and_it_is_said_why() -> No
     desk = Desk(store="damaged")
     with pytest.raises(ControlError, match="the queue store is damaged; nothing was done"):
         desk.ask(b"a")
-    desk.children[STORE].state = "starting"
+    desk.children[STORE].state = ChildState.STARTING
     desk.children[STORE].reports = {QUEUE_STORE: StoreReport(error="disk: locked")}
     with pytest.raises(ControlError, match="cannot open its files for now: disk: locked"):
         desk.ask(b"a")
@@ -155,7 +156,7 @@ def test_a_question_that_two_stores_end_with_is_not_asked_a_third_time() -> None
 def test_a_node_that_stops_lets_nobody_wait() -> None:
     desk = Desk()
     desk.ask(b"a")
-    desk.children[STORE].state = "restarting"
+    desk.children[STORE].state = ChildState.RESTARTING
     desk.ask(b"b")
 
     assert said(desk.requests.store_ended(starts_again=False)) == [([b"a"], "unavailable"), ([b"b"], "unavailable")]
