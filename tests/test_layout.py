@@ -209,7 +209,6 @@ FOREIGN_FIELDS = {
     "actors/bridge/remote_link.py": 1,
     "actors/bridge/remote_reader.py": 2,
     "actors/bridge/remote_tls.py": 1,
-    "actors/broker/batch_gathering.py": 1,
     "actors/broker/client_batches.py": 4,
     "actors/broker/client_deliveries.py": 3,
     "actors/broker/client_input.py": 11,

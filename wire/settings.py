@@ -775,6 +775,22 @@ class NodeSettings:
         raise KeyError(name)
 
 
+class SettingsNow:
+    """The settings that hold ``now``. Parts of an actor keep this, read them where they use them, and copy nothing.
+
+    The actor puts others in between two turns.
+    """
+
+    __slots__ = ("now",)
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.now = settings
+
+    def change(self, settings: NodeSettings) -> None:
+        """Others hold from here on."""
+        self.now = settings
+
+
 def dump(settings: NodeSettings) -> bytes:
     """The settings as msgpack, for the file that children read."""
     told = asdict(settings)

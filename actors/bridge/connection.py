@@ -67,8 +67,8 @@ class Connection(MailboxActor):
         super().on_start()
         self.ready()
 
-    def on_reconfigured(self, settings: NodeSettings) -> None:
-        self.exchange.settlements.adopt(settings)  # whatever else changes of a bridge, its processes begin anew with that
+    def on_reconfigured(self, before: NodeSettings) -> None:
+        self.exchange.settlements.limit(self.settings)  # whatever else changes of a bridge, its processes begin anew with that
 
     def on_peer_up(self, name: str, epoch: int) -> None:
         if self.exchange.intake is not None:

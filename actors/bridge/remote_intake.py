@@ -72,7 +72,7 @@ class RemoteIntake:
         self._session = ""
         self.limits = InputLimits(packet_max_bytes=settings.clients.packet_max_bytes, receive_maximum=remote.receive_maximum)
         clients = settings.clients
-        limits = TopicLimits(clients.topic_levels_max, clients.topic_max_bytes)
+        limits = TopicLimits.of(clients)
         self._form = LocalForm(bridge, packet_max_bytes=clients.packet_max_bytes, topic_limits=limits)
         self._inbox = RemoteInbox(
             self._form,

@@ -18,9 +18,9 @@ class Settling:
     def __init__(self, *limits: LimitSettings, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._told_bytes = 0
-        self.adopt(*limits)
+        self.limit(*limits)
 
-    def adopt(self, *limits: LimitSettings) -> None:
+    def limit(self, *limits: LimitSettings) -> None:
         """These are the queues' limits from now on."""
         messages = [limit.max_messages for limit in limits if limit.max_messages is not None]
         size_bytes = [limit.max_bytes for limit in limits if limit.max_bytes is not None]

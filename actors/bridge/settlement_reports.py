@@ -48,11 +48,11 @@ class Settlements:
             messages_in_hand=max(MESSAGES_IN_HAND_MIN, WINDOWS_IN_HAND * remote.receive_maximum), bytes_in_hand=BYTES_IN_HAND
         )
 
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on; a lane whose bridge is gone goes on as it does."""
+    def limit(self, settings: NodeSettings) -> None:
+        """Go by the limits of these; a lane whose bridge is gone goes on as it does."""
         for bridge in settings.bridges:
             if bridge.name == self._bridge:
-                self._settling.adopt(bridge.limits, settings.limits)
+                self._settling.limit(bridge.limits, settings.limits)
 
     def open(self, lane_epoch: int) -> None:
         """The lane is opened anew: everything is counted from nothing."""

@@ -6,13 +6,14 @@ leave, its messages of QoS 0 may pass it (``actors/broker/qos0_overtaking.py``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from actors.broker.batch_pace import Pace
 from actors.broker.client_batches import ClientBatches
 from actors.broker.client_input import ClientInput
 from actors.broker.qos0_overtaking import Qos0Overtaking
 from actors.broker.waiting_clients import WaitingClients
 from actors.process.mailbox import Mailbox, PollGroup
-from wire.settings import NodeSettings
 
 REST_TIMER = "rest"
 
@@ -29,7 +30,7 @@ class Gathering:
         waiting: WaitingClients,
         overtaking: Qos0Overtaking,
         *,
-        gather_s: float,
+        gather_s: Callable[[], float],
     ) -> None:
         self._mailbox = mailbox
         self._group = group
@@ -44,10 +45,6 @@ class Gathering:
         self._resting = False
         self._publishers = 0  # how many clients there are, if one has published this turn
         self._has_committed = False  # in this turn
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on."""
-        self._pace.gather_s = settings.persistence.gather_s
 
     def serve(self) -> None:
         """Clients may be heard from the end of this turn on."""

@@ -11,6 +11,8 @@ while one is being committed and little comes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from wire.frames.sending_link import OVERLAPPING_ROWS_MIN
 
 REST_S = 0.004  # at most, while a batch is being committed
@@ -21,8 +23,8 @@ RESTING_ROWS_MAX = 16  # if more came in a turn, clients stay heard: there may s
 class Pace:
     """``busy``: something came while the last batch was being committed."""
 
-    def __init__(self, gather_s: float) -> None:
-        self.gather_s = gather_s
+    def __init__(self, gather_s: Callable[[], float]) -> None:
+        self._gather_s = gather_s
         self._sent_s = float("-inf")
         self.busy = False
 
@@ -32,12 +34,12 @@ class Pace:
 
     def committed(self, *, waiting: bool) -> None:
         """All that was on its way is committed. waiting: something came meanwhile."""
-        self.busy = waiting and self.gather_s > 0
+        self.busy = waiting and self._gather_s() > 0
 
     @property
     def due_s(self) -> float:
         """The time at which the next batch may go (monotonic)."""
-        return self._sent_s + self.gather_s if self.busy else float("-inf")
+        return self._sent_s + self._gather_s() if self.busy else float("-inf")
 
     def has_gathered(self, now_s: float, rows: int, *, full: bool) -> bool:
         """Whether a batch of ``rows`` has waited long enough, or need not wait."""

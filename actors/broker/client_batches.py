@@ -24,7 +24,6 @@ from wire.mqtt.properties import USER_PROPERTIES_MAX
 from wire.mqtt.publish_stream import BatchBuilder
 from wire.mqtt.topics import TopicLimits
 from wire.records import record
-from wire.settings import ClientLimitSettings, NodeSettings
 
 PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, about
 
@@ -48,13 +47,14 @@ class ClientBatches:
     builder: its rows. touched: by number, the clients that may be owed an answer with it.
     """
 
-    def __init__(self, host: ClientHost, limits: ClientLimitSettings, reserved: ReservedTopics) -> None:
+    def __init__(self, host: ClientHost, reserved: ReservedTopics) -> None:
         self._host = host
+        limits = host.settings.now.clients
         self.builder = BatchBuilder(
             rows_max=BATCH_ROWS_MAX,
             bytes_max=BATCH_BYTES_MAX,
             packet_max_bytes=limits.packet_max_bytes,
-            topic_limits=TopicLimits(limits.topic_levels_max, limits.topic_max_bytes),
+            topic_limits=TopicLimits.of(limits),
             properties_max=USER_PROPERTIES_MAX,
             drop_reserved=reserved.drop_reserved,
             forbidden_take_room=limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None,
@@ -63,11 +63,11 @@ class ClientBatches:
         self.touched: dict[int, Client] = {}
         self._wills: list[WillRow] = []
 
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from the next packet on."""
-        limits, builder = settings.clients, self.builder
+    def limits_changed(self) -> None:
+        """Others hold from the next packet on."""
+        limits, builder = self._host.settings.now.clients, self.builder
         builder.packet_max_bytes = limits.packet_max_bytes
-        builder.limit_topics(TopicLimits(limits.topic_levels_max, limits.topic_max_bytes))
+        builder.limit_topics(TopicLimits.of(limits))
         builder.forbidden_take_room = limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None
 
     @property

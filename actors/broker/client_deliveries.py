@@ -24,7 +24,6 @@ from wire.frames.batch import RETAIN, Batch, unpack_column
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Settled
 from wire.frames.names import LANE_EPOCH_SHIFT, QUEUE_STORE
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
-from wire.settings import NodeSettings
 from wire.status.bridges import ExchangeFigures
 from wire.status.clients import ConnectedSessions, DeliveryFigures
 
@@ -47,10 +46,9 @@ def pump_below_bytes(output_max_bytes: int) -> int:
 class Deliveries:
     """Delivers to clients; what is sent in a turn is written at its end."""
 
-    def __init__(self, host: ClientHost, settings: NodeSettings, access: Access) -> None:
+    def __init__(self, host: ClientHost, access: Access) -> None:
         self._host = host
         self._access = access
-        self.adopt(settings)
         self._lanes: dict[str, Client] = {}
         self._openings = 0
         self._begun = 0  # clients with an outbox
@@ -63,12 +61,6 @@ class Deliveries:
         self._settle_timed = False
         self._dropped: Counter[str] = Counter()  # by reason
         self._unexpected = 0  # acknowledgements of clients that have gone
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on; how much may be on its way to a client, from its next connection on."""
-        self._settings = settings.sessions
-        self._output_max_bytes = settings.clients.output_max_bytes
-        self._pump_below = pump_below_bytes(self._output_max_bytes)
 
     def figures(self) -> DeliveryFigures:
         """Figures for ``status``."""
@@ -93,7 +85,7 @@ class Deliveries:
             level=client.level,
             receive_maximum=client.receive_maximum,
             packet_max_bytes=client.packet_max_bytes,
-            settings=self._settings,
+            settings=self._host.settings.now.sessions,
             aliases=client.aliases,
         )
         self._begun += 1
@@ -215,7 +207,7 @@ class Deliveries:
             if client.retained is not None:
                 copies = self._hold(copies, client.retained, replaced)
             if copies.qos0_messages:
-                if client.output_bytes > self._output_max_bytes // 2:
+                if client.output_bytes > self._host.settings.now.clients.output_max_bytes // 2:
                     self._dropped["output_limit"] += copies.qos0_messages
                 else:
                     self._write_qos0(client, copies)
@@ -310,9 +302,10 @@ class Deliveries:
                 self._settle(client.outbox)
 
     def _write(self, client: Client, outbox: ClientOutbox, now_s: float, wall_ms: int) -> None:
-        while not client.closed and client.output_bytes < self._pump_below:
+        pump_below = pump_below_bytes(self._host.settings.now.clients.output_max_bytes)
+        while not client.closed and client.output_bytes < pump_below:
             publishes, pubrels = outbox.sent
-            data = outbox.pump(min(BURST_BYTES, self._pump_below), now_s, wall_ms)
+            data = outbox.pump(min(BURST_BYTES, pump_below), now_s, wall_ms)
             if not data:
                 return
             published = outbox.sent[0] - publishes

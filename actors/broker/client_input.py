@@ -24,7 +24,6 @@ from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.publish_stream import parse_publishes
 from wire.mqtt.reason_codes import ReasonCode
 from wire.routing.sys_topics import packets_in
-from wire.settings import ClientLimitSettings, NodeSettings
 
 PACKETS_PER_TURN = 500  # of one client, runs of PUBLISH aside: each is handled by itself
 PUBLISH_BYTE, PUBREL_BYTE = 0x30, 0x60
@@ -49,7 +48,6 @@ class ClientInput:
         batches: ClientBatches,
         packets: ClientPackets,
         waiting: WaitingClients,
-        limits: ClientLimitSettings,
         *,
         acknowledged: Callable[[Client], None],
         crowded: Callable[[], None],
@@ -59,18 +57,14 @@ class ClientInput:
         self._batches = batches
         self._builder = batches.builder
         self._packets = packets
-        self._limits = limits
-        self._packet_max_bytes = limits.packet_max_bytes
         self._acknowledged = acknowledged
         self._crowded = crowded
         self._waiting = waiting
-        self._budget = InputBudget(limits.input_max_bytes)
+        self._budget = InputBudget(host.settings.now.clients.input_max_bytes)
 
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on, for those who are connected as well."""
-        self._limits = limits = settings.clients
-        self._packet_max_bytes = limits.packet_max_bytes
-        self._budget.bytes_max = limits.input_max_bytes
+    def limits_changed(self) -> None:
+        """Others hold from now on, for those who are connected as well."""
+        self._budget.bytes_max = self._host.settings.now.clients.input_max_bytes
         now_s = self._host.mailbox.now_s()
         for client in self._host.clients():
             self._limit_rate(client, now_s)
@@ -87,7 +81,7 @@ class ClientInput:
         self._limit_rate(client, now_s)
 
     def _limit_rate(self, client: Client, now_s: float) -> None:
-        limits = self._limits
+        limits = self._host.settings.now.clients
         limited = limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None
         client.rate = PublishRate(limits.publish_messages_per_s, limits.publish_bytes_per_s, now_s) if limited else None
 
@@ -146,6 +140,7 @@ class ClientInput:
     def _take(self, client: Client) -> None:
         """Take what is whole in the client's buffer: runs of PUBLISH into the batch, everything else one by one."""
         data, position, handled = client.buffer, 0, 0
+        packet_max_bytes = self._host.settings.now.clients.packet_max_bytes
         client.missing = 0
         try:
             while not client.closed and client.asking < REQUESTS_MAX:
@@ -159,7 +154,7 @@ class ClientInput:
                 elif first_byte in _ACKNOWLEDGEMENTS and (end := self._take_acknowledgements(client, data, position)) > position:
                     position = end
                     continue
-                packet = split(data, position, self._packet_max_bytes)
+                packet = split(data, position, packet_max_bytes)
                 if packet is None:
                     client.missing = missing_bytes(data, position)
                     break

@@ -21,7 +21,6 @@ from wire.exchange.subscriber_copies import Copies
 from wire.frames.batch import QOS_MASK, Batch
 from wire.frames.local_sessions import PIECE_BYTES, PIECE_MESSAGES, RetainedPiece, RetainedWanted
 from wire.frames.names import DISTRIBUTOR
-from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -34,7 +33,7 @@ STORES_MAX = 3  # that may die on a piece; then it is not asked for any more
 class ClientRetained:
     """Asks for pieces, and delivers them. given_up: filters of which no more was asked for."""
 
-    def __init__(self, host: ClientHost, settings: NodeSettings, deliveries: Deliveries) -> None:
+    def __init__(self, host: ClientHost, deliveries: Deliveries) -> None:
         self._host = host
         self._deliveries = deliveries
         self._asked: dict[int, Client] = {}  # by request; a client that has gone keeps its place until it is answered
@@ -42,16 +41,11 @@ class ClientRetained:
         self._turns: dict[int, Client] = {}  # who may be asked for, in turn
         self._request = 0
         self.given_up = 0
-        self.adopt(settings)
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold for what is asked for from now on."""
-        self._output_max_bytes = settings.clients.output_max_bytes
 
     def begin(self, client: Client, filters: Iterable[str]) -> None:
         """The client wants what is retained under ``filters``: live messages wait for it from now on."""
         for topic_filter in filters:
-            client.retained = client.retained or RetainedPasses(self._output_max_bytes)
+            client.retained = client.retained or RetainedPasses(self._host.settings.now.clients.output_max_bytes)
             client.retained.begin(topic_filter)
 
     def answered(self, client: Client, filters: Iterable[str]) -> None:
@@ -121,7 +115,7 @@ class ClientRetained:
 
     def _has_room(self, client: Client) -> bool:
         assert client.outbox is not None
-        is_read = client.output_bytes <= pump_below_bytes(self._output_max_bytes)
+        is_read = client.output_bytes <= pump_below_bytes(self._host.settings.now.clients.output_max_bytes)
         return is_read and (bool(client.queue) or not client.outbox.waits)
 
     def _ask(self, client: Client, passes: RetainedPasses) -> None:
@@ -140,7 +134,7 @@ class ClientRetained:
                 epoch=self._host.epoch,
                 request=self._request,
                 messages=PIECE_MESSAGES,
-                size_bytes=min(PIECE_BYTES, self._output_max_bytes // 4),
+                size_bytes=min(PIECE_BYTES, self._host.settings.now.clients.output_max_bytes // 4),
                 filters=tuple(
                     (each.topic_filter, each.after, bool(client.queue and client.filters[each.topic_filter][0] & QOS_MASK))
                     for each in filters

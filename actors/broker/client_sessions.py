@@ -33,7 +33,6 @@ from wire.mqtt.properties import encode_properties
 from wire.mqtt.reason_codes import ReasonCode, protocol_error
 from wire.mqtt.topics import TopicLimits
 from wire.routing.sys_topics import is_reserved
-from wire.settings import NodeSettings
 
 
 class ClientSessions:
@@ -42,7 +41,6 @@ class ClientSessions:
     def __init__(
         self,
         host: ClientHost,
-        settings: NodeSettings,
         access: Access,
         reserved: ReservedTopics,
         records: SessionRecords,
@@ -55,14 +53,7 @@ class ClientSessions:
         self._records = records
         self._wills = wills
         self._openings = openings
-        self.adopt(settings)
         self._clients: dict[str, Client] = {}
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold for who connects from now on."""
-        self._limits = settings.clients
-        self._settings = settings.sessions
-        self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
 
     # --- CONNECT ---
 
@@ -71,18 +62,20 @@ class ClientSessions:
         client.level, client.bridge = connect.level, connect.bridge
         self._host.greeted(client)
         will = None if connect.will is None else _message(connect.will)
-        id_bytes = len(connect.client_id.encode())
+        settings, id_bytes = self._host.settings.now, len(connect.client_id.encode())
+        limits = settings.clients
+        allowed = connect.will is None or TopicLimits.of(limits).allow(connect.will.topic)
         for limit, fault, holds in (
-            ("client_id_max_bytes", LoginFault.IDENTIFIER_TOO_LONG, id_bytes <= self._limits.client_id_max_bytes),
-            ("topic_limits", LoginFault.WILL_TOPIC, connect.will is None or self._topic_limits.allow(connect.will.topic)),
-            ("will_max_bytes", LoginFault.WILL_TOO_LARGE, will is None or size_bytes(will) <= self._limits.will_max_bytes),
+            ("client_id_max_bytes", LoginFault.IDENTIFIER_TOO_LONG, id_bytes <= limits.client_id_max_bytes),
+            ("topic_limits", LoginFault.WILL_TOPIC, allowed),
+            ("will_max_bytes", LoginFault.WILL_TOO_LARGE, will is None or size_bytes(will) <= limits.will_max_bytes),
         ):
             if not holds:
                 self._host.limited(limit)
                 self._send(client, refuse_login(fault, client.level))
                 self._host.close_client(client, "refused")
                 return
-        judged = judge_connect(connect, self._limits, self._settings, new_id=f"auto-{uuid.uuid4().hex}")
+        judged = judge_connect(connect, limits, settings.sessions, new_id=f"auto-{uuid.uuid4().hex}")
         if isinstance(judged, Connack):
             least = connect.properties.maximum_packet_size
             if least is None or len(encode(judged, client.level)) <= least:
@@ -142,7 +135,7 @@ class ClientSessions:
         if expiry_s is not None:
             if expiry_s and not client.expiry_s:
                 protocol_error("MQTT-3.14.2-2 session expiry interval in DISCONNECT after 0 in CONNECT")
-            client.expiry_s = min(expiry_s, self._settings.expiry_max_s)
+            client.expiry_s = min(expiry_s, self._host.settings.now.sessions.expiry_max_s)
         goodbye = packet.reason_code == ReasonCode.NORMAL_DISCONNECTION
         self._host.close_client(client, "disconnect", publish_will=not goodbye)  # [MQTT-3.14.4-3]
 

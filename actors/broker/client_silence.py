@@ -12,7 +12,6 @@ from math import floor
 from actors.broker.client_stalls import ClientStalls
 from actors.broker.listener_interface import ClientHost
 from actors.door.client import Client
-from wire.settings import ClientLimitSettings, NodeSettings
 
 LOOK_PERIOD_S = 0.5
 STOOD_STILL_S = 2 * LOOK_PERIOD_S  # between two looks: the process did
@@ -22,21 +21,13 @@ LOOK_AGAIN_S = 10.0  # each client is looked at that often, so that what is kept
 class ClientSilence:
     """Closes them."""
 
-    def __init__(
-        self, host: ClientHost, stalls: ClientStalls, limits: ClientLimitSettings, stood_still: Callable[[float], None]
-    ) -> None:
+    def __init__(self, host: ClientHost, stalls: ClientStalls, stood_still: Callable[[float], None]) -> None:
         """``stood_still`` is told how long this process did, in seconds."""
         self._host = host
         self._stalls = stalls
-        self._connect_timeout_s = limits.connect_timeout_s
         self._stood_still = stood_still
         self._looked_s = host.mailbox.now_s()
         self._due: dict[int, list[int]] = {}  # in which period -> who is looked at: its number, below 0 until it has its CONNACK
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on."""
-        self._connect_timeout_s = settings.clients.connect_timeout_s
-        self._stalls.adopt(settings)
 
     def watch(self, client: Client) -> None:
         """It has come, or has its CONNACK."""
@@ -62,7 +53,7 @@ class ClientSilence:
         if client.flow is None:
             if client.level:
                 return  # it waits for its session
-            if now_s - client.accepted_s > self._connect_timeout_s:  # however fast it comes
+            if now_s - client.accepted_s > self._host.settings.now.clients.connect_timeout_s:  # however fast it comes
                 self._host.limited("connect_timeout")
                 self._host.close_client(client, "connect_timeout")
                 return
@@ -74,6 +65,6 @@ class ClientSilence:
     def _plan(self, client: Client, now_s: float) -> None:
         """Look at it in the first period that begins when its time is over, but not in this one."""
         greeted = client.flow is not None
-        over_s = client.keep_alive.over_s if greeted else client.accepted_s + self._connect_timeout_s
+        over_s = client.keep_alive.over_s if greeted else client.accepted_s + self._host.settings.now.clients.connect_timeout_s
         period = floor(max(now_s, min(over_s, now_s + LOOK_AGAIN_S)) / LOOK_PERIOD_S) + 1
         self._due.setdefault(period, []).append(client.number if greeted else -client.number)

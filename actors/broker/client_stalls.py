@@ -18,41 +18,35 @@ from actors.broker.client_packets import ClientPackets
 from actors.broker.listener_interface import ClientHost
 from actors.door.client import Client
 from wire.exchange.remote_keep_alive import LinkWatch, Verdict
-from wire.settings import ClientLimitSettings, NodeSettings
 
 
 class ClientStalls:
     """Looks now and then at the clients to which something is sent; it knows only those for which something waits."""
 
-    def __init__(
-        self, host: ClientHost, packets: ClientPackets, limits: ClientLimitSettings, exchanging: Callable[[], Iterable[Client]]
-    ) -> None:
+    def __init__(self, host: ClientHost, packets: ClientPackets, exchanging: Callable[[], Iterable[Client]]) -> None:
         """exchanging: the clients for which something may wait."""
         self._host = host
         self._exchanging = exchanging
         self._packets = packets
-        self._begin_anew(limits)
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on; who has kept something waiting already is watched anew."""
-        self._begin_anew(settings.clients)
-
-    def _begin_anew(self, limits: ClientLimitSettings) -> None:
-        self._stall_timeout_s = limits.stall_timeout_s
-        self._pump_below = pump_below_bytes(limits.output_max_bytes)
         self._watches: dict[int, LinkWatch] = {}
+
+    def limits_changed(self) -> None:
+        """Others hold from now on; who has kept something waiting already is watched anew."""
+        self._watches = {}
 
     def look(self, now_s: float, *, stood_still: bool) -> None:
         """Close who has stalled. stood_still: nobody was read since the last look."""
         before, self._watches = {} if stood_still else self._watches, {}
+        pump_below = pump_below_bytes(self._host.settings.now.clients.output_max_bytes)
         for client in self._exchanging():
-            if _waits(client, self._pump_below) and client.heard and not client.missing:
+            if _waits(client, pump_below) and client.heard and not client.missing:
                 watch = before.get(client.number) or self._begin(now_s)
                 self._watches[client.number] = watch
                 self._judge(client, watch, now_s)
 
     def _begin(self, now_s: float) -> LinkWatch:
-        watch = LinkWatch(stall_timeout_s=self._stall_timeout_s, answer_timeout_s=self._stall_timeout_s)
+        timeout_s = self._host.settings.now.clients.stall_timeout_s
+        watch = LinkWatch(stall_timeout_s=timeout_s, answer_timeout_s=timeout_s)
         watch.started(now_s, keep_alive_s=0)
         return watch
 

@@ -30,7 +30,6 @@ from wire.mqtt.packets import MQTT_5_0, Suback, Subscribe, Subscription, Unsubac
 from wire.mqtt.reason_codes import ReasonCode
 from wire.mqtt.topics import TopicLimits, is_shared
 from wire.routing.retained_topics import sends_retained
-from wire.settings import NodeSettings
 
 _FAILURE_311 = 0x80
 _NO_LOCAL, _RETAIN_AS_PUBLISHED = 0x04, 0x08
@@ -62,7 +61,6 @@ class ClientSubscriptions:
     def __init__(
         self,
         host: ClientHost,
-        settings: NodeSettings,
         access: Access,
         retained: Retained,
         filter_bytes: FilterBytes,
@@ -80,14 +78,8 @@ class ClientSubscriptions:
         self._read_on = read_on
         self._access = access
         self._filter_bytes = filter_bytes
-        self.adopt(settings)
         self._requests: dict[int, _Request] = {}  # that are not answered
         self._number = 0
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on; what is subscribed to stays."""
-        self._settings = settings
-        self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
 
     def subscribe(self, client: Client, packet: Subscribe) -> None:
         """Subscribe the client, and answer for each filter [MQTT-3.8.4-1, -5, -6].
@@ -115,15 +107,15 @@ class ClientSubscriptions:
         self._ask(_Request(client, answer, True, wanted))
 
     def _refusal(self, client: Client, one: Subscription) -> ReasonCode | None:
-        if not self._topic_limits.allow(one.topic_filter):
+        if not TopicLimits.of(self._host.settings.now.clients).allow(one.topic_filter):
             self._host.limited("topic_limits")
             return ReasonCode.TOPIC_FILTER_INVALID
         if client.rights is not None and not self._access.may_subscribe(client, one.topic_filter):
             return ReasonCode.NOT_AUTHORIZED  # [MQTT-3.8.4-5]
         if one.topic_filter in client.filters:
             return None
-        limit = self._filter_bytes.refusal(client.session, client.owner, one.topic_filter, self._settings)
-        if len(client.filters) >= self._settings.clients.subscriptions_max:
+        limit = self._filter_bytes.refusal(client.session, client.owner, one.topic_filter, self._host.settings.now)
+        if len(client.filters) >= self._host.settings.now.clients.subscriptions_max:
             limit = "subscriptions_max"
         if limit:
             self._host.limited(limit)

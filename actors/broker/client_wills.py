@@ -23,7 +23,6 @@ from wire.clock_steps import elapsed_ms
 from wire.exchange.wills import Message, PendingWill, PendingWills, RefusedWill, RefusedWills, size_bytes
 from wire.frames.batch import OFFERED
 from wire.frames.intake import SessionsKnown
-from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -36,9 +35,7 @@ NO_SOURCE = 0  # a connection that nothing waits behind
 class ClientWills:
     """Publishes them when they are due."""
 
-    def __init__(
-        self, host: ClientHost, settings: NodeSettings, access: Access, batches: ClientBatches, records: SessionRecords
-    ) -> None:
+    def __init__(self, host: ClientHost, access: Access, batches: ClientBatches, records: SessionRecords) -> None:
         self._host = host
         self._access = access
         self._batches = batches
@@ -47,11 +44,6 @@ class ClientWills:
         self._connected_bytes = 0  # of the Wills of those who are connected
         self._refused = RefusedWills()
         self._refused_retry_s = 0.0
-        self.adopt(settings)
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold for who connects from now on."""
-        self._max_bytes = settings.sessions.wills_max_bytes
 
     @property
     def pending(self) -> int:
@@ -84,8 +76,9 @@ class ClientWills:
 
     def fits(self, session: str, will: Message, older: Client | None) -> bool:
         """Whether there is room (broker.wills-bounded) for the Will of who comes as ``session``, in place of ``older``."""
+        wills_max_bytes = self._host.settings.now.sessions.wills_max_bytes
         gone = self._pending.size_of(session) + (size_bytes(older.will) if older is not None and older.will is not None else 0)
-        return self._connected_bytes + self._pending.size_bytes - gone + size_bytes(will) <= self._max_bytes
+        return self._connected_bytes + self._pending.size_bytes - gone + size_bytes(will) <= wills_max_bytes
 
     def brought(self, client: Client) -> None:
         """The client is connected, with its Will if it has one."""

@@ -16,7 +16,7 @@ from actors.door.listening_sockets import Reception
 from actors.process.mailbox import Mailbox
 from actors.system.free_memory import give_memory_back
 from wire.frames.base import Frame
-from wire.settings import NodeSettings
+from wire.settings import SettingsNow
 from wire.status.clients import TrafficFigures
 
 log = logging.getLogger("bascule")
@@ -32,27 +32,23 @@ class ConnectedClients:
     """Everybody who is connected, and the traffic with them; the ``ClientHost`` of the modules that serve clients."""
 
     def __init__(
-        self, mailbox: Mailbox, epoch: int, reception: Reception, lingering: Lingering, *, output_max_bytes: int, parted: Parted
+        self, mailbox: Mailbox, epoch: int, reception: Reception, lingering: Lingering, settings: SettingsNow, *, parted: Parted
     ) -> None:
         """``parted`` is told of each connection that ends, and whether its Will is to be published: what was kept of it goes."""
         self.mailbox = mailbox
         self.name = mailbox.name
         self.epoch = epoch
+        self.settings = settings
         self.traffic = TrafficFigures()
         self.connected = 0  # with CONNACK
         self.most_connected = 0  # at a time
         self._reception = reception
         self._lingering = lingering
-        self._output_max_bytes = output_max_bytes
         self._parted = parted
         self._by_number: dict[int, Client] = {}
         self._told_s: dict[str, float] = {}  # by limit
         self._left = 0  # since memory was given back
         self._left_s = 0.0
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on."""
-        self._output_max_bytes = settings.clients.output_max_bytes
 
     def __len__(self) -> int:
         return len(self._by_number)
@@ -111,7 +107,7 @@ class ConnectedClients:
             return
         self.traffic.messages_sent += packets
         self.traffic.bytes_sent += len(data)
-        if client.output_bytes > self._output_max_bytes:
+        if client.output_bytes > self.settings.now.clients.output_max_bytes:
             self.limited("output_max_bytes")
             self.close_client(client, "output_limit")
         elif not client.write(data):

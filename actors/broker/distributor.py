@@ -57,9 +57,9 @@ class Distributor(MailboxActor):
             self._local.doubt()
             self.send(QUEUE_STORE, SessionsWanted(epoch=self.epoch))
 
-    def on_reconfigured(self, settings: NodeSettings) -> None:
-        self.route_by(settings)
-        self._local.adopt(settings)
+    def on_reconfigured(self, before: NodeSettings) -> None:
+        self.route_by(self.settings)
+        self._local.deal_by(self.settings)
 
     def route_by(self, settings: NodeSettings) -> None:
         """What comes from now on goes by these rules; what was routed before and is sent again goes where it went."""

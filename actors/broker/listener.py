@@ -9,7 +9,7 @@ send is ``actors/broker/client_input.py``'s, the batch that is being built ``act
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, Protocol
+from typing import Any
 
 from actors.broker.batch_gathering import REST_TIMER, Gathering
 from actors.broker.client_batches import ClientBatches
@@ -57,38 +57,30 @@ from wire.status.clients import ListenerFigures
 LOOK_TIMER = "housekeeping"
 
 
-class _Part(Protocol):
-    """A part of the Listener that goes by the settings."""
-
-    def adopt(self, settings: NodeSettings) -> None: ...
-
-
 class Listener(MailboxActor):
     """Accepts local clients, gathers their PUBLISHes into batches, and answers each when its batch is committed."""
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
-        limits = settings.clients
         self._group = group = mailbox.group()
         self._lingering = Lingering(mailbox)
-        self.reception = Reception(mailbox, group, self._lingering, limits, settings.supervision.restart_backoff)
+        self.reception = Reception(mailbox, group, self._lingering, self.settings_now)
         self.clients = clients = ConnectedClients(
-            mailbox, epoch, self.reception, self._lingering, output_max_bytes=limits.output_max_bytes, parted=self._parted
+            mailbox, epoch, self.reception, self._lingering, self.settings_now, parted=self._parted
         )
         self._reserved = ReservedTopics(clients)
-        self.batches = ClientBatches(clients, limits, self._reserved)
-        self._access = Access(clients, settings, self.tell_from_thread)
+        self.batches = ClientBatches(clients, self._reserved)
+        self._access = Access(clients, self.tell_from_thread)
         self._records = SessionRecords()
-        self._wills = ClientWills(clients, settings, self._access, self.batches, self._records)
-        self.openings = SessionOpenings(clients, settings, self._access, self.batches, self._records, self._wills, self._welcomed)
-        self.sessions = ClientSessions(clients, settings, self._access, self._reserved, self._records, self._wills, self.openings)
+        self._wills = ClientWills(clients, self._access, self.batches, self._records)
+        self.openings = SessionOpenings(clients, self._access, self.batches, self._records, self._wills, self._welcomed)
+        self.sessions = ClientSessions(clients, self._access, self._reserved, self._records, self._wills, self.openings)
         self._admin = ClientAdmin(clients, self.sessions)
-        self.deliveries = Deliveries(clients, settings, self._access)
-        self._retained = ClientRetained(clients, settings, self.deliveries)
+        self.deliveries = Deliveries(clients, self._access)
+        self._retained = ClientRetained(clients, self.deliveries)
         self._sys = SysTopics(clients, self.deliveries, self._sys_figures)
         self._subscriptions = ClientSubscriptions(
             clients,
-            settings,
             self._access,
             self._retained,
             self._records.filters,
@@ -103,7 +95,6 @@ class Listener(MailboxActor):
             self.batches,
             self.packets,
             self._waiting,
-            limits,
             acknowledged=self.deliveries.touched,
             crowded=self._overtaking.crowded,
         )
@@ -118,14 +109,11 @@ class Listener(MailboxActor):
             self._input,
             self._waiting,
             self._overtaking,
-            gather_s=settings.persistence.gather_s,
+            gather_s=lambda: self.settings.persistence.gather_s,
         )
-        stalls = ClientStalls(clients, self.packets, limits, self.deliveries.exchanging)
-        self.silence = ClientSilence(clients, stalls, limits, self.openings.stood_still)
+        self._stalls = ClientStalls(clients, self.packets, self.deliveries.exchanging)
+        self.silence = ClientSilence(clients, self._stalls, self.openings.stood_still)
         self._sockets = ClientSockets(group, clients, self.reception, self._lingering, self._input, self.deliveries, self.silence)
-        door: tuple[_Part, ...] = (clients, self.reception, self._access, self.openings, self.sessions, self._subscriptions)
-        talk: tuple[_Part, ...] = (self.batches, self.deliveries, self._retained, self._input, self.gathering, self.silence)
-        self._parts = (*door, self._wills, *talk)
 
     # --- life ---
 
@@ -147,12 +135,15 @@ class Listener(MailboxActor):
             self._retained.store_is_new()
         self._open_doors()
 
-    def on_reconfigured(self, settings: NodeSettings) -> None:
-        for part in self._parts:
-            part.adopt(settings)
+    def on_reconfigured(self, before: NodeSettings) -> None:
+        self._access.settings_changed()
+        if self.settings.clients != before.clients:
+            self.batches.limits_changed()
+            self._input.limits_changed()
+            self._stalls.limits_changed()
         if self.state == "starting":
             return  # the doors are opened by them
-        shut = self.reception.rearrange(settings.listeners) if self.state == "ready" else set()
+        shut = self.reception.rearrange(self.settings.listeners) if self.state == "ready" else set()
         for client in self.clients.clients():
             if client.listener in shut:
                 self._see_off(client, ReasonCode.ADMINISTRATIVE_ACTION, "listener_closed")

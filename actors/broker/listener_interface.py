@@ -7,6 +7,7 @@ from typing import Protocol
 from actors.door.client import Client
 from actors.process.mailbox import Mailbox
 from wire.frames.base import Frame
+from wire.settings import SettingsNow
 from wire.status.clients import TrafficFigures
 
 
@@ -17,6 +18,7 @@ class ClientHost(Protocol):
     epoch: int
     mailbox: Mailbox
     traffic: TrafficFigures
+    settings: SettingsNow
 
     def send(self, peer: str, frame: Frame) -> None: ...
     def client(self, number: int) -> Client | None: ...

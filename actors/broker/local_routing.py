@@ -142,7 +142,7 @@ class LocalRouting:
 
     # --- rights ---
 
-    def adopt(self, settings: NodeSettings) -> None:
+    def deal_by(self, settings: NodeSettings) -> None:
         """Deal by the rights of these settings from the next batch on."""
         self._lists = AccessLists(settings)
         self._subscriptions.rights_changed()

@@ -34,7 +34,6 @@ from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import MQTT_5_0, Disconnect, Packet
 from wire.mqtt.reason_codes import ReasonCode
-from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -65,7 +64,6 @@ class SessionOpenings:
     def __init__(
         self,
         host: ClientHost,
-        settings: NodeSettings,
         access: Access,
         batches: ClientBatches,
         records: SessionRecords,
@@ -79,16 +77,10 @@ class SessionOpenings:
         self._records = records
         self._wills = wills
         self._welcomed = welcomed
-        self.adopt(settings)
         self._openings: dict[int, Opening] = {}
         self._resuming: dict[int, Client] = {}
         self._requests = 0
         self._let_in: list[Opening] = []  # at the turn's end
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on."""
-        self._limits = settings.clients
-        self._unanswered_s = UNANSWERED_S + settings.persistence.flush_period_s
 
     # --- before the answer ---
 
@@ -137,7 +129,7 @@ class SessionOpenings:
             if waited_s >= LATE_S and self._records.keeps_nothing(client.session, opening.welcome.expiry_s):
                 opening.let_in = True
                 self._begin(opening)
-            elif waited_s >= self._unanswered_s:
+            elif waited_s >= UNANSWERED_S + self._host.settings.now.persistence.flush_period_s:
                 self._host.limited("store_unavailable")
                 self._send(client, refuse_login(LoginFault.UNAVAILABLE, client.level))
                 self._host.close_client(client, "store_unavailable", publish_will=False)
@@ -235,7 +227,7 @@ class SessionOpenings:
             number=client.number,
             session=client.session,
             level=client.level,
-            receive_maximum=self._limits.receive_maximum,
+            receive_maximum=self._host.settings.now.clients.receive_maximum,
             topic_alias_maximum=welcome.gives_aliases,
         )
         client.flow.carry(received)
@@ -250,7 +242,7 @@ class SessionOpenings:
 
     def _response_information(self, client: Client) -> str | None:
         """What its response topics begin with; None where nothing is set, or its names do not fit into a topic."""
-        pattern = self._limits.response_information
+        pattern = self._host.settings.now.clients.response_information
         return None if pattern is None else resolve(pattern, allow=True, user=client.user, client_id=client.session)
 
     def _up(self, client: Client) -> None:

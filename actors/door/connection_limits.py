@@ -13,6 +13,7 @@ Loopback and Unix sockets have no limit per address: what comes from there share
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network
 
@@ -55,18 +56,9 @@ class Verdict:
 class Admission:
     """Counts connections by their numbers. ``refused`` has, by limit, how many were not let in or had to go."""
 
-    def __init__(
-        self,
-        *,
-        connections_max: int,
-        per_address_max: int | None = None,
-        per_user_max: int | None = None,
-        half_open_max: int | None = None,
-    ) -> None:
-        self._connections_max = connections_max
-        self._per_address_max = per_address_max
-        self._half_open_max = half_open_max
-        self._per_user_max = per_user_max
+    def __init__(self, limits: Callable[[], ClientLimitSettings]) -> None:
+        """limits: those that hold now; who is here stays."""
+        self._limits = limits
         self._places: dict[int, tuple[str, str, str | None]] = {}  # address, listener, and user
         self._by_address: Counter[str] = Counter()
         self._by_listener: Counter[str] = Counter()
@@ -75,19 +67,12 @@ class Admission:
         self.half_open = 0
         self.refused: Counter[str] = Counter()
 
-    def adopt(self, limits: ClientLimitSettings) -> None:
-        """These hold for whoever comes from now on; who is here stays."""
-        self._connections_max = limits.connections_max
-        self._per_address_max = limits.connections_per_address
-        self._half_open_max = limits.half_open_max
-        self._per_user_max = limits.connections_per_user
-
     def __len__(self) -> int:
         return len(self._places)
 
     def is_full(self, host: str, listener: str = "", listener_max: int | None = None) -> bool:
         """Whether a newcomer from ``host`` would be refused, or another have to give way for it."""
-        crowded = self._half_open_max is not None and self.half_open >= self._half_open_max
+        crowded = self.half_open >= self._limits().half_open_max
         return crowded or bool(self._full(address_key(host), listener, listener_max))
 
     def enter(self, number: int, host: str, listener: str = "", listener_max: int | None = None) -> Verdict:
@@ -98,7 +83,7 @@ class Admission:
             self.refused[refused] += 1
             return Verdict(refused=refused)
         gives_way = None
-        if self._half_open_max is not None and self.half_open >= self._half_open_max:
+        if self.half_open >= self._limits().half_open_max:
             crowd = max(self._half_open.values(), key=len)
             gives_way = next(iter(crowd))
             self.leave(gives_way)
@@ -121,7 +106,8 @@ class Admission:
         older: a connection that gives way for it.
         """
         there = self._by_user[user] - (older in self._places and self._places[older][2] == user)
-        if user is not None and self._per_user_max is not None and there >= self._per_user_max:
+        per_user_max = self._limits().connections_per_user
+        if user is not None and per_user_max is not None and there >= per_user_max:
             return False
         if user is not None and number in self._places:
             address, listener, _ = self._places[number]
@@ -146,11 +132,13 @@ class Admission:
             del self._by_address[address]
 
     def _full(self, address: str, listener: str, listener_max: int | None) -> str:
-        if len(self._places) >= self._connections_max:
+        limits = self._limits()
+        if len(self._places) >= limits.connections_max:
             return CONNECTIONS_MAX
         if listener_max is not None and self._by_listener[listener] >= listener_max:
             return LISTENER_CONNECTIONS_MAX
-        if self._per_address_max is not None and address and self._by_address[address] >= self._per_address_max:
+        per_address_max = limits.connections_per_address
+        if per_address_max is not None and address and self._by_address[address] >= per_address_max:
             return CONNECTIONS_PER_ADDRESS
         return ""
 

@@ -33,7 +33,7 @@ from actors.system.certificates import LOOK_PERIOD_S, NotACertificate, identity
 from actors.system.tls import Certificates
 from wire.backoff import Backoff
 from wire.errors import PeerViolation, Unavailable
-from wire.settings import BackoffSettings, ClientLimitSettings, ListenerSettings, ListenerTlsSettings, NodeSettings
+from wire.settings import ListenerSettings, ListenerTlsSettings, SettingsNow
 from wire.status.clients import ReceptionFigures
 
 log = logging.getLogger("bascule")
@@ -83,7 +83,7 @@ class Door:
         own = self.settings
         return (own.bind, own.unix_mode, own.protocol) == (settings.bind, settings.unix_mode, settings.protocol)
 
-    def adopt(self, settings: ListenerSettings) -> None:
+    def change(self, settings: ListenerSettings) -> None:
         """These hold for who comes from now on; ``can_be`` was asked. Raises Unavailable if its files cannot be used."""
         if settings.tls is not None and settings.tls != self.settings.tls:
             self.certificates = self._show(settings.tls)
@@ -114,23 +114,15 @@ class Door:
 class Reception:
     """Accepts clients at all doors, within the limits."""
 
-    def __init__(
-        self, mailbox: Mailbox, group: PollGroup, lingering: Lingering, limits: ClientLimitSettings, backoff: BackoffSettings
-    ) -> None:
-        """``backoff``: between tries to open the doors."""
+    def __init__(self, mailbox: Mailbox, group: PollGroup, lingering: Lingering, settings: SettingsNow) -> None:
         self._mailbox = mailbox
         self._group = group
         self._lingering = lingering
-        self._backoff = Backoff(backoff, mailbox.random)
-        self._packet_max_bytes = limits.packet_max_bytes
+        self._backoff = Backoff(settings.now.supervision.restart_backoff, mailbox.random)
+        self._settings = settings
         self.doors: list[Door] = []
         self.refusal = ""  # why they cannot be opened
-        self.admission = Admission(
-            connections_max=limits.connections_max,
-            per_address_max=limits.connections_per_address,
-            per_user_max=limits.connections_per_user,
-            half_open_max=limits.half_open_max,
-        )
+        self.admission = Admission(lambda: settings.now.clients)
         self.turn = HandshakeTurn()
         self.accepting = True
         self.handshakes_failed = 0
@@ -163,11 +155,6 @@ class Reception:
         for door in doors:
             self._serve(door)
 
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold for who comes from now on; the doors are as they were."""
-        self._packet_max_bytes = settings.clients.packet_max_bytes
-        self.admission.adopt(settings.clients)
-
     def rearrange(self, listeners: tuple[ListenerSettings, ...]) -> set[str]:
         """Shut the doors that are not among ``listeners``, and open those that are not open yet.
 
@@ -191,7 +178,7 @@ class Reception:
         for settings in listeners:
             try:
                 if settings.bind in doors:
-                    doors[settings.bind].adopt(settings)
+                    doors[settings.bind].change(settings)
                     continue
                 door = _bind(settings)
                 try:
@@ -298,7 +285,13 @@ class Reception:
             Client(sock, address, self._numbers, self._group, now_s)
             if door.plain
             else LayeredClient(
-                sock, address, self._numbers, self._group, now_s, layers=door.layers(self._packet_max_bytes), turn=self.turn
+                sock,
+                address,
+                self._numbers,
+                self._group,
+                now_s,
+                layers=door.layers(self._settings.now.clients.packet_max_bytes),
+                turn=self.turn,
             )
         )
         client.listener = door.settings.bind

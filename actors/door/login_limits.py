@@ -20,7 +20,7 @@ is made anew at each start and nothing is ever written. A changed password has a
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -108,16 +108,12 @@ class LoginLimits:
     how that is proven. An empty origin or user is not counted.
     """
 
-    def __init__(self, limits: LoginLimitSettings, *, entries_max: int = ENTRIES_MAX) -> None:
+    def __init__(self, limits: Callable[[], LoginLimitSettings], *, entries_max: int = ENTRIES_MAX) -> None:
         self._limits = limits
         self._entries_max = entries_max
         self.origins, self.users = FailureCounts(entries_max), FailureCounts(entries_max)
         self._known: dict[tuple[str, bytes], _Known] = {}  # in the order in which they were let in last
         self._numbers = count()
-
-    def adopt(self, limits: LoginLimitSettings) -> None:
-        """These hold for who fails from now on; who has to wait does."""
-        self._limits = limits
 
     def is_known(self, origin: str, user: bytes, credential: bytes, now_s: float) -> bool:
         """Whether this login needs no look, since it was right from there before (door.known-login-let-in)."""
@@ -134,12 +130,12 @@ class LoginLimits:
         """A login was refused without a look (door.known-login-let-in)."""
         known = self._known.get((origin, user))
         if known is not None and known.credential != credential:
-            known.guesses.add(credential, now_s, self._limits)
+            known.guesses.add(credential, now_s, self._limits())
 
     def failed(self, origin: str, user: bytes, now_s: float) -> tuple[bool, bool]:
         """Count one that was found wrong. Returns: whether its address, and whether its user, is refused from now on."""
-        by_origin = self.origins.failed(origin, next(self._numbers), now_s, self._limits)
-        return by_origin, self.users.failed(user, origin, now_s, self._limits)
+        by_origin = self.origins.failed(origin, next(self._numbers), now_s, self._limits())
+        return by_origin, self.users.failed(user, origin, now_s, self._limits())
 
     def let_in(self, origin: str, user: bytes, credential: bytes, now_s: float) -> None:
         """It was right: it is known from now on."""

@@ -31,7 +31,7 @@ from wire.frames.base import Frame
 from wire.frames.names import DISTRIBUTOR
 from wire.frames.supervision import AclChanged
 from wire.mqtt.packets import Connect
-from wire.settings import AccessSettings, NodeSettings
+from wire.settings import AccessSettings, SettingsNow
 from wire.status.clients import AccessFigures
 
 log = logging.getLogger("bascule")
@@ -70,6 +70,7 @@ class Host(Protocol):
     """Local clients, as far as access needs them."""
 
     mailbox: Mailbox
+    settings: SettingsNow
 
     def send(self, peer: str, frame: Frame) -> None: ...
     def clients(self) -> list[Client]: ...
@@ -86,22 +87,23 @@ class _Policy:
 class Access:
     """Judges logins and gives each client its rights."""
 
-    def __init__(self, host: Host, settings: NodeSettings, tell_from_thread: Callable[[Verified], bool]) -> None:
+    def __init__(self, host: Host, tell_from_thread: Callable[[Verified], bool]) -> None:
         """``tell_from_thread`` has ``verified`` called, in the Listener's thread; it may be called in any."""
         self._host = host
         self._tell_from_thread = tell_from_thread
-        self._limits = LoginLimits(settings.access.login_limits)
+        self._limits = LoginLimits(lambda: host.settings.now.access.login_limits)
         self._queue: LoginQueue[Login] = LoginQueue(WAITING_MAX)
         self._verifying = 0
         self._key = os.urandom(32)
         self._passwords: dict[str, PasswordFile] = {}
-        self._know(settings)
+        self._know()
         self._told_s: dict[str, float] = {}
         self._untold: dict[str, int] = {}
         self._on_denial: Callable[[Client, bytes], None] | None = None
         self._counts = dict.fromkeys(_COUNTED, 0)
 
-    def _know(self, settings: NodeSettings) -> None:
+    def _know(self) -> None:
+        settings = self._host.settings.now
         known, self._passwords = self._passwords, {}
         self._lists = AccessLists(settings)
         self._of_node = self._policy(settings.access, known)
@@ -118,10 +120,9 @@ class Access:
             self._passwords[path] = known.get(path) or PasswordFile(path)
         return _Policy(access.allow_anonymous, None if path is None else self._passwords[path])
 
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on, for those who are here as well: each has the rights that they give. See ``unwelcome``."""
-        self._limits.adopt(settings.access.login_limits)
-        self._know(settings)
+    def settings_changed(self) -> None:
+        """Others hold, for those who are here as well: each has the rights that they give. See ``unwelcome``."""
+        self._know()
         self.reload()
         self._give_all_rights()
 

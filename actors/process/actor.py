@@ -15,7 +15,7 @@ from pykka import ThreadingFuture
 from actors.process.mailbox import BadFrame, Mailbox, Reconfigured, SocketsReady, TimerDue, TurnEnded
 from wire.frames.base import Frame
 from wire.frames.supervision import PeerUp, Stop
-from wire.settings import NodeSettings
+from wire.settings import NodeSettings, SettingsNow
 from wire.status.actors import ActorFigures
 
 log = logging.getLogger("bascule")
@@ -114,7 +114,7 @@ class MailboxActor(PolledActor):
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox)
-        self.settings = settings
+        self.settings_now = SettingsNow(settings)
         self.epoch = epoch
         self.state = "starting"
         self.peers: dict[str, int] = {}  # name -> epoch
@@ -124,8 +124,8 @@ class MailboxActor(PolledActor):
     def on_peer_up(self, name: str, epoch: int) -> None:
         """``name``, of another process, is ready in a new life; ``self.peers`` knows it already."""
 
-    def on_reconfigured(self, settings: NodeSettings) -> None:
-        """The configuration has changed; ``self.settings`` is still what it was. From the end of this call on ``settings`` hold."""
+    def on_reconfigured(self, before: NodeSettings) -> None:
+        """Others hold from here on than ``before``: whatever is made of settings is made anew."""
 
     def on_stopping(self) -> None:
         """End intake and finish; call ``finished()`` when nothing is left in hand."""
@@ -136,6 +136,11 @@ class MailboxActor(PolledActor):
         return None
 
     # --- for subclasses ---
+
+    @property
+    def settings(self) -> NodeSettings:
+        """Those that hold now."""
+        return self.settings_now.now
 
     def ready(self) -> None:
         """This actor does its work now."""
@@ -158,8 +163,9 @@ class MailboxActor(PolledActor):
                     self.peers[message.name] = message.epoch
                     self.on_peer_up(message.name, message.epoch)
             case Reconfigured():
-                self.on_reconfigured(message.settings)
-                self.settings = message.settings
+                before = self.settings
+                self.settings_now.change(message.settings)
+                self.on_reconfigured(before)
             case Stop():
                 if self.state != "stopping":
                     self.state = "stopping"

@@ -159,7 +159,7 @@ class ChildHost(Host):
                 self._stop_next()
 
     def _reconfigure(self, settings: NodeSettings) -> None:
-        """Have ``settings`` hold from here on: all actors adopt them before anything else is handed over."""
+        """Have ``settings`` hold from here on: all actors have them before anything else is handed over."""
         if settings.log.level != self._settings.log.level:
             set_level(settings.log.level)
         self._settings = settings

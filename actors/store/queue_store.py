@@ -100,9 +100,9 @@ class QueueStore(MailboxActor):
         if self._leading is not None:
             self._leading.met(epoch)
 
-    def on_reconfigured(self, settings: NodeSettings) -> None:
+    def on_reconfigured(self, before: NodeSettings) -> None:
         if self._store is not None:
-            self._store.adopt(settings)
+            self._store.adopt(self.settings)
 
     def on_told(self, message: Any) -> None:
         match message:

@@ -60,7 +60,7 @@ class Callers:
     def __init__(self, settings: HttpSettings, figures: HttpCounts) -> None:
         self._figures = figures
         self._file = None if settings.tokens_file is None else TokenFile(settings.tokens_file)
-        self._limits = LoginLimits(settings.login_limits)
+        self._limits = LoginLimits(lambda: settings.login_limits)
         self._block_s = settings.login_limits.block_s
         self._looked_s = float("-inf")
 

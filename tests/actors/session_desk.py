@@ -18,12 +18,13 @@ from actors.door.logins_and_rights import Access
 from actors.process.local_messages import SessionDown
 from actors.process.mailbox import PollGroup
 from tests.supervisor.settings import node_settings
+from tests.support.settings import node
 from wire.exchange.wills import Message
 from wire.frames.base import Frame
 from wire.frames.intake import SessionClose, SessionOpen, SessionOpened, SessionsKnown
 from wire.mqtt.packets import Connect, Will
 from wire.mqtt.properties import Properties
-from wire.settings import ListenerSettings, NodeSettings
+from wire.settings import ListenerSettings, NodeSettings, SettingsNow
 
 WILL = Will(topic="gone", payload=b"x", qos=0, retain=False)
 LEFT = (b"site/gone", 1, b"bye", b"", 30)
@@ -56,6 +57,7 @@ class FakeHost:
 
     def __init__(self) -> None:
         self.mailbox = FakeMailbox()
+        self.settings = SettingsNow(node())
         self.asked: list[SessionOpen] = []
         self.ends: list[SessionClose] = []
         self.down: list[SessionDown] = []
@@ -118,11 +120,12 @@ class Parts:
     """They, put together as the Listener does; ``host`` stands for the connections and for the batches."""
 
     def __init__(self, host: Any, settings: NodeSettings) -> None:
-        access = Access(host, settings, lambda _: True)
+        host.settings = SettingsNow(settings)
+        access = Access(host, lambda _: True)
         self.records = SessionRecords()
-        self.wills = ClientWills(host, settings, access, host, self.records)
-        self.openings = SessionOpenings(host, settings, access, host, self.records, self.wills, host.welcomed)
-        self.sessions = ClientSessions(host, settings, access, ReservedTopics(host), self.records, self.wills, self.openings)
+        self.wills = ClientWills(host, access, host, self.records)
+        self.openings = SessionOpenings(host, access, host, self.records, self.wills, host.welcomed)
+        self.sessions = ClientSessions(host, access, ReservedTopics(host), self.records, self.wills, self.openings)
         host.sessions = self.sessions
 
 

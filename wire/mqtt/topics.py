@@ -11,6 +11,7 @@ from typing import NamedTuple
 from wire.errors import PeerViolation
 from wire.mqtt.primitives import BINARY_MAX_BYTES, decode_string
 from wire.mqtt.reason_codes import ReasonCode, malformed
+from wire.settings import ClientLimitSettings
 
 _SHARE = "$share/"
 
@@ -27,6 +28,11 @@ class TopicLimits(NamedTuple):
 
     levels_max: int | None = None
     max_bytes: int | None = None
+
+    @classmethod
+    def of(cls, clients: ClientLimitSettings) -> TopicLimits:
+        """Those of the settings."""
+        return cls(clients.topic_levels_max, clients.topic_max_bytes)
 
     def allow(self, topic: str) -> bool:
         """Whether well-formed ``topic``, a name or a filter, is within the limits."""

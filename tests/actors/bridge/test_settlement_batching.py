@@ -41,8 +41,8 @@ def test_a_queue_of_few_messages_waits_for_none() -> None:
 def test_other_limits_count_at_once() -> None:
     settling = Settling(limits(), bytes_max=BYTES_MAX)
     assert not settling.is_enough(10, 10)
-    settling.adopt(limits(max_messages=80), limits())
+    settling.limit(limits(max_messages=80), limits())
     assert settling.is_enough(10, 10)
-    settling.adopt(limits(max_bytes=80))
+    settling.limit(limits(max_bytes=80))
     assert settling.is_enough(1, 10)
     assert not settling.is_enough(1, 9)

@@ -11,11 +11,11 @@ GATHER_S = 0.25
 
 
 def test_the_first_batch_is_due_at_once() -> None:
-    assert Pace(GATHER_S).due_s == float("-inf")
+    assert Pace(lambda: GATHER_S).due_s == float("-inf")
 
 
 def test_where_nothing_came_meanwhile_the_next_is_due_at_once() -> None:
-    pace = Pace(GATHER_S)
+    pace = Pace(lambda: GATHER_S)
     for now_s in (10.0, 10.01, 10.02):
         pace.sent(now_s)
         assert pace.due_s == float("-inf")
@@ -25,7 +25,7 @@ def test_where_nothing_came_meanwhile_the_next_is_due_at_once() -> None:
 
 
 def test_what_came_meanwhile_is_due_a_moment_after_the_last_batch_left() -> None:
-    pace = Pace(GATHER_S)
+    pace = Pace(lambda: GATHER_S)
     pace.sent(10.0)
     pace.sent(11.0)
     pace.committed(waiting=True)
@@ -34,7 +34,7 @@ def test_what_came_meanwhile_is_due_a_moment_after_the_last_batch_left() -> None
 
 
 def test_it_is_so_until_nothing_comes_during_a_commit() -> None:
-    pace = Pace(GATHER_S)
+    pace = Pace(lambda: GATHER_S)
     pace.sent(10.0)
     pace.committed(waiting=True)
     pace.sent(11.0)
@@ -49,7 +49,7 @@ def test_it_is_so_until_nothing_comes_during_a_commit() -> None:
 
 
 def test_it_is_off_at_no_time_at_all() -> None:
-    pace = Pace(0.0)
+    pace = Pace(lambda: 0.0)
     pace.sent(10.0)
     pace.committed(waiting=True)
     assert not pace.busy
@@ -60,7 +60,7 @@ def test_it_is_off_at_no_time_at_all() -> None:
 
 
 def busy_pace(sent_s: float = 10.0) -> Pace:
-    pace = Pace(GATHER_S)
+    pace = Pace(lambda: GATHER_S)
     pace.sent(sent_s)
     pace.committed(waiting=True)
     return pace
@@ -88,9 +88,9 @@ def test_nobody_rests_where_nothing_waits_and_nothing_is_under_way() -> None:
 @pytest.mark.parametrize(
     ("pace", "rows", "publishers", "rests"),
     [
-        (Pace(GATHER_S), 1, RESTING_CLIENTS_MIN, True),
-        (Pace(GATHER_S), 1, RESTING_CLIENTS_MIN - 1, False),
-        (Pace(GATHER_S), RESTING_ROWS_MAX, RESTING_CLIENTS_MIN, False),
+        (Pace(lambda: GATHER_S), 1, RESTING_CLIENTS_MIN, True),
+        (Pace(lambda: GATHER_S), 1, RESTING_CLIENTS_MIN - 1, False),
+        (Pace(lambda: GATHER_S), RESTING_ROWS_MAX, RESTING_CLIENTS_MIN, False),
         (busy_pace(), RESTING_ROWS_MAX - 1, 0, True),
         (busy_pace(), RESTING_ROWS_MAX, 0, False),
     ],

@@ -17,6 +17,7 @@ from wire.frames.batch import unpack_column
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
 from wire.mqtt.publish_stream import parse_publishes
+from wire.settings import SettingsNow
 from wire.status.clients import TrafficFigures
 
 WILL: Message = (b"gone", 1, b"bye", b"", 0)
@@ -34,8 +35,9 @@ class Desk:
             mailbox=SimpleNamespace(wall_ms=lambda: 123, now_s=lambda: 1.0),
             traffic=self.traffic,
             send=self._send,
+            settings=SettingsNow(node_settings(folder)),
         )
-        self.batches = ClientBatches(host, node_settings(folder).clients, ReservedTopics(host))
+        self.batches = ClientBatches(host, ReservedTopics(host))
 
     def _send(self, peer: str, frame: Frame) -> None:
         assert isinstance(frame, Published)

@@ -17,6 +17,7 @@ from tests.supervisor.settings import node_settings
 from tests.wire.exchange.test_client_outbox import outbox
 from wire.exchange.subscriber_copies import Copies, Parcel
 from wire.frames.batch import QOS_MASK, RETAIN, from_rows, pack_column
+from wire.settings import SettingsNow
 
 BATCH = from_rows([(b"a", 2, b"zero"), (b"b", 1 | RETAIN, b"one"), (b"c", 0, b"two")], accepted_ms=0)
 Got = tuple[list[int], list[tuple[bytes, int, bool]], list[bytes]]
@@ -26,9 +27,10 @@ class Desk:
     """The deliveries to clients: (connections, [(payload, QoS, RETAIN)], topics of what is retained) for each group."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        host: Any = SimpleNamespace(mailbox=SimpleNamespace(wall_ms=lambda: 0))
+        settings = SettingsNow(node_settings(folder))
+        host: Any = SimpleNamespace(mailbox=SimpleNamespace(wall_ms=lambda: 0), settings=settings)
         access: Any = None
-        self.deliveries = Deliveries(host, node_settings(folder), access)
+        self.deliveries = Deliveries(host, access)
         self.got: list[Got] = []
         monkeypatch.setattr(self.deliveries, "send", self._send)
 
@@ -74,7 +76,8 @@ def test_what_is_encoded_for_who_does_not_read_is_within_the_limit_with_any_mess
     host: Any = SimpleNamespace(mailbox=SimpleNamespace(wall_ms=lambda: 0), traffic=SimpleNamespace(publish_sent=0), write=write)
     settings, access = node_settings(tmp_path), SimpleNamespace()
     settings = replace(settings, clients=replace(settings.clients, output_max_bytes=output_max_bytes))
-    deliveries = Deliveries(host, settings, access)  # type: ignore[arg-type]  # nobody has rights here
+    host.settings = SettingsNow(settings)
+    deliveries = Deliveries(host, access)  # type: ignore[arg-type]  # nobody has rights here
     box = outbox(receive_maximum=1000, in_flight_max=1000, queue_max_messages=1000, queue_max_bytes=1 << 30)
     client: Any = SimpleNamespace(number=1, closed=False, output_bytes=0, outbox=box, retained=None)
     box.begin()

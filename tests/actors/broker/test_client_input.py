@@ -20,7 +20,7 @@ from wire.exchange.client_keep_alive import KeepAlive
 from wire.exchange.receiver import ReceiverHalf
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
-from wire.settings import ClientLimitSettings
+from wire.settings import SettingsNow
 from wire.status.clients import TrafficFigures
 
 PINGREQ, PUBACK, SUBSCRIBE = b"\xc0\0", b"\x40\2\0\1", b"\x82\6\0\1\0\1t\0"
@@ -62,7 +62,8 @@ class Desk:
     """Clients whose packets are handled here; ``handled``: (client, first byte)."""
 
     def __init__(self, folder: Path, **limits: Any) -> None:
-        settings: ClientLimitSettings = replace(node_settings(folder).clients, **limits)
+        settings = node_settings(folder)
+        settings = replace(settings, clients=replace(settings.clients, **limits))
         self.now_s = 1.0
         self.timers: dict[str, float] = {}
         self.handled: list[tuple[int, int]] = []
@@ -79,9 +80,10 @@ class Desk:
             limited=lambda limit: self.limited.update((limit,)),
             client=self.clients.get,
             send=lambda peer, frame: None,
+            settings=SettingsNow(settings),
         )
         packets: Any = SimpleNamespace(check_first=lambda first_byte: None, handle=self._handle, violated=self._violated)
-        self.batches = ClientBatches(host, settings, ReservedTopics(host))
+        self.batches = ClientBatches(host, ReservedTopics(host))
         self.batches.builder.rows_max = ROWS_MAX
         self.waiting = WaitingClients(host.mailbox)
         self.input = ClientInput(
@@ -89,7 +91,6 @@ class Desk:
             self.batches,
             packets,
             self.waiting,
-            settings,
             acknowledged=lambda client: self.acknowledged.append(client.number),
             crowded=self._crowd,
         )

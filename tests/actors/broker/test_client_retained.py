@@ -11,6 +11,7 @@ from actors.broker.client_retained import PIECES_MAX, ClientRetained
 from tests.supervisor.settings import node_settings
 from wire.frames.base import Frame
 from wire.frames.local_sessions import RetainedPiece
+from wire.settings import SettingsNow
 
 
 class Subscriber:
@@ -33,8 +34,9 @@ class Desk:
         self.mailbox = SimpleNamespace(now_s=lambda: 0.0, wall_ms=lambda: 0)
         self.asked: list[Any] = []
         self.wanting: list[Any] = []
+        self.settings = SettingsNow(node_settings(folder))
         desk: Any = self
-        self.retained = ClientRetained(desk, node_settings(folder), desk)
+        self.retained = ClientRetained(desk, desk)
 
     def send(self, peer: str, frame: Frame) -> None:
         self.asked.append(frame)

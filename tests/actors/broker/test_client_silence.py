@@ -12,6 +12,7 @@ import pytest
 from actors.broker.client_silence import LOOK_AGAIN_S, LOOK_PERIOD_S, ClientSilence
 from tests.supervisor.settings import node_settings
 from wire.exchange.client_keep_alive import KeepAlive
+from wire.settings import SettingsNow
 
 BEGAN_S = 1.0
 
@@ -37,9 +38,10 @@ class Desk:
             client=lambda number: None if self.closed else client,
             limited=lambda limit: self.limited.update((limit,)),
             close_client=lambda client, why: self.closed.append(why),
+            settings=SettingsNow(node_settings(folder)),
         )
         stalls: Any = SimpleNamespace(look=lambda now_s, *, stood_still: self.stalls.append(stood_still))
-        self.silence = ClientSilence(host, stalls, node_settings(folder).clients, self.stood_still_s.append)
+        self.silence = ClientSilence(host, stalls, self.stood_still_s.append)
         self.silence.watch(self.client)
 
 

@@ -17,6 +17,7 @@ from actors.broker.client_stalls import ClientStalls
 from tests.supervisor.settings import node_settings
 from tests.wire.exchange.test_client_outbox import batch, outbox, puback
 from wire.exchange.subscriber_copies import Parcel
+from wire.settings import SettingsNow
 
 STALL_S = 30.0
 STEP_S = 0.5
@@ -53,8 +54,9 @@ class Desk:
         unused: Any = None
         settings = node_settings(folder)
         settings = replace(settings, clients=replace(settings.clients, stall_timeout_s=STALL_S))
+        host.settings = SettingsNow(settings)
         packets = ClientPackets(host, unused, unused, unused)
-        self.stalls = ClientStalls(host, packets, settings.clients, lambda: [] if self.closed else [self.client])
+        self.stalls = ClientStalls(host, packets, lambda: [] if self.closed else [self.client])
 
     def _write(self, client: Any, data: bytes) -> None:
         self.written += data

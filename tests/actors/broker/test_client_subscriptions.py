@@ -13,6 +13,7 @@ from tests.supervisor.settings import node_settings
 from wire.frames.base import Frame
 from wire.frames.local_sessions import SubscriptionsKept
 from wire.mqtt.packets import Subscribe, Subscription, Unsubscribe
+from wire.settings import SettingsNow
 
 
 class Host:
@@ -47,6 +48,7 @@ class Desk:
 
     def __init__(self, folder: Path, *, queue: str = "") -> None:
         host: Any = Host()
+        host.settings = SettingsNow(node_settings(folder))
         self.host = host
         self.client: Any = SimpleNamespace(
             number=1, session="c", owner="", queue=queue, level=4, filters={}, rights=None, asking=0, closed=False
@@ -55,7 +57,7 @@ class Desk:
         self.client.hear = lambda *_: None
         access: Any = None
         self.subscriptions = ClientSubscriptions(
-            self.host, node_settings(folder), access, host, FilterBytes(), subscribed=lambda *_: None, read_on=lambda _: None
+            self.host, access, host, FilterBytes(), subscribed=lambda *_: None, read_on=lambda _: None
         )
 
     def subscribe(self, *filters: str) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from actors.broker.connected_clients import ConnectedClients
+from tests.support.settings import node
+from wire.settings import ClientLimitSettings, SettingsNow
 
 OUTPUT_MAX_BYTES = 100
 
@@ -55,8 +57,9 @@ class Desk:
         self.admission = admission
         reception: Any = SimpleNamespace(admission=admission, resume=lambda: self.said.append("a place is free"))
         lingering: Any = SimpleNamespace(add=lambda sock, output: self.said.append("lingers"))
+        settings = SettingsNow(node(clients=ClientLimitSettings(output_max_bytes=OUTPUT_MAX_BYTES)))
         mailbox: Any = SimpleNamespace(name="listener", now_s=lambda: 0.0)
-        self.clients = ConnectedClients(mailbox, 7, reception, lingering, output_max_bytes=OUTPUT_MAX_BYTES, parted=self._parted)
+        self.clients = ConnectedClients(mailbox, 7, reception, lingering, settings, parted=self._parted)
 
     def _parted(self, client: Any, publish_will: bool) -> None:
         assert self.clients.client(client.number) is None

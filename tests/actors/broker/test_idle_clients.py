@@ -20,6 +20,7 @@ from tests.wire.exchange.test_client_outbox import batch, kept, outbox, puback
 from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.subscriber_copies import Parcel
+from wire.settings import SettingsNow
 from wire.status.clients import TrafficFigures
 
 CLIENTS = 100
@@ -84,9 +85,10 @@ def test_only_clients_with_an_exchange_are_looked_at_and_none_that_is_closed_by_
         client.closed = client.number == 2
 
     mailbox = SimpleNamespace(wall_ms=lambda: 0)
-    host: Any = SimpleNamespace(mailbox=mailbox, traffic=TrafficFigures(), write=write)
+    settings = SettingsNow(node_settings(tmp_path))
+    host: Any = SimpleNamespace(mailbox=mailbox, traffic=TrafficFigures(), write=write, settings=settings)
     nobody: Any = None
-    deliveries = Deliveries(host, node_settings(tmp_path), nobody)
+    deliveries = Deliveries(host, nobody)
     clients: list[Any] = []
     for number in range(3):
         box = outbox()

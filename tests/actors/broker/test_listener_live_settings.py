@@ -133,15 +133,11 @@ def test_each_part_goes_by_what_holds_now() -> None:
     client = node.client(pipe)
     assert client is not None
     assert client.rate is not None
-    assert listener.silence._connect_timeout_s == 1.5
-    assert listener.silence._stalls._stall_timeout_s == 4.5
-    assert listener.clients._output_max_bytes == listener.deliveries._output_max_bytes == 2222
-    assert listener._retained._output_max_bytes == 2222
+    assert listener.clients.settings.now is listener.settings
+    assert (listener.settings.clients, listener.settings.sessions) == (limits, sessions)
     assert listener._input._budget.bytes_max == 3333
     assert listener.batches.builder.forbidden_take_room
-    assert (listener.reception.admission._per_address_max, listener.reception.admission._half_open_max) == (6, 7)
-    assert listener.openings._limits == listener.sessions._limits == limits
-    assert listener.sessions._settings == listener.deliveries._settings == sessions
-    assert listener.gathering._pace.gather_s == 0.25
+    assert listener.reception.admission._limits() == limits
+    assert listener.gathering._pace._gather_s() == 0.25
     node.change(clients=LIMITS)
     assert client.rate is None

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.door.connection_limits import Admission, address_key
+from wire.settings import ClientLimitSettings
 
 
 @pytest.mark.parametrize(
@@ -33,8 +34,20 @@ def test_what_counts_as_one_address(host: str, key: str) -> None:
     assert address_key(host) == key
 
 
+def admission_of(
+    *, connections_max: int, per_address_max: int | None = None, per_user_max: int | None = None, half_open_max: int | None = None
+) -> Admission:
+    limits = ClientLimitSettings(
+        connections_max=connections_max,
+        connections_per_address=per_address_max,
+        connections_per_user=per_user_max,
+        half_open_max=half_open_max or 1_000_000,
+    )
+    return Admission(lambda: limits)
+
+
 def test_one_address_has_its_own_limit_and_loopback_has_none() -> None:
-    admission = Admission(connections_max=100, per_address_max=2)
+    admission = admission_of(connections_max=100, per_address_max=2)
     hosts = ["192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", *["127.0.0.1"] * 5]
 
     refused = [admission.enter(number, host).refused for number, host in enumerate(hosts)]
@@ -45,7 +58,7 @@ def test_one_address_has_its_own_limit_and_loopback_has_none() -> None:
 
 
 def test_the_oldest_of_the_busiest_address_gives_way() -> None:
-    admission = Admission(connections_max=100, half_open_max=3)
+    admission = admission_of(connections_max=100, half_open_max=3)
     for number, host in enumerate(["192.0.2.9", "192.0.2.1", "192.0.2.1"]):
         admission.enter(number, host)
 
@@ -56,7 +69,7 @@ def test_the_oldest_of_the_busiest_address_gives_way() -> None:
 
 
 def test_it_is_full_where_a_newcomer_would_be_at_somebody_s_cost() -> None:
-    admission = Admission(connections_max=4, per_address_max=2, half_open_max=3)
+    admission = admission_of(connections_max=4, per_address_max=2, half_open_max=3)
     for number, host in enumerate(["192.0.2.1", "192.0.2.1"]):
         assert not admission.is_full(host)
         admission.enter(number, host)
@@ -87,7 +100,7 @@ STEPS = st.tuples(
 def test_no_limit_is_exceeded_and_all_is_given_back(
     steps: list[Step], connections_max: int, per_address_max: int, half_open_max: int, listener_max: int
 ) -> None:
-    admission = Admission(
+    admission = admission_of(
         connections_max=connections_max, per_address_max=per_address_max, per_user_max=2, half_open_max=half_open_max
     )
     users: dict[int, str | None] = {}
@@ -131,7 +144,7 @@ def test_no_limit_is_exceeded_and_all_is_given_back(
         assert all(count <= listener_max for count in Counter(place for _, place in here.values()).values())
     for number in list(here):
         admission.leave(number)
-    fresh = Admission(connections_max=connections_max, per_address_max=per_address_max, half_open_max=half_open_max)
+    fresh = admission_of(connections_max=connections_max, per_address_max=per_address_max, half_open_max=half_open_max)
     for number, host in enumerate(HOSTS):
         assert (
             admission.enter(1000 + number, host, "a", listener_max).refused == fresh.enter(number, host, "a", listener_max).refused

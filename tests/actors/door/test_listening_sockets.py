@@ -13,8 +13,8 @@ from actors.door.closing_connections import Lingering
 from actors.door.listening_sockets import OPEN_TIMER, Reception
 from actors.process.mailbox import Mailbox, PollGroup
 from tests.support.ports import accepts, free_port
-from tests.support.settings import BACKOFF, node
-from wire.settings import ListenerSettings, ProxyProtocolSettings
+from tests.support.settings import node
+from wire.settings import ListenerSettings, ProxyProtocolSettings, SettingsNow
 
 
 class Desk:
@@ -46,7 +46,7 @@ class Doors:
     def __init__(self, *listeners: ListenerSettings) -> None:
         self.desk = Desk()
         mailbox = cast(Mailbox, self.desk)
-        self.reception = Reception(mailbox, cast(PollGroup, None), Lingering(mailbox), node().clients, BACKOFF)
+        self.reception = Reception(mailbox, cast(PollGroup, None), Lingering(mailbox), SettingsNow(node()))
         self.reception.open(listeners)
 
     def rearrange(self, *listeners: ListenerSettings) -> set[str]:

@@ -18,6 +18,7 @@ from actors.door.password_file import PasswordFile, read_passwords
 from actors.door.password_hashes import hash_password
 from actors.process.mailbox import Mailbox
 from tests.supervisor.settings import node_settings
+from tests.support.settings import node
 from wire.door.access_rules import AccessRules
 from wire.door.connect_checks import LoginFault
 from wire.errors import ConfigError
@@ -28,7 +29,7 @@ from wire.frames.batch import from_rows
 from wire.frames.names import DISTRIBUTOR
 from wire.frames.supervision import AclChanged
 from wire.mqtt.packets import Connect
-from wire.settings import AccessSettings, AclRuleSettings, ListenerSettings, LoginLimitSettings, NodeSettings
+from wire.settings import AccessSettings, AclRuleSettings, ListenerSettings, LoginLimitSettings, NodeSettings, SettingsNow
 
 HASH = hash_password(b"right")
 
@@ -53,6 +54,7 @@ class Host:
     def __init__(self) -> None:
         self.clock = Clock()
         self.mailbox: Mailbox = self.clock
+        self.settings = SettingsNow(node())
         self.access: Access | None = None
         self.connected: list[Client] = []
         self.verified = 0
@@ -123,7 +125,8 @@ def settings(tmp_path: Path, **keys: Any) -> NodeSettings:
 
 def keeper(tmp_path: Path, **keys: Any) -> tuple[Access, Host]:
     host = Host()
-    host.access = Access(host, settings(tmp_path, **keys), host.tell_from_thread)
+    host.settings = SettingsNow(settings(tmp_path, **keys))
+    host.access = Access(host, host.tell_from_thread)
     return host.access, host
 
 

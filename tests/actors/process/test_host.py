@@ -89,8 +89,8 @@ class Noting(MailboxActor):
     def on_peer_up(self, name: str, epoch: int) -> None:
         self._note((name, epoch))
 
-    def on_reconfigured(self, settings: NodeSettings) -> None:
-        self._note((self.settings.number, settings.number))
+    def on_reconfigured(self, before: NodeSettings) -> None:
+        self._note((before.number, self.settings.number))
 
     def on_turn_end(self, now_s: float) -> None:
         self._note("end")
