@@ -66,6 +66,20 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "cluster.step_down": ("to",),
 }
 
+# Those that look at much and change nothing: one of them at a time for who asks.
+QUESTIONS = {
+    "status",
+    "queue.ls",
+    "queue.peek",
+    "queue.export",
+    "session.ls",
+    "session.show",
+    "session.will",
+    "events",
+    "topics",
+    "reload.plan",
+}
+
 # The longest text of an argument, in bytes of UTF-8. Those of MQTT are as long as MQTT lets them be; what is matched against each
 # session is short, since its cost is paid for each of them.
 _TEXT_MAX_BYTES = dict.fromkeys(("topic", "client_id", "after", "user"), 65_535)

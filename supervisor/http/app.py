@@ -54,7 +54,7 @@ def make_app(run_dir: Path, settings: HttpSettings, figures: HttpCounts) -> Fast
         redirect_slashes=False,
     )
     calls = NodeCalls(run_dir, settings.calls_max, figures)
-    callers = Callers(settings, figures)
+    callers = Callers(settings, figures, calls.speak_for)
     app.include_router(health.routes(calls))
     app.include_router(metrics.routes(calls, callers))
     app.include_router(rest.routes(calls, callers))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -57,8 +58,10 @@ class NotLetIn(HTTPException):
 class Callers:
     """Tells them by their tokens."""
 
-    def __init__(self, settings: HttpSettings, figures: HttpCounts) -> None:
+    def __init__(self, settings: HttpSettings, figures: HttpCounts, asks: Callable[[str], object]) -> None:
+        """asks: is told in the task of each request who asks."""
         self._figures = figures
+        self._asks = asks
         self._file = None if settings.tokens_file is None else TokenFile(settings.tokens_file)
         self._limits = LoginLimits(lambda: settings.login_limits)
         self._block_s = settings.login_limits.block_s
@@ -78,6 +81,7 @@ class Callers:
                 client = request.client.host if request.client is not None else ""
                 log.info("http.ordered", extra={"command": command, "by": caller.name, "address": client})
             request.state.caller = caller
+            self._asks(caller.name)
             return caller
 
         return judge

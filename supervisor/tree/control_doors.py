@@ -3,17 +3,21 @@
 Whoever can open the file may everything. Over the network a key is shown, and its role says what it may; the key is looked up for
 each request, so one that was taken off the list is refused though it is still connected. What is refused is answered and counted
 here, and goes no further.
+
+tree.one-question-each [P5, alive]: of each key the node has one question under way. The next ones of that key wait for its
+    answer, a few at most; orders do not wait, and neither does anybody else.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from pathlib import Path
 
 from actors.process.curve_router import CurveRouter
 from actors.process.mailbox import Mailbox
 from supervisor.control.allowed_keys import AllowedKeys
-from supervisor.control.control_socket import SOCKET_NAME, ControlError, Request, encode_error, parse_request
+from supervisor.control.control_socket import QUESTIONS, SOCKET_NAME, ControlError, Request, encode_error, parse_request
 from supervisor.control.key_files import server_key
 from supervisor.control.roles import may, needed
 from wire.errors import BasculeError
@@ -25,9 +29,11 @@ log = logging.getLogger("bascule")
 TIMER = "control"
 FILE, REMOTE = "router", "remote"  # the tokens of their sockets
 RETRY_S = 2.0  # after an address could not be bound
-_BY_FILE, _BY_TCP = b"file", b"tcp"  # in front of whom to answer
+WAITING_MAX = 16  # questions of one key
+_BY_FILE, _BY_TCP, _QUESTION = b"file", b"tcp", b"question"  # in front of whom to answer; of a question its key is next
 
 Asker = list[bytes]
+Asked = tuple[Asker, Request]
 
 
 class ControlDoors:
@@ -42,6 +48,8 @@ class ControlDoors:
         self._public = self._error = ""
         self._requests = self._malformed = self._forbidden = 0
         self._not_let_in: dict[str, int] = {}  # by sockets that were closed since
+        self._waiting: dict[bytes, deque[Asked]] = {}  # by the keys of which a question is under way
+        self._next: list[Asked] = []
 
     def open(self) -> None:
         """Take requests from now on. An address that is taken is tried again; the node does without meanwhile."""
@@ -90,20 +98,50 @@ class ControlDoors:
         self._keys.look(self._mailbox.now_s())
         log.info("control.bound", extra={"endpoint": self._tcp.endpoint, "public_key": key.public, "keys": len(self._keys)})
 
-    def requests(self, token: str) -> list[tuple[Asker, Request]]:
+    def requests(self, token: str) -> list[Asked]:
         """What was asked by the way ``token``, and is to be carried out; whom to answer comes first."""
         requests = []
         for whom, payload, role in self._file_requests() if token == FILE else self._tcp_requests():
             self._requests += 1
             try:
-                requests.append((whom, self._read(payload, role)))
+                request = self._read(payload, role)
+                if whom[0] == _BY_FILE or request.command not in QUESTIONS:
+                    requests.append((whom, request))
+                elif self._is_its_turn(whom, request):
+                    requests.append(([_QUESTION, *whom[1:]], request))
             except ControlError as error:
                 self.answer(whom, encode_error(error))
         return requests
 
+    def waited(self) -> list[Asked]:
+        """What has waited for an answer that is given by now, and is to be carried out (tree.one-question-each)."""
+        due, self._next = self._next, []
+        return due
+
+    def _is_its_turn(self, whom: Asker, request: Request) -> bool:
+        """Whether no question of its key is under way, as this one is then; if one is, it waits for that.
+
+        Raises:
+            ControlError: too many wait already.
+        """
+        waiting = self._waiting.get(whom[1])
+        if waiting is None:
+            self._waiting[whom[1]] = deque()
+        elif len(waiting) >= WAITING_MAX:
+            raise ControlError("busy", "too many questions of this key are waiting", request.request_id)
+        else:
+            waiting.append(([_QUESTION, *whom[1:]], request))
+        return waiting is None
+
     def answer(self, whom: Asker, payload: bytes) -> None:
         """Answer a request; an asker that has gone gets nothing."""
         way, *route = whom
+        if way != _BY_FILE:
+            key = route.pop(0)
+            if way == _QUESTION and (waiting := self._waiting[key]):
+                self._next.append(waiting.popleft())
+            elif way == _QUESTION:
+                del self._waiting[key]
         if way == _BY_FILE:
             self._file.answer(route, payload)
         elif self._tcp is not None:
@@ -140,8 +178,8 @@ class ControlDoors:
             return []
         now_s = self._mailbox.now_s()
         asked = self._tcp.work(self._is_allowed, now_s)
-        roles = [(whom, payload, self._keys.find(key, now_s)) for whom, key, payload in asked]
-        return [([_BY_TCP, *whom], payload, "" if key is None else key.role) for whom, payload, key in roles]
+        found = [(whom, payload, key, self._keys.find(key, now_s)) for whom, key, payload in asked]
+        return [([_BY_TCP, key.encode(), *whom], payload, of.role if of is not None else "") for whom, payload, key, of in found]
 
     def _is_allowed(self, public: str) -> bool:
         return self._keys is not None and self._keys.find(public, self._mailbox.now_s()) is not None

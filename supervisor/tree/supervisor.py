@@ -131,6 +131,11 @@ class Supervisor(PolledActor):
                 case ("exit", name):
                     self._exited(self._children[name])
 
+    def on_turn_end(self, now_s: float) -> None:  # noqa: ARG002  # the actor's name
+        while asked := self._doors.waited():
+            for whom, request in asked:
+                self._serve(whom, request)
+
     def on_told(self, message: Any) -> None:
         if isinstance(message, Then):
             message.do()

@@ -26,7 +26,9 @@ class Door:
     def __init__(self, tokens_file: Path | None) -> None:
         self.figures = HttpCounts()
         path = None if tokens_file is None else str(tokens_file)
-        self._callers = Callers(HttpSettings(bind="127.0.0.1:0", tokens_file=path, login_limits=LIMITS), self.figures)
+        settings = HttpSettings(bind="127.0.0.1:0", tokens_file=path, login_limits=LIMITS)
+        self.asked: list[str] = []
+        self._callers = Callers(settings, self.figures, self.asked.append)
 
     def ask(self, command: str, token: str | None, host: str = "192.0.2.1") -> Caller | int:
         """Who that is, or the status of the refusal."""
@@ -53,6 +55,7 @@ def test_a_role_may_what_is_its_own_and_what_those_below_it_may(door: Door) -> N
 
     assert found == [[True, False, False], [True, True, False], [True, True, True]]
     assert door.figures.refused["role"] == 3
+    assert len(door.asked) == 6, "for whom the node is asked"
 
 
 def test_without_a_tokens_file_everybody_may_everything() -> None:

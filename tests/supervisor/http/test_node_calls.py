@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError
 from supervisor.http.figures import HttpCounts
-from supervisor.http.node_calls import NodeCalls
+from supervisor.http.node_calls import WAITING_MAX, NodeCalls
 from tests.support.waiting import PATIENCE_S
 from wire.figure import of_map
 from wire.status.node import Status
@@ -36,6 +37,12 @@ class Node:
         answer = of_map(Status, {"supervisor": {"pid": self.number}})
         self.under_way["status"] -= 1
         return answer
+
+
+async def asks(calls: NodeCalls, caller: str, what: Callable[[], bool]) -> bool:
+    """A request of that caller."""
+    calls.speak_for(caller)
+    return await calls.ask(lambda _: what())
 
 
 @pytest.fixture
@@ -77,14 +84,42 @@ def test_one_call_too_many_is_refused_at_once_and_the_status_is_told_all_the_sam
 
     async def ask() -> None:
         calls = NodeCalls(Path("/nonexistent"), 2, figures)
-        waiting = [asyncio.create_task(calls.ask(lambda _: go.wait(PATIENCE_S))) for _ in range(2)]
+        waiting = [asyncio.create_task(asks(calls, who, lambda: go.wait(PATIENCE_S))) for who in "ab"]
         await asyncio.sleep(0)
         with pytest.raises(ControlError, match="under way"):
-            await calls.ask(lambda _: True)
+            await asks(calls, "c", lambda: True)
         assert (await calls.status()).supervisor.pid == 1
         go.set()
         assert await asyncio.gather(*waiting) == [True, True]
-        assert await calls.ask(lambda _: True)
+        assert await asks(calls, "c", lambda: True)
 
     asyncio.run(ask())
+    assert figures.refused == {"busy": 1}
+
+
+def test_one_caller_has_one_call_under_way_and_the_others_go_on() -> None:
+    """http.one-call-each"""
+    figures, go, under_way = HttpCounts(), Event(), Counter[str]()
+
+    def take_long() -> bool:
+        under_way["now"] += 1
+        under_way["most"] = max(under_way["most"], under_way["now"])
+        done = go.wait(PATIENCE_S)
+        under_way["now"] -= 1
+        return done
+
+    async def ask() -> None:
+        calls = NodeCalls(Path("/nonexistent"), 8, figures)
+        waiting = [asyncio.create_task(asks(calls, "greedy", take_long)) for _ in range(WAITING_MAX)]
+        await asyncio.sleep(0)
+        with pytest.raises(ControlError, match="of this caller"):
+            await asks(calls, "greedy", lambda: True)
+        assert await asks(calls, "honest", lambda: True)
+        waiting.pop().cancel()
+        go.set()
+        assert all(await asyncio.gather(*waiting))
+        assert await asks(calls, "greedy", lambda: True)
+
+    asyncio.run(ask())
+    assert under_way["most"] == 1
     assert figures.refused == {"busy": 1}

@@ -8,15 +8,26 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 import pytest
 
+from actors.process.mailbox import Mailbox
 from actors.process.request_sockets import Connections, CurveKeys, NoAnswer, Why, ipc_endpoint, new_key_pair
 from supervisor.control.client import ControlClient
-from supervisor.control.control_socket import COMMANDS, PAYLOAD_MAX_BYTES, SOCKET_NAME, ControlError, NotRunning, encode_request
+from supervisor.control.control_socket import (
+    COMMANDS,
+    PAYLOAD_MAX_BYTES,
+    SOCKET_NAME,
+    ControlError,
+    NotRunning,
+    Request,
+    encode_request,
+    encode_result,
+)
 from supervisor.control.key_files import KeyFile, write_key
+from supervisor.tree.control_doors import REMOTE, WAITING_MAX, ControlDoors
 from tests.supervisor.conftest import TestNode
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
@@ -217,6 +228,63 @@ def test_1000_malformed_requests_are_refused_and_counted_and_move_nothing(door: 
     assert door.refused("malformed") == before + REQUESTS
     assert door.is_unmoved()
     assert not door.node.named("node.failed")
+
+
+class Answers:
+    """Stands for the network's socket: which requests came by which key, and which were answered how."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[int, str]] = []
+
+    def answer(self, whom: list[bytes], payload: bytes) -> None:
+        answer = msgpack.unpackb(payload)
+        self.given.append((answer["id"], "ok" if answer["ok"] else answer["error"]["kind"]))
+        assert whom == [b"route"]
+
+
+def test_one_key_has_one_question_under_way_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """tree.one-question-each: what waits is carried out in order, what is too much is refused, and orders do not wait."""
+    doors, answers = ControlDoors(cast(Mailbox, None), node_settings(tmp_path, bridge("cloud"))), Answers()
+    monkeypatch.setattr(doors, "_tcp", answers)
+
+    def come(*requests: tuple[str, int, str]) -> list[tuple[list[bytes], Request]]:
+        came = [
+            ([b"tcp", key.encode(), b"route"], encode_request(number, command, {}), "view") for key, number, command in requests
+        ]
+        monkeypatch.setattr(doors, "_tcp_requests", lambda: came)
+        return doors.requests(REMOTE)
+
+    greedy = [("greedy", number, "queue.ls") for number in range(WAITING_MAX + 3)]
+    (first,) = come(*greedy)
+    assert first[1].request_id == 0
+    assert answers.given == [(WAITING_MAX + 1, "busy"), (WAITING_MAX + 2, "busy")]
+    others = come(("honest", 100, "queue.ls"), ("greedy", 101, "ping"), ("other", 102, "status"))
+    assert [request.request_id for _, request in others] == [100, 101, 102]
+    answers.given.clear()
+    for whom, request in others:
+        doors.answer(whom, encode_result(request.request_id, {}))
+    assert doors.waited() == []
+
+    due = [first]
+    for number in range(WAITING_MAX + 1):
+        ((whom, request),) = due
+        assert request.request_id == number
+        doors.answer(whom, encode_result(number, {}))
+        due = doors.waited()
+    assert due == []
+    assert answers.given == [(number, "ok") for number in (100, 101, 102, *range(WAITING_MAX + 1))]
+    assert len(come(("greedy", 200, "status"))) == 1, "and nothing is left of it"
+
+
+def test_many_questions_at_once_by_one_key_are_all_answered(door: Door) -> None:
+    raw = door.raw(KEYS["view"])
+    one = raw._connection()
+    for number in range(WAITING_MAX):
+        one._socket.send(encode_request(number, "status", {}))
+    assert one._socket.poll(round(PATIENCE_S * 1000))
+    assert [msgpack.unpackb(one._socket.recv())["id"] for _ in range(WAITING_MAX)] == list(range(WAITING_MAX))
+    one.close()
+    raw.close()
 
 
 def test_of_a_request_that_is_far_too_large_the_connection_is_closed(door: Door) -> None:
