@@ -16,7 +16,7 @@ from typing import Any
 from actors.broker.client_sessions import ClientSessions
 from actors.broker.listener_interface import ClientHost
 from actors.door.client import Client
-from storage.store.queue_commands import ORDERED
+from storage.store.commands import ORDERED
 from wire.frames.names import QUEUE_STORE, SUPERVISOR
 from wire.frames.supervision import NodeEvents, QueueAnswer, SessionCommand
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S

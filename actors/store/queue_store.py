@@ -19,10 +19,9 @@ from storage.engine.memory_engine import MemoryEngine
 from storage.replication.position import leave
 from storage.replication.replicated_engine import Replaced
 from storage.store.disk_trouble import refusal_of
-from storage.store.lane import Effects
 from storage.store.store import TICK_S, Store
 from wire.errors import BasculeError, StorageDamaged, StoreGone, Unavailable
-from wire.frames.base import Frame
+from wire.frames.base import Effects, Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand, SnapshotMade, SnapshotWanted
 from wire.settings import NodeSettings

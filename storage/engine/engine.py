@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from time import perf_counter, sleep
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from rocksdict import (
     AccessType,
@@ -120,6 +120,10 @@ class Write:
         """Remove the keys of ``[start, stop)``."""
         self.ops.append(("delete_range", family, start, stop))
 
+    def promise(self) -> None:
+        """Somebody is told once it is committed, and it is as strong as is configured."""
+        self.promised = True
+
     def reaches(self, queue: int, tail: int) -> None:
         """With it, the queue of that number ends at ``tail``, of which evidence is kept."""
         self.tails[queue] = tail
@@ -136,6 +140,15 @@ class Write:
 
     def __bool__(self) -> bool:
         return bool(self.ops or self._callbacks)
+
+
+class Moment(NamedTuple):
+    """When a commit is made, and how: strong: as is configured. readable: the engine has everything of former writes."""
+
+    now_s: float
+    wall_ms: int
+    strong: bool
+    readable: bool
 
 
 class Engine(Protocol):

@@ -55,6 +55,10 @@ class Qos0Memory:
             dropped += settled.rows_left(self._drop_first(), cursor)
         return dropped
 
+    def limit(self, max_bytes: int) -> None:
+        """So much waits at most, from the next chunk on."""
+        self.max_bytes = max_bytes
+
     def pop(self) -> None:
         """The first is handed out; its bytes stay counted until ``free``."""
         assert self.waiting, "there is one"

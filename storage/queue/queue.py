@@ -455,5 +455,4 @@ class Queue:
             left=sent.left,
         )
         write.put("meta", lane_key(self.number), row.encode())
-        write.reaches(self.number, self.appended.seq)
         self.changed = False

@@ -7,18 +7,12 @@ store.refused-write-kept: when the disk refuses, the open write is kept and comm
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import Protocol
 
-from storage.engine.engine import Engine
-from storage.store.dead_letter_queues import DeadLetterQueues
-from storage.store.disk_trouble import Disk
-from storage.store.event_log import EventLog
-from storage.store.hand_outs import HandOuts
-from storage.store.lane_changes import LaneChanges
-from storage.store.lane_openings import LaneOpenings
+from storage.engine.engine import Engine, Moment, Write
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
-from storage.store.receiving_link import Senders
-from storage.store.session_rows import Sessions
 from wire.errors import Unavailable
 from wire.settings import PersistenceSettings
 from wire.status.histogram import Histogram
@@ -31,6 +25,12 @@ SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5
 MESSAGES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
 
+class Rows(Protocol):
+    """A part of the store with rows of its own."""
+
+    def write_rows(self, write: Write, moment: Moment) -> object: ...
+
+
 class Commits:
     """Commits over ``engine``. count: how many it has made. last_s: how long the last one took."""
 
@@ -38,17 +38,11 @@ class Commits:
         self,
         engine: Engine,
         settings: PersistenceSettings,
-        disk: Disk,
         next_commit: NextCommit,
         lanes: Lanes,
-        lane_changes: LaneChanges,
-        openings: LaneOpenings,
-        hand_outs: HandOuts,
-        dead_letters: DeadLetterQueues,
-        senders: Senders,
-        sessions: Sessions,
-        events: EventLog,
+        others: Sequence[Rows],
     ) -> None:
+        """others: who has rows as well, in the order in which they are written behind those of ``lanes``."""
         self.count = 0
         self.last_s = 0.0
         self._written_bytes = 0
@@ -56,20 +50,14 @@ class Commits:
         self._messages = Histogram(MESSAGES)
         self._engine = engine
         self._syncs = settings.sync == "full"
-        self._disk = disk
+        self._disk = next_commit.disk
         self._next = next_commit
         self._lanes = lanes
-        self._lane_changes = lane_changes
-        self._openings = openings
-        self._hand_outs = hand_outs
-        self._dead_letters = dead_letters
-        self._senders = senders
-        self._sessions = sessions
-        self._events = events
+        self._others = others
 
     def commit_now(self, now_s: float, wall_ms: int) -> bool:
         """Commit what is there, synced; whether the disk took it. If not, it is committed when it does."""
-        self._next.needs_sync = True
+        self._next.survive()
         self.commit(now_s, wall_ms)
         return self._disk.retry_s is None
 
@@ -82,22 +70,12 @@ class Commits:
         commit, lanes = self._next, self._lanes
         write = commit.write
         strong = commit.needs_sync or not self._syncs
-        changed = lanes.take_changed()
-        for name in changed:
-            lane = lanes.all.get(name)
-            if lane is not None and (lane.queue.changed or lane.queue.wants_mark) and not lane.row_damaged:
-                lane.queue.trim(write, idle=False)
-                ahead = lane.open and lane.has_credit and self._lane_changes.below(lane) is None
-                lane.queue.write_row(write, strong=strong, ahead=ahead, wall_ms=wall_ms)
-                if not lane.bridge:  # no evidence is kept of queues that come and go
-                    del write.tails[lane.queue.number]
-        self._lane_changes.write_rows(write)
-        self._dead_letters.write(write, now_s, wall_ms, evict=self._disk.refusal is None)
-        self._senders.write_rows(write)
-        self._sessions.write_rows(write)
-        if self._events.waiting:
-            self._events.put(write, wall_ms)
-        write.promised |= commit.awaited and strong  # what the loss of power may take back leaves no mark
+        moment = Moment(now_s, wall_ms, strong, self._disk.refusal is None)
+        changed = lanes.write_rows(write, moment)
+        for other in self._others:
+            other.write_rows(write, moment)
+        if commit.awaited and strong:
+            write.promise()  # what the loss of power may take back leaves no mark
         written = bool(write)
         if written:
             try:
@@ -111,12 +89,10 @@ class Commits:
             self._disk.wrote(write.size_bytes)
             self.count += 1
         commit.done(now_s, written=written)
-        if self._openings.owing:
-            self._openings.committed()
-        lanes.tell_losses(changed, self._openings.reopen)
+        lanes.committed(changed)
         if self._disk.refusal is not None:
             self._disk.takes_again(wall_ms)
-            self._hand_outs.all_ready()
+            lanes.all_ready()
             log.info("store.available")
 
     def figures(self) -> CommitFigures:

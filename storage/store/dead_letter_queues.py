@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from storage.engine.engine import Engine, Write
+from storage.engine.engine import Engine, Moment, Write
 from storage.engine.keys import QueueNumbers
 from storage.queue.dead_letters import DeadLetters, dead_queue_name
 from storage.queue.queue import Queue
@@ -91,13 +91,19 @@ class DeadLetterQueues:
         if settled:
             self._tell("message.dead_lettered", bridge, reason, settled)
 
-    def write(self, write: Write, now_s: float, wall_ms: int, *, evict: bool) -> None:
-        """Put what changed into ``write``. ``evict``: see ``DeadLetters.write``."""
+    def write_rows(self, write: Write, moment: Moment) -> None:
+        """Put what changed into ``write``; what gives way to limits is looked up where it is readable."""
         for bridge, letters in self._queues.items():
             if letters.changed:
-                self._tell("dead_letters.evicted", bridge, "limit", letters.write(write, wall_ms, evict=evict))
+                evicted = letters.write(write, moment.wall_ms, evict=moment.readable)
+                self._tell("dead_letters.evicted", bridge, "limit", evicted)
         if self._unsaid:
-            self._say(now_s)
+            self._say(moment.now_s)
+
+    @property
+    def kept_bytes(self) -> int:
+        """About what the disk keeps of them."""
+        return sum(letters.size_bytes for letters in self._queues.values())
 
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
         """What time brings; call it about once a second, while the disk does not refuse."""

@@ -7,18 +7,13 @@ is the business of ``queue_commands``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
 
-from storage.queue.dead_letters import DeadLetter, DeadLetters
+from storage.queue.dead_letters import DeadLetter
 from storage.queue.full_queue_refusal import Room
-from storage.queue.single_messages import batch_of
-from storage.store.lanes import Lanes
-from storage.store.next_commit import NextCommit
-from wire.frames.batch import QOS_MASK
 
 SCANNED_MESSAGES = 5000  # of a page, those that are not in it included
 SCANNED_BYTES = 8 << 20
@@ -74,24 +69,6 @@ def choose_page(
             if taken == count:
                 break
     return Page(chosen, skipped, damaged, full=False, following=following)
-
-
-class Replay:
-    """Puts letters back with the next commit. ready: is told which queue can be handed out."""
-
-    def __init__(self, lanes: Lanes, next_commit: NextCommit, ready: Callable[[str], None]) -> None:
-        self.next_commit = next_commit
-        self._lanes = lanes
-        self._ready = ready
-
-    def put_back(self, name: str, back: Sequence[DeadLetter], letters: DeadLetters, wall_ms: int) -> None:
-        """Put ``back`` at the end of queue ``name``, accepted now, and out of the dead letters, by one write."""
-        write = self.next_commit.write
-        batch = batch_of([letter.message for letter in back], accepted_ms=wall_ms)
-        qos0 = sum(1 for flags in batch.flags if not flags & QOS_MASK)
-        self._lanes.of_bridges[name].queue.append(batch.encode(), len(batch), batch.size_bytes(), qos0, write)
-        letters.replayed(back, write)
-        write.on_commit(partial(self._ready, name))
 
 
 def _bounded(letters: Iterable[tuple[int, DeadLetter | None]]) -> Iterator[tuple[int, DeadLetter | None]]:

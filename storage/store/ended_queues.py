@@ -21,7 +21,7 @@ from itertools import islice
 
 from storage.queue.full_queue_refusal import Room
 from storage.queue.single_messages import Message, batch_of
-from storage.store.lane import Lane
+from storage.store.lane import Lane, State
 from storage.store.next_commit import NextCommit
 from storage.store.retained_pieces import RetainedPieces
 from storage.store.session_queues import DEALT_AGAIN, LEFT, MAYBE_RECEIVED, OVERFLOW, SESSION_ENDED, SessionQueues
@@ -33,7 +33,7 @@ from wire.mqtt.publish_properties import without_connection_properties
 from wire.routing.subscriber import Delivery, delivery_for, options_of
 from wire.routing.ways import Way
 
-Read = Callable[[Lane, float, Callable[[], None]], None]
+Read = Callable[[Lane, float, Callable[..., None]], None]
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Member:
 
 
 class EndedQueues:
-    """Empties one of them a turn."""
+    """Empties one of them a turn. ready: those with which the next turn has something to do, though nothing comes."""
 
     def __init__(
         self, sessions: Sessions, queues: SessionQueues, pieces: RetainedPieces, next_commit: NextCommit, read: Read
@@ -61,37 +61,32 @@ class EndedQueues:
         self._read = read
         names = {lane.queue.name for lane in queues} - {session.queue for session in sessions}
         self._ended = dict.fromkeys(sorted(names))
-        self._ready = self._ended.copy()
+        self.ready = self._ended.copy()
 
     def end(self, name: str) -> int:
         """The session of the queue ``name`` has ended, with the open write; how many messages waited in it."""
         lane = self._queues.lane(name)
         if lane is None or not lane.queue.ways.row(lane.queue.head):
             return self._queues.remove(name)
-        self._ended[name] = self._ready[name] = None
+        self._ended[name] = self.ready[name] = None
         return lane.queue.depth
 
     def tick(self) -> None:
         """Try again what could not be read. Call it about once a second."""
-        self._ready.update(self._ended)
-
-    @property
-    def busy(self) -> bool:
-        """Whether the next turn has something to do, though nothing comes."""
-        return bool(self._ready)
+        self.ready.update(self._ended)
 
     def serve(self, now_s: float) -> None:
         """Empty one queue by a piece, with the open write."""
-        name = next(iter(self._ready))
-        del self._ready[name]
+        name = next(iter(self.ready))
+        del self.ready[name]
         lane = self._queues.lane(name)
-        if lane is None or lane.damaged or (lane.unreadable is not None and now_s < lane.retry_s):
+        if lane is None or lane.is_stopped or (lane.unread is not None and now_s < lane.retry_s):
             return
         self._read(lane, now_s, lambda: self._empty(name, lane))
 
     def _empty(self, name: str, lane: Lane) -> None:
         queue = lane.queue
-        if lane.open or lane.opening:
+        if lane.is_open or lane.state is State.OPENING:
             lane.close(-1)
         messages = list(_piece(queue.read(queue.head, queue.tail, damage=lambda _: None)))
         lane.can_read()
@@ -103,7 +98,7 @@ class EndedQueues:
             self._queues.count()
             del self._ended[name]
         else:
-            self._ready[name] = None  # again, behind the others
+            self.ready[name] = None  # again, behind the others
         self._next.time.hurry()
 
     def _deal(self, lane: Lane, messages: Iterable[Message]) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgpack
 
-from storage.engine.engine import Engine, Write
+from storage.engine.engine import Engine, Moment, Write
 from storage.engine.keys import told_key
+from storage.queue.history import ROW_BYTES
 from storage.queue.ledger import Ledger
 from storage.store.event_rows import Detail, Event, event_key, event_number
 from wire.clock_steps import elapsed_ms
@@ -90,6 +91,21 @@ class EventLog:
             self._lost += 1
         else:
             self.waiting.append(event)
+
+    def note(
+        self,
+        at_ms: int,
+        kind: str,
+        *,
+        actor: str,
+        bridge: str = "",
+        lane: int = -1,
+        reason: str = "",
+        count: int = 0,
+        **details: Detail,
+    ) -> None:
+        """Keep what happened ``at_ms``, with the next commit."""
+        self.add(Event(at_ms=at_ms, kind=kind, bridge=bridge, lane=lane, actor=actor, reason=reason, count=count, details=details))
 
     def count(self, kind: str, bridge: str, lane: int, reason: str, count: int) -> None:
         """Count what happens again and again; it is told now and then."""
@@ -184,6 +200,16 @@ class EventLog:
         if now_s - self._trimmed_s >= TRIM_PERIOD_S:
             self._trimmed_s = now_s
             self._trim(write, wall_ms)
+
+    def write_rows(self, write: Write, moment: Moment) -> None:
+        """Put what waits into ``write``, if anything does."""
+        if self.waiting:
+            self.put(write, moment.wall_ms)
+
+    @property
+    def kept_bytes(self) -> int:
+        """About what the disk keeps of them; an event takes about what a settlement does."""
+        return (self._next - self._first) * ROW_BYTES
 
     def put(self, write: Write, wall_ms: int) -> None:
         """Put what waits into ``write``; call it before a commit."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storage.queue.full_queue_refusal import Admission
-from storage.store.lane import Effects
 from storage.store.lanes import Lanes
+from wire.frames.base import Effects
 from wire.frames.batch import unpack_column
 from wire.frames.intake import Append
 from wire.frames.lanes import Settle
@@ -42,24 +42,21 @@ class _Followed:
 
 
 class FollowedMessages:
-    """Those that are followed now: false if none is. ``effects`` has what is to be sent."""
+    """``all`` that are followed now."""
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
-        self._all: list[_Followed] = []
+        self.all: list[_Followed] = []
         self._effects: Effects = []
         self._now_s = 0.0
 
-    def __bool__(self) -> bool:
-        return bool(self._all)
-
     def mark(self, mark: TraceMark) -> None:
         """The batch that comes next has a message to follow; the oldest of too many is given up."""
-        self._all = [*self._all[-FOLLOWED_MAX + 1 :], _Followed(mark)]
+        self.all = [*self.all[-FOLLOWED_MAX + 1 :], _Followed(mark)]
 
     def admitted(self, frame: Append, admission: Admission, now_s: float) -> None:
         """``frame`` goes into the next commit, as far as ``admission`` says; its queues have not got it yet."""
-        for followed in self._all:
+        for followed in self.all:
             mark = followed.mark
             if followed.admitted or (mark.sender, mark.epoch, mark.number) != (frame.sender, frame.epoch, frame.number):
                 continue
@@ -87,7 +84,7 @@ class FollowedMessages:
     def settling(self, frame: Settle, now_s: float) -> None:
         """Something leaves a queue."""
         self._now_s = now_s
-        for followed in self._all:
+        for followed in self.all:
             for place in [place for place in followed.places if place.queue == frame.queue]:
                 outcome = next((outcome for outcome, ranges in frame.settled if _within(place.seq, ranges)), None)
                 if outcome is not None and outcome != "redelivered":
@@ -100,13 +97,13 @@ class FollowedMessages:
         committed: nothing waits for a commit. facts: what to tell of the last one.
         """
         self._now_s = now_s
-        for followed in self._all:
+        for followed in self.all:
             if followed.admitted and not followed.committed and committed and followed.places:
                 followed.committed = True
                 self._step(followed.mark.request, "committed", "", facts)
             for place in list(followed.places):
                 self._look(followed, place)
-        self._all = [one for one in self._all if not one.admitted or (one.places and now_s < one.until_s)]
+        self.all = [one for one in self.all if not one.admitted or (one.places and now_s < one.until_s)]
         return self.take_effects()
 
     def take_effects(self) -> Effects:

@@ -33,7 +33,9 @@ class Lane(Protocol):
     queue: Queue
     bridge: str
     number: int
-    row_damaged: bool
+
+    @property
+    def is_unreadable(self) -> bool: ...
 
 
 class Retention:
@@ -89,7 +91,7 @@ class Retention:
         """The lanes of which a history is kept."""
         by_bridge: dict[str, list[Lane]] = {}
         for lane in lanes:
-            if lane.queue.trimming.history is not None and not lane.row_damaged:
+            if lane.queue.trimming.history is not None and not lane.is_unreadable:
                 by_bridge.setdefault(lane.bridge, []).append(lane)
         return by_bridge
 

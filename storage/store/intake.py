@@ -17,8 +17,6 @@ from storage.queue.full_queue_refusal import Admission, Room, admit_all, admit_r
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog
 from storage.store.followed_messages import FollowedMessages
-from storage.store.hand_outs import HandOuts
-from storage.store.lane import Effects
 from storage.store.lanes import Lanes
 from storage.store.local_sessions import LocalSessions, SessionFrame
 from storage.store.next_commit import NextCommit
@@ -28,7 +26,7 @@ from storage.store.retained_pieces import RetainedPieces
 from storage.store.room_left import Rooms
 from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Sessions
-from storage.store.session_wills import SessionWills
+from wire.frames.base import Effects
 from wire.frames.batch import pack_column, unpack_column
 from wire.frames.intake import Append, Committed, SessionClose, SessionOpen, SessionsWanted, SourceResumed
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
@@ -49,13 +47,11 @@ class Intake:
         senders: Senders,
         lanes: Lanes,
         rooms: Rooms,
-        hand_outs: HandOuts,
         disk: Disk,
         next_commit: NextCommit,
         sessions: Sessions,
         session_queues: SessionQueues,
         local_sessions: LocalSessions,
-        wills: SessionWills,
         remote_sessions: RemoteSessions,
         pieces: RetainedPieces,
         events: EventLog,
@@ -65,15 +61,13 @@ class Intake:
         """epoch: of the store, which its answers name."""
         self._senders = senders
         self._lanes = lanes
-        self._lane_changes = hand_outs.lane_changes
+        self._lane_changes = lanes.changes
         self._rooms = rooms
-        self._hand_outs = hand_outs
         self._disk = disk
         self._next = next_commit
         self._sessions = sessions
         self._session_queues = session_queues
         self._local_sessions = local_sessions
-        self._wills = wills
         self._remote_sessions = remote_sessions
         self._pieces = pieces
         self._events = events
@@ -188,7 +182,7 @@ class Intake:
                 self._senders.stalled(frame.sender, frame.epoch),
                 lambda queue, messages, size_bytes: self._drop_oldest(queue, messages, size_bytes, rooms, now_s),
             )
-        if self.followed:
+        if self.followed.all:
             self.followed.admitted(frame, admission, now_s)
         self._append(admission)
         self._next.messages += len(frame.refusable) - len(admission.refused)
@@ -201,9 +195,9 @@ class Intake:
             self._pieces.retained.change(
                 body, {at for at, row in enumerate(rows) if row in refused} if refused else (), self._next.write
             )
-            self._next.needs_sync = True
+            self._next.survive()
         if frame.wills:
-            self._wills.sent(frame.wills, (frame.epoch, frame.number), admission.refused)
+            self._local_sessions.wills.sent(frame.wills, (frame.epoch, frame.number), admission.refused)
         self._next.awaited = True
         if admission.refused:
             self._without_room += len(admission.refused)
@@ -218,7 +212,7 @@ class Intake:
         return admission.too_large
 
     def _drop_oldest(self, queue: str, messages: int, size_bytes: int, rooms: Mapping[str, list[Room]], now_s: float) -> int:
-        dropped, dropped_bytes = self._hand_outs.drop_oldest(queue, messages, size_bytes, now_s)
+        dropped, dropped_bytes = self._lanes.drop_oldest(queue, messages, size_bytes, now_s)
         for room in rooms[queue]:
             room.take(-dropped, -dropped_bytes)
         self._without_room += dropped
@@ -236,11 +230,11 @@ class Intake:
                 if part.queue in self._pieces.queues:
                     self._pieces.precede(part.queue, part.body)
                 lane.queue.append(part.body, part.count, part.size_bytes, part.qos0, write)
-                write.on_commit(partial(self._hand_outs.ready, part.queue))
+                write.on_commit(partial(self._lanes.ready.add, part.queue))
                 if not lane.bridge:
                     messages, size_bytes = messages + part.count, size_bytes + part.size_bytes
-                if part.qos0 < part.count or not self._hand_outs.durable:
-                    self._next.needs_sync = True
+                if part.qos0 < part.count or not self._lanes.durable:
+                    self._next.survive()
         if messages:
             self._session_queues.added(messages, size_bytes)
 
@@ -255,10 +249,10 @@ class Intake:
                 accepted = list(packet_ids)
             if accepted and self._remote_sessions.knows(session):
                 self._sessions.receive(session, accepted)
-                self._next.needs_sync = True
+                self._next.survive()
         for session, ids in frame.released.items():
             self._sessions.release(session, unpack_column("H", ids))
-            self._next.needs_sync = True
+            self._next.survive()
 
     def _count_refused(self, refused: Mapping[str, int]) -> None:
         """Count at each queue what was refused for good; it is on record with the next commit, synced if anything else of it is."""

@@ -1,70 +1,101 @@
 """One queue and who takes from it: its opening, its credit, and what stands in the way of a hand-out.
 
 The queue is a bridge lane's, from which a Forwarder takes, or that of a local client's session. What comes when, and which queues
-there are, is the business of ``lane_openings`` and ``lanes``.
+there are, is the business of ``lanes``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from enum import Enum
 
-from storage.queue.chunk import Chunk
+from storage.queue.chunk import Chunk, Left
 from storage.queue.queue import Queue
+from storage.queue.waiting_messages import Loss
 from storage.store.disk_trouble import RETRY_FIRST_S, RETRY_MAX_S
 from wire.errors import ConfigError, Unavailable
-from wire.frames.base import Frame
+from wire.exchange.outcomes import DELIVERED
+from wire.frames.base import Effects, Ranges
 from wire.frames.batch import pack_column
-from wire.frames.lanes import HandOut, LaneOpened, Settle
-from wire.frames.names import LANE_EPOCH_SHIFT, connection_name, forwarder_name
+from wire.frames.lanes import HandOut, LaneOpened, Settle, Settled
+from wire.frames.names import LANE_EPOCH_SHIFT, connection_name, forwarder_name, lane_of_queue, peer_of
 from wire.settings import LimitSettings
 from wire.status.histogram import Histogram
 
 log = logging.getLogger("bascule")
 
+BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400)
 SESSION_CACHE_BYTES = 1 << 20  # of a session's queue while its client is connected
 
-Effects = list[tuple[str, Frame]]  # what to send to whom
+
+class State(Enum):
+    """How a queue stands with who takes from it."""
+
+    CLOSED = "waiting"  # nobody takes from it
+    OPENING = "opening"  # LaneOpened is owed
+    OPEN = "open"
+    FENCED = "fenced"  # until it is opened anew, its Forwarder speaks of messages that were purged
+    STOPPED = "damaged"  # until it is opened anew: a newer build wrote what is next in it
+    UNREADABLE = "unreadable"  # where it stands is not known: it takes nothing and gives nothing, and its row stays as it is
 
 
-@dataclass(slots=True)
 class Lane:
-    """A queue under one opening after another: totals are since it was opened under ``epoch``."""
+    """A queue under one opening after another: totals are since it was opened under ``epoch``. Nobody else writes its fields.
 
-    queue: Queue
-    limits: LimitSettings
-    peer: str
-    bridge: str  # empty for the queue of a session
-    number: int
-    max_age_s: float | None = None  # of a message that is handed out
-    epoch: int = 0
-    open: bool = False
-    credit_messages: int = 0
-    credit_bytes: int = 0
-    given_messages: int = 0
-    given_bytes: int = 0
-    settled_number: int = 0  # the newest Settle that wants an answer
-    answered: int = 0
-    opening: bool = False  # LaneOpened is owed
-    releasing: bool = False  # something was released since the last commit
-    discarding: bool = False  # some were dropped or expired, which is not yet on record: nothing behind them is handed out
-    damaged: bool = False  # it is stopped until it is opened again
-    unreadable: Unavailable | None = None  # why its chunks could not be read the last time
-    retry_s: float = 0.0  # when to try to read them again
-    retry_delay_s: float = 0.0
-    by: tuple[str, str] = ("", "")  # what a history calls its Forwarder and its Connection
-    fenced: bool = False  # until it is opened anew, its Forwarder speaks of messages that were purged
-    row_damaged: bool = False  # where it stands is not known: it takes nothing and gives nothing, and its row stays as it is
-    linked_ms: int | None = None  # when a link of it came up the last time, in this life
-    losses: int = 0  # places where messages could not be read, in this life
-    end_to_end: Histogram | None = None  # of a bridge: how long what was delivered in this life took
-    settles: list[Settle] = field(default_factory=list)  # not applied: the first needs what cannot be read for now
+    max_age_s: of a message that is handed out. discarding: some were dropped or expired, which is not yet on record: nothing behind
+    them is handed out. unread: why its chunks could not be read the last time; retry_s: when to try again. by: what a history calls
+    its Forwarder and its Connection. linked_ms: when a link of it came up the last time, in this life. losses: places where
+    messages could not be read, in this life. end_to_end: of a bridge, how long what was delivered in this life took. settles: not
+    applied, since the first needs what cannot be read for now.
+    """
+
+    def __init__(self, queue: Queue, limits: LimitSettings, max_age_s: float | None = None, *, readable: bool = True) -> None:
+        """readable: whether its row is."""
+        place = lane_of_queue(queue.name)
+        self.queue = queue
+        self.limits, self.max_age_s = limits, max_age_s
+        self.peer = peer_of(queue.name)
+        self.bridge, self.number = (place.bridge, place.number) if place is not None else ("", 0)
+        self.state = State.CLOSED if readable else State.UNREADABLE
+        self.epoch = 0
+        self.credit_messages = self.credit_bytes = self.given_messages = self.given_bytes = 0
+        self.discarding = False
+        self.unread: Unavailable | None = None
+        self.retry_s = 0.0
+        self.by = ("", "")
+        self.linked_ms: int | None = None
+        self.losses = 0
+        self.end_to_end = Histogram(BOUNDS_S) if place is not None else None
+        self.settles: list[Settle] = []
+        self._retry_delay_s = 0.0
+        self._settled_number = self._answered = 0  # of Settle: the newest one that wants an answer, and that has it
+        self._releasing = False  # something was released since the last commit
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it is not known where it stands."""
+        return self.state is State.UNREADABLE
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing leaves its head."""
+        return self.state is State.STOPPED or self.state is State.UNREADABLE
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody takes from it, though it may be stopped."""
+        return self.state is State.OPEN or self.state is State.STOPPED
 
     @property
     def has_credit(self) -> bool:
         """Whether something may be handed out: its Forwarder's link stands, and there is room behind it."""
         return self.credit_messages > self.given_messages and self.credit_bytes > self.given_bytes
+
+    def limit(self, limits: LimitSettings, max_age_s: float | None) -> None:
+        """These hold from now on."""
+        self.limits, self.max_age_s = limits, max_age_s
+        self.queue.qos0.limit(limits.volatile_max_bytes)
 
     # --- who takes from it ---
 
@@ -77,14 +108,14 @@ class Lane:
         if self.bridge:
             place = self.bridge, self.number
             self.by = f"{forwarder_name(*place)}@{epoch}", f"{connection_name(*place)}@{epoch}"
-        self.opening, self.open, self.damaged, self.fenced = True, False, False, False
+        self.state = State.OPENING
         self.credit_messages = self.credit_bytes = self.given_messages = self.given_bytes = 0
-        self.settled_number = self.answered = 0
+        self._settled_number = self._answered = 0
         self.settles.clear()  # never answered, so nobody relies on them
 
     def opened(self, *, receives: bool) -> LaneOpened:
         """It is open; what its Forwarder is told. receives: whether something came from the remote to this lane."""
-        self.opening, self.open = False, True
+        self.state = State.OPEN
         queue = self.queue
         return LaneOpened(
             queue=queue.name,
@@ -110,11 +141,30 @@ class Lane:
 
     def close(self, sent_below: int) -> None:
         """Nobody takes from the queue for now, so nothing of it stays in memory. Below ``sent_below`` it may have been sent."""
-        below = sent_below if self.open else -1
-        self.open = self.opening = False
+        below = sent_below if self.is_open else -1
+        self.leave()
         self.queue.reset(forwarder_lives=True)
         self.queue.close(below)
         self.queue.cache(0)
+
+    def leave(self) -> None:
+        """Who took from it is gone, or is to open it anew: nothing is handed out before. What it has settled still counts."""
+        if self.state is State.OPEN or self.state is State.OPENING:
+            self.state = State.CLOSED
+
+    def purged(self, *, whole: bool) -> bool:
+        """It was purged; whether its Forwarder is to open it anew, since the ``whole`` of it went, or it was stopped.
+
+        An opening that is under way is that: nothing was handed out in it, and ``LaneOpened`` tells of the queue as it is now.
+        """
+        if whole:
+            self.can_read()  # nothing is left to be read
+        if self.state is State.OPENING or self.state is State.UNREADABLE or not (whole or self.state is State.STOPPED):
+            return False
+        self.state = State.FENCED if whole else State.CLOSED
+        if whole:
+            self.settles.clear()
+        return True
 
     def give(self, chunks: Iterable[Chunk]) -> Effects:
         """Hand ``chunks`` out."""
@@ -134,25 +184,102 @@ class Lane:
             effects.append((self.peer, frame))
         return effects
 
+    # --- what is settled ---
+
+    def settle(self, outcome: str, ranges: Ranges, *, by: str, times: Sequence[tuple[int, int]]) -> None:
+        """Take the messages of ``ranges`` out of the queue. times: of those that were delivered, when that was, and of how many; an
+        acceptance and a delivery by a clock that was set back in between count as no time.
+        """
+        if outcome != DELIVERED or self.end_to_end is None:
+            self.queue.settle(outcome, ranges, by=by)
+            return
+        left: Left = []
+        self.queue.settle(outcome, ranges, by=by, left=left)
+        count_delivered(self.end_to_end, left, times)
+
+    def wait(self, frame: Settle) -> bool:
+        """``frame`` is to be applied, behind those that wait; whether it is the first. One of another opening is none."""
+        if frame.epoch != self.epoch or self.state is State.FENCED:
+            return False
+        self.settles.append(frame)
+        return len(self.settles) == 1
+
+    def settled(self) -> None:
+        """The first of those that wait is applied."""
+        del self.settles[0]
+
+    def owe(self, number: int) -> None:
+        """Who takes from it is to hear that all up to ``number`` is settled, after the next commit."""
+        self._releasing = True
+        self._settled_number = max(self._settled_number, number)
+
+    def committed(self) -> None:
+        """What was released is on record."""
+        self._releasing = False
+
+    def answer(self, *, receives: bool) -> Effects | None:
+        """What is owed to who takes from it; None while that waits for a commit. receives: see ``opened``."""
+        if self._releasing:
+            return None
+        effects: Effects = []
+        if self.state is State.OPENING:
+            effects.append((self.peer, self.opened(receives=receives)))
+        if self._settled_number > self._answered:
+            self._answered = self._settled_number
+            effects.append((self.peer, Settled(queue=self.queue.name, epoch=self.epoch, number=self._answered)))
+        return effects
+
     # --- what stands in the way ---
+
+    def discard(self, *, on_record: bool) -> None:
+        """Some were dropped or have expired; ``on_record`` when that is committed."""
+        self.discarding = not on_record
+
+    def take_losses(self) -> list[Loss]:
+        """What was found to be lost since the last call."""
+        if not self.queue.losses:
+            return []
+        losses = self.queue.take_losses()
+        self.losses += len(losses)
+        return losses
 
     def stop(self, error: ConfigError) -> None:
         """Nothing more is handed out until it is opened again: a newer build wrote what is in it."""
-        self.damaged = True
+        if self.state is State.OPEN or self.state is State.CLOSED:
+            self.state = State.STOPPED
         log.error("queue.stopped", extra={"queue": self.queue.name, "error": str(error)})
 
     def cannot_read(self, error: Unavailable, now_s: float) -> None:
         """It cannot be read for now; each attempt in vain makes the wait for the next one longer."""
-        if self.unreadable is None:
-            self.retry_delay_s = RETRY_FIRST_S
+        if self.unread is None:
+            self._retry_delay_s = RETRY_FIRST_S
             log.error("queue.unreadable", extra={"queue": self.queue.name, "error": str(error)})
         elif now_s >= self.retry_s:
-            self.retry_delay_s = min(self.retry_delay_s * 2, RETRY_MAX_S)
-        self.unreadable = error
-        self.retry_s = now_s + self.retry_delay_s
+            self._retry_delay_s = min(self._retry_delay_s * 2, RETRY_MAX_S)
+        self.unread = error
+        self.retry_s = now_s + self._retry_delay_s
 
     def can_read(self) -> None:
         """It was read."""
-        if self.unreadable is not None:
-            self.unreadable = None
+        if self.unread is not None:
+            self.unread = None
             log.info("queue.readable", extra={"queue": self.queue.name})
+
+
+def count_delivered(histogram: Histogram, left: Left, times: Sequence[tuple[int, int]]) -> None:
+    """Count in ``histogram`` how long what has ``left`` took.
+
+    In its order, each of ``times`` is that of so many messages, and the last that of the rest, too.
+    """
+    if not times:
+        return
+    place, (remaining, at_ms) = 0, times[0]
+    for accepted_ms, messages in left:
+        while remaining < messages and place + 1 < len(times):
+            if remaining:
+                histogram.add(max(0, at_ms - accepted_ms) / 1000, remaining)
+                messages -= remaining
+            place += 1
+            remaining, at_ms = times[place]
+        histogram.add(max(0, at_ms - accepted_ms) / 1000, messages)
+        remaining -= messages

@@ -35,7 +35,10 @@ _Marks = dict[int, int]  # lane -> where its queue stood: what is below it goes 
 
 
 class LaneChanges:
-    """Which queues are handed out only in part, for every configured bridge."""
+    """Which queues are handed out only in part, for every configured bridge.
+
+    waiting: the changes of bridges where something waits, the oldest first; none if there is no such bridge.
+    """
 
     def __init__(self, engine: Engine, settings: NodeSettings, lanes: Mapping[str, Lane]) -> None:
         """Read what is on record, and compare it with the configuration. lanes: every queue of a bridge that there is, by name.
@@ -46,7 +49,7 @@ class LaneChanges:
         self._engine = engine
         self._lanes = lanes
         self._counts: dict[str, int] = {}  # by which the last batch was routed, or the next one is
-        self._changes: dict[str, list[_Marks]] = {}  # of bridges where something waits, the oldest change first
+        self.waiting: dict[str, list[_Marks]] = {}
         self._unwritten: set[str] = set()
         self.routed_by = tuple((bridge.name, bridge.lanes) for bridge in settings.bridges if bridge.lanes > 1)  # as a batch has it
         self.adopt(settings)
@@ -62,7 +65,7 @@ class LaneChanges:
                 before, changes, on_record = self._read(self._engine, bridge)
                 self._counts[bridge.name] = before
                 if changes:
-                    self._changes[bridge.name] = changes
+                    self.waiting[bridge.name] = changes
                 if not on_record:
                     self._unwritten.add(bridge.name)
                 self._route(bridge.name, bridge.lanes)
@@ -87,7 +90,7 @@ class LaneChanges:
         """Messages in the queues of ``bridge`` go first; the lanes that have some."""
         marks = {lane.number: lane.queue.appended.seq for lane in self._of(bridge) if lane.queue.depth}
         if marks:
-            self._changes.setdefault(bridge, []).append(marks)
+            self.waiting.setdefault(bridge, []).append(marks)
             self._unwritten.add(bridge)
         return sorted(marks)
 
@@ -106,14 +109,9 @@ class LaneChanges:
         used = [lane.number for lane in self._of(bridge.name) if lane.queue.ledger.accepted]
         return max(used, default=bridge.lanes - 1) + 1, [], False
 
-    @property
-    def waiting(self) -> bool:
-        """Whether any queue is handed out only in part."""
-        return bool(self._changes)
-
     def below(self, lane: Lane) -> int | None:
         """Up to which sequence the queue of ``lane`` may be handed out now; None: all of it."""
-        changes = self._changes.get(lane.bridge)
+        changes = self.waiting.get(lane.bridge)
         return None if changes is None else changes[0].get(lane.number, 0)
 
     def waits_for(self, lane: Lane) -> list[int]:
@@ -121,13 +119,13 @@ class LaneChanges:
         own = self.below(lane)
         if own is None or not lane.queue.depth or not self._is_through(lane.bridge, lane.number, own):
             return []
-        marks = self._changes[lane.bridge][0]
+        marks = self.waiting[lane.bridge][0]
         return [number for number, mark in sorted(marks.items()) if not self._is_through(lane.bridge, number, mark)]
 
     def look(self) -> list[str]:
         """Call it when messages have left their queues: the queues of which more may be handed out now than before."""
         freed: list[str] = []
-        for bridge, changes in list(self._changes.items()):
+        for bridge, changes in list(self.waiting.items()):
             before = len(changes)
             while changes and all(self._is_through(bridge, number, mark) for number, mark in changes[0].items()):
                 del changes[0]
@@ -135,14 +133,14 @@ class LaneChanges:
                 self._unwritten.add(bridge)
                 freed += [queue_name(bridge, lane.number) for lane in self._of(bridge)]
             if not changes:
-                del self._changes[bridge]
+                del self.waiting[bridge]
                 log.info("lanes.in_use", extra={"bridge": bridge, "lanes": self._counts[bridge]})
         return freed
 
     def write_rows(self, write: Write) -> None:
         """Put what has changed on record with ``write``."""
         for bridge in self._unwritten:
-            write.put("meta", lanes_key(bridge), msgpack.packb((ROW_VERSION, self._counts[bridge], self._changes.get(bridge, []))))
+            write.put("meta", lanes_key(bridge), msgpack.packb((ROW_VERSION, self._counts[bridge], self.waiting.get(bridge, []))))
         self._unwritten.clear()
 
     def went_back(self) -> None:
@@ -154,7 +152,7 @@ class LaneChanges:
 
     def _is_through(self, bridge: str, number: int, mark: int) -> bool:
         lane = self._lanes.get(queue_name(bridge, number))
-        if lane is None or lane.damaged:
+        if lane is None or lane.is_stopped:
             return True
         # Messages that were dropped or have expired have left only when that is on record: a crash would bring them back.
         return not lane.discarding and (not lane.queue.depth or lane.queue.head >= mark)

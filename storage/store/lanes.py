@@ -1,29 +1,43 @@
-"""The queues of a node: which there are, and what of them is to be written. It opens, forgets and trims them.
+"""The queues of a node and who takes from them: they are opened, get credit, are handed out as far as it goes, and closed.
 
-Who takes from a queue is the business of ``lane_openings``; what leaves it, of ``hand_outs`` and ``settlements``.
+What leaves the head of a queue is handed out, expires there, or gives way to newer messages. What is damaged is taken out of its
+queue; a queue that cannot be read for now is tried again by itself. What is settled is the business of ``settlements``.
+
+store.answer-after-commit: ``LaneOpened`` and ``Settled`` are sent after the commit they tell of (P1).
+store.old-epoch-changes-nothing: frames of an old epoch change nothing.
+store.hand-out-after-commit: nothing is handed out before its commit.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from storage.engine.engine import Engine, Write
+from storage.engine.engine import Engine, Moment, Write
 from storage.engine.keys import QueueNumbers
+from storage.queue.history import ROW_BYTES
 from storage.queue.ledger import LaneRow
 from storage.queue.queue import CACHE_BYTES, Queue
 from storage.queue.queue_damage import Quarantine
-from storage.store.end_to_end import end_to_end
-from storage.store.event_log import EventLog
-from storage.store.lane import Lane
-from wire.errors import StorageDamaged
-from wire.frames.names import CLIENT_SESSION, connection_name, lane_of_queue, peer_of, queue_name, session_of_queue
+from storage.queue.waiting_messages import TooOld
+from storage.store.lane import Lane, State
+from storage.store.lane_changes import LaneChanges
+from storage.store.next_commit import NextCommit
+from wire.clock_steps import elapsed_ms
+from wire.errors import ConfigError, StorageDamaged, Unavailable
+from wire.frames.base import Effects, Frame
+from wire.frames.lanes import Credit, LaneClose, LaneOpen, LaneReopen
+from wire.frames.names import CLIENT_SESSION, LANE_EPOCH_SHIFT, connection_name, lane_of_queue, queue_name, session_of_queue
+from wire.frames.supervision import ResetMarkers
 from wire.settings import LimitSettings, NodeSettings
 
 log = logging.getLogger("bascule")
 
 TRIM_IDLE_S = 10.0
+ISOLATED_MAX = 1000  # damaged places of a queue in one turn
 
 _UNLIMITED = LimitSettings(
     max_messages=None, max_bytes=None, max_age_s=None, min_free_disk_bytes=0, volatile_max_bytes=64 << 20, overflow="reject"
@@ -33,7 +47,9 @@ _UNLIMITED = LimitSettings(
 class Lanes:
     """Every queue by its name: ``all`` of them, and those ``of_bridges``, configured or not (P7).
 
-    changed: those whose row is to be written.
+    changed: those whose row is to be written. ready: those in which something may have come to be handed out. owing: those whose
+    peer is owed ``LaneOpened`` or ``Settled``. changes: what waits because the number of a bridge's lanes has changed. durable:
+    whether what is committed outlives the process.
     """
 
     def __init__(
@@ -41,9 +57,10 @@ class Lanes:
         engine: Engine,
         settings: NodeSettings,
         numbers: QueueNumbers,
-        events: EventLog,
-        keeps_history: Callable[[str], bool],
+        next_commit: NextCommit,
         *,
+        keeps_history: Callable[[str], bool],
+        send: Callable[[tuple[str, Frame]], None],
         first_seq: int,
     ) -> None:
         """Open what is configured and what is there.
@@ -56,9 +73,13 @@ class Lanes:
         self.all: dict[str, Lane] = {}
         self.of_bridges: dict[str, Lane] = {}
         self.changed: set[str] = set()
+        self.ready: set[str] = set()
+        self.owing: set[str] = set()
+        self.durable = engine.durable
         self._engine = engine
         self._numbers = numbers
-        self._events = events
+        self._next = next_commit
+        self._send = send
         self._first_seq = first_seq
         self._keeps_history = keeps_history
         self._mark_holds = settings.persistence.sync == "full"
@@ -66,6 +87,7 @@ class Lanes:
         self._quarantine = Quarantine(Path(settings.node.data_dir) / "damaged")
         self._trimmed_s = 0.0
         self._open_all()
+        self.changes = LaneChanges(engine, settings, self.of_bridges)
 
     def _know(self, settings: NodeSettings) -> None:
         self._limits: Mapping[str, LimitSettings] = {bridge.name: bridge.limits for bridge in settings.bridges}
@@ -81,10 +103,11 @@ class Lanes:
         """
         self._know(settings)
         for name, lane in self.all.items():
-            lane.limits, lane.max_age_s = self._limits_of(name)
-            lane.queue.qos0.max_bytes = lane.limits.volatile_max_bytes
+            lane.limit(*self._limits_of(name))
         for name in sorted(self._configured - self.all.keys()):
             self.open(name)
+        self.changes.adopt(settings)
+        self.all_ready()
 
     def _limits_of(self, name: str) -> tuple[LimitSettings, float | None]:
         """The limits of a queue, and how old may be what is handed out of it."""
@@ -106,7 +129,7 @@ class Lanes:
         place = lane_of_queue(name)
         limits, max_age_s = self._limits_of(name)
         number = self._numbers.number(name)
-        row_damaged = False
+        readable = True
         try:
             queue = Queue(
                 self._engine,
@@ -125,33 +148,23 @@ class Lanes:
             log.critical("queue.row_damaged", extra={"queue": name, "error": str(error), "kept": self._engine.keep_evidence()})
             nothing = LaneRow(head=0, tail=0, handed=0, trimmed=0)
             queue = Queue(self._engine, name, number, nothing, volatile_max_bytes=limits.volatile_max_bytes)
-            row_damaged = True
-        lane = Lane(
-            queue=queue,
-            limits=limits,
-            peer=peer_of(name),
-            bridge=place.bridge if place is not None else "",
-            number=place.number if place is not None else 0,
-            max_age_s=max_age_s,
-            row_damaged=row_damaged,
-            end_to_end=end_to_end() if place is not None else None,
-        )
+            readable = False
+        lane = Lane(queue, limits, max_age_s, readable=readable)
         self.all[name] = lane
         if place is not None:
             self.of_bridges[name] = lane
         return lane
 
-    def take_changed(self) -> set[str]:
-        """The queues whose row is to be written; from now on, those that change again."""
-        changed, self.changed = self.changed, set()
-        return changed
+    def remove(self, name: str) -> Lane | None:
+        """The queue of a session goes; None if there is none."""
+        return self.all.pop(name, None)
 
     # --- which there are ---
 
     def queue_that_stands(self, name: str) -> Queue | None:
         """The queue of a bridge's lane, if it is known where it stands."""
         lane = self.of_bridges.get(name)
-        return None if lane is None or lane.row_damaged else lane.queue
+        return None if lane is None or lane.is_unreadable else lane.queue
 
     def is_configured(self, name: str) -> bool:
         """Whether a bridge of the configuration has this queue."""
@@ -163,16 +176,238 @@ class Lanes:
             name == connection_name(lane.bridge, lane.number) for lane in self.of_bridges.values()
         )
 
-    def wakes_at_s(self, names: Iterable[str], now_s: float) -> float:
-        """When the first of ``names`` that could not be read is to be tried again; infinity for none."""
-        wake_s = float("inf")
-        for name in names:
+    @property
+    def kept_bytes(self) -> int:
+        """About what the disk keeps of them; a row takes about what a settlement does."""
+        return sum(lane.queue.kept_bytes + ROW_BYTES for lane in self.all.values())
+
+    # --- who takes from them ---
+
+    def take(self, frame: LaneOpen | LaneClose | ResetMarkers) -> None:
+        """A lane is opened, or opened anew, which is answered after the next commit; or nobody takes from it for now."""
+        match frame:
+            case LaneOpen():
+                self._begin(frame)
+            case LaneClose():
+                lane = self.all.get(frame.queue)
+                if lane is not None and frame.epoch == lane.epoch and not lane.is_unreadable:
+                    lane.close(frame.sent_below)
+            case ResetMarkers():
+                # The markers go when the next Forwarder opens the lane: what this one had settled still counts.
+                lane = self.all.get(frame.queue)
+                if lane is not None and lane.epoch >> LANE_EPOCH_SHIFT <= frame.epoch:
+                    lane.leave()
+
+    def _begin(self, frame: LaneOpen) -> None:
+        lane = self.all.get(frame.queue)
+        if lane is None:
+            if session_of_queue(frame.queue) is not None:
+                return  # the session has ended, and its client is told so
+            lane = self.open(frame.queue)
+        if frame.epoch > lane.epoch and not lane.is_unreadable:
+            self.owing.add(frame.queue)
+            lane.begin(frame.epoch)
+
+    def credit(self, frame: Credit, wall_ms: int) -> None:
+        """More may be handed out."""
+        lane = self.all.get(frame.queue)
+        if lane is not None and lane.is_open and frame.epoch == lane.epoch:
+            lane.grant(frame.messages, frame.size_bytes, wall_ms)
+            if frame.messages:
+                self.ready.add(frame.queue)
+
+    def purged(self, name: str, *, whole: bool) -> None:
+        """Queue ``name`` was purged: hand out what comes now; where the ``whole`` queue went, once its lane is opened anew."""
+        lane = self.all[name]
+        self.ready.add(name)
+        if lane.purged(whole=whole):
+            self._reopen(lane)
+
+    def _reopen(self, lane: Lane) -> None:
+        """Have who takes from the queue open the lane anew, and hand out nothing before."""
+        lane.leave()
+        self._send((lane.peer, LaneReopen(queue=lane.queue.name)))
+
+    def owe(self, lane: Lane, number: int) -> None:
+        """Who takes from ``lane`` is to hear that all up to ``number`` is settled, after the next commit."""
+        lane.owe(number)
+        self.owing.add(lane.queue.name)
+
+    def answer(self, receives: Callable[[Queue], bool]) -> Effects:
+        """What is owed and needs no commit any more. receives: whether anything came from the remote to the lane of a queue."""
+        effects: Effects = []
+        for name in tuple(self.owing):
             lane = self.all.get(name)
-            if lane is not None and lane.unreadable is not None and lane.retry_s > now_s:
-                wake_s = min(wake_s, lane.retry_s)
-        return wake_s
+            found = [] if lane is None else lane.answer(receives=lane.state is State.OPENING and receives(lane.queue))
+            if found is not None:  # a lane that is gone is owed nothing: the session has ended
+                self.owing.discard(name)
+                effects += found
+        return effects
+
+    # --- what leaves their heads ---
+
+    def all_ready(self) -> None:
+        """Every queue may have something."""
+        self.ready.update(self.all)
+
+    def hand_out(self, now_s: float, wall_ms: int) -> Effects:
+        """Hand out what may be; ``at_once`` of the next commit tells whether more can be after it."""
+        effects: Effects = []
+        if self.changes.waiting:
+            self.ready.update(self.changes.look())
+        for name in tuple(self.ready):
+            self.ready.discard(name)
+            lane = self.all.get(name)
+            if lane is None:
+                continue  # the session has ended
+            if lane.state is not State.OPEN or lane.discarding or not lane.queue.waiting():
+                continue
+            if lane.unread is not None and now_s < lane.retry_s:
+                self.ready.add(name)
+                continue
+            self.read(lane, now_s, self._hand_out, name, lane, wall_ms, effects)
+            if lane.queue.losses:
+                self._next.go_on()  # who takes from it may have to open the lane anew
+        return effects
+
+    def _hand_out(self, name: str, lane: Lane, wall_ms: int, effects: Effects) -> None:
+        queue = lane.queue
+        too_old = _older_than(lane.max_age_s, wall_ms) if lane.max_age_s is not None else None
+        below = self.changes.below(lane) if self.changes.waiting else None
+        more = True
+        while more and not lane.discarding:
+            messages = lane.credit_messages - lane.given_messages
+            size_bytes = lane.credit_bytes - lane.given_bytes
+            if messages <= 0 or size_bytes <= 0:
+                return
+            on_disk_before = queue.depth_on_disk
+            try:
+                pieces = queue.hand_out(messages, size_bytes, too_old=too_old, below=below)
+            finally:
+                if self._hold_behind(name, lane, on_disk_before):
+                    self._next.go_on()
+            if queue.wants_mark:
+                self._next.go_on()
+                self.changed.add(name)
+                self.ready.add(name)
+            if pieces:
+                lane.can_read()
+                effects += lane.give(pieces)
+            more = queue.cut_short  # nobody else would see to what could not be read
+
+    def expire(self, now_s: float, wall_ms: int) -> None:
+        """Take what has grown too old out of the queues that nobody takes from."""
+        for name, lane in self.all.items():
+            if lane.max_age_s is not None and not lane.is_stopped and now_s >= lane.retry_s and lane.queue.waiting():
+                self.read(lane, now_s, self._expire, name, lane, _older_than(lane.max_age_s, wall_ms))
+
+    def _expire(self, name: str, lane: Lane, too_old: TooOld) -> None:
+        on_disk_before = lane.queue.depth_on_disk
+        try:
+            lane.queue.expire(too_old)
+        finally:
+            if self._hold_behind(name, lane, on_disk_before):
+                self._next.go_on()
+
+    def drop_oldest(self, name: str, messages: int, size_bytes: int, now_s: float) -> tuple[int, int]:
+        """Drop the oldest of a queue to make room for so much; the messages and the bytes by which it is smaller now."""
+        lane = self.all[name]
+        if lane.is_stopped:
+            return 0, 0
+        queue = lane.queue
+        messages_before, bytes_before, on_disk_before = queue.depth, queue.size_bytes, queue.depth_on_disk
+        try:
+            queue.drop_oldest(messages, size_bytes)
+        except StorageDamaged as error:
+            queue.isolate(error)
+        except Unavailable as error:
+            lane.cannot_read(error, now_s)
+        self._hold_behind(name, lane, on_disk_before)
+        return messages_before - queue.depth, bytes_before - queue.size_bytes
+
+    def _hold_behind(self, name: str, lane: Lane, on_disk_before: int) -> bool:
+        """Whether the queue has lost some that were on disk: then nothing behind them is handed out before the next commit, synced.
+
+        A crash would bring them back, and they would leave behind newer ones of their topic (P4).
+        """
+        if lane.queue.depth_on_disk >= on_disk_before or not self.durable:
+            return False
+        self._next.survive()
+        if not lane.discarding:
+            lane.discard(on_record=False)
+            self._next.write.on_commit(partial(self._has_discarded, name))
+        return True
+
+    def _has_discarded(self, name: str) -> None:
+        lane = self.all.get(name)
+        if lane is not None:
+            lane.discard(on_record=True)
+            self.ready.add(name)
+
+    def read(self, lane: Lane, now_s: float, action: Callable[..., None], *arguments: Any) -> None:
+        """Do ``action`` on a queue; what is damaged is taken out of it. One that cannot be read for now is tried again, alone."""
+        try:
+            for _ in range(ISOLATED_MAX):
+                try:
+                    action(*arguments)
+                    return
+                except StorageDamaged as error:
+                    lane.queue.isolate(error)
+            self.ready.add(lane.queue.name)
+        except ConfigError as error:
+            lane.stop(error)
+        except Unavailable as error:
+            self.ready.add(lane.queue.name)
+            lane.cannot_read(error, now_s)
+
+    # --- a commit ---
+
+    def write_rows(self, write: Write, moment: Moment) -> set[str]:
+        """Put what has changed into ``write``; the queues of which something has."""
+        changed, self.changed = self.changed, set()
+        for name in changed:
+            lane = self.all.get(name)
+            if lane is not None and lane.state is not State.UNREADABLE and (lane.queue.changed or lane.queue.wants_mark):
+                lane.queue.trim(write, idle=False)
+                ahead = lane.is_open and lane.has_credit and (not self.changes.waiting or self.changes.below(lane) is None)
+                lane.queue.write_row(write, strong=moment.strong, ahead=ahead, wall_ms=moment.wall_ms)
+                if lane.bridge:  # no evidence is kept of queues that come and go
+                    write.reaches(lane.queue.number, lane.queue.appended.seq)
+        self.changes.write_rows(write)
+        return changed
+
+    def committed(self, changed: Iterable[str]) -> None:
+        """What was released, and what was found to be lost in those that have ``changed``, is on record: tell of it."""
+        for name in self.owing:
+            lane = self.all.get(name)
+            if lane is not None:
+                lane.committed()
+        for name in changed:
+            lane = self.all.get(name)
+            for loss in lane.take_losses() if lane is not None else ():
+                assert lane is not None
+                facts = {"queue": name, "first_seq": loss.start, "last_seq": loss.stop - 1, "messages": loss.messages}
+                kept = self._engine.keep_evidence() if loss.unreadable else self._quarantine.keep(name, loss)
+                log.critical("queue.messages_damaged", extra={**facts, "error": loss.error, "kept": kept})
+                if lane.is_open and loss.session_forgotten:  # the remote is told to forget what it holds of them
+                    self._reopen(lane)
+
+    def went_back(self) -> None:
+        """Commits are missing in the store that was opened: put on record where everything stands."""
+        self.changes.went_back()
+        for lane in self.all.values():
+            lane.queue.change()
 
     # --- what time brings ---
+
+    def wakes_at_s(self, names: Iterable[str], now_s: float) -> float:
+        """When the first of ``names`` and of those that are ready is to be read again, if it could not be; infinity for none."""
+        wake_s = float("inf")
+        for name in (*self.ready, *names):
+            lane = self.all.get(name)
+            if lane is not None and lane.unread is not None and lane.retry_s > now_s:
+                wake_s = min(wake_s, lane.retry_s)
+        return wake_s
 
     def trim_idle(self, write: Write, now_s: float) -> None:
         """From time to time, delete with ``write`` what is settled of queues in which little happens."""
@@ -180,20 +415,6 @@ class Lanes:
             self._trimmed_s = now_s
             for lane in self.all.values():
                 lane.queue.trim(write, idle=not lane.queue.depth)
-
-    def tell_losses(self, names: Iterable[str], reopen: Callable[[Lane], None]) -> None:
-        """Tell of what was found to be lost, once it is on record. reopen: has a lane opened anew."""
-        for name in names:
-            lane = self.all.get(name)
-            if lane is None:
-                continue
-            for loss in lane.queue.take_losses():
-                lane.losses += 1
-                facts = {"queue": name, "first_seq": loss.start, "last_seq": loss.stop - 1, "messages": loss.messages}
-                kept = self._engine.keep_evidence() if loss.unreadable else self._quarantine.keep(name, loss)
-                log.critical("queue.messages_damaged", extra={**facts, "error": loss.error, "kept": kept})
-                if lane.open and loss.session_forgotten:  # the remote is told to forget what it holds of them
-                    reopen(lane)
 
 
 def _session_limits(settings: NodeSettings) -> LimitSettings:
@@ -207,3 +428,7 @@ def _session_limits(settings: NodeSettings) -> LimitSettings:
         volatile_max_bytes=0,
         overflow=own.overflow,
     )
+
+
+def _older_than(max_age_s: float, wall_ms: int) -> TooOld:
+    return lambda accepted_ms: elapsed_ms(accepted_ms, wall_ms) > max_age_s * 1000

@@ -1,7 +1,6 @@
 """What the store does for local clients' sessions: they begin, go on and end, with their queues, subscriptions and Wills.
 
-Subscriptions are ``session_subscriptions``'; what becomes of a Will once it is out (store.will-kept-until-published) is
-``session_wills``'.
+What becomes of a Will once it is out (store.will-kept-until-published) is ``session_wills``'.
 
 It changes memory and the next commit; after that, what ``take_answers`` has may be sent.
 
@@ -38,13 +37,13 @@ from storage.store.next_commit import NextCommit
 from storage.store.retained_pieces import RetainedPieces
 from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Opening, Session, Sessions, Will, is_remote
-from storage.store.session_subscriptions import SessionSubscriptions
 from storage.store.session_wills import SessionWills
 from wire.exchange.wills import size_bytes
 from wire.figure import joined
-from wire.frames.base import Frame
+from wire.frames.base import Effects, Frame
+from wire.frames.batch import QOS_MASK
 from wire.frames.intake import SessionClose, SessionClosed, SessionGone, SessionOpen, SessionOpened, SessionsKnown, SessionsWanted
-from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
+from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, LISTENER
 from wire.settings import NodeSettings, SessionSettings
 from wire.shares import Shares
@@ -59,7 +58,9 @@ SessionFrame = SessionOpen | SessionClose | SessionsWanted | SubscriptionsAdd | 
 
 
 class LocalSessions:
-    """Takes the frames that are about sessions."""
+    """Takes the frames that are about sessions. wills: what becomes of those that are published. answers: what
+    ``take_answers`` has.
+    """
 
     def __init__(
         self,
@@ -67,7 +68,6 @@ class LocalSessions:
         pieces: RetainedPieces,
         queues: SessionQueues,
         ended_queues: EndedQueues,
-        wills: SessionWills,
         next_commit: NextCommit,
         settings: SessionSettings,
         *,
@@ -78,7 +78,7 @@ class LocalSessions:
         self._sessions = sessions
         self._queues = queues
         self._ended_queues = ended_queues
-        self._wills = wills
+        self.wills = SessionWills(sessions)
         self._pieces = pieces
         self._subscriptions = SessionSubscriptions(sessions, pieces, next_commit)
         self._next = next_commit
@@ -91,7 +91,7 @@ class LocalSessions:
         for session in sessions:
             if session.queue:
                 self._shares.add(session.owner, 1)
-        self._answers: list[tuple[str, Frame]] = []
+        self.answers: list[tuple[str, Frame]] = []
         self._expired = 0
         self._ended = self._purged = 0
 
@@ -117,20 +117,20 @@ class LocalSessions:
                 self._open(frame, wall_ms)
             case SessionClose():
                 self._close(frame)
-                self._answers.append((LISTENER, SessionClosed(epoch=frame.epoch, source=frame.source)))
+                self.answers.append((LISTENER, SessionClosed(epoch=frame.epoch, source=frame.source)))
             case SessionsWanted():
                 self._listener_lives(frame.epoch, wall_ms)
-                self._answers.extend((DISTRIBUTOR, known) for known in self._known(frame.epoch))
+                self.answers.extend((DISTRIBUTOR, known) for known in self._known(frame.epoch))
             case SubscriptionsAdd() | SubscriptionsDrop() if frame.epoch < self._listener_epoch:
                 pass  # late from a dead life: the next one was told what is kept, without this, and its client is not there
             case SubscriptionsAdd():
-                self._answers += self._subscriptions.add(frame)
+                self.answers += self._subscriptions.add(frame)
             case SubscriptionsDrop():
-                self._answers += self._subscriptions.drop(frame)
+                self.answers += self._subscriptions.drop(frame)
 
     def take_answers(self) -> list[tuple[str, Frame]]:
         """What may be sent, once the open write is committed."""
-        answers, self._answers = self._answers, []
+        answers, self.answers = self.answers, []
         return answers
 
     def tick(self, wall_ms: int) -> None:
@@ -146,7 +146,7 @@ class LocalSessions:
         self._expired += 1
         gone = SessionGone(session=session.name, queue=session.queue)
         self._end(session, "expired")
-        self._answers.append((LISTENER, gone))
+        self.answers.append((LISTENER, gone))
         return True
 
     def end(self, session: Session, wall_ms: int, *, drops_will: bool) -> int:
@@ -167,7 +167,7 @@ class LocalSessions:
             self._sessions.empty(session)
             self._remove_queue(session, _OPERATOR)
             self._changed(session)
-        self._answers.append((LISTENER, gone))
+        self.answers.append((LISTENER, gone))
         return self._purged - before
 
     def figures(self, queues: SessionQueueFigures) -> SessionFigures:
@@ -181,8 +181,8 @@ class LocalSessions:
             ended=self._ended,
             purged=self._purged,
             damaged_rows=self._sessions.damaged,
-            refused_wills=self._wills.refused,
-            dropped_wills=self._wills.dropped,
+            refused_wills=self.wills.refused,
+            dropped_wills=self.wills.dropped,
             retained=self._pieces.figures(),
         )
 
@@ -227,7 +227,7 @@ class LocalSessions:
             session = None if refused else self._begin(frame, opening, present, makes_queue=makes_queue)
         if session is not None:
             self._note_filters(session, frame.filters)
-        self._answers.append(
+        self.answers.append(
             (
                 frame.sender,
                 SessionOpened(
@@ -305,7 +305,7 @@ class LocalSessions:
 
     def _remove_queue(self, session: Session, why: str) -> None:
         if session.queue:
-            self._answers.append((DISTRIBUTOR, SessionGone(session=session.name, queue=session.queue)))
+            self.answers.append((DISTRIBUTOR, SessionGone(session=session.name, queue=session.queue)))
             self._pieces.end_all(session.queue)
             waited = self._ended_queues.end(session.queue)
             log.info("session.ended", extra={"client_id": session.name, "why": why, "waited": waited})
@@ -349,3 +349,49 @@ def _known_bytes(session: Session) -> int:
 
 def _subscriptions(session: Session) -> tuple[tuple[str, int, int], ...]:
     return tuple((topic_filter, *options) for topic_filter, options in session.subscriptions.items())
+
+
+class SessionSubscriptions:
+    """Adds and drops subscriptions of ``sessions``; what it returns may be sent once the next commit is made."""
+
+    def __init__(self, sessions: Sessions, pieces: RetainedPieces, next_commit: NextCommit) -> None:
+        self.sessions = sessions
+        self._pieces = pieces
+        self._next = next_commit
+
+    def add(self, frame: SubscriptionsAdd) -> Effects:
+        """Put those on record that are new or others now, and what is retained for them on its way into the session's queue."""
+        session = self._session_of(frame)
+        if session is not None:
+            request = frame.epoch, frame.request
+            is_new = session.request < request
+            session.request = max(session.request, request)
+            for topic_filter, options, identifier, wanted in frame.filters:
+                begins = wanted and is_new and bool(options & QOS_MASK)
+                if begins or session.subscriptions.get(topic_filter) != (options, identifier):
+                    self.sessions.subscribe(session, topic_filter, options, identifier)
+                    self._next.promise()
+                if begins:
+                    self._pieces.begin(session.queue, topic_filter)
+                elif not options & QOS_MASK:
+                    self._pieces.end(session.queue, topic_filter)
+        return [_kept(frame)]
+
+    def drop(self, frame: SubscriptionsDrop) -> Effects:
+        """Take them off the record."""
+        session = self._session_of(frame)
+        if session is not None:
+            self.sessions.unsubscribe(session, frame.filters)
+            for topic_filter in frame.filters:
+                self._pieces.end(session.queue, topic_filter)
+            self._next.promise()
+        return [_kept(frame)]
+
+    def _session_of(self, frame: SubscriptionsAdd | SubscriptionsDrop) -> Session | None:
+        """The kept session that is meant; None for a live one, and for one that has ended meanwhile."""
+        session = self.sessions.get(frame.session) if frame.queue else None
+        return session if session is not None and session.queue == frame.queue else None
+
+
+def _kept(frame: SubscriptionsAdd | SubscriptionsDrop) -> tuple[str, SubscriptionsKept]:
+    return LISTENER, SubscriptionsKept(epoch=frame.epoch, request=frame.request, source=frame.source)

@@ -6,19 +6,84 @@ Code that puts something into ``write`` says here what it needs. ``commits`` mak
 from __future__ import annotations
 
 from storage.engine.engine import Write
-from storage.store.commit_due import CommitTime
+from storage.store.disk_trouble import Disk
+from wire.frames.base import Frame
+from wire.frames.lanes import Credit, Settle
+from wire.settings import NodeSettings
+
+LAZY_S = 0.1
+
+
+class CommitTime:
+    """When the open write is due; flush_period_s: as in the settings.
+
+    Where somebody waits for it, it is committed in its turn, or once in each flush period. Nobody waits for what only settles
+    messages: where that is lost with the process, they are delivered again, as after any death. So it goes with a commit that
+    happens anyway, or after ``LAZY_S``.
+    """
+
+    def __init__(self, flush_period_s: float) -> None:
+        self._flush_period_s = flush_period_s
+        self._committed_s = float("-inf")
+        self._only_settled = False  # nothing else came since the last commit
+        self._lazy_due_s: float | None = None  # when that is committed though nobody waits for it
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on."""
+        self._flush_period_s = settings.persistence.flush_period_s
+
+    def take(self, frame: Frame) -> None:
+        """``frame`` is in the open write."""
+        self._only_settled = self._only_settled and _can_wait(frame)
+
+    def hurry(self) -> None:
+        """The open write has something that does not wait."""
+        self._only_settled = False
+
+    def put_off(self, now_s: float) -> None:
+        """The open write has something, and is not committed now."""
+        if self._lazy_due_s is None:
+            self._lazy_due_s = now_s + LAZY_S
+
+    def written(self, now_s: float) -> None:
+        """The open write went to the disk."""
+        self._committed_s = now_s
+
+    def committed(self) -> None:
+        """Nothing is left uncommitted."""
+        self._only_settled, self._lazy_due_s = True, None
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether to commit now."""
+        if self._only_settled and (self._lazy_due_s is None or now_s < self._lazy_due_s):
+            return False
+        return not self._flush_period_s or now_s >= self._flush_s
+
+    def wakes_at_s(self, *, waited_for: bool) -> float:
+        """The time at which it is due though nothing comes. waited_for: somebody waits for the open write."""
+        wake_s = float("inf")
+        if self._only_settled and self._lazy_due_s is not None:
+            wake_s = max(self._lazy_due_s, self._flush_s)
+        if waited_for and self._flush_period_s:
+            wake_s = min(wake_s, self._flush_s)
+        return wake_s
+
+    @property
+    def _flush_s(self) -> float:
+        return self._committed_s + self._flush_period_s
 
 
 class NextCommit:
     """The open write, and what those want that have put something into it.
 
-    messages: how many came with it. time: when it is due. needs_sync: it is to survive the loss of power. awaited: somebody waits
-    for it. at_once: it is not put off, because a queue can be handed out after it.
+    disk: that takes it. messages: how many came with it. time: when it is due. needs_sync: it is to survive the loss of power.
+    awaited: somebody waits for it. at_once: it is not put off, because a queue can be handed out after it.
     """
 
-    __slots__ = ("at_once", "awaited", "messages", "needs_sync", "time", "write")
+    __slots__ = ("at_once", "awaited", "disk", "messages", "needs_sync", "time", "write")
 
-    def __init__(self, flush_period_s: float) -> None:
+    def __init__(self, disk: Disk, flush_period_s: float) -> None:
+        self.disk = disk
         self.write = Write()
         self.messages = 0
         self.needs_sync = self.awaited = self.at_once = False
@@ -28,6 +93,20 @@ class NextCommit:
         """Somebody waits for something in it that is to survive the loss of power."""
         self.needs_sync = self.awaited = True
 
+    def survive(self) -> None:
+        """Something in it is to survive the loss of power, and nobody waits for that."""
+        self.needs_sync = True
+
+    def go_on(self) -> None:
+        """It is not put off: a queue can be handed out after it."""
+        self.at_once = True
+
+    def goes_on(self) -> bool:
+        """Whether it is not put off; if so it is to survive the loss of power, and the one after it is put off again."""
+        goes_on, self.at_once = self.at_once, False
+        self.needs_sync |= goes_on
+        return goes_on
+
     def done(self, now_s: float, *, written: bool) -> None:
         """Everything that was wanted is committed; if that was ``written`` to the disk, another write begins."""
         if written:
@@ -36,3 +115,10 @@ class NextCommit:
             self.time.written(now_s)
         self.needs_sync = self.awaited = self.at_once = False
         self.time.committed()
+
+
+def _can_wait(frame: Frame) -> bool:
+    """Whether nobody waits for what ``frame`` changes: it only settles messages, which leaves nothing but their places."""
+    if isinstance(frame, Settle):
+        return frame.session is None and not frame.released and not any(outcome.startswith("dead:") for outcome, _ in frame.settled)
+    return isinstance(frame, Credit)

@@ -1,7 +1,6 @@
 """What an operator may do with queues and dead letters: ls, peek, purge, replay. Each looks at, or changes, a page at most.
 
-A command is carried out between two commits of the store: what it sees is committed, and it is answered when what it changed is.
-While the disk refuses, those that only look are carried out all the same, as far as the disk can be read; others need a commit.
+Which command has its turn when, and who is answered, is the business of ``commands``.
 Arguments (``QueueCommand.arguments``) and results are maps of msgpack types; times are UTC milliseconds.
 
 ls {bridge?} -> {queues: [...], dead_letters: [...]}.
@@ -23,31 +22,28 @@ store.purge-begins-a-session [P2]: a purge of what may have been sent raises the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from storage.queue.dead_letters import DeadLetter, DeadLetters
 from storage.queue.queue import Queue
-from storage.queue.single_messages import Message
-from storage.store.commits import Commits
+from storage.queue.single_messages import Message, batch_of
+from storage.store.commands import CommandError
 from storage.store.dead_letter_queues import DeadLetterQueues
-from storage.store.dead_letter_replay import SCANNED_BYTES, Replay, choose_page
-from storage.store.disk_trouble import Disk
+from storage.store.dead_letter_replay import SCANNED_BYTES, choose_page
 from storage.store.event_log import EventLog
-from storage.store.event_rows import Event
-from storage.store.lane import Lane
-from storage.store.lane_openings import LaneOpenings
+from storage.store.lane import Lane, State
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from storage.store.room_left import Rooms
 from wire.clock_steps import elapsed_ms
-from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
+from wire.errors import StorageDamaged, Unavailable
 from wire.figure import to_map
-from wire.frames.base import Frame
 from wire.frames.batch import QOS_MASK, RETAIN
-from wire.frames.names import SUPERVISOR, queue_name
-from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand
+from wire.frames.names import queue_name
+from wire.frames.supervision import QueueCommand
 from wire.routing.ways import Way
 from wire.settings import BridgeSettings, NodeSettings
 
@@ -55,29 +51,11 @@ PAGE_MESSAGES = 500
 PAGE_BYTES = 256 << 10
 
 
-class CommandError(BasculeError):
-    """A command was refused, and nothing was changed. ``kind`` tells programs why."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
-class Sessions(Protocol):
-    """Who carries out what is about sessions."""
-
-    def carry_out(self, command: SessionCommand, wall_ms: int) -> dict[str, Any]: ...
-
-
-Order = QueueCommand | SessionCommand
-_CHANGES = ("purge", "replay", "end")
-_LOOKS = ("ls", "peek", "events", "show")
 MAY_HAVE_BEEN_SENT = "may_have_been_sent"  # it was handed to a link that stood
-ORDERED = "ordered"  # in the result of a command that is refused for now: it is done as soon as the disk takes it
 
 
-class Commands:
-    """Takes commands as they come, carries them out when the store has committed."""
+class QueueCommands:
+    """Carries out one command at a time."""
 
     def __init__(
         self,
@@ -85,91 +63,29 @@ class Commands:
         lanes: Lanes,
         dead_letters: DeadLetterQueues,
         events: EventLog,
-        disk: Disk,
         next_commit: NextCommit,
-        commits: Commits,
-        openings: LaneOpenings,
         rooms: Rooms,
-        replay: Replay,
-        sessions: Sessions,
     ) -> None:
-        self._next = next_commit
-        self._commits = commits
+        self._bridges = {bridge.name: bridge for bridge in bridges}
         self._lanes = lanes
         self._dead_letters = dead_letters
         self._events = events
-        self._disk = disk
+        self.next_commit = next_commit
         self._rooms = rooms
-        self._openings = openings
-        self._replay = replay
-        self._sessions = sessions
-        self._bridges = {bridge.name: bridge for bridge in bridges}
-        self._waiting: list[Order] = []
         self._refused = False  # whether the disk refuses
 
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on."""
         self._bridges = {bridge.name: bridge for bridge in settings.bridges}
 
-    @property
-    def waiting(self) -> bool:
-        """Whether a command is to be carried out."""
-        return bool(self._waiting)
+    def carry_out(self, command: QueueCommand, now_s: float, wall_ms: int, *, refused: bool) -> dict[str, Any]:
+        """The result of ``command``; what it changed goes with the open write. refused: the disk refuses for now.
 
-    def receive(self, command: Order) -> None:
-        """Take a command."""
-        self._waiting.append(command)
-
-    def look(self, now_s: float, wall_ms: int, refusal: Unavailable) -> list[tuple[str, Frame]]:
-        """Answer those that wait while the disk refuses for ``refusal``: what needs a commit is not done."""
-        waiting, self._waiting = self._waiting, []
-        self._refused = True
-        try:
-            return [(_asker(command), self._looked(command, now_s, wall_ms, refusal)) for command in waiting]
-        finally:
-            self._refused = False
-
-    def _looked(self, command: Order, now_s: float, wall_ms: int, refusal: Unavailable) -> QueueAnswer:
-        if command.verb not in _LOOKS and (command.verb in _CHANGES or isinstance(command, QueueCommand)):
-            return _refusal(command, "unavailable", needs_a_commit(refusal))
-        try:
-            result = self._carry_out(command, now_s, wall_ms)
-        except CommandError as error:
-            return _refusal(command, error.kind, error.message)
-        except (StorageDamaged, ConfigError) as error:
-            return _refusal(command, "damaged", str(error))
-        except Unavailable as error:
-            return _refusal(command, "unavailable", f"the store cannot be read for now: {error}")
-        return QueueAnswer(request=command.request, error="", message="", result=result)
-
-    def obey(self, now_s: float, wall_ms: int) -> list[tuple[str, Frame]]:
-        """Carry out those that wait, commit, and answer."""
-        answers: list[tuple[str, Frame]] = []
-        while self._waiting:
-            command = self._waiting.pop(0)
-            try:
-                result = self._carry_out(command, now_s, wall_ms)
-            except CommandError as error:
-                answer = _refusal(command, error.kind, error.message)
-            except (StorageDamaged, ConfigError) as error:
-                answer = _refusal(command, "damaged", str(error))
-            except Unavailable as error:
-                self._disk.refuses(error, now_s, wall_ms)
-                self._waiting.insert(0, command)
-                return [*answers, *self.look(now_s, wall_ms, error)]
-            else:
-                if command.verb in _CHANGES and not self._commits.commit_now(now_s, wall_ms):
-                    text = "the disk refuses for now; what was ordered is done as soon as it does not"
-                    answers.append((_asker(command), _refusal(command, "unavailable", text, {ORDERED: True})))
-                    return [*answers, *self.look(now_s, wall_ms, Unavailable("the disk refuses"))]
-                answer = QueueAnswer(request=command.request, error="", message="", result=result)
-            answers.append((_asker(command), answer))
-        return answers
-
-    def _carry_out(self, command: Order, now_s: float, wall_ms: int) -> dict[str, Any]:
+        Raises:
+            CommandError: it is refused, and nothing has changed.
+        """
+        self._refused = refused
         arguments = command.arguments
-        if isinstance(command, SessionCommand):
-            return self._sessions.carry_out(command, wall_ms)
         match command.verb:
             case "ls":
                 return self._list(arguments.get("bridge"), wall_ms)
@@ -198,7 +114,7 @@ class Commands:
     def _queue_row(self, name: str, lane: Lane, wall_ms: int) -> dict[str, Any]:
         queue = lane.queue
         oldest_ms = None
-        damaged = lane.damaged
+        damaged = lane.is_stopped
         if not damaged:
             try:
                 oldest_ms = queue.oldest_ms() if not self._refused else _oldest_on_record(queue)
@@ -207,13 +123,13 @@ class Commands:
             except Unavailable:
                 if not self._refused:
                     raise
-        state = "damaged" if damaged else "open" if lane.open else "opening" if lane.opening else "waiting"
+        state = State.STOPPED if damaged else State.CLOSED if lane.state is State.FENCED else lane.state
         return {
             "queue": name,
             "bridge": lane.bridge,
             "lane": lane.number,
             "configured": self._is_configured(lane),
-            "state": state,
+            "state": state.value,
             "depth": queue.depth,
             "bytes": queue.size_bytes,
             "oldest_age_s": None if oldest_ms is None else elapsed_ms(oldest_ms, wall_ms) / 1000,
@@ -279,10 +195,10 @@ class Commands:
 
     def _purge(self, arguments: Mapping[str, Any], wall_ms: int) -> dict[str, Any]:
         bridge = arguments["bridge"]
-        write = self._next.write
+        write = self.next_commit.write
         if arguments.get("dead"):
             gone = self._letters(bridge).purge(write)
-            self._events.add(_purge_event(wall_ms, bridge, -1, "dead_letters", gone))
+            self._events.note(wall_ms, "queue.purged", actor="operator", bridge=bridge, lane=-1, reason="dead_letters", count=gone)
             return {"purged": gone, "kept": 0, "kept_in_flight": 0, "kept_lanes": []}
         whole = bool(arguments.get("in_flight"))
         if arguments.get("lane") is None:
@@ -298,8 +214,10 @@ class Commands:
             lane = self._lanes.of_bridges[name]
             gone = queue.purge_all(write) if whole else queue.purge_unsent(unsent[name], write)
             purged += gone
-            self._openings.purged(name, whole=whole)
-            self._events.add(_purge_event(wall_ms, bridge, lane.number, "queue", gone))
+            self._lanes.purged(name, whole=whole)
+            self._events.note(
+                wall_ms, "queue.purged", actor="operator", bridge=bridge, lane=lane.number, reason="queue", count=gone
+            )
             flying += queue.in_flight
             if queue.depth:
                 kept.append(_kept_row(lane))
@@ -324,7 +242,7 @@ class Commands:
             text = f"the queue of bridge {bridge!r} has no room (limits, or the disk is full); no dead letter was taken out"
             raise CommandError("full", text)
         for name, back in page.chosen.items():
-            self._replay.put_back(name, back, letters, wall_ms)
+            self.put_back(name, back, letters, wall_ms)
         ended = page.following is None or page.following >= letters.next_seq
         return {
             "replayed": page.taken,
@@ -334,6 +252,15 @@ class Commands:
             "next": None if ended else page.following,
             "tail": letters.next_seq,
         }
+
+    def put_back(self, name: str, back: Sequence[DeadLetter], letters: DeadLetters, wall_ms: int) -> None:
+        """Put ``back`` at the end of queue ``name``, accepted now, and out of the dead letters, by one write."""
+        write = self.next_commit.write
+        batch = batch_of([letter.message for letter in back], accepted_ms=wall_ms)
+        qos0 = sum(1 for flags in batch.flags if not flags & QOS_MASK)
+        self._lanes.of_bridges[name].queue.append(batch.encode(), len(batch), batch.size_bytes(), qos0, write)
+        letters.replayed(back, write)
+        write.on_commit(partial(self._lanes.ready.add, name))
 
     # --- names ---
 
@@ -444,24 +371,5 @@ def _sent(queue: Queue, seq: int) -> str:
     return "maybe sent" if seq < queue.sent.below else "waiting"
 
 
-def _purge_event(wall_ms: int, bridge: str, lane: int, reason: str, count: int) -> Event:
-    return Event(at_ms=wall_ms, kind="queue.purged", bridge=bridge, lane=lane, actor="operator", reason=reason, count=count)
-
-
 def _place(row: tuple[str, Lane]) -> tuple[str, int]:
     return row[1].bridge, row[1].number
-
-
-def _asker(command: Order) -> str:
-    return command.asker if isinstance(command, SessionCommand) else SUPERVISOR
-
-
-def _refusal(command: Order, kind: str, message: str, result: dict[str, Any] | None = None) -> QueueAnswer:
-    return QueueAnswer(request=command.request, error=kind, message=message, result=result or {})
-
-
-def needs_a_commit(refusal: Unavailable) -> str:
-    """What an operator is told whose order the disk does not let us carry out."""
-    if isinstance(refusal, DiskFull):
-        return f"{refusal}; what is removed is written down first, so make room and say it again; nothing was done"
-    return f"{refusal}; nothing was done"

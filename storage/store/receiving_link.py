@@ -177,7 +177,7 @@ class Senders:
                 del sender.refused[min(sender.refused)]
             self._changed.add(name)
 
-    def write_rows(self, write: Write) -> None:
+    def write_rows(self, write: Write, *_moment: object) -> None:
         """Put what changed into ``write``."""
         for name in self._changed:
             sender = self._senders[name]

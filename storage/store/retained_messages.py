@@ -89,6 +89,11 @@ class RetainedMessages:
     def __len__(self) -> int:
         return len(self._kept)
 
+    @property
+    def kept_bytes(self) -> int:
+        """About what the disk keeps of them."""
+        return self._bytes.total
+
     def figures(self, *, owing: int = 0) -> RetainedFigures:
         """Figures for ``status``. owing: to how many queues not all was brought yet."""
         return RetainedFigures(messages=len(self._kept), bytes=self._bytes.total, refused=self.refused, owing=owing)

@@ -18,18 +18,19 @@ from dataclasses import dataclass, field
 
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import PASSES, pass_key
-from storage.store.disk_trouble import Disk
-from storage.store.lane import Effects, Lane
+from storage.store.lane import Lane
 from storage.store.next_commit import NextCommit
 from storage.store.retained_messages import Allowance, RetainedMessages
 from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Sessions
 from wire.errors import Unavailable
 from wire.exchange.subscriber_copies import as_granted
+from wire.frames.base import Effects
 from wire.frames.batch import QOS_MASK, Batch
 from wire.frames.local_sessions import PIECE_BYTES, PIECE_MESSAGES, RetainedPiece, RetainedWanted
 from wire.frames.names import LISTENER, session_of_queue
 from wire.mqtt.topics import matches
+from wire.settings import SessionSettings
 from wire.status.store import RetainedFigures
 
 
@@ -50,10 +51,9 @@ class RetainedPieces:
     def __init__(
         self,
         engine: Engine,
+        settings: SessionSettings,
         sessions: Sessions,
-        retained: RetainedMessages,
         queues: SessionQueues,
-        disk: Disk,
         next_commit: NextCommit,
     ) -> None:
         """Go on with the passes that are on record.
@@ -62,10 +62,9 @@ class RetainedPieces:
             StorageDamaged, Unavailable: they cannot be read.
         """
         self.asked: deque[RetainedWanted] = deque()
-        self.retained = retained
+        self.retained = RetainedMessages(engine, settings)
         self._sessions = sessions
         self._queues = queues
-        self._disk = disk
         self._next = next_commit
         self._passes: dict[str, dict[str, _Pass]] = {}  # by queue and filter
         self._ready: dict[str, None] = {}  # the queues that may have room, in turn
@@ -95,12 +94,14 @@ class RetainedPieces:
     @property
     def busy(self) -> bool:
         """Whether this turn has something to do."""
-        return self.hurries or bool(self._passes and not self._passes.keys().isdisjoint(self._queues.changed))
+        if not self._passes and not self._ready:
+            return bool(self.asked)
+        return self.hurries or not self._passes.keys().isdisjoint(self._queues.changed)
 
     @property
     def hurries(self) -> bool:
         """Whether the next turn has something to do, though nothing comes."""
-        return bool(self.asked or (self._ready and not self._disk.is_low))
+        return bool(self.asked or (self._ready and not self._next.disk.is_low))
 
     # --- passes of sessions that last ---
 
@@ -162,13 +163,13 @@ class RetainedPieces:
         """Read one piece for the Listener, and one for a queue, which goes with the open write; ``disk`` knows where it refuses."""
         self._ready.update(dict.fromkeys(sorted(self._passes.keys() & self._queues.changed)))
         try:
-            if not self._disk.is_low:
+            if not self._next.disk.is_low:
                 self._fill(wall_ms)
             if not self.asked:
                 return []
             answer = self._answer(self.asked[0], wall_ms)
         except Unavailable as error:
-            self._disk.refuses(error, now_s, wall_ms)
+            self._next.disk.refuses(error, now_s, wall_ms)
             return []
         self.asked.popleft()
         return [(LISTENER, answer)]

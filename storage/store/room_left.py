@@ -75,14 +75,14 @@ class Rooms:
             disk_full = free_bytes is not None and free_bytes < limits[name].min_free_disk_bytes
             bridges[name] = Room.of(limits[name], messages, size_bytes, disk_full=disk_full)
         for lane in lanes.of_bridges.values():
-            if lane.row_damaged:
+            if lane.is_unreadable:
                 bridges[lane.bridge] = Room(messages=0, size_bytes=0, overflow="reject", disk_full=True)
         rooms = {name: [bridges[lane.bridge], node] for name, lane in lanes.of_bridges.items()}
         for name in wanted:
             if name not in rooms:
                 lane = lanes.all[name]
                 room = Room.of(lane.limits, lane.queue.depth, lane.queue.size_bytes, disk_full=False)
-                if lane.row_damaged:
+                if lane.is_unreadable:
                     room = Room(messages=0, size_bytes=0, overflow="drop-newest")
                 rooms[name] = [room, node]
         self._measured = rooms

@@ -24,11 +24,10 @@ from collections.abc import Collection
 from fnmatch import translate
 from typing import Any
 
+from storage.store.commands import CommandError
 from storage.store.event_log import EventLog
-from storage.store.event_rows import Event
 from storage.store.lanes import Lanes
 from storage.store.local_sessions import LocalSessions
-from storage.store.queue_commands import CommandError
 from storage.store.session_rows import Session, Sessions, Will, is_remote
 from wire.frames.batch import QOS_MASK, RETAIN
 from wire.frames.names import connection_of_session
@@ -138,7 +137,7 @@ class SessionCommands:
             "in_flight": lane.queue.maybe_sent(lane.queue.sent.below),
             "received": len(session.received),
             "will": session.will is not None,
-            "damaged": lane.damaged or lane.row_damaged,
+            "damaged": lane.is_stopped,
         }
         if live is not None:
             known |= {key: live[key] for key in ("address", "level", "since_ms", "in_flight", "received", "keep_alive_s")}
@@ -204,9 +203,7 @@ class SessionCommands:
             result["subscriptions"] = len(session.subscriptions)
             result["purged"] = self._local_sessions.end(session, wall_ms, drops_will=drops_will)
         details = {"client_id": _label(name), "user": user or "", "subscriptions": result["subscriptions"], "will": result["will"]}
-        self._events.add(
-            Event(at_ms=wall_ms, kind="session.ended", actor="operator", count=result["purged"], reason="operator", details=details)
-        )
+        self._events.note(wall_ms, "session.ended", actor="operator", count=result["purged"], reason="operator", **details)
         return result
 
     def _disconnect(self, command: SessionCommand) -> dict[str, Any]:

@@ -6,7 +6,7 @@ What is known of the messages that left with their queues is one row, so that no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from functools import partial
 
 import msgpack
@@ -38,17 +38,15 @@ class SessionQueues:
         lanes: Lanes,
         numbers: QueueNumbers,
         next_commit: NextCommit,
-        ready: Callable[[str], None],
         *,
         epoch: int,
     ) -> None:
-        """ready: is told which queue can be handed out. epoch: of the store."""
+        """epoch: of the store."""
         self.messages = self.size_bytes = 0
         self._lanes = lanes
         self._numbers = numbers
         self._next = next_commit
         self._first_life = 0 if engine.durable else epoch << 32  # numbers begin again, names do not
-        self._ready = ready
         self._gone: Counter[str] = Counter(msgpack.unpackb(engine.get("meta", GONE) or b"\x80"))
 
     def __iter__(self) -> Iterator[Lane]:
@@ -67,7 +65,7 @@ class SessionQueues:
 
     def remove(self, name: str) -> int:
         """The queue goes; how many messages were in it."""
-        lane = self._lanes.all.pop(name, None)
+        lane = self._lanes.remove(name)
         if lane is None:
             return 0
         left = Counter({**lane.queue.ledger.dropped, _LEFT: 0})
@@ -88,13 +86,13 @@ class SessionQueues:
     def lane(self, name: str) -> Lane | None:
         """The queue, if it is there and can be appended to."""
         lane = self._lanes.all.get(name)
-        return None if lane is None or lane.row_damaged else lane
+        return None if lane is None or lane.is_unreadable else lane
 
     def put(self, lane: Lane, batch: Batch) -> None:
         """Append ``batch``, of QoS 1 and 2, whatever the limits say: who asks for it waits until little is in the queue."""
         size_bytes = batch.size_bytes()
         lane.queue.append(batch.encode(), len(batch), size_bytes, 0, self._next.write)
-        self._next.write.on_commit(partial(self._ready, lane.queue.name))
+        self._next.write.on_commit(partial(self._lanes.ready.add, lane.queue.name))
         self._next.promise()
         self.added(len(batch), size_bytes)
 

@@ -267,7 +267,7 @@ class Sessions:
     def _put(self, session: Session, part: bytes, value: bytes | None) -> None:
         self._parts[part_key(session.name, part)] = value
 
-    def write_rows(self, write: Write) -> None:
+    def write_rows(self, write: Write, *_moment: object) -> None:
         """Put what changed into ``write``; what does not outlive its connection has no row."""
         for name in tuple(self._changed):
             session = self._sessions.get(name)

@@ -5,20 +5,16 @@ store.old-epoch-changes-nothing: frames of an old epoch change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from storage.queue.chunk import Left
 from storage.queue.queue import Queue
 from storage.store.dead_letter_queues import DeadLetterQueues, Remains
-from storage.store.disk_trouble import Disk
-from storage.store.end_to_end import count
 from storage.store.lane import Lane
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from storage.store.remote_sessions import RemoteSessions
 from wire.errors import ConfigError, Unavailable
 from wire.exchange.left_sessions import left_rows
-from wire.exchange.outcomes import DELIVERED
 from wire.frames.lanes import Settle
 
 
@@ -33,29 +29,18 @@ class Settlements:
         lanes: Lanes,
         dead_letters: DeadLetterQueues,
         remote_sessions: RemoteSessions,
-        disk: Disk,
         next_commit: NextCommit,
-        *,
-        owe: Callable[[Lane, int], None],
-        ready: Callable[[str], None],
     ) -> None:
-        """owe: whoever takes from the lane is to be answered that number after the commit. ready: see ``HandOuts``."""
         self._lanes = lanes
         self._dead_letters = dead_letters
         self._remote_sessions = remote_sessions
-        self._disk = disk
         self._next = next_commit
-        self._owe = owe
-        self._ready = ready
         self.waiting: set[str] = set()
 
     def receive(self, frame: Settle, now_s: float, wall_ms: int) -> None:
         """Take one frame."""
         lane = self._lanes.all.get(frame.queue)
-        if lane is None or frame.epoch != lane.epoch or lane.fenced:
-            return
-        lane.settles.append(frame)
-        if len(lane.settles) == 1:
+        if lane is not None and lane.wait(frame):
             self._settle(frame.queue, lane, now_s, wall_ms)
 
     def try_again(self, now_s: float, wall_ms: int) -> None:
@@ -69,7 +54,7 @@ class Settlements:
                 self._settle(name, lane, now_s, wall_ms)
                 if not lane.settles:
                     self.waiting.discard(name)
-                    self._ready(name)
+                    self._lanes.ready.add(name)
                     lane.can_read()
 
     def _settle(self, name: str, lane: Lane, now_s: float, wall_ms: int) -> None:
@@ -89,9 +74,9 @@ class Settlements:
                 if remains is None:
                     lane.cannot_read(error, now_s)
                 else:  # it was read, so this is more than that; what is applied of it waits with the open write
-                    self._disk.refuses(error, now_s, wall_ms)
+                    self._next.disk.refuses(error, now_s, wall_ms)
                 return
-            del lane.settles[0]
+            lane.settled()
 
     def _read_remains(self, frame: Settle, queue: Queue) -> list[Remains]:
         """Do the reading that ``frame`` needs before anything changes; what is to be kept of those that died, in their order."""
@@ -108,12 +93,8 @@ class Settlements:
         for outcome, ranges in frame.settled:
             if outcome.startswith("dead:"):
                 self._dead_letters.keep(lane.bridge, queue, outcome, ranges, next(dead), by=by)
-            elif outcome == DELIVERED and lane.end_to_end is not None:
-                left: Left = []
-                queue.settle(outcome, ranges, by=by, left=left)
-                count(lane.end_to_end, left, frame.times)
             elif outcome != "redelivered":
-                queue.settle(outcome, ranges, by=by)
+                lane.settle(outcome, ranges, by=by, times=frame.times)
         for outcome, ranges in frame.settled:
             if outcome == "redelivered":
                 queue.count_redelivered(ranges, by=by)
@@ -124,5 +105,5 @@ class Settlements:
             return
         if frame.released:
             queue.release(frame.released)
-        self._owe(lane, frame.number)
+        self._lanes.owe(lane, frame.number)
         self._next.promise()

@@ -8,9 +8,7 @@ from storage.store.commits import Commits
 from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.disk_trouble import Disk, refusal_of
 from storage.store.event_log import EventLog
-from storage.store.hand_outs import HandOuts
 from storage.store.lane import Lane
-from storage.store.lane_changes import LaneChanges
 from storage.store.lanes import Lanes
 from storage.store.local_sessions import LocalSessions
 from storage.store.receiving_link import Senders
@@ -32,8 +30,6 @@ class Figures:
         settings: NodeSettings,
         disk: Disk,
         lanes: Lanes,
-        lane_changes: LaneChanges,
-        hand_outs: HandOuts,
         senders: Senders,
         dead_letters: DeadLetterQueues,
         local_sessions: LocalSessions,
@@ -46,8 +42,6 @@ class Figures:
         self.adopt(settings)
         self._disk = disk
         self._lanes = lanes
-        self._lane_changes = lane_changes
-        self._hand_outs = hand_outs
         self._senders = senders
         self._dead_letters = dead_letters
         self._local_sessions = local_sessions
@@ -62,7 +56,7 @@ class Figures:
     def status(self, now_s: float, wall_ms: int) -> StoreReport:
         """All of them, as they are now."""
         held_back, known = self._senders.held_back(), self._engine.known
-        unreadable = (lane.unreadable for lane in self._lanes.all.values() if lane.unreadable is not None)
+        unreadable = (lane.unread for lane in self._lanes.all.values() if lane.unread is not None)
         trouble = self._disk.refusal or next(unreadable, None)
         running = StoreState.DISK_LOW if self._disk.is_low else StoreState.RUNNING
         state, error = (running, "") if trouble is None else refusal_of(trouble)
@@ -102,13 +96,13 @@ class Figures:
             held_back=held_back,
             ledger_closes=ledger.closes(queue.depth),
             end_to_end_seconds=lane.end_to_end.figures() if lane.end_to_end is not None else None,
-            waits_for_lanes=tuple(self._lane_changes.waits_for(lane)),
+            waits_for_lanes=tuple(self._lanes.changes.waits_for(lane)),
             former_rules=former_rules(queue, self._rules.get(lane.bridge, ())),
             retained=RetainedHistory(messages=history.retained(queue.head), bytes=history.size_bytes),
         )
 
     def _oldest_ms(self, lane: Lane, now_s: float) -> int | None:
         oldest: list[int | None] = [None]
-        if not lane.damaged and lane.unreadable is None and self._disk.retry_s is None:
-            self._hand_outs.read(lane, now_s, lambda: oldest.__setitem__(0, lane.queue.oldest_ms()))
+        if not lane.is_stopped and lane.unread is None and self._disk.retry_s is None:
+            self._lanes.read(lane, now_s, lambda: oldest.__setitem__(0, lane.queue.oldest_ms()))
         return oldest[0]

@@ -3,8 +3,8 @@
 A turn is: ``receive`` each frame, then ``admit`` (decides on all that waits and puts it into the next commit), then ``commit``
 (makes that durable and returns what is to be sent). Where ``acknowledge`` is ``fast``, ``admit`` returns acknowledgements.
 
-What comes in is ``intake``'s, what goes out ``hand_outs``' and ``lane_openings``', what is settled ``settlements``'. They share the
-queues (``lanes``), and put what they change into the same ``next_commit``. Here is in which order they have their turn.
+What comes in is ``intake``'s, what goes out ``lanes``', what is settled ``settlements``'. They put what they change into the same
+``next_commit``. Here is in which order they have their turn.
 
 store.answer-after-commit [P1, P2, P3]: ``Committed`` (unless ``fast``), ``Settled``, ``LaneOpened`` and what sessions are answered
     are returned after the commit they tell of (P1).
@@ -18,43 +18,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Protocol
 
 from storage.engine.engine import Engine
 from storage.engine.keys import QueueNumbers, open_format
 from storage.store.checkpoint import QueueStands, Standing, note, take
+from storage.store.commands import Commands
 from storage.store.commits import Commits
 from storage.store.dead_letter_queues import DeadLetterQueues
-from storage.store.dead_letter_replay import Replay
 from storage.store.disk_trouble import Disk
 from storage.store.ended_queues import EndedQueues
 from storage.store.event_log import EventLog, event_of
-from storage.store.event_rows import Event
-from storage.store.hand_outs import HandOuts
 from storage.store.history_retention import Retention
 from storage.store.intake import Intake
-from storage.store.lane import Effects
-from storage.store.lane_changes import LaneChanges
-from storage.store.lane_openings import LaneOpenings
 from storage.store.lanes import Lanes
 from storage.store.local_sessions import LocalSessions
 from storage.store.next_commit import NextCommit
-from storage.store.queue_commands import Commands
+from storage.store.queue_commands import QueueCommands
 from storage.store.receiving_link import Senders
 from storage.store.remote_sessions import RemoteSessions
-from storage.store.retained_messages import RetainedMessages
 from storage.store.retained_pieces import RetainedPieces
 from storage.store.room_left import Rooms
 from storage.store.session_commands import SessionCommands
 from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Sessions
-from storage.store.session_wills import SessionWills
 from storage.store.settlements import Settlements
 from storage.store.space import Space
 from storage.store.status_figures import Figures
 from wire.errors import DiskFull, Unavailable
-from wire.frames.base import Frame
+from wire.frames.base import Effects, Frame
 from wire.frames.intake import Append, SenderResumes, SessionClose, SessionOpen, SessionsWanted, SourceResumed
 from wire.frames.lanes import Credit, LaneClose, LaneOpen, Settle
 from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop
@@ -93,46 +85,40 @@ class Store:
         numbers = QueueNumbers(engine)
         senders = self.senders = Senders(engine, lenient=not engine.durable or _may_forget(settings))
         sessions = self.sessions = Sessions(engine)
-        commit = self.next_commit = NextCommit(settings.persistence.flush_period_s)
         events = self.events = EventLog(engine, settings.persistence)
         disk = self._disk = Disk(engine, events, settings.limits.min_free_disk_bytes)
+        commit = self.next_commit = NextCommit(disk, settings.persistence.flush_period_s)
         self._retention = Retention(engine, settings, events)
-        first_seq = 0 if engine.durable else epoch << 32
-        lanes = self.lanes = Lanes(engine, settings, numbers, events, self._retention.wants, first_seq=first_seq)
-        changes = self._lane_changes = LaneChanges(engine, settings, lanes.of_bridges)
+        lanes = self.lanes = Lanes(
+            engine,
+            settings,
+            numbers,
+            commit,
+            keeps_history=self._retention.wants,
+            send=self._effects.append,
+            first_seq=0 if engine.durable else epoch << 32,
+        )
         dead_letters = self.dead_letters = DeadLetterQueues(engine, numbers, settings.bridges)
-        hand_outs = self._hand_outs = HandOuts(lanes, changes, commit, durable=engine.durable)
-        queues = self._session_queues = SessionQueues(engine, lanes, numbers, commit, hand_outs.ready, epoch=epoch)
-        pieces = self._pieces = RetainedPieces(engine, sessions, RetainedMessages(engine, settings.sessions), queues, disk, commit)
-        self._space = Space(engine, lanes, dead_letters, pieces.retained, events, disk)
-        ended = self._ended_queues = EndedQueues(sessions, queues, pieces, commit, hand_outs.read)
-        wills = SessionWills(sessions)
+        queues = self._session_queues = SessionQueues(engine, lanes, numbers, commit, epoch=epoch)
+        pieces = self._pieces = RetainedPieces(engine, settings.sessions, sessions, queues, commit)
+        self._space = Space(engine, disk, (lanes, dead_letters, pieces.retained, events))
+        ended = self._ended_queues = EndedQueues(sessions, queues, pieces, commit, lanes.read)
         users = settings.tells_users_apart
         local = self._local_sessions = LocalSessions(
-            sessions, pieces, queues, ended, wills, commit, settings.sessions, epoch=epoch, tells_users_apart=users
+            sessions, pieces, queues, ended, commit, settings.sessions, epoch=epoch, tells_users_apart=users
         )
-        remote = RemoteSessions(sessions, lanes.queue_that_stands)
-        openings = self._openings = LaneOpenings(lanes, ready=hand_outs.ready, receives=remote.received, send=self._effects.append)
-        self._settlements = Settlements(lanes, dead_letters, remote, disk, commit, owe=openings.owe, ready=hand_outs.ready)
+        remote = self._remote_sessions = RemoteSessions(sessions, lanes.queue_that_stands)
+        self._settlements = Settlements(lanes, dead_letters, remote, commit)
         rooms = self._rooms = Rooms(lanes, queues, disk, settings.limits)
-        self.intake = Intake(
-            senders, lanes, rooms, hand_outs, disk, commit, sessions, queues, local, wills, remote, pieces, events, epoch=epoch
-        )
-        commits = self.commits = Commits(
-            engine, settings.persistence, disk, commit, lanes, changes, openings, hand_outs, dead_letters, senders, sessions, events
-        )
-        replay = Replay(lanes, commit, hand_outs.ready)
-        commands = SessionCommands(sessions, local, lanes, events)
-        self._commands = Commands(
-            settings.bridges, lanes, dead_letters, events, disk, commit, commits, openings, rooms, replay, commands
-        )
-        self._figures = Figures(
-            engine, settings, disk, lanes, changes, hand_outs, senders, dead_letters, local, queues, events, commits
-        )
-        kept: tuple[_Part, ...] = (events, disk, self._retention, lanes, changes, dead_letters, pieces.retained, local)
-        self._parts = (*kept, rooms, commit.time, self._commands, self._figures)
+        self.intake = Intake(senders, lanes, rooms, disk, commit, sessions, queues, local, remote, pieces, events, epoch=epoch)
+        commits = self.commits = Commits(engine, settings.persistence, commit, lanes, (dead_letters, senders, sessions, events))
+        on_queues = self._queue_commands = QueueCommands(settings.bridges, lanes, dead_letters, events, commit, rooms)
+        self._commands = Commands(commits, commit, on_queues, SessionCommands(sessions, local, lanes, events))
+        self._figures = Figures(engine, settings, disk, lanes, senders, dead_letters, local, queues, events, commits)
+        kept: tuple[_Part, ...] = (events, disk, self._retention, lanes, dead_letters, pieces.retained, local)
+        self._parts = (*kept, rooms, commit.time, on_queues, self._figures)
         if new and (known := engine.known).node:
-            events.add(Event(at_ms=known.since_ms, kind="store.begun", actor="store", reason=known.former, count=known.lost))
+            events.note(known.since_ms, "store.begun", actor="store", reason=known.former, count=known.lost)
         if engine.missing is not None:
             self._went_back()
             commits.commit(self._now_s, 0)  # at that time no dead letter is old
@@ -147,7 +133,6 @@ class Store:
         """
         for part in self._parts:
             part.adopt(settings)
-        self._hand_outs.all_ready()
 
     # --- a turn ---
 
@@ -159,26 +144,22 @@ class Store:
                 self.intake.append(frame)
             case Settle():
                 self._settlements.receive(frame, self._now_s, self._wall_ms)
-                if self.intake.followed:
+                if self.intake.followed.all:
                     self.intake.followed.settling(frame, self._now_s)
             case Credit():
-                self._openings.credit(frame, self._wall_ms)
+                self.lanes.credit(frame, self._wall_ms)
             case _:
                 self._rooms.forget()
                 self._receive_rare(frame)
 
     def _receive_rare(self, frame: Frame) -> None:
         match frame:
-            case LaneOpen():
-                self._openings.open(frame)
-            case ResetMarkers():
-                self._openings.reset(frame)
+            case LaneOpen() | LaneClose() | ResetMarkers():
+                self.lanes.take(frame)
             case SessionOpen() | SessionClose() | SessionsWanted() | SubscriptionsAdd() | SubscriptionsDrop() | SourceResumed():
                 self.intake.receive(frame)
             case RetainedWanted():
                 self._pieces.asked.append(frame)
-            case LaneClose():
-                self._openings.close(frame)
             case SenderResumes():
                 self.senders.resume(frame.sender, frame.epoch, frame.number, frame.stalled)
             case QueueCommand() | SessionCommand():
@@ -223,7 +204,7 @@ class Store:
         if self._pieces.busy:
             self._rooms.forget()
             effects += self._pieces.serve(now_s, wall_ms)
-        if self._ended_queues.busy:
+        if self._ended_queues.ready:
             self._rooms.forget()
             self._ended_queues.serve(now_s)
         due = self.next_commit.write.size_bytes >= EARLY_COMMIT_BYTES or self.next_commit.time.is_due(now_s)
@@ -236,22 +217,22 @@ class Store:
             self._rooms.forget()
             answers = commands.obey(now_s, wall_ms) if disk.retry_s is None else self._look(now_s, wall_ms)
         if disk.retry_s is None:
-            self._space.tidy(self.next_commit.write)
+            if self._space.is_due:
+                self._space.tidy(self.next_commit.write)
             self._answer()
             effects += answers  # behind what a session's end tells
             answers = []
-            if self.intake.followed:
+            if self.intake.followed.all:
                 effects += self.intake.followed.take_effects()  # a lane is told what to follow before it gets it
-            effects += self._hand_outs.hand_out(now_s, wall_ms)
+            effects += self.lanes.hand_out(now_s, wall_ms)
             # Once in a block of messages (queue.handed-out-below-mark) where no other commit was, and when something has expired.
-            while self.next_commit.at_once:
-                self.next_commit.at_once, self.next_commit.needs_sync = False, True
+            while self.next_commit.at_once and self.next_commit.goes_on():
                 self.commits.commit(now_s, wall_ms)
                 if disk.retry_s is None:
                     self._answer()
-                    effects += self._hand_outs.hand_out(now_s, wall_ms)
+                    effects += self.lanes.hand_out(now_s, wall_ms)
         effects += answers
-        if self.intake.followed:
+        if self.intake.followed.all:
             took_s = self.commits.last_s
             facts = {"commit": self.commits.count, "took_ms": round(took_s * 1000, 3)}
             effects += self.intake.followed.look(now_s + took_s, committed=not self.next_commit.awaited, facts=facts)
@@ -265,11 +246,12 @@ class Store:
         """Owe nobody: everything that the last commit has made true, and what needs no commit."""
         if not self.next_commit.awaited:
             self._effects += self.intake.take_acks()
-            self._effects += self._local_sessions.take_answers()
+            if self._local_sessions.answers:
+                self._effects += self._local_sessions.take_answers()
         if self.intake.repeats:
             self._effects += self.intake.answer_repeats()
-        if self._openings.owing:
-            self._effects += self._openings.answer()
+        if self.lanes.owing:
+            self._effects += self.lanes.answer(self._remote_sessions.received)
 
     def _take_effects(self) -> Effects:
         effects = self._effects.copy()
@@ -279,10 +261,9 @@ class Store:
     def _went_back(self) -> None:
         """Commits are missing in the store that was opened: put on record where everything stands."""
         self.senders.went_back()
-        self._lane_changes.went_back()
+        self.lanes.went_back()
         self.next_commit.promise()
         for lane in self.lanes.all.values():
-            lane.queue.change()
             self._retention.went_back(lane)
 
     # --- time ---
@@ -292,10 +273,10 @@ class Store:
         wake_s = now_s + TICK_S
         if self._disk.retry_s is not None:
             return min(wake_s, self._disk.retry_s)
-        if self._pieces.hurries or self._ended_queues.busy:
+        if self._pieces.hurries or self._ended_queues.ready:
             return now_s
-        if self._hand_outs.queues or self._settlements.waiting:  # what cannot be read for now is among them
-            wake_s = min(wake_s, self.lanes.wakes_at_s(chain(self._hand_outs.queues, self._settlements.waiting), now_s))
+        if self.lanes.ready or self._settlements.waiting:  # what cannot be read for now is among them
+            wake_s = min(wake_s, self.lanes.wakes_at_s(self._settlements.waiting, now_s))
         return min(wake_s, self.next_commit.time.wakes_at_s(waited_for=self.next_commit.awaited))
 
     def tick(self, now_s: float, wall_ms: int) -> None:
@@ -306,7 +287,7 @@ class Store:
         if self._disk.retry_s is not None:
             return
         write = self.next_commit.write
-        self._hand_outs.expire(now_s, wall_ms)
+        self.lanes.expire(now_s, wall_ms)
         self.lanes.trim_idle(write, now_s)
         self.dead_letters.tick(write, now_s, wall_ms)
         self._pieces.tick(write, now_s, wall_ms)
@@ -387,4 +368,4 @@ def _stands(lanes: Lanes, retention: Retention) -> Iterator[QueueStands]:
     for name, lane in lanes.all.items():
         configured = not lane.bridge or lanes.is_configured(name)
         retention_s = retention.period_s(lane.bridge)
-        yield note(lane.queue, lane.limits, configured=configured, retention_s=retention_s, damaged=lane.row_damaged)
+        yield note(lane.queue, lane.limits, configured=configured, retention_s=retention_s, damaged=lane.is_unreadable)

@@ -8,9 +8,9 @@ from storage.engine.engine import Write
 from storage.queue.dead_letters import DeadLetters
 from storage.queue.queue import Queue, Unsent
 from storage.store.commits import Commits
-from storage.store.dead_letter_replay import Replay
-from storage.store.lane_openings import LaneOpenings
+from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
+from storage.store.queue_commands import QueueCommands
 
 DUE: list[tuple[DeadLetters, Any]] = []  # letters that went back with the commit that was just made
 
@@ -34,7 +34,7 @@ def _session_kept(original: Any) -> Any:
 
 
 def _lane_goes_on(original: Any) -> Any:
-    def purged(self: LaneOpenings, name: str, *, whole: bool) -> None:
+    def purged(self: Lanes, name: str, *, whole: bool) -> None:
         original(self, name, whole=False)
 
     return purged
@@ -45,7 +45,7 @@ def _nothing_taken_out(self: DeadLetters, letters: Any, write: Write) -> None:
 
 
 def _taken_out_later(original: Any) -> Any:
-    def put_back(self: Replay, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
+    def put_back(self: QueueCommands, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
         kept = DeadLetters.__dict__["replayed"]
         DeadLetters.replayed = _nothing_taken_out  # type: ignore[method-assign]
         try:
@@ -72,7 +72,7 @@ def _never_taken_out(original: Any) -> Any:
 
 
 def _counted_and_not_put_back(original: Any) -> Any:
-    def put_back(self: Replay, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
+    def put_back(self: QueueCommands, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
         letters.replayed(back, self.next_commit.write)
 
     return put_back
@@ -99,12 +99,12 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "store.purge-begins-a-session/lane-goes-on",
         "after a purge of everything the lane goes on",
-        ((LaneOpenings, "purged", _lane_goes_on),),
+        ((Lanes, "purged", _lane_goes_on),),
     ),
     (
         "queue.dead-or-queued-never-both/replayed-in-two-commits",
         "a dead letter leaves one commit after its message went back",
-        ((Replay, "put_back", _taken_out_later), (NextCommit, "done", _taken_out_now)),
+        ((QueueCommands, "put_back", _taken_out_later), (NextCommit, "done", _taken_out_now)),
     ),
     (
         "queue.dead-or-queued-never-both/letter-kept",
@@ -114,7 +114,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "queue.dead-or-queued-never-both/letter-lost",
         "a dead letter leaves and does not go back",
-        ((Replay, "put_back", _counted_and_not_put_back),),
+        ((QueueCommands, "put_back", _counted_and_not_put_back),),
     ),
     (
         "store.answer-after-commit/command-answered-first",

@@ -139,7 +139,7 @@ _mutation(
 
 
 def _received_one_commit_late(original: Any) -> Any:
-    def write_rows(self: Sessions, write: Write) -> None:
+    def write_rows(self: Sessions, write: Write, *_: object) -> None:
         late = getattr(self, "_late", None)
         self._late = set(self._received)  # type: ignore[attr-defined]
         self._received = late or set()
@@ -512,7 +512,7 @@ def _not_fenced(original: Any) -> Any:
 
 
 def _numbers_in_memory(original: Any) -> Any:
-    def write_rows(self: Senders, write: Write) -> None:
+    def write_rows(self: Senders, write: Write, *_: object) -> None:
         for name in self._changed:
             sender: Sender = self._senders[name]
             write.on_commit(lambda sender=sender, last=sender.last: setattr(sender, "committed", last))  # type: ignore[misc]

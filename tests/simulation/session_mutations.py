@@ -9,7 +9,7 @@ from actors.broker.client_subscriptions import ClientSubscriptions
 from actors.broker.local_routing import LocalRouting
 from actors.broker.repeated_batches import RoutedBatches
 from storage.queue.queue import Queue
-from storage.store.session_subscriptions import SessionSubscriptions
+from storage.store.local_sessions import SessionSubscriptions
 from wire.exchange.client_outbox import ClientOutbox
 from wire.frames.base import Ranges
 from wire.frames.batch import OFFERED

@@ -10,6 +10,7 @@ from storage.store.next_commit import NextCommit
 from storage.store.room_left import Rooms
 from storage.store.session_queues import SessionQueues
 from tests.storage.building import RecordingEngine, batch
+from wire.frames.base import Effects
 from wire.settings import NodeSettings
 
 
@@ -20,11 +21,13 @@ class Parts:
         self.engine = engine
         events = EventLog(engine, settings.persistence)
         numbers = QueueNumbers(engine)
-        self.next_commit = NextCommit(0.0)
-        self.lanes = Lanes(engine, settings, numbers, events, lambda bridge: False, first_seq=0)
-        self.ready: list[str] = []
-        self.session_queues = SessionQueues(engine, self.lanes, numbers, self.next_commit, self.ready.append, epoch=1)
         self.disk = Disk(engine, events, settings.limits.min_free_disk_bytes)
+        self.next_commit = NextCommit(self.disk, 0.0)
+        self.sent: Effects = []
+        self.lanes = Lanes(
+            engine, settings, numbers, self.next_commit, keeps_history=lambda bridge: False, send=self.sent.append, first_seq=0
+        )
+        self.session_queues = SessionQueues(engine, self.lanes, numbers, self.next_commit, epoch=1)
         self.rooms = Rooms(self.lanes, self.session_queues, self.disk, settings.limits)
 
     def put(self, name: str, *payloads: bytes) -> None:

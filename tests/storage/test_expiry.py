@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from storage.engine.memory_engine import MemoryEngine
-from storage.store.lane import Effects
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.support.present import present
 from tests.support.settings import limits
-from wire.frames.base import Frame
+from wire.frames.base import Effects, Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen
 from wire.settings import NodeSettings
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from storage.store.lane import Effects
 from storage.store.store import Store
 from tests.storage.building import (
     QUEUE,
@@ -10,7 +9,7 @@ from tests.storage.building import (
     batch,
     messages,
 )
-from wire.frames.base import Frame, FrameType
+from wire.frames.base import Effects, Frame, FrameType
 from wire.frames.intake import SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen
 

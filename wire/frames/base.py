@@ -25,6 +25,7 @@ class Frame:
 
 
 FrameType = TypeVar("FrameType", bound="Frame")
+Effects = list[tuple[str, Frame]]  # to send: to whom, and what
 KINDS: dict[int, type[Frame]] = {}
 HEADS: dict[type[Frame], tuple[bool, Callable[[Any], tuple[object, ...]]]] = {}
 NAMES: dict[type[Frame], tuple[str, ...]] = {}

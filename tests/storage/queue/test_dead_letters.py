@@ -16,14 +16,13 @@ from storage.engine.memory_engine import MemoryEngine
 from storage.queue.chunk import HEADER_BYTES
 from storage.queue.dead_letters import DeadLetter
 from storage.queue.single_messages import Message
-from storage.store.lane import Effects
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, dead, listed, refused
 from tests.support.present import present
 from tests.support.settings import limits
 from wire.errors import StorageDamaged
-from wire.frames.base import Frame
+from wire.frames.base import Effects, Frame
 from wire.frames.batch import from_rows, ways_columns
 from wire.frames.lanes import Credit, HandOut, LaneOpen
 from wire.routing.ways import Way

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from storage.engine.memory_engine import MemoryEngine
-from storage.store.lane import Effects
 from storage.store.store import Store
 from tests.storage.building import (
     QUEUE,
@@ -25,7 +24,7 @@ from tests.storage.building import (
 )
 from tests.support.present import present
 from tests.support.settings import limits
-from wire.frames.base import Frame
+from wire.frames.base import Effects, Frame
 from wire.frames.intake import Append, Committed, SenderResumes, SessionOpen, SessionOpened, SessionsWanted, SourceResumed
 from wire.frames.lanes import Credit, HandOut, LaneOpen
 

@@ -19,14 +19,13 @@ from storage.queue.history import Settlement, settlement_key
 from storage.queue.ledger import LaneRow
 from storage.store import history_retention
 from storage.store.event_rows import Event, event_key
-from storage.store.lane import Effects
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command
 from tests.support.history_audit import Kept, audit
 from wire.errors import ConfigError, DiskFull, StorageDamaged
 from wire.figure import to_map
-from wire.frames.base import Frame
+from wire.frames.base import Effects, Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
 from wire.settings import NodeSettings
 
@@ -369,7 +368,7 @@ def test_damage_in_the_history_never_touches_what_lives(what: str) -> None:
     assert first_seqs(engine) == [50]
     assert [seq for seq, _ in box.handed] == [*range(50, 60)]
     lane = box.store.lanes.of_bridges[QUEUE]
-    assert (lane.damaged, lane.losses, box.status()["dropped"]) == (False, 0, {})
+    assert (lane.is_stopped, lane.losses, box.status()["dropped"]) == (False, 0, {})
     assert box.status()["ledger_closes"]
     box.settle((50, 60))
     assert box.kept().settled("delivered") == [*range(50, 60)]

@@ -12,13 +12,13 @@ from storage.engine.engine import Engine, RocksEngine, Write
 from storage.engine.keys import chunk_key
 from storage.engine.memory_engine import MemoryEngine
 from storage.queue.queue import Queue
-from storage.store.lane import Effects
 from storage.store.store import Store
 from tests.storage.building import FORWARDER, QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, refused
 from tests.storage.queues import append, open_queue
+from wire.errors import ConfigError
 from wire.figure import to_map
-from wire.frames.base import Frame
+from wire.frames.base import Effects, Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, LaneReopen, Settled
 from wire.frames.supervision import QueueAnswer, QueueCommand
 
@@ -227,7 +227,7 @@ def test_a_damaged_queue_works_again_once_it_is_purged(engine: Engine) -> None:
     store = Store(engine, node(), 1)
     turn(store, publish(1, b"a"))
     lane = store.lanes.all[QUEUE]
-    lane.damaged = True
+    lane.stop(ConfigError("a newer build"))
     assert [found["state"] for found in command(store, "ls")["queues"]] == ["damaged"]
     command(store, "purge", bridge="cloud", in_flight=True)
     assert command(store, "ls")["queues"][0]["state"] == "waiting"

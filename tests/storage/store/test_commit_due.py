@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.store.commit_due import LAZY_S, CommitTime
+from storage.store.next_commit import LAZY_S, CommitTime
 from tests.storage.building import append_frame, settle_frame
 from wire.frames.base import Frame
 from wire.frames.lanes import Credit

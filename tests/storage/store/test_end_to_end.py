@@ -8,19 +8,19 @@ import pytest
 
 from storage.engine.memory_engine import MemoryEngine
 from storage.queue.chunk import Left
-from storage.store.end_to_end import BOUNDS_S, count, end_to_end
+from storage.store.lane import BOUNDS_S, count_delivered
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, node, settle_frame
 from tests.storage.turns import EPOCH, open_lane, turn
 from tests.support.present import present
 from wire.frames.base import Frame
 from wire.frames.lanes import LaneOpen, Settle
-from wire.status.histogram import HistogramFigures
+from wire.status.histogram import Histogram, HistogramFigures
 
 
 def counted(left: Left, *times: tuple[int, int]) -> dict[float, int]:
-    histogram = end_to_end()
-    count(histogram, left, times)
+    histogram = Histogram(BOUNDS_S)
+    count_delivered(histogram, left, times)
     return by_bound(histogram.figures())
 
 

@@ -8,13 +8,14 @@ from storage.engine.engine import Write
 from storage.engine.memory_engine import MemoryEngine
 from storage.queue.chunk import Chunk
 from storage.queue.queue import Queue
-from storage.store.lane import Lane
+from storage.store.lane import Lane, State
 from tests.storage.building import QUEUE, batch
 from tests.support.settings import limits
 from wire.errors import ConfigError, Unavailable
-from wire.frames.lanes import HandOut
+from wire.frames.lanes import HandOut, LaneOpened, Settled
 
 FIRST = 7 << 20
+STILL = (State.FENCED, State.STOPPED, State.UNREADABLE)
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def lane() -> Lane:
     write, one = Write(), batch([b"a"])
     queue.append(one.encode(), 1, one.size_bytes(), 0, write)
     engine.commit(write, sync=True)
-    made = Lane(queue=queue, limits=limits(), peer="forwarder:cloud:0", bridge="cloud", number=0)
+    made = Lane(queue, limits())
     made.begin(FIRST)
     made.opened(receives=False)
     return made
@@ -71,19 +72,20 @@ def test_the_link_came_up_when_credit_came_after_none(lane: Lane) -> None:
 def test_an_opening_begins_with_nothing_given_settled_or_stopped(lane: Lane) -> None:
     lane.grant(1, 100, 5000)
     lane.give([piece(1, 10)])
-    lane.settled_number, lane.answered, lane.fenced = 3, 3, True
+    lane.owe(3)
+    lane.committed()
+    assert lane.answer(receives=False) == [(lane.peer, Settled(queue=QUEUE, epoch=FIRST, number=3))]
     lane.stop(ConfigError("a newer build"))
+    assert (lane.state, lane.is_open) == (State.STOPPED, True)
 
     lane.begin(FIRST + 1)
 
-    assert lane.opening
-    assert not lane.open
-    assert not lane.damaged
-    assert not lane.fenced
-    assert (lane.credit_messages, lane.given_messages, lane.settled_number, lane.answered) == (0, 0, 0, 0)
+    assert lane.state is State.OPENING
+    assert (lane.credit_messages, lane.given_messages) == (0, 0)
     assert lane.by == (f"forwarder:cloud:0@{FIRST + 1}", f"connection:cloud:0@{FIRST + 1}")
     opened = lane.opened(receives=True)
-    assert lane.open
+    assert lane.is_open
+    assert lane.answer(receives=False) == []
     assert (opened.epoch, opened.head, opened.tail, opened.receives) == (FIRST + 1, 0, 1, True)
 
 
@@ -97,7 +99,7 @@ def test_what_cannot_be_read_is_waited_for_ever_longer_and_from_the_beginning_on
     assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
     lane.can_read()
-    assert lane.unreadable is None
+    assert lane.unread is None
     lane.cannot_read(Unavailable("a bad sector"), now_s)
 
     assert round(lane.retry_s - now_s, 3) == 0.1
@@ -108,3 +110,41 @@ def test_a_word_before_its_time_makes_no_wait_longer(lane: Lane) -> None:
     lane.cannot_read(Unavailable("a bad sector"), 10.05)
 
     assert round(lane.retry_s - 10.05, 3) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("state", "whole", "reopened", "then"),
+    [
+        (State.OPEN, True, True, State.FENCED),
+        (State.OPEN, False, False, State.OPEN),
+        (State.OPENING, True, False, State.OPENING),
+        (State.CLOSED, False, False, State.CLOSED),
+        (State.STOPPED, False, True, State.CLOSED),
+        (State.STOPPED, True, True, State.FENCED),
+        (State.UNREADABLE, True, False, State.UNREADABLE),
+    ],
+)
+def test_after_a_purge_a_lane_is_opened_anew_where_what_it_had_means_nothing(
+    lane: Lane, state: State, *, whole: bool, reopened: bool, then: State
+) -> None:
+    """store.purge-begins-a-session"""
+    lane.state = state
+
+    assert lane.purged(whole=whole) is reopened
+    assert lane.state is then
+
+
+def test_an_opening_is_answered_though_what_is_next_cannot_be_understood(lane: Lane) -> None:
+    lane.begin(FIRST + 1)
+    lane.stop(ConfigError("a newer build"))
+
+    (answer,) = lane.answer(receives=False) or []
+
+    assert isinstance(answer[1], LaneOpened)
+
+
+def test_a_lane_that_is_left_hands_nothing_out_and_one_that_stands_still_stays_so(lane: Lane) -> None:
+    for before, after in [(State.OPEN, State.CLOSED), (State.OPENING, State.CLOSED), *((each, each) for each in STILL)]:
+        lane.state = before
+        lane.leave()
+        assert lane.state is after

@@ -9,11 +9,10 @@ import pytest
 
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import lane_key, lanes_key
-from storage.store.lane import Effects
 from storage.store.store import Store
 from tests.storage.building import RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from wire.errors import ConfigError
-from wire.frames.base import Frame
+from wire.frames.base import Effects, Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen
 from wire.frames.supervision import QueueCommand
 from wire.settings import NodeSettings

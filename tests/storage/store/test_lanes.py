@@ -9,7 +9,7 @@ import pytest
 from storage.engine.engine import Write
 from storage.engine.keys import chunk_key, lane_key
 from storage.queue.chunk import Chunk
-from storage.store.commit_due import LAZY_S
+from storage.store.next_commit import LAZY_S
 from storage.store.store import TICK_S, Store
 from tests.storage.building import (
     QUEUE,
@@ -52,7 +52,7 @@ def test_a_damaged_chunk_is_counted_and_the_queue_goes_on_behind_it() -> None:
     status = store.status(5000).queues
     assert [store.lanes.of_bridges[name].losses for name in (QUEUE, other)] == [1, 0]
     assert (status[QUEUE].dropped, status[QUEUE].ledger_closes) == ({"damaged": 1}, True)
-    assert not any(lane.damaged for lane in store.lanes.of_bridges.values())
+    assert not any(lane.is_stopped for lane in store.lanes.of_bridges.values())
     with pytest.raises(StorageDamaged, match="bridge:cloud:0"):
         Chunk.decode(bytes(value), queue=QUEUE, seq=1)
 
@@ -140,5 +140,5 @@ def test_a_row_that_cannot_be_read_stops_its_queue_only() -> None:
 
     assert refused == {1: u16([0])}
     assert 2 not in accepted
-    assert [store.lanes.of_bridges[name].row_damaged for name in (QUEUE, other)] == [True, False]
+    assert [store.lanes.of_bridges[name].is_unreadable for name in (QUEUE, other)] == [True, False]
     assert engine.get("meta", lane_key(1)) == b"torn", "the row stays for the operator"

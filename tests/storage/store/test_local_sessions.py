@@ -12,7 +12,6 @@ import pytest
 from storage.engine.engine import Engine, Family, RocksEngine
 from storage.engine.keys import retained_key
 from storage.engine.memory_engine import MemoryEngine
-from storage.store.lane import Effects
 from storage.store.local_sessions import KNOWN_BYTES
 from storage.store.session_rows import Session
 from storage.store.store import Store
@@ -20,7 +19,7 @@ from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, 
 from tests.support.present import present
 from tests.support.settings import limits
 from wire.errors import ConfigError, StorageDamaged, Unavailable
-from wire.frames.base import Frame
+from wire.frames.base import Effects, Frame
 from wire.frames.batch import REFUSABLE, RETAIN, Batch, from_rows
 from wire.frames.intake import (
     Committed,

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from storage.store.disk_trouble import Disk
+from storage.store.event_log import EventLog
 from storage.store.next_commit import NextCommit
+from tests.storage.building import RecordingEngine, node
+
+
+def next_commit(flush_period_s: float) -> NextCommit:
+    engine = RecordingEngine()
+    return NextCommit(Disk(engine, EventLog(engine, node().persistence), 0), flush_period_s)
 
 
 def test_what_was_wanted_is_wanted_until_it_is_committed() -> None:
-    commit = NextCommit(0.0)
+    commit = next_commit(0.0)
     commit.promise()
     commit.at_once = True
     assert (commit.needs_sync, commit.awaited) == (True, True)
@@ -17,7 +25,7 @@ def test_what_was_wanted_is_wanted_until_it_is_committed() -> None:
 
 
 def test_another_write_begins_when_one_was_written_and_not_before() -> None:
-    commit = NextCommit(0.0)
+    commit = next_commit(0.0)
     write = commit.write
 
     commit.done(1.0, written=False)
@@ -30,7 +38,7 @@ def test_another_write_begins_when_one_was_written_and_not_before() -> None:
 
 
 def test_the_flush_period_begins_with_what_was_written() -> None:
-    commit = NextCommit(0.5)
+    commit = next_commit(0.5)
     commit.done(10.0, written=True)
     commit.promise()
     commit.time.hurry()

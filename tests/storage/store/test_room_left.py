@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from storage.store.lane import State
 from tests.storage.building import QUEUE, RecordingEngine, bridge, node
 from tests.storage.lane_parts import Parts
 from tests.support.settings import limits
@@ -40,7 +41,7 @@ def test_too_little_free_space_leaves_no_room_and_is_looked_at_once_a_second() -
 def test_a_bridge_with_a_queue_that_stands_nobody_knows_where_takes_nothing() -> None:
     engine = RecordingEngine()
     parts = Parts(engine, node(bridge(lanes=2), bridge("other")))
-    parts.lanes.all[QUEUE].row_damaged = True
+    parts.lanes.all[QUEUE].state = State.UNREADABLE
 
     rooms = parts.rooms.measure(10.0, [])
 

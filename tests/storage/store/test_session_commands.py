@@ -9,11 +9,11 @@ import pytest
 
 from storage.engine.engine import Engine
 from storage.store import session_commands
-from storage.store.lane import Effects
 from storage.store.store import Store
 from tests.storage.building import RecordingEngine, append_frame, batch, with_remote_session
 from tests.storage.store.test_local_sessions import WILL, known, open_session, settings, subscribe, turn
 from tests.support.present import present
+from wire.frames.base import Effects
 from wire.frames.intake import SessionClose, SessionGone
 from wire.frames.names import DISTRIBUTOR, LISTENER
 from wire.frames.supervision import QueueAnswer, SessionCommand

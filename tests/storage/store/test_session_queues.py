@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from storage.store.lane import State
 from tests.storage.building import QUEUE, RecordingEngine, batch, node
 from tests.storage.lane_parts import Parts
 from tests.support.settings import limits
@@ -12,7 +13,7 @@ def test_what_waits_for_sessions_counts_for_the_node() -> None:
     name = parts.session_queues.make("c")
     parts.session_queues.put(parts.lanes.all[name], batch([b"a", b"b"]))
     parts.commit()
-    assert parts.ready == [name]
+    assert parts.lanes.ready == {name}
     assert parts.messages(QUEUE)[1] == 6
 
     parts.session_queues.count()
@@ -51,5 +52,5 @@ def test_what_is_put_there_has_no_limit_and_a_queue_that_is_gone_or_damaged_take
 
     assert parts.session_queues.figures().depth == most + 1
     assert parts.session_queues.lane("session:9:gone") is None
-    lane.row_damaged = True
+    lane.state = State.UNREADABLE
     assert parts.session_queues.lane(name) is None

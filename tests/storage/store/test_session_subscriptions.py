@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from storage.engine.engine import Write
 from storage.engine.keys import PASSES
-from storage.store.lane import Effects
+from storage.store.lane import State
+from storage.store.local_sessions import SessionSubscriptions
 from storage.store.retained_messages import RetainedMessages
 from storage.store.retained_pieces import RetainedPieces
 from storage.store.session_rows import Session, Sessions
-from storage.store.session_subscriptions import SessionSubscriptions
 from tests.storage.building import RecordingEngine, node
 from tests.storage.lane_parts import Parts
+from wire.frames.base import Effects
 from wire.frames.batch import RETAIN, from_rows
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.routing.retained_topics import pack_owned
@@ -31,7 +32,7 @@ class Subscribing:
         self.parts.commit()
         self.sessions.keep(Session("c", expiry_s=60, queue=self.queue))
         queues, commit = self.parts.session_queues, self.parts.next_commit
-        self.pieces = RetainedPieces(engine, self.sessions, retained, queues, self.parts.disk, commit)
+        self.pieces = RetainedPieces(engine, node().sessions, self.sessions, queues, commit)
         self.subscriptions = SessionSubscriptions(self.sessions, self.pieces, commit)
 
     def add(self, request: int, *, queue: str) -> Effects:
@@ -83,7 +84,7 @@ def test_a_queue_whose_row_is_damaged_is_owed_nothing_by_what_is_unsubscribed() 
     client = Subscribing()
     client.add(1, queue=client.queue)
     client.parts.commit()
-    client.parts.lanes.all[client.queue].row_damaged = True
+    client.parts.lanes.all[client.queue].state = State.UNREADABLE
 
     client.subscriptions.drop(
         SubscriptionsDrop(epoch=1, request=2, session="c", source=3, queue=client.queue, filters=("plant/#",))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from storage.engine.engine import Engine
-from storage.store.commit_due import LAZY_S
+from storage.store.next_commit import LAZY_S
 from storage.store.store import TICK_S, Store
 from tests.storage.building import (
     QUEUE,

@@ -16,9 +16,8 @@ from types import TracebackType
 from storage.engine.engine import RocksEngine
 from storage.snapshots.manifest import STORE_NAME
 from storage.snapshots.snapshot_folder import SnapshotFolder
-from storage.store.lane import Effects
 from storage.store.store import Store
-from wire.frames.base import Frame, Ranges
+from wire.frames.base import Effects, Frame, Ranges
 from wire.frames.batch import QOS_MASK, REFUSABLE, RETAIN, Batch, pack_column, unpack_column
 from wire.frames.intake import Append
 from wire.frames.lanes import Credit, HandOut, LaneOpen, Settle

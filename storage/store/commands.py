@@ -1,0 +1,119 @@
+"""The line of an operator's commands about queues and sessions: each is carried out between two commits, one after the other.
+
+What a command sees is committed, and it is answered when what it changed is. While the disk refuses, those that only look are
+carried out all the same, as far as the disk can be read; others need a commit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from storage.store.commits import Commits
+from storage.store.next_commit import NextCommit
+from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
+from wire.frames.base import Frame
+from wire.frames.names import SUPERVISOR
+from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand
+
+
+class CommandError(BasculeError):
+    """A command was refused, and nothing was changed. ``kind`` tells programs why."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class OnQueues(Protocol):
+    """Who carries out what is about queues and dead letters."""
+
+    def carry_out(self, command: QueueCommand, now_s: float, wall_ms: int, *, refused: bool) -> dict[str, Any]: ...
+
+
+class OnSessions(Protocol):
+    """Who carries out what is about sessions."""
+
+    def carry_out(self, command: SessionCommand, wall_ms: int) -> dict[str, Any]: ...
+
+
+Order = QueueCommand | SessionCommand
+_CHANGES = ("purge", "replay", "end")
+_LOOKS = ("ls", "peek", "events", "show")
+ORDERED = "ordered"  # in the result of a command that is refused for now: it is done as soon as the disk takes it
+
+
+class Commands:
+    """Takes commands as they come, has them carried out when the store has committed. waiting: those that were not yet."""
+
+    def __init__(self, commits: Commits, next_commit: NextCommit, on_queues: OnQueues, on_sessions: OnSessions) -> None:
+        self._commits = commits
+        self._disk = next_commit.disk
+        self._on_queues = on_queues
+        self._on_sessions = on_sessions
+        self.waiting: list[Order] = []
+
+    def receive(self, command: Order) -> None:
+        """Take a command."""
+        self.waiting.append(command)
+
+    def look(self, now_s: float, wall_ms: int, refusal: Unavailable) -> list[tuple[str, Frame]]:
+        """Answer those that wait while the disk refuses for ``refusal``: what needs a commit is not done."""
+        waiting, self.waiting = self.waiting, []
+        return [(_asker(command), self._looked(command, now_s, wall_ms, refusal)) for command in waiting]
+
+    def _looked(self, command: Order, now_s: float, wall_ms: int, refusal: Unavailable) -> QueueAnswer:
+        if command.verb not in _LOOKS and (command.verb in _CHANGES or isinstance(command, QueueCommand)):
+            return _refusal(command, "unavailable", needs_a_commit(refusal))
+        try:
+            result = self._carry_out(command, now_s, wall_ms, refused=True)
+        except CommandError as error:
+            return _refusal(command, error.kind, error.message)
+        except (StorageDamaged, ConfigError) as error:
+            return _refusal(command, "damaged", str(error))
+        except Unavailable as error:
+            return _refusal(command, "unavailable", f"the store cannot be read for now: {error}")
+        return QueueAnswer(request=command.request, error="", message="", result=result)
+
+    def obey(self, now_s: float, wall_ms: int) -> list[tuple[str, Frame]]:
+        """Carry out those that wait, commit, and answer."""
+        answers: list[tuple[str, Frame]] = []
+        while self.waiting:
+            command = self.waiting.pop(0)
+            try:
+                result = self._carry_out(command, now_s, wall_ms)
+            except CommandError as error:
+                answer = _refusal(command, error.kind, error.message)
+            except (StorageDamaged, ConfigError) as error:
+                answer = _refusal(command, "damaged", str(error))
+            except Unavailable as error:
+                self._disk.refuses(error, now_s, wall_ms)
+                self.waiting.insert(0, command)
+                return [*answers, *self.look(now_s, wall_ms, error)]
+            else:
+                if command.verb in _CHANGES and not self._commits.commit_now(now_s, wall_ms):
+                    text = "the disk refuses for now; what was ordered is done as soon as it does not"
+                    answers.append((_asker(command), _refusal(command, "unavailable", text, {ORDERED: True})))
+                    return [*answers, *self.look(now_s, wall_ms, Unavailable("the disk refuses"))]
+                answer = QueueAnswer(request=command.request, error="", message="", result=result)
+            answers.append((_asker(command), answer))
+        return answers
+
+    def _carry_out(self, command: Order, now_s: float, wall_ms: int, *, refused: bool = False) -> dict[str, Any]:
+        if isinstance(command, SessionCommand):
+            return self._on_sessions.carry_out(command, wall_ms)
+        return self._on_queues.carry_out(command, now_s, wall_ms, refused=refused)
+
+
+def _asker(command: Order) -> str:
+    return command.asker if isinstance(command, SessionCommand) else SUPERVISOR
+
+
+def _refusal(command: Order, kind: str, message: str, result: dict[str, Any] | None = None) -> QueueAnswer:
+    return QueueAnswer(request=command.request, error=kind, message=message, result=result or {})
+
+
+def needs_a_commit(refusal: Unavailable) -> str:
+    """What an operator is told whose order the disk does not let us carry out."""
+    if isinstance(refusal, DiskFull):
+        return f"{refusal}; what is removed is written down first, so make room and say it again; nothing was done"
+    return f"{refusal}; nothing was done"
