@@ -196,7 +196,7 @@ class ClientSessions:
         end_connection(self._host, client, reason, "administrative_action", publish_will=publish_will)
 
     def hold(self, session: str) -> None:
-        """The session is being ended: who comes under its identifier waits for that (broker.ended-session-not-resumed)."""
+        """The session is being ended: who comes under its identifier waits for that (broker.looked-up-after-commits)."""
         self._records.hold(session)
 
     def release(self, session: str) -> None:

@@ -2,10 +2,9 @@
 
 A Will leaves its client when its connection ends, and gets into the batch that is being built. Which are on record is the store's.
 
-broker.will-unless-taken-back [MQTT]: a Will is published unless DISCONNECT with 0x00 came, or the session was resumed before its
-    delay had passed [MQTT-3.1.3-9]. A client that gets no CONNACK has not resumed its session.
-broker.will-judged-when-published [access]: a Will whose topic its client may not publish to any more when it is due is not
-    published, and its record goes with the next commit.
+broker.will-unless-taken-back [MQTT, access]: a Will is published unless DISCONNECT with 0x00 came, or the session was resumed
+    before its delay had passed [MQTT-3.1.3-9]. A client that gets no CONNACK has not resumed its session. A Will whose topic its
+    client may not publish to any more when it is due is not published, and its record goes with the next commit.
 broker.wills-bounded [P5]: Wills of clients that are here or gone have at most ``wills_max_bytes``; who brings one more is refused.
 """
 
@@ -158,6 +157,6 @@ class ClientWills:
             return False
         if self._access.may_publish_left(session, pending.user, pending.listener, pending.message[0]):
             self._batches.add_will(session, pending.message, pending.source)
-        else:  # broker.will-judged-when-published
+        else:  # broker.will-unless-taken-back
             self._batches.drop_will(session)
         return True

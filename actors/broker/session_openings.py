@@ -92,7 +92,7 @@ class SessionOpenings:
 
     def look_up(self) -> None:
         """Ask the store for the sessions that may be looked up now (broker.looked-up-after-commits,
-        broker.looked-up-after-commits, broker.ended-session-not-resumed), and for no others (broker.refused-without-store).
+        broker.looked-up-after-commits), and for no others (broker.refused-without-store).
         """
         if not self._records.known:
             return

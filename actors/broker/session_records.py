@@ -7,8 +7,9 @@ No session is looked up, and no Will is published, before it is known what an ea
 
 broker.end-told-until-committed [P3]: what a connection's end has changed of its session is told again to each new store, until one
     has committed it.
-broker.ended-session-not-resumed [MQTT]: no session is looked up while an operator ends it. A client that connects meanwhile gets a
-    new one, and the Will of the old one is out first.
+
+No session is looked up while an operator ends it. A client that connects meanwhile gets a new one, and the Will of the old one is
+out first (broker.looked-up-after-commits).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class SessionRecords:
         return self.known and not expiry_s and session not in self._lasting and session not in self._ending
 
     def is_ending(self, session: str) -> bool:
-        """Whether an operator ends it (broker.ended-session-not-resumed)."""
+        """Whether an operator ends it (broker.looked-up-after-commits)."""
         return session in self._ending
 
     def awaits_end(self, session: str) -> bool:
@@ -104,7 +105,7 @@ class SessionRecords:
         self.filters.has(session)
 
     def hold(self, session: str) -> None:
-        """It is being ended: who comes under its identifier waits for that (broker.ended-session-not-resumed)."""
+        """It is being ended: who comes under its identifier waits for that (broker.looked-up-after-commits)."""
         self._ending.add(session)
 
     def release(self, session: str) -> None:

@@ -5,10 +5,9 @@ keeps. Their numbers never repeat within a store, so what a stream has had of a 
 numbers. A store is known by its identity: two nodes of one name, and a data folder that took the place of another, are two stores.
 
 tables.snapshot-taken-once [reports]: a snapshot is taken once, and a batch names its snapshots: repeated, it reads the same,
-    whatever has arrived since.
-tables.settlement-taken-once [reports]: a settlement, a settled message and an event is taken once: in the first snapshot taken that
-    has it, whatever the order in which snapshots arrive. Numbers that fall over a restart of the store are given again, to others:
-    all of it is new.
+    whatever has arrived since. A settlement, a settled message and an event is taken once: in the first snapshot taken that has it,
+    whatever the order in which snapshots arrive. Numbers that fall over a restart of the store are given again, to others: all of
+    it is new.
 tables.gap-is-named [reports]: what left a queue after one snapshot and is kept no longer in the next one is a gap, and so is what a
     store had no longer in its first snapshot if another one of that node was taken before. Nothing else that was settled is passed
     over, but in a queue that keeps no history.

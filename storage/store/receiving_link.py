@@ -1,8 +1,7 @@
 """The store's half of an idempotent link: the last number of each sender, and what its refusals were.
 
 store.next-number-only [P2, P3]: only ``last + 1`` of a sender's newest epoch is accepted; a lower number is a repeat, a higher one
-    a gap, an older epoch fenced.
-store.number-with-its-messages [P2, P3]: what is remembered of a sender is written in the same commit as its messages.
+    a gap, an older epoch fenced. What is remembered of a sender is written in the same commit as its messages.
 
 The sender's half is ``wire/frames/sending_link.py``.
 """

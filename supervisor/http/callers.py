@@ -3,8 +3,8 @@
 With a tokens file everybody needs a token. Without one the address is loopback (the configuration sees to it), and whoever is on
 this machine may do everything. What a role may is ``supervisor/control/roles.py``'s.
 
-http.wrong-tokens-wait [access]: after too many wrong tokens from one address, tokens that have not been right from there before are
-    refused for a while; whoever was let in stays in. ``actors/door/login_limits.py`` counts, as for MQTT.
+After too many wrong tokens from one address, tokens that have not been right from there before are refused for a while; whoever was
+let in stays in. ``actors/door/login_limits.py`` counts, as for MQTT (door.failed-logins-wait).
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 It is read and validated in a process aside, in a thread, so that messages and heartbeats do not wait for it. What it changes is
 ``supervisor/reload/plan.py``'s to say; how that reaches the children, ``rollout.py``'s.
 
-tree.reload-all-or-nothing [P7]: a configuration that does not hold, or of which a part is not to be applied, changes nothing.
+tree.reload-all-or-nothing [P7, alive]: a configuration that does not hold, or of which a part is not to be applied, changes
+    nothing.
 """
 
 from __future__ import annotations

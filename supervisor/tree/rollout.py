@@ -9,7 +9,7 @@ Each step waits until the process before it says that it goes by these settings,
 told again. Settings that change again meanwhile begin with the first step, and what was to begin
 anew still does. A supervisor that dies in the middle leaves nothing half: the next one starts by the file as it is then.
 
-tree.told-until-it-says-so [alive]: a process is told again until it says that it goes by the settings that hold.
+A process is told again until it says that it goes by the settings that hold (tree.reload-all-or-nothing).
 """
 
 from __future__ import annotations

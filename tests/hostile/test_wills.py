@@ -91,7 +91,7 @@ def test_a_will_waits_no_longer_than_a_session_may_last(start_node: StartNode) -
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["in one life", "after a restart"])
 def test_a_delayed_will_is_judged_by_the_rules_of_the_day_it_is_due(start_node: StartNode, tmp_path: Path, restarts: bool) -> None:
-    """broker.will-judged-when-published. Its record goes, so its session can end; the others are published."""
+    """broker.will-unless-taken-back. Its record goes, so its session can end; the others are published."""
     acl = tmp_path / "acl.yaml"
     write_acl(acl, "{topics: ['#']}")
     node = start_node(node_config(access={"acl_file": str(acl), "allow_anonymous": True}))

@@ -534,7 +534,7 @@ _mutation(
     (Senders, "is_fenced", _instead(lambda self, name, epoch: False)),
 )
 _mutation(
-    "store.number-with-its-messages/in-memory",
+    "store.next-number-only/in-memory",
     "the last number of a sender stays in memory",
     (Senders, "write_rows", _numbers_in_memory),
 )

@@ -78,7 +78,7 @@ def test_a_late_snapshot_is_taken_once_and_its_settlements_are_not() -> None:
 
 
 def test_a_late_snapshot_brings_what_the_newer_one_had_no_longer() -> None:
-    """tables.settlement-taken-once: the copies came out of order, and the newer one's history had been trimmed."""
+    """tables.snapshot-taken-once: the copies came out of order, and the newer one's history had been trimmed."""
     first, late, last = (manifest(at_ms=at, numbers={"q": of}) for at, of in ((1000, (0, 10)), (2000, (5, 40)), (3000, (35, 50))))
     progress, news = taken(Progress(), [first, last])
     assert news[1] == (last, {"q": ((35, 50),)})
@@ -132,7 +132,7 @@ def test_a_clock_that_is_set_back_in_the_same_life_hides_nothing() -> None:
 
 
 def test_numbers_that_begin_again_are_all_new() -> None:
-    """tables.settlement-taken-once: an older copy of the data folder took its place."""
+    """tables.snapshot-taken-once: an older copy of the data folder took its place."""
     progress, _ = taken(Progress(), [manifest(at_ms=1000, numbers={"q": (90, 100), "r": (0, 5)})])
 
     other = manifest(at_ms=2000, epoch=2, numbers={"q": (80, 97), "r": (0, 6)})
@@ -235,7 +235,7 @@ def test_a_stream_remembers_so_many_gaps_and_no_more() -> None:
 
 @given(st.data())
 def test_each_number_is_taken_once_whatever_arrives_when(data: st.DataObject) -> None:
-    """tables.snapshot-taken-once, tables.settlement-taken-once: snapshots of three stores, two of them of one node, arrive in any
+    """tables.snapshot-taken-once: snapshots of three stores, two of them of one node, arrive in any
     order, in batches of any size, with a restart after each; clocks are set back. All that any of them has is taken, once.
     """
     made: list[Manifest] = []

@@ -21,10 +21,9 @@ class OutgoingAliases:
     A topic's number follows from its name, if that number is free: so clients that get the same topics mostly have the same
     numbers, and share what is encoded for them.
 
-    mqtt.alias-within-maximum [MQTT]: an alias is 1 to the peer's Topic Alias Maximum; where that is 0, none is used [MQTT-3.3.2-8,
-        -9, MQTT-3.1.2-26, -27].
     mqtt.alias-given-first [MQTT]: an empty topic is sent only with an alias that an earlier packet of this connection gave to that
-        very topic.
+        very topic. An alias is 1 to the peer's Topic Alias Maximum; where that is 0, none is used [MQTT-3.3.2-8, -9, MQTT-3.1.2-26,
+        -27].
     """
 
     __slots__ = ("_aliases", "_contested", "_maximum", "_topics")

@@ -69,7 +69,7 @@ def end_answered(request: int, *, ordered: bool) -> QueueAnswer:
 
 
 def test_who_was_sent_away_may_come_again_though_the_disk_refuses(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    """broker.ended-session-not-resumed: the store tells of the end of what it has; of a session that ends with its connection it
+    """broker.looked-up-after-commits: the store tells of the end of what it has; of a session that ends with its connection it
     has nothing.
     """
     admin = ClientAdmin(door.host, door.sessions)
@@ -86,7 +86,7 @@ def test_who_was_sent_away_may_come_again_though_the_disk_refuses(door: Door, mo
 
 
 def test_an_identifier_is_held_until_every_end_of_it_is_through(tmp_path: Path) -> None:
-    """broker.ended-session-not-resumed"""
+    """broker.looked-up-after-commits"""
     door = Door(tmp_path, "c", will=LEFT)
     admin = ClientAdmin(door.host, door.sessions)
     admin.command(end(1))

@@ -39,7 +39,7 @@ def test_nothing_is_kept_of_who_has_nothing_on_record_and_wants_nothing_there() 
 
 
 def test_a_session_that_an_operator_ends_is_there_until_it_has_ended() -> None:
-    """broker.ended-session-not-resumed"""
+    """broker.looked-up-after-commits"""
     known = records()
     known.hold("c")
     assert (known.is_ending("c"), known.keeps_nothing("c", 0)) == (True, False)

@@ -101,7 +101,7 @@ def test_the_store_hears_first_then_the_clients_and_bridges_that_stay_are_told_a
 
 
 def test_who_does_not_answer_is_told_again_and_holds_up_nobody() -> None:
-    """tree.told-until-it-says-so"""
+    """tree.reload-all-or-nothing"""
     tree = Reloading()
     tree.reload(replace(tree.settings, log=LogSettings(level="debug")))
     tree.told()

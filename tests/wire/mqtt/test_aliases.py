@@ -21,7 +21,7 @@ def test_mqtt_3_3_2_8_the_first_use_sends_topic_and_alias_and_later_ones_the_ali
 
 
 def test_mqtt_3_1_2_27_there_are_no_aliases_where_the_maximum_is_0() -> None:
-    """mqtt.alias-within-maximum"""
+    """mqtt.alias-given-first"""
     aliases = OutgoingAliases(0)
     assert [aliases.plan([b"plant/1"]) for _ in range(2)] == [(0,)] * 2
 
@@ -74,7 +74,7 @@ _BURST = st.lists(st.integers(0, 6), min_size=1, max_size=8)
 
 @given(st.integers(0, 7), st.lists(_BURST))
 def test_a_peer_reads_the_topic_that_was_meant(maximum: int, bursts: list[list[int]]) -> None:
-    """mqtt.alias-within-maximum, mqtt.alias-given-first: each burst is some packets of several topics, in any order."""
+    """mqtt.alias-given-first: each burst is some packets of several topics, in any order."""
     topics = [b"plant/%d" % number for number in range(7)]
     aliases, known = OutgoingAliases(maximum), dict[bytes, bytes]()
     for burst in bursts:
