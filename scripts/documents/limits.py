@@ -167,6 +167,7 @@ each property at its longest, and counts.
 |---|---|---|
 | written for a byte | 4 bytes: log, rows, and RocksDB's files | 600 bytes a packet: a row with its commit, or a line of the log |
 | held for a byte | 2 bytes | 32 KiB a client that stays, 40 MiB of buffers where messages pass |
+| done for a byte | 20 lines of Python to read it (`tests/hostile/test_packet_work.py`) | 200 lines a packet; a match: its levels |
 
 A question of an operator is bounded by the length of its texts (`tests/hostile/test_questions.py`), an answer by the rows
 of a page.
