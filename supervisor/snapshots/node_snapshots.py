@@ -29,7 +29,7 @@ from wire.errors import BasculeError, DiskFull, Unavailable
 from wire.figure import to_map
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import SnapshotMade, SnapshotWanted
-from wire.settings import NodeSettings
+from wire.settings import SettingsNow, SnapshotSettings
 from wire.status.node import SnapshotFailure, SnapshotFigures, SnapshotsFigures
 
 log = logging.getLogger("bascule")
@@ -62,17 +62,15 @@ class _Making:
 class Snapshots:
     """The snapshots of one node, in the actor ``host``."""
 
-    def __init__(self, host: PolledActor, settings: NodeSettings, store_state: Callable[[], str], note: Note) -> None:
+    def __init__(self, host: PolledActor, settings: SettingsNow, store_state: Callable[[], str], note: Note) -> None:
         """store_state: whether the store is ``ready``, or else what it is. note: has an event ``snapshot.made`` kept."""
         self._host = host
         self._settings = settings
-        self._own = settings.snapshots
         self._store_state = store_state
         self._note = note
-        data_dir = Path(settings.node.data_dir)
+        data_dir = Path(settings.now.node.data_dir)
         self._folder = SnapshotFolder(data_dir / FOLDER_NAME, data_dir / "store", lambda: host.mailbox.wall_ms())
-        self._space = Space.of(settings)
-        self._durable = settings.persistence.mode != "in-memory"
+        self._durable = settings.now.persistence.mode != "in-memory"
         self._stopping = False
         self._number = 0
         self._making: _Making | None = None
@@ -95,11 +93,18 @@ class Snapshots:
         else:
             self._schedule(None)
 
-    def adopt(self, settings: NodeSettings) -> None:
-        """Go by other settings, from the next snapshot and the next look at what is too much on."""
-        self._settings, self._own, self._space = settings, settings.snapshots, Space.of(settings)
+    @property
+    def _own(self) -> SnapshotSettings:
+        return self._settings.now.snapshots
+
+    @property
+    def _space(self) -> Space:
+        return Space.of(self._settings.now)
+
+    def settings_changed(self) -> None:
+        """Others hold, from the next snapshot and the next look at what is too much on."""
         self._usage_s = float("-inf")
-        self._shipping.adopt(self._own)
+        self._shipping.ship()
         self._host.mailbox.cancel_timer(TIMER)
         self._due_s = None
         self._schedule(self._last.at_ms if self._last is not None else None)
@@ -173,7 +178,7 @@ class Snapshots:
         if free_bytes is not None and free_bytes < self._space.wanted_bytes:
             what = "the disk has too little room for a snapshot, which would keep old files from going"
             raise Unavailable(what, free_bytes=free_bytes, wanted_bytes=self._space.wanted_bytes)
-        return self._folder.begin(self._settings.node.name, at_ms, number)
+        return self._folder.begin(self._settings.now.node.name, at_ms, number)
 
     def _begun(self, making: _Making, part: Path) -> None:
         making.part = part
@@ -206,9 +211,9 @@ class Snapshots:
 
     def _facts(self) -> dict[str, Any]:
         """The part of the manifest that the supervisor knows."""
-        limits = self._settings.limits
+        limits = self._settings.now.limits
         return {
-            "node": self._settings.node.name,
+            "node": self._settings.now.node.name,
             "limits": {
                 "max_messages": limits.max_messages,
                 "max_bytes": limits.max_bytes,

@@ -16,7 +16,7 @@ from storage.snapshots.snapshot_folder import SnapshotFolder
 from supervisor.workers import Worker, words
 from wire.errors import BasculeError
 from wire.figure import to_map
-from wire.settings import NodeSettings, SnapshotSettings
+from wire.settings import SettingsNow
 from wire.status.node import ShippedSnapshot, SnapshotFailure
 
 log = logging.getLogger("bascule")
@@ -28,21 +28,19 @@ RETRY_S = 60.0
 class Shipping:
     """The copies of one node's snapshots, in the actor ``host``. Without a target it does nothing."""
 
-    def __init__(self, host: PolledActor, settings: NodeSettings, folder: SnapshotFolder) -> None:
+    def __init__(self, host: PolledActor, settings: SettingsNow, folder: SnapshotFolder) -> None:
         self._host = host
-        self._node = settings.node.name
-        self.target = settings.snapshots.to
-        self._keep = settings.snapshots.keep_in_target
+        self._settings = settings
         self._folder = folder
         self._worker = Worker(host, "snapshot copy")
         self._stopping = False
         self.shipped: ShippedSnapshot | None = None
         self.failure: SnapshotFailure | None = None
 
-    def adopt(self, settings: SnapshotSettings) -> None:
-        """Copy to where these say from now on."""
-        self.target, self._keep = settings.to, settings.keep_in_target
-        self.ship()
+    @property
+    def target(self) -> str | None:
+        """The folder to which they are copied."""
+        return self._settings.now.snapshots.to
 
     def ship(self) -> None:
         """Bring what is not there yet."""
@@ -59,9 +57,10 @@ class Shipping:
 
     def _ship_all(self, target: Path) -> list[ShippedSnapshot]:
         """In the thread: copy what was never shipped, the oldest first."""
+        keep = self._settings.now.snapshots.keep_in_target
         shipped, done = self._folder.shipped(), []
         names = [name for name in self._folder.names() if name not in shipped]
-        for name in names[-self._keep :] if self._keep else names:
+        for name in names[-keep:] if keep else names:
             try:
                 copied = copy_snapshot(self._folder.path / name, target)
             except BasculeError:
@@ -73,8 +72,8 @@ class Shipping:
             at_ms = read_manifest(copied.path).at_ms
             copied_bytes, kept_bytes = copied.copied_bytes, copied.kept_bytes
             done.append(ShippedSnapshot(id=name, at_ms=at_ms, copied_bytes=copied_bytes, kept_bytes=kept_bytes))
-        if self._keep:
-            prune_target(target, self._node, self._keep, self._host.mailbox.wall_ms())
+        if keep:
+            prune_target(target, self._settings.now.node.name, keep, self._host.mailbox.wall_ms())
         return done
 
     def _all_shipped(self, done: list[ShippedSnapshot]) -> None:

@@ -7,15 +7,14 @@ from pathlib import Path
 
 from storage import files
 from supervisor.running_node import SETTINGS_NAME
-from wire.settings import NodeSettings, dump
+from wire.settings import NodeSettings, SettingsNow, dump
 
 
-class CurrentSettings:
-    """now: the settings. Readers that fetch them each time have the newest; values derived from them are made anew by
-    ``Reloads``."""
+class CurrentSettings(SettingsNow):
+    """Those of the supervisor. Whatever is made of settings is made anew by ``Reloads``."""
 
     def __init__(self, settings: NodeSettings) -> None:
-        self.now = settings
+        super().__init__(settings)
         self.file = Path(settings.run_dir) / SETTINGS_NAME  # for the children, readable by the owner only
         self._next = self.file.with_name(f"{SETTINGS_NAME}.next")
 
@@ -27,7 +26,7 @@ class CurrentSettings:
         """
         files.write(self.file, dump(self.now))
 
-    def adopt(self, settings: NodeSettings) -> None:
+    def change(self, settings: NodeSettings) -> None:
         """Go by ``settings``, under the next number. Children that begin do so once ``publish`` was called.
 
         Raises:
@@ -38,7 +37,7 @@ class CurrentSettings:
         self.now = following
 
     def publish(self) -> None:
-        """Have children begin with what was adopted.
+        """Have children begin with what holds now.
 
         Raises:
             OSError: the disk refuses; they begin with what was before, and are to be told.

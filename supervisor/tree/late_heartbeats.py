@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from wire.settings import SettingsNow
+
 LATE_S = 3.0  # who is heard as seldom as that is not late, however short the period is
 STARTUP_TIMEOUT_S = 30.0  # a starting process loads its code and opens its files between two heartbeats
 
@@ -33,15 +35,18 @@ class Liveness:
         A child that is silent that long is dead at the first tick after it.
     """
 
-    def __init__(self, period_s: float, timeout_s: float, now_s: float) -> None:
-        self._period_s = period_s
-        self._timeout_s = timeout_s
+    def __init__(self, settings: SettingsNow, now_s: float) -> None:
+        self._settings = settings
         self._ticked_s = now_s
         self._heard: dict[str, _Heard] = {}
 
-    def adopt(self, period_s: float, timeout_s: float) -> None:
-        """Judge by other times: who is heard again, by the timeout from then on."""
-        self._period_s, self._timeout_s = period_s, timeout_s
+    @property
+    def _period_s(self) -> float:
+        return self._settings.now.supervision.heartbeat_period_s
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._settings.now.supervision.heartbeat_timeout_s
 
     def started(self, name: str, now_s: float) -> None:
         """A new life of ``name`` begins: until it is ``heard`` as ready it has ``STARTUP_TIMEOUT_S`` between heartbeats."""

@@ -138,7 +138,7 @@ def _one_life(
     post = Post(run_dir, SUPERVISOR)
     mailbox = Mailbox(post, SUPERVISOR)
     spawner = Spawner(template, current.file, clock, inherit=(lock,))
-    children = RunningChildren(mailbox, settings.supervision, table(settings), spawner, epochs)
+    children = RunningChildren(mailbox, current, table(settings), spawner, epochs)
     has_folder = partial(is_there, data_dir, lock)
     supervisor = Supervisor(mailbox, signals, current, children, pauses, source, table, has_folder)
     host = Host(post)

@@ -22,9 +22,9 @@ class Peers:
         self._settings = settings
         self._children = children
         self._pauses = pauses
-        self.adopt()
+        self.watch_files()
 
-    def adopt(self) -> None:
+    def watch_files(self) -> None:
         """Look at the ACL files of the settings that hold now; their rules are in these."""
         self._acl_watch = AclWatch(self._settings.now)
 

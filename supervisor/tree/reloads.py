@@ -48,7 +48,7 @@ REASON_MAX = 500  # characters of a complaint about the configuration that go in
 
 Asker = list[bytes]
 Answer = Callable[[Asker, bytes], None]
-Adopt = Callable[[NodeSettings], None]
+Remake = Callable[[NodeSettings], None]
 
 
 def _nobody(*_: Any) -> None:
@@ -81,16 +81,16 @@ class Reloads:
         children: RunningChildren,
         rolling: Rollout,
         notes: Notes,
-        adopt: Adopt,
+        remake: Remake,
         answer: Answer,
     ) -> None:
-        """adopt: makes anew what the supervisor makes of the settings. answer: answers who asked."""
+        """remake: makes anew what the supervisor makes of the settings. answer: answers who asked."""
         self._source = source
         self._settings = settings
         self._children = children
         self._rollout = rolling
         self._notes = notes
-        self._adopt = adopt
+        self._remake = remake
         self._answer = answer
         self._mailbox = host.mailbox
         self._worker = Worker(host, "reload")
@@ -200,7 +200,7 @@ class Reloads:
             return
         if refusal is None:
             try:
-                self._settings.adopt(settings) if made.changes else self._settings.note(settings)
+                self._settings.change(settings) if made.changes else self._settings.note(settings)
             except OSError as error:
                 refusal = f"the disk refuses to keep the settings: {error.strerror}; nothing was changed"
         if refusal is not None:
@@ -223,7 +223,7 @@ class Reloads:
         reason = ", ".join(change.what for change in made.changes)[:REASON_MAX]
         details: dict[str, Detail] = {"number": settings.number, **counts}
         self._notes.note("node.reloaded", actor=asked.actor, reason=reason, count=len(made.changes), details=details)
-        self._adopt(settings)
+        self._remake(settings)
         self._rollout.begin(made, asked.done)
 
     def _refuse(self, asked: _Asked, result: dict[str, Any], why: str) -> None:

@@ -142,8 +142,6 @@ class Rollout:
 
     def _set_rows(self) -> None:
         """Have the rows that the settings want; what they do not want is marked, and lives on for now."""
-        supervision = self._settings.now.supervision
-        self._children.adopt(supervision)
         wanted = {spec.name: spec for spec in self._table(self._settings.now)}
         bridges = {bridge.name for bridge in self._settings.now.bridges}
         for child in list(self._children):

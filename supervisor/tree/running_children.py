@@ -21,7 +21,7 @@ from wire.backoff import Backoff
 from wire.figure import of_values
 from wire.frames.names import QUEUE_STORE, STORE, SUPERVISOR, actors_of
 from wire.frames.supervision import Heartbeat, Stop
-from wire.settings import SupervisionSettings
+from wire.settings import SettingsNow
 from wire.status.actors import ActorFigures, Reports, error_of, report_of, reported
 from wire.status.bridges import QueueFigures
 from wire.status.node import ActorMailbox, ActorRow, ProcessRow
@@ -88,7 +88,7 @@ class RunningChildren:
     def __init__(
         self,
         mailbox: Mailbox,
-        supervision: SupervisionSettings,
+        settings: SettingsNow,
         specs: tuple[ChildSpec, ...],
         spawner: Spawner,
         epochs: Epochs,
@@ -96,7 +96,7 @@ class RunningChildren:
         self._mailbox = mailbox
         self._spawner = spawner
         self._epochs = epochs
-        self._liveness = Liveness(supervision.heartbeat_period_s, supervision.heartbeat_timeout_s, mailbox.now_s())
+        self._liveness = Liveness(settings, mailbox.now_s())
         self._children = {spec.name: Child(spec, _restarts(spec, mailbox)) for spec in specs}
 
     def __iter__(self) -> Iterator[Child]:
@@ -107,10 +107,6 @@ class RunningChildren:
 
     def __contains__(self, name: str) -> bool:
         return name in self._children
-
-    def adopt(self, supervision: SupervisionSettings) -> None:
-        """Judge silence by other times."""
-        self._liveness.adopt(supervision.heartbeat_period_s, supervision.heartbeat_timeout_s)
 
     def add(self, spec: ChildSpec) -> Child:
         """A new row, of a child that does not run yet."""

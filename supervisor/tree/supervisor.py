@@ -82,10 +82,10 @@ class Supervisor(PolledActor):
         self._notes = Notes(mailbox, children)
         self._peers = Peers(mailbox, settings, children, pauses)
         self._lives = Lives(mailbox, settings, children, self._peers, self._notes, self._end_node, has_folder)
-        self._snapshots = Snapshots(self, settings.now, self._store_state, self._note_snapshot)
+        self._snapshots = Snapshots(self, settings, self._store_state, self._note_snapshot)
         self._doors = ControlDoors(mailbox, settings.now)
         rollout = Rollout(mailbox, settings, children, self._lives, table)
-        self._reloads = Reloads(self, source, settings, children, rollout, self._notes, self._adopt, self._doors.answer)
+        self._reloads = Reloads(self, source, settings, children, rollout, self._notes, self._remake, self._doors.answer)
         figures = self._doors.figures, self._reloads.figures
         self._status = StatusRequests(mailbox, settings, children, self._lives, pauses, self._snapshots, *figures)
         self._store_requests = StoreRequests(mailbox, children)
@@ -264,10 +264,10 @@ class Supervisor(PolledActor):
         self._service.reloading()
         self._reloads.hang_up(lambda: self._service.ready(self._state()))
 
-    def _adopt(self, settings: NodeSettings) -> None:
+    def _remake(self, settings: NodeSettings) -> None:
         """Make anew what is made of the settings."""
-        self._peers.adopt()
-        self._snapshots.adopt(settings)
+        self._peers.watch_files()
+        self._snapshots.settings_changed()
         self._doors.rebind(settings.control)
         if settings.clients.sys_period_s:
             self.mailbox.set_timer("sys", self.mailbox.now_s())

@@ -124,7 +124,7 @@ class SimSettings(CurrentSettings):
     def write(self) -> None:
         self._machine.settings = self.now
 
-    def adopt(self, settings: NodeSettings) -> None:
+    def change(self, settings: NodeSettings) -> None:
         current().effect("settings file, the next")
         self.now = replace(settings, number=self.now.number + 1)
 
@@ -326,11 +326,12 @@ class Machine:
         def make(post: ProcessPost) -> Host:
             mailbox = Mailbox(post, SUPERVISOR)
             epochs = SimEpochs(self.disk, self.world.wall_s())
-            children = RunningChildren(mailbox, self.settings.supervision, child_specs(self.settings), SimSpawner(self), epochs)
+            settings = SimSettings(self)
+            children = RunningChildren(mailbox, settings, child_specs(self.settings), SimSpawner(self), epochs)
             host = Host(post)
             source = Source(Path(), lambda: self.next_settings)
             signals = cast(SignalPipe, SimSignals())
-            host.add(SimSupervisor(mailbox, signals, SimSettings(self), children, SimPauses(self), source))
+            host.add(SimSupervisor(mailbox, signals, settings, children, SimPauses(self), source))
             return host
 
         self.supervisor = self._process(SUPERVISOR, 0, make)

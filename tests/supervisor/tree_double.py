@@ -115,7 +115,7 @@ class Children:
         self.spawner = FakeSpawner()
         epochs: Any = SimpleNamespace(next=_next_of(count(1)))
         specs = child_specs(self.settings)
-        self.children = RunningChildren(self.mailbox, self.settings.supervision, specs, cast(Spawner, self.spawner), epochs)
+        self.children = RunningChildren(self.mailbox, self.current, specs, cast(Spawner, self.spawner), epochs)
 
     def sent(self, kind: type[FrameType]) -> list[tuple[str, FrameType]]:
         """The frames of this kind since the last time; the others are forgotten."""
@@ -131,7 +131,7 @@ class Held(CurrentSettings):
         self.refuses = False
         self.published = settings.number
 
-    def adopt(self, settings: NodeSettings) -> None:
+    def change(self, settings: NodeSettings) -> None:
         if self.refuses:
             raise OSError(ENOSPC, "No space left on device")
         self.now = replace(settings, number=self.now.number + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from tests.support.present import present
 from tests.support.settings import node
 from wire.frames.base import Frame
 from wire.frames.supervision import SnapshotMade, SnapshotWanted
-from wire.settings import PersistenceSettings, SnapshotSettings
+from wire.settings import PersistenceSettings, SettingsNow, SnapshotSettings
 
 DURABLE = PersistenceSettings(mode="file-native", acknowledge="after-commit", flush_period_s=0.0, sync="full")
 
@@ -72,7 +73,8 @@ class Node:
         self.store = "ready"
         self.noted: list[str] = []
         settings = node(name="edge", data_dir=str(folder), persistence=DURABLE, snapshots=SnapshotSettings(**own))
-        self.snapshots = Snapshots(cast(PolledActor, self.host), settings, lambda: self.store, self._note)
+        self.settings = SettingsNow(settings)
+        self.snapshots = Snapshots(cast(PolledActor, self.host), self.settings, lambda: self.store, self._note)
         self.snapshots.start()
 
     def _note(self, reason: str, _messages: int, _details: dict[str, Detail]) -> None:
@@ -107,7 +109,8 @@ def test_a_node_that_stands_by_makes_none_and_one_that_leads_does(tmp_path: Path
     made = Node(tmp_path, every_s=60.0)
     assert TIMER in made.host.timers
     made.store = STANDS_BY
-    made.snapshots.adopt(node(name="edge", data_dir=str(tmp_path), persistence=DURABLE, snapshots=SnapshotSettings(every_s=30.0)))
+    made.settings.change(replace(made.settings.now, snapshots=SnapshotSettings(every_s=30.0)))
+    made.snapshots.settings_changed()
     assert TIMER not in made.host.timers
     assert made.snapshots.figures().next_in_s is None
     with pytest.raises(ControlError, match="the queue store is standing by; no snapshot was made"):
@@ -198,7 +201,7 @@ def test_the_schedule_goes_on_after_successes_failures_and_restarts(tmp_path: Pa
 
     again = Snapshots(
         cast(PolledActor, made.host),
-        node(name="edge", data_dir=str(tmp_path), persistence=DURABLE, snapshots=SnapshotSettings(every_s=3600.0)),
+        SettingsNow(replace(made.settings.now, snapshots=SnapshotSettings(every_s=3600.0))),
         lambda: "ready",
         made._note,
     )

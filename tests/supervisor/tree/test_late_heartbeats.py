@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from supervisor.tree.late_heartbeats import LATE_S, STARTUP_TIMEOUT_S, Health, Liveness
+from tests.support.settings import node
+from wire.settings import NodeSettings, SettingsNow, SupervisionSettings
 
 PERIOD_S, TIMEOUT_S = 1.0, 5.0
 
 
+def judged_by(period_s: float) -> NodeSettings:
+    return node(supervision=SupervisionSettings(heartbeat_period_s=period_s, heartbeat_timeout_s=TIMEOUT_S))
+
+
 def watching(*names: str) -> Liveness:
     """A judge at 0 s that has heard ``names`` as ready at 0 s."""
-    liveness = Liveness(PERIOD_S, TIMEOUT_S, 0.0)
+    liveness = Liveness(SettingsNow(judged_by(PERIOD_S)), 0.0)
     for name in names:
         liveness.started(name, 0.0)
         liveness.heard(name, 0.0, starting=False)
@@ -23,13 +29,16 @@ def ticked(liveness: Liveness, first_s: int, last_s: int) -> list[list[str]]:
 
 def test_a_silent_child_is_late_and_then_dead() -> None:
     """tree.nobody-dead-early"""
-    liveness = watching("store")
+    settings = SettingsNow(judged_by(PERIOD_S))
+    liveness = Liveness(settings, 0.0)
+    liveness.started("store", 0.0)
+    liveness.heard("store", 0.0, starting=False)
     assert liveness.judge("store", LATE_S) is Health.ALIVE, "twice the period is less"
     assert liveness.judge("store", LATE_S + 0.1) is Health.LATE
-    liveness.adopt(2.0, 5.0)
+    settings.change(judged_by(2.0))
     assert liveness.judge("store", 4.0) is Health.ALIVE
     assert liveness.judge("store", 4.1) is Health.LATE
-    liveness.adopt(1.0, 5.0)
+    settings.change(judged_by(1.0))
     assert ticked(liveness, 1, 4) == [[]] * 4
     assert liveness.tick(4.99) == []
     assert liveness.tick(5.0) == ["store"]
