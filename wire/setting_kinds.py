@@ -107,6 +107,6 @@ class Without:
 
 @dataclass(frozen=True, slots=True)
 class Inherits:
-    """What is left out here is as in the node's ``section``."""
+    """Keys that are left out here are as in the node's ``section``."""
 
     section: str

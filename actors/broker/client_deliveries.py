@@ -1,4 +1,4 @@
-"""What goes out to local clients: live messages, retained ones, and what the store hands out of the queues of their sessions.
+"""Output to local clients: live messages, retained ones, and hand-outs of the queues of their sessions.
 
 QoS 0 is written at once, encoded once for all clients of a kind. QoS 1 and 2 go through each client's
 ``wire/exchange/client_outbox.py``; for the queue of a session that lasts the Listener is towards the store what a Forwarder and its

@@ -1,7 +1,7 @@
 """The connections of local clients: each by its number, what is written to them, and how one ends.
 
-Who may come in is ``actors/door/listening_sockets.py``'s to say, what a connection's end means for its session
-``actors/broker/client_sessions.py``'s.
+``actors/door/listening_sockets.py`` decides who may come in, ``actors/broker/client_sessions.py`` what a connection's end means for
+its session.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ConnectedClients:
     def close_client(self, client: Client, why: str, *, publish_will: bool = True) -> None:
         """End the connection; its Will is published unless it said goodbye [MQTT-3.1.2-10].
 
-        What the client was told last it may read, as long as it is there (``actors/door/closing_connections.py``).
+        The client may read its last packet as long as it is there (``actors/door/closing_connections.py``).
         """
         if client.closed:
             return

@@ -1,4 +1,4 @@
-"""What the modules that serve local clients need to speak: the clients, and the other actors' mailboxes."""
+"""Interface between the Listener and the modules that serve local clients: the clients, and the other actors' mailboxes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wire.status.clients import TrafficFigures
 
 
 class ClientHost(Protocol):
-    """``ConnectedClients``. What is sent and closed by way of it is counted there."""
+    """``ConnectedClients``. Packets and closings through it are counted there."""
 
     name: str
     epoch: int

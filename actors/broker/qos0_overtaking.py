@@ -1,8 +1,8 @@
-"""Where messages of QoS 0 pass the batch before them: local clients get them, however long the disk takes to commit that one.
+"""Overtaking of QoS 0: local clients get such messages before their batch is committed, however long the disk takes.
 
-They stay in the batch that is being built, because bridges want them too and some are retained. When it is full and the store still
-takes nothing, those that were passed on leave it: no queue gets them, nobody waits for them, and they are counted. What is routed
-live, and who has had it already, is the Distributor's and ``actors/broker/local_routing.py``'s.
+They stay in the batch that is being built, because bridges want them too and some are retained. A full batch that the store still
+does not take loses those that were passed on: no queue gets them, nobody waits for them, and they are counted. Live routing, and
+the memory of who has had what, are the Distributor's and ``actors/broker/local_routing.py``'s.
 """
 
 from __future__ import annotations

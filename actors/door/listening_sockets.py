@@ -3,8 +3,8 @@
 door.header-from-proxies-only [access]: a connection from one of ``proxy_protocol.from`` begins with a PROXY header or ends. From
     nobody else is one taken: there it is the beginning of MQTT, TLS or WebSocket, and wrong.
 
-Who may come in is ``actors/door/connection_limits.py``'s to decide; what a client does once it is in, the Listener's. Pausing when
-descriptors run out is decided here, because only the sockets show it.
+``actors/door/connection_limits.py`` decides who may come in; the Listener serves the clients that are in. Pausing when descriptors
+run out is decided here, because only the sockets show it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Door:
         return any(address in network for network in _networks(self.settings.proxy_protocol.sources))
 
     def layers(self, packet_max_bytes: int) -> list[Layer]:
-        """What lies between a new client's socket and MQTT, the lowest first."""
+        """The layers between a new client's socket and MQTT, the lowest first."""
         layers: list[Layer] = []
         if self.certificates is not None and self.settings.tls is not None:
             from actors.system.tls import TlsLayer
@@ -227,7 +227,7 @@ class Reception:
                     door.certificates.look()
 
     def figures(self) -> ReceptionFigures:
-        """What status shows of it: half-open connections, what limits refused, certificates."""
+        """The figures for status: half-open connections, refusals by limit, certificates."""
         certificates = [door.certificates for door in self.doors if door.certificates is not None]
         return ReceptionFigures(
             error=self.refusal,
@@ -300,7 +300,7 @@ class Reception:
     def read_header(self, client: Client, settings: ListenerSettings, now_s: float, give_way: _Gives, see_off: _SeesOff) -> bool:
         """Read on in the PROXY header of ``client``, and let it in as who it is; False if it is to be closed.
 
-        give_way and see_off as for ``accept``. Whatever has a limit by address counts by that in the header.
+        give_way and see_off as for ``accept``. Limits by address count by that in the header.
         """
         try:
             header = client.read_proxy_header()

@@ -1,4 +1,4 @@
-"""Who may come in and what they may do: the Listener's keeper of password files, logins and access control lists.
+"""Authentication and authorization of local clients: the Listener's keeper of password files, logins and access control lists.
 
 It owns the logins that wait, the clients' rights, and the counts; the tables are ``password_file.py``'s. The decisions are in
 ``wire``: ``wire/door/access_rules.py``, ``wire/door/password_table.py``, ``login_limits.py``, ``login_queue.py``, and the CONNACK
@@ -78,7 +78,7 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """Who may come in by one listener."""
+    """The policy of one listener."""
 
     allow_anonymous: bool
     passwords: PasswordFile | None
@@ -127,7 +127,8 @@ class Access:
         self._give_all_rights()
 
     def unwelcome(self) -> list[Client]:
-        """Who is here and could not come in any more: anonymous where that is not allowed now, or a user whom nobody knows now."""
+        """Connected clients that could not come in any more: anonymous where that is not allowed now, or of a user that is not
+        known now."""
         return [client for client in self._host.clients() if client.flow is not None and not self._would_let_in(client)]
 
     def _would_let_in(self, client: Client) -> bool:
@@ -151,9 +152,9 @@ class Access:
     def judge(self, client: Client, connect: Connect, done: Done) -> None:
         """Find out who ``client`` is; tell ``done`` the verdict, now or when its password is verified.
 
-        Who has proven a user by its certificate needs no password, and the user name in its CONNECT has no effect. Without a
-        password file there are no other users: whoever may come in is anonymous, whatever name it brings. A password without a
-        user name proves nothing [MQTT-3.1.2.9].
+        A client that has proven a user by its certificate needs no password, and the user name in its CONNECT has no effect.
+        Without a password file there are no other users: whoever may come in is anonymous, whatever name it brings. A password
+        without a user name proves nothing [MQTT-3.1.2.9].
         """
         if client.certificate_user is not None:
             self._counts["logins"] += 1
@@ -261,7 +262,7 @@ class Access:
     # --- rights ---
 
     def bind_of(self, client: Client) -> str:
-        """Where the listener listens by which ``client`` came: by it other processes know what rights it has."""
+        """The address of the listener by which ``client`` came: by it other processes know what rights it has."""
         return client.listener
 
     def give_rights(self, client: Client) -> None:
@@ -321,7 +322,7 @@ class Access:
     def may_take_over(self, client: Client, older: Client) -> bool:
         """Whether ``client`` may take the place of ``older``, who has the same client identifier; a no is counted and logged.
 
-        What a proven user holds, only that user takes over; an anonymous connection is nobody's.
+        A session of a proven user is taken over only by that user; an anonymous connection is nobody's.
         """
         if older.user is None or older.user == client.user:
             return True

@@ -1,7 +1,7 @@
 """The base of Bascule's actors: a pykka actor that is given its messages by its process, in the process's own thread.
 
 Subclasses implement the hooks named ``on_frame`` ... ``on_stopping``; a hook that raises ends the process, and the supervisor
-starts a new one. What a process says to the supervisor is ``actors/process/host.py``'s.
+starts a new one. Frames to the supervisor are ``actors/process/host.py``'s.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Host:
                 self.ended = all(other.ended for other in self._actors.values())
 
     def _hand_over(self) -> None:
-        """What the actors have sent each other."""
+        """The messages that the actors have sent each other."""
         frames = self._handed_over
         while frames:
             self._take(*frames.popleft())

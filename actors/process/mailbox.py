@@ -118,7 +118,7 @@ class PollGroup:
             self._outer.modify(self._inner.fileno(), READ if heard else 0)  # adding it anew would look at every socket in it
 
     def ready(self) -> list[tuple[Any, int]]:
-        """What can go on right now."""
+        """The sockets that can go on right now."""
         tokens = self._tokens
         return [(tokens[fd], events) for fd, events in self._inner.poll(0) if fd in tokens]
 
@@ -159,7 +159,7 @@ class Mailbox:
     # --- sending ---
 
     def send(self, peer: str, frame: Frame) -> None:
-        """Queue ``frame`` for the actor named ``peer``; never blocks. What may be outstanding is limited by the links' credit."""
+        """Queue ``frame`` for the actor named ``peer``; never blocks. Outstanding frames are limited by the links' credit."""
         self._post.send(peer, frame)
 
     def send_parts(self, peer: str, parts: list[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""What one process has of the world outside: its ZeroMQ sockets, its other sockets, its timers, what its threads tell.
+"""Connections of one process to the world outside: its ZeroMQ sockets, its other sockets, its timers, messages of its threads.
 
 A process has one thread for all it does; its ``Host`` asks here for the next message, and this polls. So a frame reaches its actor
 without a thread hand-over, and "nothing more is waiting" is itself a message (``TurnEnded``), which is where actors batch: all that
@@ -236,7 +236,7 @@ class Post:
     def next(self) -> tuple[str, Any]:
         """For whom the next message is, and what it is: told ones, frames, ready sockets, due timers.
 
-        When all is quiet ``TurnEnded``, for nobody in particular; the next call waits.
+        A quiet moment brings ``TurnEnded``, for nobody in particular; the next call waits.
         """
         while True:
             if self._told:

@@ -1,4 +1,4 @@
-"""What the QueueStore of a replicated node does besides: it keeps its lease, hears what others say, and lets another lead in time.
+"""A leader's QueueStore besides: it keeps its lease, hears the other members, and lets another lead in time.
 
 The store itself goes on as on any node, over an engine that puts each commit on the log first. nats-py is imported only here and in
 ``standby_store.py``: other nodes lack it.

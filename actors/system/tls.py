@@ -168,7 +168,7 @@ class TlsLayer:
         self.certificate_user: str | None = None
 
     def receive(self, data: bytes) -> bytes:
-        """What ``data`` says, decrypted: all of it, so that nothing readable is left behind an unreadable socket."""
+        """The text of ``data``, decrypted: all of it, so that nothing readable is left behind an unreadable socket."""
         self._incoming.write(data)
         pieces: list[bytes] = []
         try:
@@ -202,7 +202,7 @@ class TlsLayer:
         return self._outgoing.read()
 
     def answer(self) -> bytes:
-        """What TLS itself has to say: the handshake, tickets, an alert."""
+        """TLS's own output: the handshake, tickets, an alert."""
         return self._outgoing.read()
 
     def goodbye(self) -> bytes:

@@ -313,7 +313,7 @@ def _metrics_section(path: str, section: tuple[Metric, ...]) -> str:
 
 
 def _field(metric: Metric) -> str:
-    """Where in the status it stands, for people; of an info, its words."""
+    """The place in the status, for people; of an info, its words."""
     below = ", ".join(f"{metric.path}.{path}".lstrip(".") for _, path in metric.words)
     return below or re.sub(r"\{.*\}", "", metric.path)
 

@@ -87,7 +87,7 @@ def _fields(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[
 
 
 def _kind(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """What a value is, in a few words."""
+    """The kind of a value, in a few words."""
     if "$ref" in schema:
         return _line(_resolved(document, schema).get("description", "")).rstrip(".").lower() or "an object"
     if "anyOf" in schema:

@@ -1,8 +1,8 @@
 """The dead-letter queue of a bridge: messages that the remote will not have, with the reason, when and where. Pure over the engine.
 
 A message is put here by the same commit that settles it in its queue, and goes back by the same commit that appends it there again.
-Who decides that a message is dead is the business of the exchange (``wire/exchange/sender.py``); what an operator may do with dead
-letters is in ``storage/store/queue_commands.py``.
+The exchange decides that a message is dead (``wire/exchange/sender.py``); operators' commands on dead letters are in
+``storage/store/queue_commands.py``.
 
 queue.dead-letters-add-up [P6]: ever = held + evicted + purged + replayed + damaged, in memory and in every row that is written;
     ``ever`` is what the ledgers of the bridge's queues count as dead.
@@ -111,7 +111,7 @@ def _check(key: bytes, version: int, rest: bytes) -> int:
 
 @dataclass(slots=True)
 class DeadRow:
-    """What is durable of a dead-letter queue beside its letters. ``reasons``: how many of those held died of what."""
+    """The durable row of a dead-letter queue beside its letters. ``reasons``: how many of those held died of what."""
 
     head: int = 0
     tail: int = 0
@@ -269,7 +269,7 @@ class DeadLetters:
         return evicted
 
     def tick(self, write: Write, now_ms: int) -> int:
-        """What time brings: letters that grew too old, limits that were lowered, and space given back; how many gave way."""
+        """Housekeeping: letters that grew too old, limits that were lowered, and space given back; how many gave way."""
         evicted = self._evict(now_ms, deque())
         self._trim(write, 1, 1)
         return evicted
@@ -327,7 +327,7 @@ class DeadLetters:
         )
 
     def _evict(self, now_ms: int, fresh: deque[tuple[bytes, bytes, str]]) -> int:
-        """queue.dead-letters-bounded; ``fresh`` are letters (key, value, reason) that no write has yet. Where the oldest cannot be
+        """queue.dead-letters-bounded; ``fresh`` are letters (key, value, reason) that no write has yet. If the oldest cannot be
         read, the newest go.
         """
         if self._leaving:

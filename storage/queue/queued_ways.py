@@ -1,7 +1,7 @@
 """By which ways the messages of a queue go (``wire/routing/ways.py``), and up to where: so that ``status`` can tell of rules that
 are gone.
 
-Where a message goes is never looked up here: its chunk has that.
+The destination of a message is never looked up here: its chunk has that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class QueuedWays:
             self._stops[kind_of_way(way)] = stop
 
     def row(self, head: int) -> WaysRow:
-        """What is to be on record: the ways of what is at or above ``head``. The others are forgotten."""
+        """The record to write: the ways of messages at or above ``head``. The others are forgotten."""
         for way in [way for way, stop in self._stops.items() if stop <= head]:
             del self._stops[way]
         return tuple(self._stops.items())

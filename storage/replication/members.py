@@ -1,4 +1,4 @@
-"""What the members of a cluster say of themselves, and how much of the log they still need.
+"""Reports of the members of a cluster about themselves, and how much of the log they still need.
 
 replication.trimmed-when-kept [P3]: the log keeps what a member that is waited for has not on its disk yet, and what the leader has
     not.
@@ -50,7 +50,7 @@ class Report:
 
 
 def read_reports(told: Mapping[str, bytes]) -> dict[str, Report]:
-    """What was told, by member; what cannot be read is left out: a later version may say more."""
+    """The reports, by member; one that cannot be read is left out: a later version may say more."""
     found: dict[str, Report] = {}
     for member, packed in told.items():
         try:

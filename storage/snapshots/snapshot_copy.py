@@ -1,12 +1,12 @@
 """Copies a snapshot to another folder, file by file, so that a copy that was cut short goes on where it was.
 
-``<folder>/<id>.part`` becomes ``<folder>/<id>`` once every file is there and synced; the manifest is written last. What is there
-already is not copied again: a file of the same part with the right size and checksum stays; a file that the newest earlier
+``<folder>/<id>.part`` becomes ``<folder>/<id>`` once every file is there and synced; the manifest is written last. Files that are
+there already are not copied again: a file of the same part with the right size and checksum stays; a file that the newest earlier
 snapshot of the node has under the same name, with the same checksum by its manifest, is linked, or copied where links cannot be
 made; and so is one of an older part of the node, which goes afterwards.
 
 snapshots.copy-is-whole [reports]: ``<folder>/<id>`` is whole, whenever and however a copy was cut. Two copies never work on the
-    same part: the second one is refused. What is copied is read once, and its checksum compared with the manifest's while it is:
+    same part: the second one is refused. A copied file is read once, and its checksum compared with the manifest's while it is:
     damage is never passed on.
 """
 

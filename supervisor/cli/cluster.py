@@ -89,7 +89,7 @@ def forget(node: GivenNode, member: str, as_json: bool) -> int:
 
 
 def _figures(status: Status) -> ReplicationFigures:
-    """What the node says of its cluster.
+    """The node's own view of its cluster.
 
     Raises:
         NoCluster: it is of none, or has said nothing yet.

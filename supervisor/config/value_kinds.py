@@ -253,7 +253,7 @@ def _collector_url(value: str) -> str:
 def _log_server(value: str) -> str:
     example = "nats://10.0.0.1:4222"
     if "@" in value:
-        raise ValueError("who logs in does not belong into the address; write replication.user and password_file")
+        raise ValueError("user and password do not belong into the address; write replication.user and password_file")
     try:
         url = urlsplit(value)
         if url.scheme not in ("nats", "tls") or url.path not in ("", "/") or url.query or url.fragment:

@@ -116,7 +116,7 @@ class ControlClient:
         return of_map(Status, self._ask("status"))
 
     def metrics(self) -> bytes:
-        """What ``status`` says as metrics, in Prometheus's text format 0.0.4."""
+        """Metrics from ``status``, in Prometheus's text format 0.0.4."""
         from supervisor.metrics.exposition import render
 
         return render(self.status())
@@ -126,7 +126,7 @@ class ControlClient:
         return self._ask("stop")
 
     def plan_reload(self) -> Answer:
-        """What ``reload`` would change: its answer, with nothing applied."""
+        """The answer of ``reload``, with nothing applied."""
         return self._ask("reload.plan")
 
     def reload(self, *, yes: bool = False) -> Answer:
@@ -263,7 +263,7 @@ class ControlClient:
         return self._ask("trace", _given(topic=topic, timeout_s=timeout_s))
 
     def trace_result(self, number: int) -> Answer:
-        """What has become of the message. ``state`` is ``waiting``, ``following``, ``done``, ``timed_out`` or ``replaced``.
+        """The state of the message. ``state`` is ``waiting``, ``following``, ``done``, ``timed_out`` or ``replaced``.
 
         ``steps``: each with its ``step``, ``actor``, ``queue``, ``at_ms`` (UTC), ``after_ms`` (since the first) and ``details``.
         ``note``: what there is to say in words.
@@ -285,7 +285,7 @@ class ControlClient:
         return number
 
     def snapshot_result(self, number: int) -> Answer:
-        """What became of a snapshot: ``state`` is ``making``, ``made`` or ``failed``."""
+        """The state of a snapshot: ``state`` is ``making``, ``made`` or ``failed``."""
         return self._ask("snapshot.result", {"number": str(number)})
 
     # --- the cluster ---

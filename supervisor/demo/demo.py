@@ -1,9 +1,9 @@
 """``bascule demo``: two nodes, a link that is cut, processes that are killed, and an account of every message.
 
 An *edge* node bridges to a *cloud* node, both of this installation, over a relay on loopback. While messages of each QoS flow, the
-link is cut, the edge's bridge and store are killed (SIGKILL), the link is mended, and they are killed again.
-Whatever was acknowledged must arrive. The cloud's subscriber is a live one, which counts by number what came over the bridge.
-With a folder to keep them in, the edge makes snapshots, while the link is cut and at the end: ``bascule report`` is shown on them.
+link is cut, the edge's bridge and store are killed (SIGKILL), the link is mended, and they are killed again. Everything
+acknowledged must arrive. The cloud's subscriber is a live one, which counts by number what came over the bridge. With a folder to
+keep them in, the edge makes snapshots, while the link is cut and at the end: ``bascule report`` is shown on them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SCRIPT = (
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of the messages of one QoS. lost: acknowledged to the publisher, and never arrived."""
+    """The fate of the messages of one QoS. lost: acknowledged to the publisher, and never arrived."""
 
     qos: int
     published: int

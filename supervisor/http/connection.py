@@ -109,7 +109,7 @@ class HttpConnection(H11Protocol):
 
     @property
     def address(self) -> str:
-        """Where its client is."""
+        """The address of its client."""
         return self.client[0] if self.client else ""
 
     @property

@@ -1,4 +1,4 @@
-"""What the HTTP interface counts: answers by class of status, and what it refused and why. For ``bascule status``."""
+"""Counters of the HTTP interface: answers by class of status, and refusals by reason. For ``bascule status``."""
 
 from __future__ import annotations
 

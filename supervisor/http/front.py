@@ -1,4 +1,4 @@
-"""What each request passes before it reaches the application, and each answer on its way out.
+"""Checks that each request passes before it reaches the application, and each answer on its way out.
 
 It refuses what another web site has a browser send: a name that is not this node's (DNS rebinding), another origin, and changes
 without a header of ours, which a page of another site cannot set. Security headers are put on each answer, and answers are counted.

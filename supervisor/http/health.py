@@ -16,7 +16,7 @@ _NOT_NEEDED = (SUPERVISOR, "template", *ASIDE)
 
 
 def readiness_of(status: Status) -> Ready:
-    """What ``status`` says of the node's readiness, without what only those may know who have a role."""
+    """The node's readiness by ``status``, without what only callers with a role may know."""
     left_s = status.stop_left_s
     if left_s is not None:
         reason = f"the node is stopping, and has stopped within {left_s:g} s"

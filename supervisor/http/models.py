@@ -1,4 +1,4 @@
-"""What the REST API takes and answers, as the OpenAPI document says it. Answers are the control commands' results as they are.
+"""Bodies and answers of the REST API, as the OpenAPI document says them. Answers are the control commands' results as they are.
 
 Answers that grow from version to version may have more fields than are named here; a client leaves out what it does not know.
 """
@@ -24,7 +24,7 @@ class _Body(BaseModel):
 
 
 class ErrorText(BaseModel):
-    """What went wrong."""
+    """The fault."""
 
     kind: str = Field(description="Why, in a word, for programs.", examples=["unknown_bridge"])
     message: str = Field(description="Why, in words, for people.", examples=["there is no bridge 'clud'; known: cloud"])
@@ -52,7 +52,7 @@ class Ready(_Answer):
 
 
 class Caller(_Answer):
-    """Whose token it is."""
+    """The name of the token."""
 
     name: str = Field(description="Of the token; `loopback` where none is needed.", examples=["ada"])
     role: Literal["view", "operate", "admin"]
@@ -185,7 +185,7 @@ class Messages(_Answer):
 
 
 class Purge(_Body):
-    """What to remove: what waits for a bridge and was never sent, or its dead letters."""
+    """The messages to remove: those that wait for a bridge and were never sent, or its dead letters."""
 
     lane: int | None = Field(None, ge=0, description="One lane only.")
     dead: bool = Field(False, description="The dead letters instead.")
@@ -195,7 +195,7 @@ class Purge(_Body):
 
 
 class Purged(_Answer):
-    """What was removed, and what stays."""
+    """The messages that were removed, and those that stay."""
 
     purged: int
     kept_lanes: list[dict[str, Any]] = Field(description="Lanes in which messages stay, and why.")
@@ -235,7 +235,7 @@ class Session(_Answer):
 
 
 class Will(_Answer):
-    """What is published for a client that is gone."""
+    """The message that is published for a client that is gone."""
 
     will: Any
 
@@ -272,7 +272,7 @@ class SnapshotBegun(_Answer):
 
 
 class SnapshotState(_Answer):
-    """What became of it."""
+    """The result."""
 
     state: Literal["making", "made", "failed"]
 
@@ -287,12 +287,12 @@ class Change(_Answer):
 
 
 class ReloadPlan(_Answer):
-    """What a reload would change, or has."""
+    """The changes that a reload would make, or has made."""
 
     changes: list[Change]
     applied: bool
     refused: str | None = Field(description="Why nothing was changed, or would be.")
-    problems: list[str] = Field(description="What is wrong with the file, with its lines.")
+    problems: list[str] = Field(description="Faults of the file, with its lines.")
     number: int | None = Field(description="Of the settings that hold now, where they were applied.")
 
 
@@ -306,12 +306,12 @@ class Promoted(_Answer):
     """The node leads, or is to."""
 
     leads: bool = Field(description="Whether it leads already.")
-    asked: str = Field("", description="Who steps down for it as soon as it can; empty where nobody is asked.")
+    asked: str = Field("", description="The member that steps down for it as soon as it can; empty where nobody is asked.")
     silent_s: float = Field(0.0, description="For how long nobody who leads has said anything.")
 
 
 class StepDown(_Body):
-    """Who is to lead next."""
+    """The member that is to lead next."""
 
     to: str = Field("", description="The member; empty is whichever is first.")
 
@@ -346,7 +346,7 @@ class Topics(_Answer):
 
 
 class Trace(_Body):
-    """What to follow."""
+    """The messages to follow."""
 
     topic: str = Field(description="A topic filter; the next message that matches is followed.", examples=["plant/#"])
     timeout_s: int = Field(30, ge=1, le=3600, description="How long to wait for it.")
@@ -360,9 +360,9 @@ class TraceBegun(_Answer):
 
 
 class TraceStep(_Answer):
-    """What has happened to the message."""
+    """A step of the message."""
 
-    step: str = Field(description="What it was.", examples=["taken", "routed", "committed", "sent", "settled"])
+    step: str = Field(description="Its kind.", examples=["taken", "routed", "committed", "sent", "settled"])
     actor: str
     queue: str
     at_ms: float = Field(description="UTC.")
@@ -371,10 +371,10 @@ class TraceStep(_Answer):
 
 
 class TraceSteps(_Answer):
-    """What became of the message, step by step."""
+    """The steps of the message, one by one."""
 
     number: int
     topic: str
     state: Literal["waiting", "following", "done", "timed_out", "replaced"]
-    note: str = Field(description="What there is to say in words.")
+    note: str = Field(description="The fact in words.")
     steps: list[TraceStep]

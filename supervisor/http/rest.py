@@ -25,9 +25,9 @@ PREFIX = "/api/v1"
 PAGE_MAX = 500
 
 Bridge = Annotated[str, Path(description="The bridge's name.", examples=["cloud"])]
-Member = Annotated[str, Path(description="What the member is called in its cluster.", examples=["b"])]
+Member = Annotated[str, Path(description="The member's name in its cluster.", examples=["b"])]
 ClientId = Annotated[str, Path(description="The client identifier; a slash in it may stand as it is.", examples=["pump-7"])]
-Number = Annotated[int, Path(ge=0, description="What the order was answered with.")]
+Number = Annotated[int, Path(ge=0, description="The answer to the order.")]
 From = Annotated[int, Query(alias="from", ge=0, description="Begin with this one.")]
 Count = Annotated[int, Query(ge=1, le=PAGE_MAX, description="The most to replay.")]
 
@@ -35,7 +35,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": models.Error, "description": "An argument is wrong."},
     401: {"model": models.Error, "description": "No token, or one that is not known."},
     403: {"model": models.Error, "description": "The role may not, or the request may come from another web site."},
-    404: {"model": models.Error, "description": "What is named is not there."},
+    404: {"model": models.Error, "description": "The named thing is not there."},
     409: {"model": models.Error, "description": "Not as things are now; nothing was changed."},
     429: {"model": models.Error, "description": "Too many wrong tokens came from this address."},
     503: {"model": models.Error, "description": "The node is busy, starting or stopping, or its disk refuses; try again."},
@@ -97,7 +97,7 @@ class RestApi:
     def _node(self) -> None:
         @self._route("GET", "/caller", "ping", models.Caller, "node")
         async def caller(request: Request) -> Json:
-            """Who asks, by the token, and in which role."""
+            """The caller, by the token, and its role."""
             return Json({"name": request.state.caller.name, "role": request.state.caller.role})
 
         @self._route("GET", "/status", "status", models.Status, "node")
@@ -110,7 +110,7 @@ class RestApi:
 
         @self._route("GET", "/events", "events", models.Events, "node")
         async def events(start: From = 0, count: Count = PAGE_MAX) -> Json:
-            """What happened: a page of events, the oldest first.
+            """A page of events, the oldest first.
 
             409 `not_kept` where the configuration keeps none.
             """
@@ -179,7 +179,7 @@ class RestApi:
             count: Count = 100,
             like: Annotated[str | None, Query(description="Of this client identifier, a glob: 256 bytes, 16 stars.")] = None,
             user: Annotated[str | None, Query(description="Of this user only.")] = None,
-            connected: Annotated[bool | None, Query(description="Whose client is connected, or is not.")] = None,
+            connected: Annotated[bool | None, Query(description="Only sessions whose client is connected, or is not.")] = None,
         ) -> Json:
             """List the sessions of local clients, a page at most."""
             state = None if connected is None else "yes" if connected else "no"
@@ -199,7 +199,7 @@ class RestApi:
 
         @self._route("GET", "/wills/{client_id:path}", "session.will", models.Will, "sessions")
         async def show_will(client_id: ClientId) -> Json:
-            """What a session's Will says; null if it has none."""
+            """The Will of a session; null if it has none."""
             found = await self._calls.ask(lambda node: node.will(client_id))
             return Json({"will": found["will"] and will_json(found["will"])})
 
@@ -218,13 +218,13 @@ class RestApi:
 
         @self._route("GET", "/snapshots/{number}", "snapshot.result", models.SnapshotState, "snapshots")
         async def snapshot_result(number: Number) -> Json:
-            """What became of a snapshot."""
+            """The state of a snapshot."""
             return await self._ask("snapshot.result", {"number": number})
 
     def _changes(self) -> None:
         @self._route("GET", "/reload/plan", "reload.plan", models.ReloadPlan, "configuration")
         async def plan_reload() -> Json:
-            """What a reload of the configuration file would change."""
+            """The changes that a reload of the configuration file would make."""
             return await self._ask("reload.plan")
 
         @self._route("POST", "/reload", "reload", models.ReloadPlan, "configuration")

@@ -1,8 +1,8 @@
 """A metric: its name and what it means, and where in the status its values stand. Pure.
 
 A path leads there: ``store.commits``; ``bridges[].depth``, once for each row, labelled as the row's ``LABELS`` say; and
-``http.refused{reason}``, once for each key, which is the label ``reason``. What nobody has reported yet, and what is not
-configured, has no value.
+``http.refused{reason}``, once for each key, which is the label ``reason``. A value that nobody has reported yet, or that is not
+configured, is left out.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Metric:
         return found
 
     def _found(self, value: Any, steps: list[str], labels: dict[str, str]) -> Iterator[tuple[dict[str, str], Any]]:
-        """What is where ``steps`` lead from ``value``, with its labels."""
+        """The values where ``steps`` lead from ``value``, with their labels."""
         if not steps:
             yield labels, value
             return

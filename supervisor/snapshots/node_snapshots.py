@@ -160,7 +160,7 @@ class Snapshots:
         return making.number
 
     def result(self, text: str) -> dict[str, Any]:
-        """What became of the snapshot of that number: ``state`` is making, made or failed.
+        """The state of the snapshot of that number: ``state`` is making, made or failed.
 
         Raises:
             ControlError: there is none.
@@ -332,7 +332,7 @@ class Snapshots:
     # --- figures ---
 
     def figures(self) -> SnapshotsFigures:
-        """What ``status`` says of snapshots."""
+        """Figures of snapshots for ``status``."""
         now_s = self._host.mailbox.now_s()
         return SnapshotsFigures(
             count=self._usage.count,

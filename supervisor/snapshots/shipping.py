@@ -1,6 +1,7 @@
 """Brings each snapshot of the node to the folder that the configuration names, in a thread; what fails is tried again.
 
-What was shipped is noted, so that an operator may take it away there. The copy itself is ``storage/snapshots/snapshot_copy.py``'s.
+A shipped snapshot is noted, so that an operator may take it away there. The copy itself is
+``storage/snapshots/snapshot_copy.py``'s.
 """
 
 from __future__ import annotations

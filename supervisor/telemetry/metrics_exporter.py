@@ -1,7 +1,7 @@
 """The actor that has the metrics sent each interval, and tells what becomes of that.
 
-A thread asks the node for its status, as any client of the control socket does, and sends. Whatever the collector does keeps that
-thread alone: one sending is under way at a time, and what could not be sent is not kept, because the next one tells as much.
+A thread asks the node for its status, as any client of the control socket does, and sends. A slow collector keeps that thread
+alone: one sending is under way at a time, and metrics that could not be sent are not kept, because the next ones tell as much.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class MetricsExporter(MailboxActor):
 
 
 def resource_of(settings: NodeSettings) -> dict[str, str]:
-    """What is told of the node with each export, by OpenTelemetry's names."""
+    """Attributes of the node in each export, by OpenTelemetry's names."""
     return {
         "service.name": "bascule",
         "service.instance.id": settings.node.name,

@@ -97,7 +97,7 @@ class Collector:
 
 
 def url_of(endpoint: str) -> str:
-    """Where metrics are sent to at ``endpoint``."""
+    """The URL to which metrics are sent for ``endpoint``."""
     base = endpoint.rstrip("/")
     return base if base.endswith(PATH) else base + PATH
 
@@ -182,7 +182,7 @@ def _body(response: requests.Response) -> bytes:
 
 
 def _words(error: requests.RequestException) -> str:
-    """What a request failed on: what the system or OpenSSL says, at the end of the chain of errors."""
+    """The cause of a failed request: the words of the system or of OpenSSL, at the end of the chain of errors."""
     if isinstance(error, requests.ConnectTimeout):
         return "no connection in time"
     chain: list[BaseException] = [error]

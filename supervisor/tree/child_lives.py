@@ -1,7 +1,7 @@
 """The course of the children's lives: who is started, what follows from each end, which former lanes run, and how the node stops.
 
-What a crash means is ``restart_limit.py``'s decision; the processes are in the ``running_children.py``; who is told of whom,
-``peers.py``'s.
+Crashes are judged by ``restart_limit.py``; the processes are in ``running_children.py``; who is told of whom is decided in
+``peers.py``.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class Lives:
     def _stop_time_s(self, child: Child) -> float:
         """How long it may take to stop: no longer than a goodbye, where it would wait for a store that commits nothing.
 
-        What was acknowledged before its commit it waits for, while the store lives.
+        It waits for commits of acknowledged sessions, while the store lives.
         """
         store, within_s = self._children[STORE], child.spec.stop_timeout_s
         refuses = bool(self._children.store_refusal) and self._settings.now.persistence.acknowledge != "fast"

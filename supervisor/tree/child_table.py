@@ -42,7 +42,7 @@ class ChildSpec:
 
     @property
     def name(self) -> str:
-        """What the process is called: ``clients``, or ``bridge:cloud:0`` for a lane's."""
+        """The name of the process: ``clients``, or ``bridge:cloud:0`` for a lane's."""
         return process_name(self.kind, self.bridge, self.lane)
 
     @property

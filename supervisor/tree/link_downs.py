@@ -6,7 +6,8 @@ from wire.status.bridges import LinkFigures
 
 
 class LinkDowns:
-    """When the link of each lane went down, by the name of its Connection; one that stands, or is paused, is not among them."""
+    """The times at which the links of lanes went down, by the name of their Connection; one that stands, or is paused, is not among
+    them."""
 
     def __init__(self) -> None:
         self._since_s: dict[str, float] = {}

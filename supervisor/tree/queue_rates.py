@@ -44,7 +44,7 @@ class RateMeter:
         self._fastest: dict[str, float] = {}
 
     def note(self, now_s: float, queues: Mapping[str, QueueFigures]) -> None:
-        """``queues``: the figures of each, as the store tells them now. What is not among them is forgotten."""
+        """``queues``: the figures of each, as the store tells them now. Queues that are not among them are forgotten."""
         self._samples = {name: samples for name, samples in self._samples.items() if name in queues}
         for name, figures in queues.items():
             counted = figures.accepted or 0, figures.delivered or 0

@@ -60,12 +60,12 @@ class Child:
 
     @property
     def name(self) -> str:
-        """What the process is called."""
+        """The name of the process."""
         return self.spec.name
 
     @property
     def cause(self) -> str:
-        """What keeps it from its work, if it says so; else why its last life ended. Empty if all went well."""
+        """The reason that keeps it from its work, if it says one; else why its last life ended. Empty if all went well."""
         if self.life is not None and self.state is ChildState.STARTING:
             for figures in self.reports.values():
                 if error := error_of(figures):
@@ -130,7 +130,7 @@ class RunningChildren:
 
     @property
     def store_refusal(self) -> str:
-        """What keeps the store, which lives, from its files, as it has said last; nothing if nothing does."""
+        """The reason that keeps the living store from its files, as it has said last; empty if there is none."""
         report = self.store_report
         return report.error if report is not None and self._children[STORE].life is not None else ""
 

@@ -1,6 +1,6 @@
 """Orders that only the leader of a cluster carries out, given to a node that stands by, or to one that is of no cluster.
 
-Whoever stands by has the store's process and no other that speaks to clients or remotes; it says how it is, reads its
+A member that stands by has the store's process and no other that speaks to clients or remotes; it says how it is, reads its
 configuration again, and wants to lead if it is told to.
 """
 

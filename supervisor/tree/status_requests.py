@@ -54,7 +54,7 @@ COLLECT_TIMEOUT_S = 0.5
 
 
 class StatusRequests:
-    """Who waits for the status, and what it is. started_s: since when the node runs.
+    """The askers of the status, and the status itself. started_s: since when the node runs.
 
     The timer ``TIMER`` says that the time for a collection is up.
     """
@@ -137,7 +137,7 @@ class StatusRequests:
         return [(whom, encode_result(request_id, told)) for whom, request_id in served]
 
     def status(self) -> Status:
-        """What is known now, without the processes' memory and processor time."""
+        """The status as it is known now, without the processes' memory and processor time."""
         now_s, lanes, left_s = self._mailbox.now_s(), self._lanes(), self._lives.stop_left_s(self._mailbox.now_s())
         actors, reports = self._children.actor_rows(now_s), self._children.reports
         store = reported(reports, QUEUE_STORE, StoreReport)

@@ -115,7 +115,7 @@ class LaneDouble:
 
     @property
     def log(self) -> str:
-        """What it has logged."""
+        """The lines that it has logged."""
         return self._log_path.read_text()
 
     def tell(self, frame: Frame) -> None:

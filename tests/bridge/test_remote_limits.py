@@ -1,4 +1,4 @@
-"""What a remote does not take: seen by its closing the connection, or said in its CONNACK; with real brokers where one does so."""
+"""Limits of a remote: seen by its closing the connection, or said in its CONNACK; with real brokers where one does so."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def publish(node: Node, *messages: Message, size: int = 0) -> None:
 
 
 def events(node: Node, capsys: pytest.CaptureFixture[str], kind: str) -> list[dict[str, Any]]:
-    """What ``bascule events`` has of ``kind``."""
+    """The events of ``kind`` in ``bascule events``."""
     capsys.readouterr()
     assert main(["events", str(node.config_path), "--kind", kind, "--json"]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
 def doctor(node: Node) -> str:
-    """What ``bascule doctor`` says of what the node says of itself."""
+    """The findings of ``bascule doctor`` on the node's own words."""
     return "; ".join(finding.found for finding in examine_status(of_map(Status, node.status())))
 
 

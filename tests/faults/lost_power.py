@@ -104,7 +104,7 @@ class World:
 
 
 def outlived(folder: Path, said: bytes, life: int) -> None:
-    """What a loss of power left in ``folder`` is opened and emptied.
+    """The rest that a loss of power left in ``folder`` is opened and emptied.
 
     Raises:
         AssertionError: a promise is broken.
@@ -277,14 +277,14 @@ class Life:
 
 
 def traffic(chance: random.Random, world: World) -> list[tuple[str, str]]:
-    """What the publisher sends next."""
+    """The publisher's next message."""
     first = world.last + 1
     size = chance.choice((10, 200, 900, 4500))
     return [(chance.choice(QUEUES), f"{first + row} {chance.randbytes(size // 2).hex()}") for row in range(chance.randint(1, 3))]
 
 
 def read_lines(said: bytes) -> list[dict[str, Any]]:
-    """What was said; the last line may be torn."""
+    """The lines; the last one may be torn."""
     whole, _, _ = said.rpartition(b"\n")
     return [json.loads(line) for line in whole.splitlines()]
 

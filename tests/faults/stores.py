@@ -69,7 +69,7 @@ def filled(
     """A store with so many commits of about ``size_bytes``, QoS 2; the last ``watched`` are measured in the log.
 
     It goes on until those in the newest log are ``log_bytes``, and that was another one before: RocksDB recycles those it is done
-    with in time. What it does in the background has ended then, and the files stay as they are.
+    with in time. Its work in the background has ended then, and the files stay as they are.
     """
     chance = random.Random(seed)
     engine = RocksEngine(folder)
@@ -111,7 +111,7 @@ def filled(
 
 
 def copy_store(source: Path, target: Path, *, changed: str = "") -> None:
-    """What is on the disk of ``source`` now; files that do not change are linked, but for the one that is to be ``changed``."""
+    """The disk of ``source`` now; files that do not change are linked, but for the one that is to be ``changed``."""
     target.mkdir(parents=True)
     for entry in source.iterdir():
         if entry.name == "LOCK" or entry.name.startswith("LOG"):
@@ -124,7 +124,7 @@ def copy_store(source: Path, target: Path, *, changed: str = "") -> None:
 
 @dataclass
 class Emptied:
-    """What a store gave: each queue's messages by sequence, and its figures at the end."""
+    """The contents of a store: each queue's messages by sequence, and its figures at the end."""
 
     handed: dict[str, dict[int, bytes]]
     status: StoreReport

@@ -51,7 +51,7 @@ class Flow:
 
     @property
     def begins(self) -> int:
-        """Where the history begins."""
+        """The start of the history."""
         history = self.box.store.lanes.all[QUEUE].queue.trimming.history
         assert history is not None
         return history.begins

@@ -42,7 +42,7 @@ def made(small_logs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def behind(made: Filled, log: bytes, at: int, tail: str) -> bytes:
-    """What stands in the log from ``at`` on after a power cut."""
+    """The log from ``at`` on after a power cut."""
     rest = len(log) - at
     match tail:
         case "cut":

@@ -212,7 +212,7 @@ class _Post(Post):
         pass
 
     def timer_s(self, name: TimerName) -> float | None:
-        """When that timer runs out; None where it is not set."""
+        """The time at which that timer runs out; None where it is not set."""
         return self._due_s.get(name)
 
     def watches(self, fd: int) -> bool:
@@ -220,7 +220,7 @@ class _Post(Post):
         return any(fd in group._watched for _, group in self._made)
 
     def messages(self) -> Iterator[tuple[str, object]]:
-        """What the process is given in one turn, and for whom."""
+        """The messages of the process in one turn, and their receivers."""
         while self._told:
             yield self._told.popleft()
         while self.frames:
@@ -244,7 +244,7 @@ class _OpenListener(Listener):
 class InProcessNode:
     """The processes of a node without bridges, everything in memory. Time stands still but for ``pass_time``.
 
-    Where the Listener leaves its clients alone for a moment, that is over once all is done that there is to do.
+    A moment for which the Listener leaves its clients alone is over once all is done that there is to do.
     """
 
     def __init__(self, limits: ClientLimitSettings = LIMITS, **settings: Any) -> None:
@@ -290,7 +290,7 @@ class InProcessNode:
         assert self.listener.state == "ready"
 
     def seen(self, frame: Frame) -> None:
-        """What an actor sends, to whomever."""
+        """The messages that an actor sends, to whomever."""
         if isinstance(frame, Published):
             self.published.append(frame.batch)
         elif isinstance(frame, SessionOpen):
@@ -356,7 +356,7 @@ class InProcessNode:
         raise AssertionError("the actors never come to rest: no progress")
 
     def client(self, pipe: Pipe) -> Client | None:
-        """What the Listener has of the connection."""
+        """The Listener's view of the connection."""
         return next((client for client in self.listener.clients.clients() if client._sock is cast(Any, pipe)), None)
 
     def check_waiting(self, pipe: Pipe) -> None:

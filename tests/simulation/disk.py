@@ -1,7 +1,7 @@
 """The disk: what is written, what is synced, and what a loss of power leaves. Survives processes; the engine is one life's view.
 
-A commit is atomic. What was written and not synced survives the death of the process, and of it any prefix survives the loss of
-power. The ``watcher`` is told of each change; it is the oracle.
+A commit is atomic. Bytes that were written and not synced survive the death of the process, and any prefix of them survives the
+loss of power. The ``watcher`` is told of each change; it is the oracle.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ops = list[tuple[str, Family, bytes, bytes]]
 
 
 class DiskWatcher(Protocol):
-    """Who is told what the disk holds."""
+    """The observer of what the disk holds."""
 
     def disk_wrote(self, ops: Ops) -> None: ...
     def disk_synced(self, ops: Ops) -> None: ...
@@ -86,7 +86,7 @@ class SimDisk:
             _apply(self.view, ops)
 
     def copy(self) -> MemoryEngine:
-        """What is committed, in an engine of its own."""
+        """The committed rows, in an engine of its own."""
         copy = MemoryEngine()
         for family in FAMILIES:
             _apply(copy, [("put", family, key, value) for key, value in self.view.scan(family, b"", b"\xff" * 16)])

@@ -418,7 +418,7 @@ def _rounded(value: Any) -> Any:
 
 
 def test_the_trouble_is_there(troubled: Judged) -> None:
-    """What the other tests compare is not empty on both sides."""
+    """The compared results of the other tests are not empty on both sides."""
     windows = flapping(troubled.known, troubled.thresholds.flapping_downs, troubled.thresholds.flapping_period_s)
     assert len(windows) > 1
     assert gaps(row["number"] for row in troubled.known.settlements) == {(5, 6), (40, 40)}

@@ -1,4 +1,4 @@
-"""What the first version wrote is read: each row of the kept archive is found again as it was put there."""
+"""Rows that the first version wrote are read: each row of the kept archive is found again as it was put there."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ NO_SIGNALS = cast(SignalPipe, None)  # it never starts, so nobody looks
 
 
 class AtOnce(Supervisor):
-    """What threads do is done at once."""
+    """Work of threads is done at once."""
 
     def tell_from_thread(self, message: Any) -> bool:
         self.on_told(message)

@@ -1,6 +1,6 @@
-"""What a peer answers to PUBLISHes and PUBRELs: PUBACK, PUBREC and PUBCOMP, read in bursts, and what follows from each. Pure.
+"""A peer's answers to PUBLISHes and PUBRELs: PUBACK, PUBREC and PUBCOMP, read in bursts, and what follows from each. Pure.
 
-What it means when an identifier waits for another answer or for none, ``wire/exchange/unexpected_acknowledgements.py`` says.
+``wire/exchange/unexpected_acknowledgements.py`` handles an identifier that waits for another answer or for none.
 
 exchange.refusal-ends-exchange [P2, P6]: a refused message is settled, or kept and sent as new [MQTT-4.4.0-2], by policy; either way
     its exchange has ended.

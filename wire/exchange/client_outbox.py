@@ -1,4 +1,4 @@
-"""What goes out to one local client at QoS 1 and 2: the exchange, and what waits for its turn. Pure.
+"""Output to one local client at QoS 1 and 2: the exchange, and the messages that wait for their turn. Pure.
 
 The exchange itself is ``wire/exchange/sender.py``'s. For a session that ends with its connection the messages come from the
 Distributor and are numbered here; for one that lasts they are handed out by the store, which is told what became of them.
@@ -255,7 +255,7 @@ class ClientOutbox:
         return self._lane_open and bool(self._gone or (flow is not None and (flow.record.settled_messages or self.urgent)))
 
     def settle(self) -> Settle | None:
-        """What became of messages since the last time; None if nothing did."""
+        """The settlements since the last time; None if there are none."""
         if not self._lane_open:
             return None
         self._number += 1
@@ -306,7 +306,7 @@ class ClientOutbox:
             self.exchange.flow.stalled()
 
     def pump(self, bytes_max: int, now_s: float, wall_ms: int) -> bytes:
-        """What is to be written now, about ``bytes_max`` at most; empty when nothing may leave."""
+        """The bytes to write now, about ``bytes_max`` at most; empty when nothing may leave."""
         if not self.exchange.live:
             return b"" if self._release is None else self._release.pump()
         if self.exchange.made is None and not self.waiting:

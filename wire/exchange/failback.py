@@ -1,4 +1,4 @@
-"""When a Connection that uses a later address of its remote asks after the first one, and when it goes back to it.
+"""Failback: when a Connection that uses a later address of its remote probes the first one, and when it goes back to it.
 
 Pure. Connecting, asking and ending the exchange are the Connection's; what is unfinished is ``SenderHalf``'s to say.
 """
@@ -20,8 +20,8 @@ class Failback:
 
     exchange.failback-when-finished [P2, alive]: the first address is tried first, save for another one that is wanted; the others
         follow in their order. While a later address is used the first is probed every ``retry_s``; at once where it was not tried
-        before. When it answers, nothing new leaves, and the later address is left once nothing is unfinished there. If that takes
-        longer than ``finish_s`` the lane stays, and what waits goes on to the later address until the next probe.
+        before. Once it answers, nothing new leaves, and the later address is left as soon as nothing is unfinished there. If that
+        takes longer than ``finish_s`` the lane stays, and what waits goes on to the later address until the next probe.
     """
 
     def __init__(self, addresses: tuple[Address, ...], *, retry_s: float | None, finish_s: float) -> None:
@@ -61,7 +61,7 @@ class Failback:
 
     @property
     def wakes_at_s(self) -> float | None:
-        """When ``probe`` or ``leaves`` has something to say even if nothing else happens; None for never."""
+        """The time at which ``probe`` or ``leaves`` has something to say even if nothing else happens; None for never."""
         return self._probe_at_s if self._finish_until_s is None else self._finish_until_s
 
     def probe(self, now_s: float) -> tuple[int, Address] | None:
@@ -103,7 +103,7 @@ class Failback:
         self._probe_at_s = now_s + self._retry_s
 
     def note(self, now_s: float) -> str:
-        """What an operator should know while a later address is used."""
+        """A note for the operator while a later address is used."""
         next_s = self.next_probe_s(now_s)
         if self.finishing:
             return f"uses {self.place}; goes back to {self.first} when all is acknowledged"
@@ -113,7 +113,7 @@ class Failback:
         return f"uses {self.place}; {self.first} is probed again in {next_s:.0f} s{why}"
 
     def figures(self, now_s: float) -> FirstAddress | None:
-        """What ``status`` says of the first address while a later one is used; nothing otherwise."""
+        """The first address for ``status`` while a later one is used; empty otherwise."""
         if not self.later:
             return None
         next_s = self.next_probe_s(now_s)

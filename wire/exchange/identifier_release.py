@@ -1,6 +1,6 @@
 """Has a remote let go of packet identifiers, before anything is PUBLISHed in a session that was left and is resumed. Pure.
 
-What the session holds of messages that have left the queue since would make of later messages repeats [MQTT-4.3.3-10].
+Identifiers that the session holds for messages that have left the queue since would make repeats of later messages [MQTT-4.3.3-10].
 
 A PUBREL for each identifier goes on each connection until all have their PUBCOMP, whatever reason code that has: 0x92 is as good
 (exchange.left-identifiers-released). They go in the order in which they were given, that of the PUBRECs [MQTT-4.6.0-4]
@@ -39,7 +39,7 @@ class IdentifierRelease:
         return None if self._due else next(iter(self._awaited), None)
 
     def pump(self) -> bytes:
-        """What is to be written; it counts as sent."""
+        """The bytes to write; they count as sent."""
         due, self._due = self._due, []
         return b"".join(due)
 

@@ -2,7 +2,7 @@
 
 exchange.given-up-only-when-proven [P2, P6]: a message for which the remote closes its connections is found as
     ``wire/exchange/suspected_messages.py`` says, and settled by policy once it is proven. While it is looked for, others may be
-    ahead of it. What was released is never given up.
+    ahead of it. A released message is never given up.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Publishing:
         self._heads.packet_max_bytes = limits.packet_max_bytes
 
     def take_lessons(self) -> None:
-        """What the search has shown is known from now on (exchange.lowered-before-given-up)."""
+        """Results of the search are known from now on (exchange.lowered-before-given-up)."""
         for found in self._suspects.take_lessons():
             self.learn(found)
 

@@ -21,8 +21,8 @@ exchange.resumed-in-order [P2, P4, P3]: on a resumed session all that is unsettl
 exchange.dup-on-repeats [P2, MQTT]: DUP is set on what an earlier connection of the session may have sent, and on nothing that
     leaves for the first time [MQTT-3.3.1-1].
 exchange.resent-unchanged [P2, MQTT]: what goes again has its original packet identifier, topic, QoS and payload [MQTT-4.4.0-1].
-exchange.session-on-record-first [P2, P3]: nothing leaves on a new session before its record is committed. What an older session
-    released is settled, or sent as new.
+exchange.session-on-record-first [P2, P3]: nothing leaves on a new session before its record is committed. Messages that an older
+    session released are settled, or sent as new.
 """
 
 from __future__ import annotations
@@ -134,9 +134,10 @@ class SenderHalf:
         self._suspects.clear()
 
     def carry_on(self, lane: LaneOpened) -> int:
-        """The lane was opened anew and the connection goes on: tell again what may not be on record. What follows begins there.
+        """The lane was opened anew and the connection goes on: tell again what may not be on record. The next hand-outs begin
+        there.
 
-        What was offered and has not left is forgotten; it will be offered again.
+        Messages that were offered and have not left are forgotten; they will be offered again.
         """
         sent_stop = self.due.sent_stop
         self.handed_out.carry_on(max(sent_stop, lane.head))
@@ -196,7 +197,8 @@ class SenderHalf:
         return bool(self.record.session) and (self.unsettled > 0 or bool(self.due.sent_before))
 
     def may_be_held(self) -> tuple[Ranges, Ranges]:
-        """What the session on record may hold at QoS 2: what had its PUBREC, in that order, and what may have been sent without."""
+        """Messages that the session on record may hold at QoS 2: those that had their PUBREC, in that order, and those that may
+        have been sent without."""
         held = self.held
         return held.released_in_order(), RangeSet((*held.unanswered, *held.abandoned, *self.due.held_before)).ranges()
 

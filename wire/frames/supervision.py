@@ -40,7 +40,7 @@ class ReportNow(Frame):
 class PeerUp(Frame):
     """Supervisor -> process -> its actors: ``name`` is ready in a new life, ``epoch``.
 
-    What was sent to an earlier one may be lost.
+    Frames to an earlier one may be lost.
     """
 
     name: str
@@ -75,8 +75,8 @@ class Reconfigure(Frame):
     """Supervisor -> process -> its actors: what the operator wrote is this now, ``wire.settings.dump`` of settings ``number``.
 
     One that is not newer than what the process has is without effect, so it may come twice. It is sent again to whoever does not
-    say that number in its heartbeats. What a bridge's process is told of its own bridge it does not take: the
-    supervisor begins that process anew.
+    say that number in its heartbeats. A bridge's process does not take changes of its own bridge: the supervisor begins that
+    process anew.
     """
 
     number: int
@@ -155,8 +155,8 @@ class QueueAnswer(Frame):
 class SessionCommand(Frame):
     """Supervisor -> Listener -> QueueStore: ``verb`` is ls, show, end or disconnect; storage/store/session_commands.py says more.
 
-    asker: the mailbox that gets the ``QueueAnswer``. live: what the Listener knows of the clients that are connected and meant;
-    of an ls only of those up to ``until``, None for all. Where no Listener lives, the store is asked at once, and none is.
+    asker: the mailbox that gets the ``QueueAnswer``. live: what the Listener knows of the clients that are connected and meant; of
+    an ls only of those up to ``until``, None for all. If no Listener lives, the store is asked at once, and none is.
     """
 
     request: int

@@ -111,7 +111,7 @@ def node_values(status: Status) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SysFigures:
-    """What the Listener knows. refused: limit -> how often it refused something."""
+    """The Listener's figures. refused: limit -> how often it refused something."""
 
     connected: int
     most_connected: int
@@ -175,7 +175,7 @@ def rows_for(topic_filter: str, topics: Sequence[bytes]) -> list[int]:
 
 
 def shares(filters: Filters, topics: Sequence[bytes]) -> list[Share]:
-    """What a client with these plain ``filters`` gets: each topic once, whatever the number of filters that match it.
+    """The messages for a client with these plain ``filters``: each topic once, whatever the number of filters that match it.
 
     RETAIN is kept if one of them wants it as published; the identifiers are those of all [MQTT-3.3.4-4].
     """
@@ -200,7 +200,7 @@ class _Member(NamedTuple):
 
 
 class Audience:
-    """Who subscribes to ``$SYS`` topics, grouped so that those who get the same are served together."""
+    """Subscribers of ``$SYS`` topics, grouped so that those who get the same are served together."""
 
     def __init__(self) -> None:
         self._turn = 0
@@ -209,8 +209,8 @@ class Audience:
         """(connections, what each of them gets), for connections with filters that ask for ``$SYS``.
 
         A shared subscription gives the values of one period to one of its members, and those of the next to the next (4.8.2): to
-        members that may read them, as ``wire/routing/shared_subscription.py`` deals (routing.share-to-who-may-read). What a
-        connection may not read is left out at delivery.
+        members that may read them, as ``wire/routing/shared_subscription.py`` deals (routing.share-to-who-may-read). Topics that a
+        connection may not read are left out at delivery.
         """
         self._turn += 1
         alike: dict[tuple[tuple[str, tuple[int, int]], ...], list[int]] = {}

@@ -22,7 +22,7 @@ class HistogramFigures:
 
 
 class Histogram:
-    """What was measured since the process began; a value that is equal to a bound counts below it."""
+    """The measurements since the process began; a value that is equal to a bound counts below it."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 

@@ -80,7 +80,7 @@ class SupervisorFigures:
     """The supervisor's process."""
 
     pid: int = figure("Its number.")
-    started_at_ms: int | None = figure("When the node began, as Unix time.", gauge("start_time_seconds"))
+    started_at_ms: int | None = figure("Start of the node, as Unix time.", gauge("start_time_seconds"))
     uptime_s: float = figure("For how long it has run.")
     mailbox: SupervisorMailbox | None = part("Frames between it and the other processes.", default=None)
 
@@ -114,7 +114,7 @@ class TelemetryFigures:
     exports: int = figure("How often the collector took the metrics, since the process began.", counter("otlp_exports"))
     failures: int = figure("How often it did not.", counter("otlp_exports_failed"))
     points_refused: int = figure("Values that the collector left out of what it took.", counter("otlp_points_refused"))
-    last_export_ms: int | None = figure("When it took them last, as Unix time.", gauge("otlp_export_timestamp_seconds"))
+    last_export_ms: int | None = figure("Time at which it last took them, as Unix time.", gauge("otlp_export_timestamp_seconds"))
     failing_s: float | None = figure("How long it has not taken them; absent while it does.", gauge("otlp_failing_seconds"))
     error: str = figure("Why it did not take the last ones, or what it said of them; else empty.")
 
@@ -142,7 +142,7 @@ class ControlFigures:
 class ConfigurationFigures:
     """The file that the node goes by."""
 
-    file: str = figure("The file, which `bascule reload` reads again.")
+    file: str = figure("The file, which a reload reads again.")
     read_at: str = figure("When it was read last, and applied.")
     changed_on_disk: bool = figure(
         "Whether it, or a file that it includes or names, is not what was read; those that the node reads again by itself are not "
@@ -165,7 +165,7 @@ class SnapshotFigures:
 
     id: str = figure("What it is called.")
     path: str = figure("Its folder.")
-    at_ms: int = figure("When the newest was made.", gauge("snapshot_timestamp_seconds"))
+    at_ms: int = figure("Time at which the newest was made.", gauge("snapshot_timestamp_seconds"))
     bytes: int = figure("The size of the newest.", gauge("snapshot_bytes"))
     messages: int = figure("Messages in the newest.", gauge("snapshot_messages"))
     took_s: float | None = figure("How long the newest took.", gauge("snapshot_duration_seconds"))
@@ -197,7 +197,7 @@ class SnapshotsFigures:
 
     count: int = figure("Snapshots there are.", gauge("snapshots"))
     bytes: int = figure("Their size.", gauge("snapshots_bytes"))
-    own_bytes: int = figure("What of it the store does not share.", gauge("snapshots_own_bytes"))
+    own_bytes: int = figure("The part of it that the store does not share.", gauge("snapshots_own_bytes"))
     making: str | None = figure("How far the one is that is being made.")
     last: SnapshotFigures | None = figure("The newest.")
     failure: SnapshotFailure | None = figure(

@@ -23,7 +23,7 @@ class EventFigures:
 class RocksFigures:
     """What RocksDB says of itself; empty in memory and while it is closed."""
 
-    memtable_bytes: int = figure("What is in memory and in the log only.", gauge("rocksdb_memtable_bytes"))
+    memtable_bytes: int = figure("Bytes in memory and in the log only.", gauge("rocksdb_memtable_bytes"))
     memtables_waiting: int = figure("Full memtables that wait to be written.", gauge("rocksdb_memtables_waiting"))
     table_bytes: int = figure("Tables on disk.", gauge("rocksdb_table_bytes"))
     blob_bytes: int = figure("Blobs on disk.", gauge("rocksdb_blob_bytes"))
@@ -31,7 +31,7 @@ class RocksFigures:
     log_bytes: int | None = figure("Logs on disk.", gauge("rocksdb_log_bytes"), default=None)
     live_bytes: int = figure("RocksDB's estimate of what is not deleted.", gauge("rocksdb_live_bytes"))
     keys: int = figure("RocksDB's estimate of how many keys there are.", gauge("rocksdb_keys"))
-    compaction_pending_bytes: int = figure("What compactions have before them.", gauge("rocksdb_compaction_pending_bytes"))
+    compaction_pending_bytes: int = figure("Bytes that compactions have before them.", gauge("rocksdb_compaction_pending_bytes"))
     compactions_running: int = figure("Compactions under way.", gauge("rocksdb_compactions_running"))
     flushes_running: int = figure("Flushes under way.", gauge("rocksdb_flushes_running"))
     block_cache_bytes: int = figure("Memory of the block cache.", gauge("rocksdb_block_cache_bytes"))

@@ -32,7 +32,7 @@ class Slow(Client):
 
 
 class Desk:
-    """Who was served, on a clock that each of them moves."""
+    """The clients that were served, on a clock that each of them moves."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -28,7 +28,7 @@ BYTES_MAX = 2_500
 
 
 def bytes_of_each(make: Callable[[int], object]) -> float:
-    """What each of some that are made takes; the first has what is made once for all."""
+    """The size of each of some that are made; the first has what is made once for all."""
     make(0)
     gc.collect()
     tracemalloc.start()

@@ -122,7 +122,7 @@ class Process:
         self.post.beats.clear()
 
     def turn(self, *messages: tuple[str, object]) -> list[tuple[str, object]]:
-        """What was noted of a turn with these messages."""
+        """The notes of a turn with these messages."""
         self.notes.clear()
         for to, message in messages:
             self.host.give(to, message)

@@ -1,4 +1,5 @@
-"""What a process has of the world, and its actors' mailboxes: frames, sockets, timers, told messages, and the end of each turn."""
+"""A process's side of the world, and its actors' mailboxes: frames, sockets, timers, messages of threads, and the end of each
+turn."""
 
 from __future__ import annotations
 

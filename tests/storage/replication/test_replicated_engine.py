@@ -24,7 +24,7 @@ def on_log(servers: Servers) -> list[Record]:
 
 
 def fates(servers: Servers, *fates: Fate) -> None:
-    """What becomes of the next appends; the others are answered."""
+    """The fate of the next appends; the others are answered."""
     coming = list(fates)
     servers.fate = lambda member, count: coming.pop(0) if coming else Fate()
 

@@ -113,7 +113,7 @@ class Site:
         self.turn(settle_frame(self.settles, self.lane_epoch, ("delivered", ((seq, seq + 1),))))
 
     def turn(self, *frames: Frame) -> list[Frame]:
-        """What the store says to ``frames``."""
+        """The store's answers to ``frames``."""
         for frame in frames:
             self.store.receive(frame)
         self.clock.now_s += 0.3

@@ -1,4 +1,4 @@
-"""What is committed when, and how strongly."""
+"""The contents and the strength of each commit."""
 
 from __future__ import annotations
 

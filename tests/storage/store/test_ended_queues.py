@@ -1,4 +1,4 @@
-"""What waits in the queue of a session that ends: of a shared subscription it goes to another member, and all is counted."""
+"""Messages in the queue of a session that ends: of a shared subscription they go to another member, and all are counted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def dealt(*rows: tuple[int, bytes], accepted_ms: int = 1000, share: str = "g") -
 
 
 def taken(store: Store, queue: str, epoch: int = 1 << 20) -> list[Batch]:
-    """What is handed out of ``queue``, and not settled."""
+    """The messages of ``queue`` that are handed out, and not settled."""
     turn(store, LaneOpen(queue=queue, epoch=epoch))
     effects = turn(store, Credit(queue=queue, epoch=epoch, messages=MANY, size_bytes=MANY))
     return [Batch.decode(body) for _, frame in effects if isinstance(frame, HandOut) for body in frame.bodies]

@@ -1,4 +1,4 @@
-"""What leaves the head of the queues."""
+"""Departures from the head of the queues."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Lane:
 
 
 def crashed(lane: Lane, how: str) -> RecordingEngine:
-    """What is on disk after a kill, or after a power cut."""
+    """The disk after a kill, or after a power cut."""
     writes = lane.engine.writes
     kept = len(writes)
     if how == SYNCED_ONLY:

@@ -1,4 +1,4 @@
-"""What the store deletes is given back, and what it keeps is counted: whatever was deleted, by whom, and whoever died since."""
+"""Deleted bytes of the store are given back, and kept ones are counted: whatever was deleted, by whom, and whoever died since."""
 
 from __future__ import annotations
 

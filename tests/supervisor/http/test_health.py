@@ -1,4 +1,4 @@
-"""What load balancers are told of a node, by its status."""
+"""A node's health for load balancers, by its status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written is what Prometheus reads: its own parser, and ``promtool``, take all of it."""
+"""Prometheus reads what is written: its own parser, and ``promtool``, take all of it."""
 
 from __future__ import annotations
 

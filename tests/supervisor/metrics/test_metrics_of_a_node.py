@@ -23,7 +23,7 @@ from wire.status.node import Status
 pytestmark = pytest.mark.process
 
 ROWS = ("bridges", "processes", "actors", "unserved")
-# What is a number in the status and no metric.
+# Numbers in the status that are no metric.
 LEFT_OUT = {
     "actors[].restarts": "as processes[].restarts",
     "bridges[].lane": "a label",

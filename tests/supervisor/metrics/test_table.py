@@ -9,7 +9,7 @@ import pytest
 from supervisor.metrics.metric import Metric
 from supervisor.metrics.table import METRICS
 
-# What the units of OpenTelemetry are called at the end of a name in Prometheus; what stands in braces is left out.
+# Units of OpenTelemetry as they are called at the end of a name in Prometheus; a part in braces is left out.
 UNITS = {"s": "_seconds", "By": "_bytes", "1": "_ratio"}
 EACH = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 

@@ -1,4 +1,4 @@
-"""When snapshots are made and what becomes of orders: the store answers when the test says so, and threads run at once."""
+"""Times of snapshots and the fate of orders: the store answers when the test says so, and threads run at once."""
 
 from __future__ import annotations
 

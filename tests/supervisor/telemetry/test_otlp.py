@@ -1,4 +1,4 @@
-"""What a collector gets, and what is told of its answers; the collector is a real HTTP server, without a node."""
+"""Exports to a collector, and the reports on its answers; the collector is a real HTTP server, without a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from each end of a child, by lives that the test ends."""
+"""Consequences of each end of a child, by lives that the test ends."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LivesOf(Children):
         return self.lives.follow(child, ending)
 
     def stopped(self) -> list[str]:
-        """Who was told to stop since the last time."""
+        """The children that were told to stop since the last time."""
         return [peer for peer, _ in self.sent(Stop)]
 
 

@@ -1,4 +1,4 @@
-"""Whom the supervisor tells of whose lives, and what it says of a life that has not spoken yet."""
+"""Receivers of the supervisor's words on whose lives, and what it says of a life that has not spoken yet."""
 
 from __future__ import annotations
 

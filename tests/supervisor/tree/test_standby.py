@@ -1,4 +1,4 @@
-"""What a node of a cluster, or of none, refuses because it is for another one."""
+"""Orders that a node of a cluster, or of none, refuses because they are for another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever asks for the status has it with figures that are fresh, or when the time for them is up."""
+"""An asker of the status has it with figures that are fresh, or when the time for them is up."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Desk(Children):
 
 
 def said(answers: Answers) -> list[tuple[list[bytes], Any]]:
-    """Whom, and the result or the kind of error."""
+    """The asker, and the result or the kind of error."""
     read = [(whom, msgpack.unpackb(payload)) for whom, payload in answers]
     return [(whom, answer["result"] if answer["ok"] else answer["error"]["kind"]) for whom, answer in read]
 

@@ -135,4 +135,5 @@ def test_each_fault_of_a_login_has_its_codes() -> None:
         LoginFault.BLOCKED: (3, 0x9F),
         LoginFault.BUSY: (3, 0x89),
         LoginFault.UNAVAILABLE: (3, 0x88),
+        LoginFault.TOO_MANY: (3, 0x97),
     }
