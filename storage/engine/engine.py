@@ -15,7 +15,7 @@ import logging
 import os
 import resource
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from time import perf_counter, sleep
@@ -127,6 +127,10 @@ class Write:
     def reaches(self, queue: int, tail: int) -> None:
         """With it, the queue of that number ends at ``tail``, of which evidence is kept."""
         self.tails[queue] = tail
+
+    def extend(self, operations: Iterable[Operation]) -> None:
+        """Do ``operations`` of another write, too."""
+        self.ops.extend(operations)
 
     def on_commit(self, callback: Callable[[], None]) -> None:
         """Run ``callback`` after the commit, in the order of the calls."""
@@ -467,7 +471,7 @@ class RocksEngine:
         except StorageDamaged as error:  # met in the background: RocksDB refuses, until it is opened so that it bears with it
             if opening.tolerant:
                 raise
-            opening.tolerant = True
+            opening.tolerate()
             log.critical("store.damaged", extra={"path": str(self.path), "error": str(error), "remedy": "tolerated"})
             raise Unavailable("damage was met in the background; the store is opened anew", error=str(error)) from error
         synced, promised = sync or opening.owed, write.promised or opening.owed

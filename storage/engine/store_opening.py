@@ -130,6 +130,10 @@ class StoreOpening:
             self._promised = True
         self.check()
 
+    def tolerate(self) -> None:
+        """Damage was met: from now on the store is opened so that it bears with it."""
+        self.tolerant = True
+
     def check(self) -> None:
         """See that what was written is in files that the next opening finds (engine.files-there).
 

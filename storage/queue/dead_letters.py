@@ -180,7 +180,7 @@ class DeadLetters:
         self.name = dead_queue_name(bridge)
         self.number = number
         self._engine = engine
-        self.limits = limits
+        self._limits = limits
         value = engine.get("meta", dead_key(number))
         self._row = DeadRow() if value is None else DeadRow.decode(value, queue=self.name)
         self._pending: deque[tuple[int, str, str, str, Message]] = deque()  # not yet in a write: seq, reason, queue, remote
@@ -189,6 +189,10 @@ class DeadLetters:
         self._changed = False
         self._unreadable = False
         self._leaving = False  # the open write takes letters out
+
+    def limit(self, limits: DeadLetterSettings) -> None:
+        """These hold from now on; what is too much by them goes at the next tick."""
+        self._limits = limits
 
     # --- figures ---
 
@@ -321,7 +325,7 @@ class DeadLetters:
         self._leaving = False
 
     def _over(self) -> bool:
-        limits, row = self.limits, self._row
+        limits, row = self._limits, self._row
         return (limits.max_messages is not None and row.held > limits.max_messages) or (
             limits.max_bytes is not None and row.size_bytes > limits.max_bytes
         )
@@ -334,7 +338,7 @@ class DeadLetters:
             return 0  # they go another time
         row = self._row
         before = row.evicted
-        if row.held and (self.limits.max_age_s is not None or self._over()):
+        if row.held and (self._limits.max_age_s is not None or self._over()):
             try:
                 self._evict_oldest(now_ms)
             except Unavailable:
@@ -352,7 +356,7 @@ class DeadLetters:
         return row.evicted - before
 
     def _evict_oldest(self, now_ms: int) -> None:
-        row, max_age_s = self._row, self.limits.max_age_s
+        row, max_age_s = self._row, self._limits.max_age_s
         low, high = chunk_key(self.number, row.head), chunk_key(self.number, self._pending_from)
         for key, value in self._engine.scan("msg", low, high):
             letter = None

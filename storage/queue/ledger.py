@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import msgpack
 
 from wire.errors import ConfigError, StorageDamaged
-from wire.exchange.left_sessions import LeftRows, left_rows
+from wire.exchange.left_sessions import LeftRows, LeftSession, left_rows
+from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.base import Ranges
 
 WaysRow = tuple[tuple[bytes, int], ...]  # see ``queued_ways``
@@ -132,6 +133,22 @@ class LaneRow:
     def begin(cls, first_seq: int, session: str = "") -> LaneRow:
         """Of a queue that was never written."""
         return cls(head=first_seq, tail=first_seq, handed=first_seq, trimmed=first_seq, session=session)
+
+    def begin_anew(self, *, leaves: bool) -> None:
+        """No exchange goes on where the row says it stood: all that is in the queue may have been sent.
+
+        leaves: the session that was used is left, and may hold every identifier; one without QoS 2 holds nothing that matters.
+        """
+        if leaves:
+            known = {left.session: left.generation for left in self.left}
+            if self.session:
+                known[self.session] = self.generation
+            every = ((self.head, self.head + PACKET_IDS),)
+            self.left = tuple(LeftSession(session, number, self.tail, (), every) for session, number in known.items())
+            self.generation = 1 + max((self.generation, *known.values()))
+            self.session = ""
+        self.released = ()
+        self.handed = self.tail
 
     def encode(self) -> bytes:
         """The row's value."""

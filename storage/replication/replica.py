@@ -100,7 +100,8 @@ class Replica:
     def _put(self, operations: Sequence[Operation], position: Position) -> None:
         """Commit ``operations`` with the row of ``position``."""
         write = Write()
-        write.ops = [*operations, ("put", "meta", POSITION_KEY, position.encode())]
+        write.extend(operations)
+        write.put("meta", POSITION_KEY, position.encode())
         try:
             self.engine.commit(write, sync=False)
         except Unavailable:

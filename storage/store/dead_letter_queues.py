@@ -53,7 +53,7 @@ class DeadLetterQueues:
         """These hold from now on; what is too much by them goes at the next tick."""
         self._limits = {bridge.name: bridge.dead_letter for bridge in settings.bridges}
         for bridge, letters in self._queues.items():
-            letters.limits = self._limits.get(bridge, _UNLIMITED)
+            letters.limit(self._limits.get(bridge, _UNLIMITED))
 
     @property
     def queues(self) -> Mapping[str, DeadLetters]:

@@ -134,7 +134,7 @@ class EndedQueues:
             retain_as_published=taker.delivery.retain_as_published,
             identifiers=taker.delivery.identifiers,
         )
-        granted.ways, granted.way_of = batch.ways, batch.way_of
+        granted = replace(granted, ways=batch.ways, way_of=batch.way_of)
         if name in self._pieces.queues:
             self._pieces.precede(name, granted.encode())
         self._queues.put(taker.lane, granted)

@@ -22,8 +22,6 @@ from storage.replication.position import POSITION_KEY
 from storage.store.event_rows import Detail, Event, event_key, event_number
 from storage.store.session_rows import Session, Sessions
 from wire.errors import StorageDamaged
-from wire.exchange.left_sessions import LeftSession
-from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.batch import QOS_MASK
 from wire.frames.names import CLIENT_SESSION, lane_of_queue, session_of_queue
 
@@ -66,7 +64,7 @@ def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) ->
         except StorageDamaged:
             damaged.append(name)
             continue
-        _begin_anew(row, leaves=is_bridge or name in of_qos2)
+        row.begin_anew(leaves=is_bridge or name in of_qos2)
         write.put("meta", lane_key(number), row.encode())
         queues += 1
     known = list(sessions)
@@ -86,20 +84,6 @@ def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) ->
 
 def _takes_qos2(session: Session) -> bool:
     return any(options & QOS_MASK == 2 for options, _ in session.subscriptions.values())
-
-
-def _begin_anew(row: LaneRow, *, leaves: bool) -> None:
-    """Have the session that was used be one that is left; one that never had QoS 2 holds nothing that matters."""
-    known = {left.session: left.generation for left in row.left}
-    if row.session:
-        known[row.session] = row.generation
-    every_identifier = ((row.head, row.head + PACKET_IDS),)
-    if leaves:
-        row.left = tuple(LeftSession(session, number, row.tail, (), every_identifier) for session, number in known.items())
-        row.generation = 1 + max((row.generation, *known.values()))
-        row.session = ""
-    row.released = ()
-    row.handed = row.tail
 
 
 def _note(engine: Engine, write: Write, event: Event) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgpack
 
@@ -189,9 +189,7 @@ class RetainedMessages:
         self._unreadable.discard(topic)
         if batch is None or expired_rows(batch, wall_ms):
             return None
-        batch.properties = aged_properties(batch, wall_ms)
-        batch.accepted_ms = wall_ms
-        return batch
+        return replace(batch, properties=aged_properties(batch, wall_ms), accepted_ms=wall_ms)
 
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
         """Remove, now and then, what has expired [MQTT-3.3.2-5] and what was found damaged."""

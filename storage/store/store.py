@@ -17,7 +17,6 @@ store.refused-write-kept [P1, P6]: when the disk refuses, the open write is kept
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Protocol
 
 from storage.engine.engine import Engine
@@ -26,7 +25,7 @@ from storage.store.checkpoint import QueueStands, Standing, note, take
 from storage.store.commands import Commands
 from storage.store.commits import Commits
 from storage.store.dead_letter_queues import DeadLetterQueues
-from storage.store.disk_trouble import Disk
+from storage.store.disk_trouble import Disk, refusal_of
 from storage.store.ended_queues import EndedQueues
 from storage.store.event_log import EventLog, event_of
 from storage.store.history_retention import Retention
@@ -44,8 +43,9 @@ from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Sessions
 from storage.store.settlements import Settlements
 from storage.store.space import Space
-from storage.store.status_figures import Figures
+from storage.store.status_figures import LaneFigures
 from wire.errors import DiskFull, Unavailable
+from wire.figure import joined
 from wire.frames.base import Effects, Frame
 from wire.frames.intake import Append, SenderResumes, SessionClose, SessionOpen, SessionsWanted, SourceResumed
 from wire.frames.lanes import Credit, LaneClose, LaneOpen, Settle
@@ -53,6 +53,7 @@ from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, Subscri
 from wire.frames.supervision import NodeEvents, QueueCommand, ResetMarkers, SessionCommand
 from wire.frames.tracing import TraceMark
 from wire.settings import NodeSettings
+from wire.status.states import StoreState
 from wire.status.store import StoreReport
 
 TICK_S = 1.0
@@ -114,7 +115,8 @@ class Store:
         commits = self.commits = Commits(engine, settings.persistence, commit, lanes, (dead_letters, senders, sessions, events))
         on_queues = self._queue_commands = QueueCommands(settings.bridges, lanes, dead_letters, events, commit, rooms)
         self._commands = Commands(commits, commit, on_queues, SessionCommands(sessions, local, lanes, events))
-        self._figures = Figures(engine, settings, disk, lanes, senders, dead_letters, local, queues, events, commits)
+        self._mode = settings.persistence.mode
+        self._figures = LaneFigures(lanes, settings)
         kept: tuple[_Part, ...] = (events, disk, self._retention, lanes, dead_letters, pieces.retained, local)
         self._parts = (*kept, rooms, commit.time, on_queues, self._figures)
         if new and (known := engine.known).node:
@@ -311,7 +313,29 @@ class Store:
 
     def status(self, wall_ms: int) -> StoreReport:
         """Figures for ``bascule status``."""
-        return replace(self._figures.status(self._now_s, wall_ms), store_id=self.identity)
+        disk, known = self._disk, self._engine.known
+        trouble = disk.refusal or next((lane.unread for lane in self.lanes.all.values() if lane.unread is not None), None)
+        running = StoreState.DISK_LOW if disk.is_low else StoreState.RUNNING
+        state, error = (running, "") if trouble is None else refusal_of(trouble)
+        return joined(
+            StoreReport,
+            self.commits.figures(),
+            state=state,
+            error=error,
+            mode=self._mode,
+            store_id=self.identity,
+            since_ms=known.since_ms or None,
+            former_store=known.former,
+            lost=known.lost,
+            disk_free_bytes=disk.free_bytes,
+            disk_needed_bytes=disk.needed_bytes,
+            damaged_files=self._engine.kept,
+            events=self.events.figures(),
+            rocksdb=self._engine.figures(),
+            sessions=self._local_sessions.figures(self._session_queues.figures()),
+            queues=self._figures.figures(self.senders.held_back(), self._now_s, wall_ms, refused=disk.retry_s is not None),
+            dead_letters=self.dead_letters.figures(),
+        )
 
     # --- snapshots ---
 

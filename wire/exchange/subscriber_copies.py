@@ -6,6 +6,7 @@ The Distributor makes what goes into queues with it, the Listener what is delive
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from wire.door.access_rules import ClientAccess
 from wire.exchange.dup_and_identifiers import Columns
@@ -156,5 +157,5 @@ class Copies:
     def _age(self) -> None:
         """Tell how long messages have still to live as of now."""
         if self._batch.properties:
-            self._batch.properties = aged_properties(self._batch, self._wall_ms)
-            self._batch.accepted_ms = max(self._batch.accepted_ms, self._wall_ms)
+            now_ms = max(self._batch.accepted_ms, self._wall_ms)
+            self._batch = replace(self._batch, properties=aged_properties(self._batch, self._wall_ms), accepted_ms=now_ms)
