@@ -25,7 +25,7 @@ SHOW_IT = ("supervisor/cli/report.py", "supervisor/cli/export.py")
 
 # The rooms of each package from low to high; "" is its own folder. A module imports its own room and those to its left.
 ROOMS = {
-    "wire": ("", "frames", "status", "mqtt", "door", "routing", "exchange"),
+    "wire": ("", "frames", "mqtt", "status", "door", "routing", "exchange"),
     "storage": (
         "",
         "engine",

@@ -23,6 +23,7 @@ from actors.process.actor import MailboxActor
 from actors.process.local_messages import Passed
 from actors.process.mailbox import HANGUP, READ, WRITE, Mailbox
 from wire.backoff import Backoff
+from wire.errors import Unavailable
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.refusal_policy import RefusalPolicy
 from wire.frames.base import Frame
@@ -130,7 +131,7 @@ class Connection(MailboxActor):
             link.look(now_s)
             self._reports.refusals(now_s)
         elif exchange.intake is not None and (given_up := exchange.intake.timer(name, now_s)):
-            link.lost(given_up)
+            link.lost(Unavailable(given_up))
 
     def on_turn_end(self, now_s: float) -> None:
         exchange, link = self.exchange, self.link

@@ -16,6 +16,7 @@ from actors.bridge.remote_socket import Remote
 from actors.bridge.remote_writer import RemoteWriter
 from actors.bridge.settlement_reports import Settlements
 from actors.process.mailbox import Mailbox
+from wire.errors import Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import place_of
 from wire.exchange.lane_sender import LaneSender
@@ -24,6 +25,7 @@ from wire.exchange.remote_keep_alive import LinkWatch, Verdict
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.frames.names import remote_session_name
 from wire.settings import NodeSettings
+from wire.status.link_faults import LinkFault
 
 log = logging.getLogger("bascule")
 
@@ -129,7 +131,7 @@ class Exchange:
         """How often to ``look``."""
         return self._watch.period_s
 
-    def look(self, now_s: float) -> str:
+    def look(self, now_s: float) -> Unavailable | None:
         """Look whether the connection still lives, and have the remote asked: why it is to be given up, if it is."""
         writer = self.writer
         verdict = self._watch.look(now_s, owed=self.flow.owed, given=writer.given_bytes, left=writer.left_bytes)
@@ -138,10 +140,10 @@ class Exchange:
         elif verdict is Verdict.STALLED:
             log.warning("connection.stalled", extra={**self._lane.facts, "in_flight": self.flow.exchange.in_flight.messages})
             self.flow.stalled()
-            return "no acknowledgement in time"
+            return Unavailable("no acknowledgement in time", fault=LinkFault.STALLED)
         elif verdict is Verdict.SILENT:
-            return "no PINGRESP in time"
-        return ""
+            return Unavailable("no PINGRESP in time", fault=LinkFault.SILENT)
+        return None
 
     def time_held(self) -> None:
         """Have a turn begin when what is held back may leave: each ends with a write."""

@@ -16,6 +16,7 @@ from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import NodeEvents
 from wire.mqtt.reason_codes import reason_name
 from wire.status.bridges import Lack, Suspect
+from wire.status.link_faults import LinkFault
 
 log = logging.getLogger("bascule")
 
@@ -75,18 +76,19 @@ class LaneReports:
             held_s = max(0.0, (self._exchange.refusals.hold.until_s or now_s) - now_s)
             log.warning("messages.refused", extra={**self._lane.facts, "reasons": named, "held_back_s": round(held_s, 3)})
 
-    def note(self) -> str:
+    def note(self) -> tuple[str, LinkFault | None]:
         """What an operator should know of what the remote does not take; empty if there is nothing."""
         reason_code = self._exchange.refusals.hold.reason_code
         if reason_code:
-            return f"remote says {reason_name(reason_code)}"
+            return f"remote says {reason_name(reason_code)}", LinkFault.HELD_BACK
         suspects = self._exchange.suspects
         if not suspects:
-            return ""
+            return "", None
         worst = suspects[0]
         others = f" and on {len(suspects) - 1} more" if len(suspects) > 1 else ""
         topic = worst.topic[:TOPIC_SHOWN_MAX]
-        return f"remote closes on message {worst.seq} ({topic}, {worst.packet_bytes} B), {worst.closed} times{others}"
+        said = f"remote closes on message {worst.seq} ({topic}, {worst.packet_bytes} B), {worst.closed} times{others}"
+        return said, LinkFault.CLOSES_ON_MESSAGE
 
     def figures(self) -> tuple[Suspect, ...]:
         """The messages for which the remote seems to close its connections, for ``bascule status``."""

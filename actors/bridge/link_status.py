@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from wire.backoff import Backoff
 from wire.settings import BackoffSettings
 from wire.status.bridges import FirstAddress, Lack, LinkFigures, Suspect
+from wire.status.link_faults import LinkFault
 from wire.status.states import LinkState
 
 NOT_OPEN = "the lane is not open yet"
@@ -19,10 +20,10 @@ NOT_OPEN = "the lane is not open yet"
 class LinkStatus:
     """state: connecting, connected, backoff (it waits for ``next_attempt_at_s``) or paused; ``reason``: why, in words, or empty.
 
-    since_s, since_ms: when it came into that state, by the monotonic clock and in UTC. error: why the last connection or attempt
-    failed, in words; empty once one has succeeded. down_since_s: when it was up or paused the last time; None while it is.
-    attempts: those that failed since then. connections, connections_lost, attempts_failed: how often it came up, ended, and
-    could not be had, since the process began.
+    since_s, since_ms: when it came into that state, by the monotonic clock and in UTC. error, fault: why the last connection or
+    attempt failed, in words and in one; empty once one has succeeded. down_since_s: when it was up or paused the last time; None
+    while it is. attempts: those that failed since then. connections, connections_lost, attempts_failed: how often it came up,
+    ended, and could not be had, since the process began.
     """
 
     def __init__(self, settings: BackoffSettings, random: Callable[[], float], now_s: float, wall_ms: int) -> None:
@@ -32,6 +33,7 @@ class LinkStatus:
         self.reason = NOT_OPEN
         self.since_s, self.since_ms = now_s, wall_ms
         self.error = ""
+        self.fault: LinkFault | None = None
         self.next_attempt_at_s: float | None = None
         self.down_since_s: float | None = now_s
         self.attempts = self.connections = self.connections_lost = self.attempts_failed = 0
@@ -42,7 +44,7 @@ class LinkStatus:
 
     def connected(self, now_s: float, wall_ms: int) -> None:
         """The remote has let us in."""
-        self.error = ""
+        self.error, self.fault = "", None
         self.attempts = 0
         self.connections += 1
         self._backoff.connected(now_s)
@@ -53,12 +55,12 @@ class LinkStatus:
         self.connections_lost += 1
         self._backoff.lost(now_s)
 
-    def failed(self, error: str, now_s: float, wall_ms: int, *, soon: bool = False) -> float:
+    def failed(self, error: str, now_s: float, wall_ms: int, *, soon: bool = False, fault: LinkFault = LinkFault.OTHER) -> float:
         """Wait before the next attempt, longer each time: for how many seconds. ``soon``: this once, not longer than at first."""
         delay_s = self._backoff.next_delay_s()
         if soon:
             delay_s = min(delay_s, self._settings.initial_s)
-        self.error = error
+        self.error, self.fault = error, fault
         self.attempts += self.state == LinkState.CONNECTING
         self.attempts_failed += self.state == LinkState.CONNECTING
         self._is(LinkState.BACKOFF, error, now_s, wall_ms)
@@ -89,6 +91,7 @@ class LinkStatus:
         address: str,
         protocol: int,
         note: str,
+        note_fault: LinkFault | None,
         first_address: FirstAddress | None,
         session_expiry_s: int | None,
         in_flight: int,
@@ -108,12 +111,14 @@ class LinkStatus:
             retry_in_s=0.0 if waits_s is None else waits_s,
             next_attempt_s=waits_s,
             error=self.error,
+            fault=self.fault or "",
             connections=self.connections,
             connections_lost=self.connections_lost,
             attempts_failed=self.attempts_failed,
             address=address,
             protocol=protocol,
             note=note,
+            note_fault=note_fault or "",
             first_address=first_address,
             session_expiry_s=session_expiry_s,
             in_flight=in_flight,

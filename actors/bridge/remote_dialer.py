@@ -14,6 +14,7 @@ from actors.bridge.remote_socket import InputLimits, Remote, open_remote, probe_
 from wire.errors import Unavailable
 from wire.exchange.failback import Address, place_of
 from wire.settings import RemoteSettings
+from wire.status.link_faults import LinkFault, fault_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,8 @@ class RemoteDialer:
         ended = OpeningEnded(remote=None, error=None, clean=clean, tried_first=False)
         tried_first = False
         try:
-            errors = []
+            errors: list[str] = []
+            fault = LinkFault.OTHER  # of the first address
             for address in addresses:
                 place = place_of(address)
                 cleans = clean and place == preferred
@@ -75,9 +77,12 @@ class RemoteDialer:
                     ended = OpeningEnded(remote=remote, error=None, clean=cleans, tried_first=tried_first)
                     break
                 except Unavailable as error:
+                    fault = fault if errors else fault_of(error)
                     errors.append(f"{place}: {error.message}")
                     tried_first |= address == self._settings.addresses[0]
-                    ended = OpeningEnded(remote=None, error=Unavailable("; ".join(errors)), clean=cleans, tried_first=tried_first)
+                    ended = OpeningEnded(
+                        remote=None, error=Unavailable("; ".join(errors), fault=fault), clean=cleans, tried_first=tried_first
+                    )
         finally:
             if not self._tell(ended) and ended.remote is not None:
                 ended.remote.close()

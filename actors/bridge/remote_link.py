@@ -22,6 +22,7 @@ from wire.errors import BasculeError, PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import Failback
 from wire.status.bridges import LinkFigures
+from wire.status.link_faults import LinkFault, fault_of
 from wire.status.states import LinkState
 
 log = logging.getLogger("bascule")
@@ -117,11 +118,11 @@ class RemoteLink:
                 self._say(self.remote, DISCONNECT)
             self._drop(reason)
 
-    def lost(self, reason: str) -> None:
+    def lost(self, error: Unavailable) -> None:
         """Drop the connection, if there is one, and wait before the next."""
         if self.remote is not None:
-            self._drop(reason)
-            self._retry(Unavailable(reason))
+            self._drop(error.message, fault_of(error))
+            self._retry(error)
 
     def guarded(self, step: Callable[[], None]) -> None:
         """Take ``step`` on the connection; if that or the remote fails, drop it and wait before the next."""
@@ -132,13 +133,14 @@ class RemoteLink:
             if taken_over and self._takeovers:
                 why = {"client_id": self._lane.client_id, "why": "another client uses this client identifier"}
                 log.warning("session.contended", extra={**self._lane.facts, **why})
-            self._drop(error.message, by_remote=bool(error.fields.get("by_remote")), taken_over=taken_over)
+            by_remote = bool(error.fields.get("by_remote"))
+            self._drop(error.message, fault_of(error), by_remote=by_remote, taken_over=taken_over)
             self._retry(error, soon=self._exchange.flow.exchange.closed_on.hurries)
         except PeerViolation as error:
             log.warning("remote.violated", extra={**self._lane.facts, "error": str(error)})
             if self.remote is not None and self._exchange.writer.between_packets and self._level == LEVEL_5:
                 self._say(self.remote, bytes((remote_packets.DISCONNECT, 1, error.reason_code)))
-            self._drop(error.message, by_remote=bool(error.fields.get("by_remote")))
+            self._drop(error.message, fault_of(error), by_remote=bool(error.fields.get("by_remote")))
             self._retry(error)
 
     # --- up and down ---
@@ -207,7 +209,7 @@ class RemoteLink:
         self._exchange.settlements.tell()
         self.disconnect(reason)
 
-    def _drop(self, reason: str, *, by_remote: bool = False, taken_over: bool = False) -> None:
+    def _drop(self, reason: str, fault: LinkFault | None = None, *, by_remote: bool = False, taken_over: bool = False) -> None:
         remote = self.remote
         assert remote is not None
         self._exchange.disconnected(by_remote=by_remote)
@@ -220,7 +222,7 @@ class RemoteLink:
         for name in (LOOK_TIMER, FIRST_TIMER):
             self._mailbox.cancel_timer(name)
         log.info("bridge.disconnected", extra={**self._lane.facts, "address": remote.address, "reason": reason})
-        self._reports.event("link.down", reason, {"address": remote.address})
+        self._reports.event("link.down", reason, {"address": remote.address, "fault": fault or ""})
         if by_remote and self._reports.suspects():
             self.status.forgive()  # it takes others
 
@@ -232,12 +234,14 @@ class RemoteLink:
     def _failed_to_connect(self, error: BasculeError) -> None:
         self._retry(error)
         if count := self._failed.failed(error.message, self._mailbox.now_s()):
-            self._reports.event("link.failed", error.message[:CAUSE_MAX], {"attempt": self._failed.total}, count=count)
+            details: dict[str, str | int] = {"attempt": self._failed.total, "fault": fault_of(error).value}
+            self._reports.event("link.failed", error.message[:CAUSE_MAX], details, count=count)
 
     def _retry(self, error: BasculeError, *, soon: bool = False) -> None:
         """Wait, longer each time, and connect again; ``soon``: this once, not longer than at first."""
         now_s = self._mailbox.now_s()
-        delay_s = self.status.failed(str(error.message), now_s, self._mailbox.wall_ms(), soon=soon)
+        wall_ms, fault = self._mailbox.wall_ms(), fault_of(error)
+        delay_s = self.status.failed(str(error.message), now_s, wall_ms, soon=soon, fault=fault)
         self._mailbox.set_timer(RETRY_TIMER, now_s + delay_s)
         self._tell_state()
         log.warning("bridge.retry", extra={**self._lane.facts, "delay_s": round(delay_s, 3), "error": self.status.error})
@@ -264,8 +268,8 @@ class RemoteLink:
     def look(self, now_s: float) -> None:
         """Time to look after a connection that is up."""
         self._mailbox.set_timer(LOOK_TIMER, now_s + self._exchange.look_period_s)
-        if reason := self._exchange.look(now_s):
-            self.lost(reason)
+        if error := self._exchange.look(now_s):
+            self.lost(error)
 
     def probe_first(self, now_s: float) -> None:
         """Time to ask after the first address."""
@@ -306,11 +310,13 @@ class RemoteLink:
 
     def figures(self, now_s: float) -> LinkFigures:
         """What ``status`` says of it."""
+        note, note_fault = self.note()
         return self.status.figures(
             now_s,
             address=self.address,
             protocol=self._level,
-            note=self.note(),
+            note=note,
+            note_fault=note_fault,
             first_address=self.failback.figures(now_s),
             session_expiry_s=self.kept_s,
             in_flight=self._exchange.flow.exchange.unsettled,
@@ -318,12 +324,15 @@ class RemoteLink:
             lacks=self._reports.lacks(),
         )
 
-    def note(self) -> str:
-        """What an operator should know of the link beside its state; empty if there is nothing."""
+    def note(self) -> tuple[str, LinkFault | None]:
+        """What an operator should know of the link beside its state, in words and in one; empty if there is nothing."""
         if self._takeovers > 1:
-            return "another client uses this client identifier"
-        if note := self._reports.note():
-            return note
+            return "another client uses this client identifier", LinkFault.TAKEN_OVER
+        note, fault = self._reports.note()
+        if note:
+            return note, fault
         if self.failback.later:
-            return self.failback.note(self._mailbox.now_s())
-        return "" if self.kept_s is None else f"remote keeps the session {self.kept_s} s only"
+            return self.failback.note(self._mailbox.now_s()), LinkFault.OTHER_ADDRESS
+        if self.kept_s is not None:
+            return f"remote keeps the session {self.kept_s} s only", LinkFault.SHORT_SESSION
+        return "", None

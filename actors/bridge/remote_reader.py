@@ -20,6 +20,7 @@ from wire.exchange.lane_sender import LaneSender
 from wire.exchange.remote_keep_alive import LinkWatch
 from wire.exchange.remote_limits import RemoteLimits
 from wire.mqtt.reason_codes import ReasonCode
+from wire.status.link_faults import LinkFault, of_refusal
 
 log = logging.getLogger("bascule")
 
@@ -180,10 +181,12 @@ class RemoteReader:
         log.warning("remote.disconnected", extra={**self._facts, **said})
         if (lacking := _SAID.get(farewell.reason_code)) is not None:
             self._flow.exchange.publishing.learn(lacking)
+        taken_over = farewell.reason_code == ReasonCode.SESSION_TAKEN_OVER
         raise Unavailable(
             f"the remote disconnected: {farewell.name} (0x{farewell.reason_code:02x})",
             by_remote=farewell.reason_code in MAY_MEAN_A_MESSAGE,
-            taken_over=farewell.reason_code == ReasonCode.SESSION_TAKEN_OVER,
+            taken_over=taken_over,
+            fault=LinkFault.TAKEN_OVER if taken_over else of_refusal(farewell.reason_code, LinkFault.CLOSED),
         )
 
     # --- when to read ---

@@ -36,6 +36,7 @@ from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.mqtt.reason_codes import reason_name
 from wire.settings import RemoteSettings, TcpKeepAliveSettings
+from wire.status.link_faults import LinkFault, of_error, of_handshake, of_refusal
 
 LEVEL_5 = 5
 DISCONNECT = b"\xe0\x00"
@@ -127,11 +128,11 @@ class Remote:
                     break
                 continue
             except OSError as error:
-                raise _closed(self.address, str(error), by_remote=isinstance(error, _CLOSED_BY_REMOTE)) from error
+                raise _broken(self.address, error) from error
             if not data:
                 if pieces:
                     break  # told again by the next read
-                raise _closed(self.address, "closed by the remote", by_remote=True)
+                raise _closed(self.address, "closed by the remote", LinkFault.CLOSED, by_remote=True)
             pieces.append(data)
             size += len(data)
             if self._pending is None and len(data) < RECEIVE_BYTES:
@@ -145,7 +146,7 @@ class Remote:
             Unavailable: the connection is closed, or this node leads no more.
         """
         if not self.leads():
-            raise _closed(self.address, "this node leads no more", by_remote=False)
+            raise _closed(self.address, "this node leads no more", LinkFault.OTHER, by_remote=False)
         try:
             if self._websocket:
                 return self._socket.send(bytes(data[:_WEBSOCKET_SEND_BYTES]))
@@ -153,7 +154,7 @@ class Remote:
         except _WAITS:
             return 0
         except OSError as error:
-            raise _closed(self.address, str(error), by_remote=isinstance(error, _CLOSED_BY_REMOTE)) from error
+            raise _broken(self.address, error) from error
 
     def unsent_bytes(self) -> int:
         """How many of the bytes that the socket took the remote's machine has not confirmed, with what TLS and WebSocket add."""
@@ -178,7 +179,7 @@ def open_remote(
     session there ends with its connection [MQTT-3.1.2-6].
 
     Raises:
-        Unavailable: it did not work; ``step`` says where (credentials, name, tcp, tls, websocket, connack) and ``error`` why.
+        Unavailable: it did not work; ``step`` says where (credentials, name, tcp, tls, websocket, connack) and ``fault`` why.
     """
     if clean and settings.protocol != LEVEL_5 and not settings.clean_start:
         ended = _open(settings, identifier, address, limits, clean=True)
@@ -202,13 +203,13 @@ def probe_remote(settings: RemoteSettings, address: Address) -> None:
                 with context.wrap_socket(sock, server_hostname=address[0]):
                     pass
     except FileFault as error:
-        raise _unavailable("credentials", place, _why(error)) from error
+        raise _unavailable("credentials", place, _why(error), LinkFault.CREDENTIALS) from error
     except socket.gaierror as error:
-        raise _unavailable("name", place, error.strerror or str(error)) from error
+        raise _unavailable("name", place, error.strerror or str(error), LinkFault.NAME) from error
     except _HANDSHAKE as error:
-        raise _unavailable("tls", place, getattr(error, "verify_message", "") or str(error)) from error
+        raise _no_handshake(place, error) from error
     except (OSError, ValueError) as error:
-        raise _unavailable("tcp", place, getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
+        raise _no_connection(place, error) from error
 
 
 def _open(settings: RemoteSettings, identifier: str, address: Address, limits: InputLimits, *, clean: bool) -> Remote:
@@ -221,16 +222,16 @@ def _open(settings: RemoteSettings, identifier: str, address: Address, limits: I
         else:
             client.connect(address[0], address[1], settings.keep_alive_s)
     except socket.gaierror as error:
-        raise _unavailable("name", place, error.strerror or str(error)) from error
+        raise _unavailable("name", place, error.strerror or str(error), LinkFault.NAME) from error
     except _HANDSHAKE as error:
-        raise _unavailable("tls", place, getattr(error, "verify_message", "") or str(error)) from error
+        raise _no_handshake(place, error) from error
     except WebsocketConnectionError as error:
-        raise _unavailable("websocket", place, str(error)) from error
+        raise _unavailable("websocket", place, str(error), LinkFault.WEBSOCKET) from error
     except (OSError, ValueError) as error:
-        raise _unavailable("tcp", place, getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
+        raise _no_connection(place, error) from error
     sock = client.socket()
     if sock is None:
-        raise _unavailable("connack", place, "closed by the remote")
+        raise _unavailable("connack", place, "closed by the remote", _at_connect(settings.protocol))
     try:
         _keep_alive(sock, settings.tcp_keep_alive)
         connack = _await_connack(client, sock, settings, limits, place)
@@ -277,7 +278,7 @@ def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) 
         if context is not None:
             client.tls_set_context(context)
     except (OSError, ValueError, FileFault) as error:  # ssl.SSLError is an OSError
-        raise _unavailable("credentials", place, _why(error)) from error
+        raise _unavailable("credentials", place, _why(error), LinkFault.CREDENTIALS) from error
     return client
 
 
@@ -320,37 +321,39 @@ def _await_connack(client: Client, sock: _Socket, settings: RemoteSettings, limi
     data = b""
     try:
         while (found := split(data, 0, limits.packet_max_bytes)) is None:
-            _wait_for_bytes(client, sock, deadline_s, place)
+            _wait_for_bytes(client, sock, deadline_s, place, level)
             try:
                 piece = sock.recv(missing_bytes(data, 0))
             except _WAITS:
                 continue
             if not piece:
-                raise _no_connack(place, "closed")
+                raise _no_connack(place, "closed", _at_connect(level))
             data += piece
             if not remote_packets.may_answer_connect(data[0], level):
-                raise _no_connack(place, f"a packet that begins with 0x{data[0]:02x}")
+                raise _no_connack(place, f"a packet that begins with 0x{data[0]:02x}", LinkFault.NO_MQTT)
         if data[0] == remote_packets.DISCONNECT:
-            raise _unavailable("connack", place, "the remote sent DISCONNECT instead of a CONNACK")
+            raise _unavailable("connack", place, "the remote sent DISCONNECT instead of a CONNACK", _at_connect(level))
         connack = remote_packets.connack(data[found[1] :], level)
     except PeerViolation as error:
-        raise _no_connack(place, error.message) from error
+        raise _no_connack(place, error.message, LinkFault.NO_MQTT) from error
     except OSError as error:
-        raise _no_connack(place, str(error)) from error
+        raise _no_connack(place, str(error), _at_connect(level)) from error
     code = connack.reason_code
     if code:
-        raise _unavailable("connack", place, f"refused: {reason_name(code).capitalize()} (0x{code:02x})", reason_code=code)
+        said = f"refused: {reason_name(code).capitalize()} (0x{code:02x})"
+        raise _unavailable("connack", place, said, of_refusal(code), reason_code=code)
     return _connack(connack)
 
 
-def _wait_for_bytes(client: Client, sock: _Socket, deadline_s: float, place: str) -> None:
+def _wait_for_bytes(client: Client, sock: _Socket, deadline_s: float, place: str, level: int) -> None:
     """Until there may be something to read; what is left of the CONNECT goes out meanwhile."""
     pending: Callable[[], int] = getattr(sock, "pending", lambda: 0)
     poll = select.poll()
     while True:
         timeout_s = deadline_s - time.monotonic()
         if timeout_s <= 0:
-            raise _unavailable("connack", place, "no CONNACK in time")
+            fault = LinkFault.NO_CONNACK_TO_5 if level == LEVEL_5 else LinkFault.NO_CONNACK
+            raise _unavailable("connack", place, "no CONNACK in time", fault)
         if pending():
             return
         writes = client.want_write()
@@ -358,13 +361,27 @@ def _wait_for_bytes(client: Client, sock: _Socket, deadline_s: float, place: str
         for _, events in poll.poll(timeout_s * 1000):
             code = client.loop_write() if writes and events & select.POLLOUT else 0
             if code:
-                raise _no_connack(place, error_string(code))
+                raise _no_connack(place, error_string(code), _at_connect(level))
             if events & ~select.POLLOUT:
                 return
 
 
-def _no_connack(place: str, why: str) -> Unavailable:
-    return _unavailable("connack", place, f"closed or broken by the remote before a CONNACK: {why}")
+def _no_connack(place: str, why: str, fault: LinkFault) -> Unavailable:
+    return _unavailable("connack", place, f"closed or broken by the remote before a CONNACK: {why}", fault)
+
+
+def _at_connect(level: int) -> LinkFault:
+    return LinkFault.CLOSED_AT_CONNECT_5 if level == LEVEL_5 else LinkFault.CLOSED_AT_CONNECT
+
+
+def _no_handshake(place: str, error: ssl.SSLError) -> Unavailable:
+    said = getattr(error, "verify_message", "") or str(error)
+    return _unavailable("tls", place, said, of_handshake(getattr(error, "verify_code", 0), error.reason))
+
+
+def _no_connection(place: str, error: OSError | ValueError) -> Unavailable:
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return _unavailable("tcp", place, said, of_error(error, LinkFault.TCP))
 
 
 def _connack(connack: packets.Connack) -> Connack:
@@ -383,9 +400,13 @@ def _connack(connack: packets.Connack) -> Connack:
     )
 
 
-def _unavailable(step: str, place: str, error: str, **fields: object) -> Unavailable:
-    return Unavailable(f"{step}: {error}", step=step, address=place, **fields)
+def _unavailable(step: str, place: str, error: str, fault: LinkFault, **fields: object) -> Unavailable:
+    return Unavailable(f"{step}: {error}", step=step, address=place, fault=fault, **fields)
 
 
-def _closed(place: str, error: str, *, by_remote: bool) -> Unavailable:
-    return Unavailable(f"connection lost: {error}", step="connection", address=place, by_remote=by_remote)
+def _broken(place: str, error: OSError) -> Unavailable:
+    return _closed(place, str(error), of_error(error, LinkFault.OTHER), by_remote=isinstance(error, _CLOSED_BY_REMOTE))
+
+
+def _closed(place: str, error: str, fault: LinkFault, *, by_remote: bool) -> Unavailable:
+    return Unavailable(f"connection lost: {error}", step="connection", address=place, fault=fault, by_remote=by_remote)

@@ -25,10 +25,10 @@ synced by themselves: those on their way may be lost when a process is killed, t
     process.ended       actor: the process; reason: why, or ordered; details: status (as of waitpid; negative for a signal), pid
     link.up             bridge, lane, actor; details: address, session_expiry_s (where the remote keeps the session less long
                         than it was asked to), attempts_failed (since it was up, where any has)
-    link.down           bridge, lane, actor; reason; details: address
+    link.down           bridge, lane, actor; reason; details: address, fault (why, in a word; empty if it was ordered)
     link.failed         bridge, lane, actor; reason: why it could not connect, for each address; count: attempts since the last such
-                        row; details: attempt (how many failed since it was up). The first of each cause at once, then each
-                        minute, and ever less, down to once an hour
+                        row; details: attempt (how many failed since it was up), fault (in a word). The first of each cause at
+                        once, then each minute, and ever less, down to once an hour
     session.unknown     bridge, lane, actor; reason: new store, where this one had never begun any; details: address, which has one
                         that is on no record, and is ended
     message.suspected   bridge, lane, actor; reason: connection_closed; count: how often the remote has closed the connection on it;

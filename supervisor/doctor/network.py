@@ -12,10 +12,10 @@ from dataclasses import replace
 from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, open_remote
 from actors.door.address_holder import belongs_to, holder_of_path, holder_of_port
 from supervisor.doctor.findings import Finding, fail, ok
-from supervisor.link_cures import cure_of
 from wire.errors import BasculeError, Unavailable
 from wire.mqtt.reason_codes import ReasonCode
 from wire.settings import BridgeSettings, ListenerSettings, NodeSettings, RemoteSettings
+from wire.status.link_faults import fault_of
 
 AT_ONCE = 8
 # Answers of a broker that does not know MQTT 5: nothing, or one of these.
@@ -130,5 +130,5 @@ def _told(bridge: BridgeSettings, address: tuple[str, int], error: BasculeError 
     about = f"bridge {bridge.name} to {address[0]}:{address[1]}"
     if error is None:
         return ok(about, f"let in ({bridge.remote.transport}, MQTT {'5.0' if bridge.remote.protocol == 5 else '3.1.1'})")
-    cure = "write remote.protocol: mqtt311" if error.fields.get("older") else cure_of(error.message, bridge.remote.protocol)
+    cure = "write remote.protocol: mqtt311" if error.fields.get("older") else fault_of(error).cure
     return fail(about, error.message, cure)

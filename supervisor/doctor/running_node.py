@@ -8,7 +8,6 @@ from typing import Any
 
 from supervisor.control.client import ControlClient
 from supervisor.doctor.findings import Finding, fail, ok, warn
-from supervisor.link_cures import cure_of
 from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, log_state, own_part
 from supervisor.terminal.lacking import lacking
 from supervisor.units import counted, write_time
@@ -17,6 +16,7 @@ from wire.frames.names import STORE
 from wire.status.bridges import BridgeLane
 from wire.status.clients import AccessFigures, ListenerFigures
 from wire.status.cluster import ReplicationFigures
+from wire.status.link_faults import cure_of
 from wire.status.node import ControlFigures, HttpFigures, ProcessRow, Status, TelemetryFigures
 from wire.status.states import ChildState, LinkState, Loss, StoreState, cure_of_loss
 from wire.status.store import StoreFigures
@@ -214,7 +214,7 @@ def _link(row: BridgeLane, about: str) -> Iterator[Finding]:
     if link is not None and link.note:
         works = link.session_expiry_s is not None or link.first_address is not None
         say = warn if works and not link.suspects else fail
-        yield say(about, link.note, cure_of(link.note))
+        yield say(about, link.note, cure_of(link.note_fault))
 
 
 def _queue(row: BridgeLane, about: str) -> Iterator[Finding]:
@@ -317,7 +317,7 @@ def examine_events(events: Sequence[dict[str, Any]]) -> Iterator[Finding]:
             found = (
                 f"its link went down {len(lost)} times since {write_time(lost[0]['at_ms'])}, the last time: {lost[-1]['reason']}"
             )
-            yield warn(f"bridge {bridge}:{lane}", found, cure_of(lost[-1]["reason"]))
+            yield warn(f"bridge {bridge}:{lane}", found, cure_of(lost[-1]["details"].get("fault", "")))
     for event in events:
         if event["kind"] == "session.unknown" and event["reason"]:
             found = f"the remote had a session of it at {write_time(event['at_ms'])}, and this store had never begun one"

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 
-from supervisor.link_cures import cure_of
 from supervisor.tree.queue_rates import Rates
 from wire.frames.names import QUEUE_STORE, connection_name, forwarder_name, queue_name
 from wire.settings import LimitSettings
 from wire.status.actors import Reports, reported
 from wire.status.bridges import BridgeLane, ConnectionFigures, QueueFigures, Tier2Figures, Unserved
+from wire.status.link_faults import cure_of
 from wire.status.node import ActorRow
-from wire.status.states import ChildState, LinkState
+from wire.status.states import ChildState
 from wire.status.store import StoreFigures, StoreReport
 
 _OF_QUEUE = tuple(each.name for each in fields(QueueFigures))
 _OF_STORE = tuple(each.name for each in fields(StoreFigures))
-_ATTEMPTS = (LinkState.CONNECTING, LinkState.BACKOFF)
 
 
 def lane_row(
@@ -44,7 +43,6 @@ def lane_row(
     state = (link.state if link is not None else ChildState.STARTING) if works else actor.state
     reason = (link.reason if link is not None else "") if works else actor.last_cause
     last_error = "" if link is None else link.error
-    said = last_error or (reason if state in _ATTEMPTS else "")
     queue = store.queues.get(queue_name(bridge, lane)) or QueueFigures()
     return BridgeLane(
         **{each: getattr(queue, each) for each in _OF_QUEUE},
@@ -55,7 +53,7 @@ def lane_row(
         since=None if link is None else link.since,
         since_s=None if link is None else link.since_s,
         last_error=last_error,
-        cure=cure_of(said, 5 if link is None else link.protocol) if said else "",
+        cure="" if link is None else cure_of(link.fault),
         down_s=down_s,
         next_attempt_s=None if link is None else link.next_attempt_s,
         attempts=None if link is None else link.attempts,

@@ -152,12 +152,14 @@ class LinkFigures:
     retry_in_s: float = figure("When the next is due.")
     next_attempt_s: float | None = figure("When the next is due, where one is to come by itself.")
     error: str = figure("Why the last failed, in words.")
+    fault: str = figure("Why the last failed, in a word, for programs; empty once one has succeeded.")
     connections: int = figure("How often a connection to the remote came up.", counter("bridge_connections"))
     connections_lost: int = figure("How often one ended.", counter("bridge_connections_lost"))
     attempts_failed: int = figure("How often none could be had.", counter("bridge_connection_attempts_failed"))
     address: str = figure("The remote address in use.")
     protocol: int = figure("The level of MQTT that is spoken: 5, or 4 for 3.1.1.")
     note: str = figure("What an operator should know beside that, in words.")
+    note_fault: str = figure("That in a word, for programs.")
     first_address: FirstAddress | None = part(
         "The first address, while a later one is used.",
         given("bridge_on_other_address", "Whether a later address than the first is in use."),

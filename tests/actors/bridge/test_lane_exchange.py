@@ -6,6 +6,7 @@ from actors.bridge.lane_exchange import HELD_TIMER
 from tests.actors.lane_parts import SESSION, LaneParts
 from tests.wire.outbound_model import PUBACK, ack
 from wire.exchange.remote_limits import RemoteLimits
+from wire.status.link_faults import LinkFault, fault_of
 
 PINGREQ = b"\xc0\x00"
 
@@ -52,15 +53,17 @@ def test_the_remote_s_keep_alive_goes_before_ours_and_is_kept_by_a_pingreq() -> 
     parts = LaneParts(protocol=5, keep_alive_s=60, connect_timeout_s=10.0, stall_timeout_s=1000.0)
     parts.connect(keep_alive_s=20)
     exchange, mailbox = parts.exchange, parts.mailbox
-    assert exchange.look(mailbox.clock_s + 14.0) == ""
+    assert exchange.look(mailbox.clock_s + 14.0) is None
     assert parts.written() == b""
 
-    assert exchange.look(mailbox.clock_s + 15.0) == ""
+    assert exchange.look(mailbox.clock_s + 15.0) is None
     assert parts.written() == PINGREQ
 
     mailbox.clock_s += 15.0
     exchange.look(mailbox.clock_s)
-    assert exchange.look(mailbox.clock_s + 10.0) == "no PINGRESP in time"
+    error = exchange.look(mailbox.clock_s + 10.0)
+    assert error is not None
+    assert (error.message, fault_of(error)) == ("no PINGRESP in time", LinkFault.SILENT)
 
 
 def test_an_acknowledgement_that_is_owed_for_too_long_is_a_stall() -> None:
@@ -69,9 +72,11 @@ def test_an_acknowledgement_that_is_owed_for_too_long_is_a_stall() -> None:
     parts.publish(b"a")
     parts.written()
     now_s = parts.mailbox.clock_s
-    assert [parts.exchange.look(now_s + waited_s) for waited_s in (0.0, 1.0, 29.0)] == ["", "", ""]
+    assert [parts.exchange.look(now_s + waited_s) for waited_s in (0.0, 1.0, 29.0)] == [None, None, None]
 
-    assert parts.exchange.look(now_s + 30.0) == "no acknowledgement in time"
+    error = parts.exchange.look(now_s + 30.0)
+    assert error is not None
+    assert (error.message, fault_of(error)) == ("no acknowledgement in time", LinkFault.STALLED)
 
 
 def test_a_turn_begins_when_what_is_held_back_may_leave() -> None:

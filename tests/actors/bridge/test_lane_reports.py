@@ -71,18 +71,18 @@ def test_refusals_are_logged_by_name_at_once_and_then_gather(caplog: pytest.LogC
 def test_the_note_names_what_the_remote_says_before_what_it_closes_on() -> None:
     told = Told("retry")
     parts, reports = told.parts, told.reports
-    assert reports.note() == ""
+    assert reports.note()[0] == ""
     parts.publish(b"poison")
     for _ in range(BARREN + 2):
         close_on_the_first(parts)
     [figures] = reports.figures()
-    assert reports.note() == f"remote closes on message 0 (t, {figures.bytes} B), 2 times"
+    assert reports.note()[0] == f"remote closes on message 0 (t, {figures.bytes} B), 2 times"
     assert (figures.seq, figures.topic, figures.closed) == (0, "t", 2)
 
     parts.connect()
     parts.written()
     parts.flow.received(ack(PUBACK, 1, 0x97))
-    assert reports.note() == "remote says quota exceeded"
+    assert reports.note()[0] == "remote says quota exceeded"
 
 
 def test_each_close_is_logged_and_the_first_is_an_event_of_the_lane(caplog: pytest.LogCaptureFixture) -> None:
@@ -121,4 +121,4 @@ def test_a_message_that_is_given_up_is_told_of_once_with_what_becomes_of_it(capl
     assert (vars(record)["seq"], vars(record)["on_refusal"]) == (0, "dead:connection_closed")
     assert [event[0] for event in told.events()] == ["message.suspected", "message.given_up"]
     assert not reports.suspects(), "once"
-    assert (reports.note(), reports.figures()) == ("", ())
+    assert (reports.note(), reports.figures()) == (("", None), ())

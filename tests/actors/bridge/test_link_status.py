@@ -19,6 +19,7 @@ def figures(status: LinkStatus, now_s: float) -> LinkFigures:
         address="",
         protocol=5,
         note="",
+        note_fault=None,
         first_address=None,
         session_expiry_s=None,
         in_flight=0,

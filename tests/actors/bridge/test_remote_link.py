@@ -18,6 +18,7 @@ from tests.actors.slow_remote import SlowRemote
 from wire.errors import PeerViolation, Unavailable
 from wire.exchange.refusal_policy import RefusalPolicy
 from wire.frames.supervision import NodeEvents
+from wire.status.link_faults import LinkFault
 
 DISCONNECT = b"\xe0\x00"
 BOTH = (("far", 1), ("near", 2))
@@ -120,7 +121,7 @@ def test_a_refused_attempt_is_waited_for_and_success_is_told_to_forwarder_and_st
     assert set(ends.timers) == {LOOK_TIMER}
     assert ends.told == ["backoff", "connecting", "connected"]
     assert ends.events == [("link.failed", "far:1: tcp: refused"), ("link.up", "")]
-    assert ends.details == [{"attempt": 1}, {"address": "far:1", "attempts_failed": 1}]
+    assert ends.details == [{"attempt": 1, "fault": "other"}, {"address": "far:1", "attempts_failed": 1}]
     assert (status.state, status.error) == ("connected", "")
 
 
@@ -197,7 +198,7 @@ def test_a_session_taken_over_twice_in_a_row_is_contended(caplog: pytest.LogCapt
         caplog.clear()
         ends.link.guarded(fail(error))
         contended.append("session.contended" in [record.getMessage() for record in caplog.records])
-        notes.append(ends.link.note())
+        notes.append(ends.link.note()[0])
 
     assert contended == [False, False, False, True, False]
     assert notes == ["", "", "", "another client uses this client identifier", ""]
@@ -211,7 +212,7 @@ def test_a_remote_that_forgets_early_is_said_in_note_and_event() -> None:
     ends.link.opening_ended(OpeningEnded(remote=remote, error=None, clean=False, tried_first=False))
 
     assert ends.link.kept_s == 60
-    assert ends.link.note() == "remote keeps the session 60 s only"
+    assert ends.link.note() == ("remote keeps the session 60 s only", LinkFault.SHORT_SESSION)
 
 
 def test_it_goes_back_to_the_first_address_once_that_answers_and_nothing_is_unfinished() -> None:
@@ -221,7 +222,7 @@ def test_it_goes_back_to_the_first_address_once_that_answers_and_nothing_is_unfi
     assert ends.timers[FIRST_TIMER] == ends.mailbox.now_s(), "it was not tried before"
     ends.link.probe_first(ends.mailbox.now_s())
     assert ends.threads == ["opening", "probing"]
-    assert ends.link.note() == "uses near:2; far:1 is being probed"
+    assert ends.link.note() == ("uses near:2; far:1 is being probed", LinkFault.OTHER_ADDRESS)
     ends.link.probe_ended(ProbeEnded(number=1, error=""))
     assert ends.link.failback.finishing
     ends.parts.exchange.writer.say(b"\xc0\x00")

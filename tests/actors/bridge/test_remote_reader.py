@@ -9,6 +9,7 @@ from actors.process.mailbox import READ
 from tests.actors.lane_parts import LaneParts
 from tests.wire.outbound_model import PUBACK, PUBREC, ack
 from wire.errors import PeerViolation, Unavailable
+from wire.status.link_faults import LinkFault, fault_of
 
 PUBLISH_QOS_1, PUBLISH_QOS_2 = b"\x32\x05\x00\x01t\x00\x09", b"\x34\x05\x00\x01t\x00\x0a"
 
@@ -60,7 +61,8 @@ def test_a_disconnect_says_why_and_whether_a_message_or_another_client_may_be_th
         parts.exchange.reader.read()
 
     assert ended.value.message.endswith(words)
-    assert dict(ended.value.fields) == {"by_remote": by_remote, "taken_over": taken_over}
+    assert (ended.value.fields["by_remote"], ended.value.fields["taken_over"]) == (by_remote, taken_over)
+    assert fault_of(ended.value) is (LinkFault.TAKEN_OVER if taken_over else LinkFault.CLOSED)
 
 
 @pytest.mark.parametrize(("protocol", "packet"), [(4, b"\xe0\x00"), (5, b"\xc0\x00"), (4, b"\x10\x00")])

@@ -21,6 +21,7 @@ from wire.errors import Unavailable
 from wire.exchange.remote_limits import RemoteLimits
 from wire.mqtt.primitives import encode_variable_byte_integer
 from wire.settings import RemoteSettings, TcpKeepAliveSettings, TlsSettings
+from wire.status.link_faults import LinkFault, fault_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -166,7 +167,7 @@ def test_a_probe_connects_and_says_nothing() -> None:
 def test_a_probe_of_nobody_is_told() -> None:
     with pytest.raises(Unavailable) as failed:
         probe_remote(bridge().remote, ("127.0.0.1", free_port()))
-    assert failed.value.fields["step"] == "tcp"
+    assert (failed.value.fields["step"], fault_of(failed.value)) == ("tcp", LinkFault.NOBODY_LISTENS)
 
 
 def test_a_probe_shakes_hands_where_tls_is_configured() -> None:

@@ -169,6 +169,7 @@ def test_what_most_ask_for_fits_into_80_columns_and_says_why_a_bridge_waits() ->
     link = {
         "state": "backoff",
         "reason": "connection refused",
+        "fault": "nobody_listens",
         "since_s": 1.0,
         "attempts": 9,
         "next_attempt_s": 4.2,
@@ -227,6 +228,7 @@ def test_dead_letters_and_drops_are_told_by_reason_and_what_operators_did_is_no_
 def test_on_a_narrow_terminal_no_sentence_is_cut_off(width: int) -> None:
     queue = {"accepted": 30, "depth": 21, "bytes": 1 << 20, "dropped": {"overflow": 4, "qos0_memory": 5}}
     link = {"state": "backoff", "reason": "10.20.30.40:8883: tls: unable to get local issuer certificate", "attempts": 12}
+    link["fault"] = "certificate_authority"
     figures: dict[str, dict[str, Any]] = {"queue_store": {"queues": {"bridge:a:0": queue}}, "connection:a:0": {"link": link}}
 
     shown = " ".join(line.strip() for line in lines(status(figures, down_s={"connection:a:0": 10_000.0}), width=width))
