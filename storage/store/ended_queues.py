@@ -53,7 +53,7 @@ class EndedQueues:
     def __init__(
         self, sessions: Sessions, queues: SessionQueues, pieces: RetainedPieces, next_commit: NextCommit, read: Read
     ) -> None:
-        """read: see ``HandOuts``."""
+        """read: see ``Lanes``."""
         self._sessions = sessions
         self._queues = queues
         self._pieces = pieces
