@@ -11,7 +11,7 @@ from storage.engine.engine import Engine
 from storage.replication.log import LogAway
 from storage.store.event_log import EventLog
 from wire.errors import DiskFull, StoreGone, Unavailable
-from wire.settings import NodeSettings
+from wire.settings import SettingsNow
 from wire.status.states import StoreState
 
 log = logging.getLogger("bascule")
@@ -27,24 +27,24 @@ class Disk:
     """The disk below an engine.
 
     refusal: the newest one, from the first refusal until a commit goes through. retry_s: when to open the engine again; None while
-    it is open. free_bytes: as of the last look; None where that is not known, or means nothing. needed_bytes: what the node is to
-    leave free.
+    it is open. free_bytes: as of the last look; None where that is not known, or means nothing.
     """
 
-    def __init__(self, engine: Engine, events: EventLog, min_free_disk_bytes: int) -> None:
+    def __init__(self, engine: Engine, events: EventLog, settings: SettingsNow) -> None:
         self.refusal: Unavailable | None = None
         self.retry_s: float | None = None
         self.free_bytes: int | None = None
         self._engine = engine
         self._events = events
-        self.needed_bytes = min_free_disk_bytes
+        self._settings = settings
         self._retry_delay_s = RETRY_FIRST_S
         self._looked_s = float("-inf")
         self._look_bytes = 0  # that may be written until the next look
 
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on."""
-        self.needed_bytes = settings.limits.min_free_disk_bytes
+    @property
+    def needed_bytes(self) -> int:
+        """How much the node is to leave free."""
+        return self._settings.now.limits.min_free_disk_bytes
 
     @property
     def is_low(self) -> bool:

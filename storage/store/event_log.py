@@ -20,7 +20,7 @@ from storage.queue.ledger import Ledger
 from storage.store.event_rows import Detail, Event, event_key, event_number
 from wire.clock_steps import elapsed_ms
 from wire.errors import ConfigError, StorageDamaged
-from wire.settings import NodeSettings, PersistenceSettings
+from wire.settings import SettingsNow
 from wire.status.states import StoreState
 from wire.status.store import EventFigures
 
@@ -42,14 +42,14 @@ _About = tuple[str, str, int, str]  # kind, bridge, lane, reason
 class EventLog:
     """The events of a node. Where nothing is durable, or none are wanted, it does nothing."""
 
-    def __init__(self, engine: Engine, settings: PersistenceSettings) -> None:
+    def __init__(self, engine: Engine, settings: SettingsNow) -> None:
         """Find where the rows begin and end.
 
         Raises:
             Unavailable: the disk refuses.
         """
         self._engine = engine
-        self._keep_at_most(settings)
+        self._settings = settings
         self._first = self._next = 0
         self.waiting: list[Event] = []  # for the next commit
         self._uncommitted: list[Event] = []  # in the open write, the last of the numbers given
@@ -74,14 +74,10 @@ class EventLog:
 
     # --- what happens ---
 
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on."""
-        self._keep_at_most(settings.persistence)
-
-    def _keep_at_most(self, settings: PersistenceSettings) -> None:
-        self.kept = self._engine.durable and settings.events.max > 0
-        self._max = settings.events.max
-        self._max_age_ms = int(settings.events.max_age_s * 1000)
+    @property
+    def kept(self) -> bool:
+        """Whether any are."""
+        return self._engine.durable and self._settings.now.persistence.events.max > 0
 
     def add(self, event: Event) -> None:
         """Keep ``event``, with the next commit."""
@@ -234,10 +230,11 @@ class EventLog:
 
     def _trim(self, write: Write, wall_ms: int) -> None:
         """The newest always stays, so that its number is known."""
-        first = max(self._first, self._next - self._max)
+        kept = self._settings.now.persistence.events
+        first = max(self._first, self._next - kept.max)
         try:
             for key, value in self._engine.scan("history", event_key(first), event_key(max(first, self._next - 1))):
-                young = elapsed_ms(Event.decode(value).at_ms, wall_ms) <= self._max_age_ms
+                young = elapsed_ms(Event.decode(value).at_ms, wall_ms) <= kept.max_age_s * 1000
                 if young or event_number(key) - first >= TRIMMED_MAX:
                     break
                 first = event_number(key) + 1

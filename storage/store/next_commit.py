@@ -9,28 +9,28 @@ from storage.engine.engine import Write
 from storage.store.disk_trouble import Disk
 from wire.frames.base import Frame
 from wire.frames.lanes import Credit, Settle
-from wire.settings import NodeSettings
+from wire.settings import SettingsNow
 
 LAZY_S = 0.1
 
 
 class CommitTime:
-    """When the open write is due; flush_period_s: as in the settings.
+    """When the open write is due.
 
     Where somebody waits for it, it is committed in its turn, or once in each flush period. Nobody waits for what only settles
     messages: where that is lost with the process, they are delivered again, as after any death. So it goes with a commit that
     happens anyway, or after ``LAZY_S``.
     """
 
-    def __init__(self, flush_period_s: float) -> None:
-        self._flush_period_s = flush_period_s
+    def __init__(self, settings: SettingsNow) -> None:
+        self._settings = settings
         self._committed_s = float("-inf")
         self._only_settled = False  # nothing else came since the last commit
         self._lazy_due_s: float | None = None  # when that is committed though nobody waits for it
 
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on."""
-        self._flush_period_s = settings.persistence.flush_period_s
+    @property
+    def _flush_period_s(self) -> float:
+        return self._settings.now.persistence.flush_period_s
 
     def take(self, frame: Frame) -> None:
         """``frame`` is in the open write."""
@@ -82,12 +82,12 @@ class NextCommit:
 
     __slots__ = ("at_once", "awaited", "disk", "messages", "needs_sync", "time", "write")
 
-    def __init__(self, disk: Disk, flush_period_s: float) -> None:
+    def __init__(self, disk: Disk, settings: SettingsNow) -> None:
         self.disk = disk
         self.write = Write()
         self.messages = 0
         self.needs_sync = self.awaited = self.at_once = False
-        self.time = CommitTime(flush_period_s)
+        self.time = CommitTime(settings)
 
     def promise(self) -> None:
         """Somebody waits for something in it that is to survive the loss of power."""

@@ -52,7 +52,7 @@ from wire.frames.lanes import Credit, LaneClose, LaneOpen, Settle
 from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.supervision import NodeEvents, QueueCommand, ResetMarkers, SessionCommand
 from wire.frames.tracing import TraceMark
-from wire.settings import NodeSettings
+from wire.settings import NodeSettings, SettingsNow
 from wire.status.states import StoreState
 from wire.status.store import StoreReport
 
@@ -78,6 +78,7 @@ class Store:
             StorageDamaged, ConfigError, Unavailable: the store cannot be opened.
         """
         self.identity, new = open_format(engine)
+        self._settings = now = SettingsNow(settings)
         self._engine = engine
         self._epoch = epoch
         self.acknowledges_fast = settings.persistence.acknowledge == "fast"
@@ -86,9 +87,9 @@ class Store:
         numbers = QueueNumbers(engine)
         senders = self.senders = Senders(engine, lenient=not engine.durable or _may_forget(settings))
         sessions = self.sessions = Sessions(engine)
-        events = self.events = EventLog(engine, settings.persistence)
-        disk = self._disk = Disk(engine, events, settings.limits.min_free_disk_bytes)
-        commit = self.next_commit = NextCommit(disk, settings.persistence.flush_period_s)
+        events = self.events = EventLog(engine, now)
+        disk = self._disk = Disk(engine, events, now)
+        commit = self.next_commit = NextCommit(disk, now)
         self._retention = Retention(engine, settings, events)
         lanes = self.lanes = Lanes(
             engine,
@@ -117,8 +118,8 @@ class Store:
         self._commands = Commands(commits, commit, on_queues, SessionCommands(sessions, local, lanes, events))
         self._mode = settings.persistence.mode
         self._figures = LaneFigures(lanes, settings)
-        kept: tuple[_Part, ...] = (events, disk, self._retention, lanes, dead_letters, pieces.retained, local)
-        self._parts = (*kept, rooms, commit.time, on_queues, self._figures)
+        kept: tuple[_Part, ...] = (self._retention, lanes, dead_letters, pieces.retained, local)
+        self._parts = (*kept, rooms, on_queues, self._figures)
         if new and (known := engine.known).node:
             events.note(known.since_ms, "store.begun", actor="store", reason=known.former, count=known.lost)
         if engine.missing is not None:
@@ -133,6 +134,7 @@ class Store:
         Raises:
             ConfigError, Unavailable: a queue cannot be opened, or what is on record of its lanes cannot be read.
         """
+        self._settings.change(settings)
         for part in self._parts:
             part.adopt(settings)
 

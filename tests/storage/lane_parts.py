@@ -11,7 +11,7 @@ from storage.store.room_left import Rooms
 from storage.store.session_queues import SessionQueues
 from tests.storage.building import RecordingEngine, batch
 from wire.frames.base import Effects
-from wire.settings import NodeSettings
+from wire.settings import NodeSettings, SettingsNow
 
 
 class Parts:
@@ -19,10 +19,11 @@ class Parts:
 
     def __init__(self, engine: RecordingEngine, settings: NodeSettings) -> None:
         self.engine = engine
-        events = EventLog(engine, settings.persistence)
+        now = SettingsNow(settings)
+        events = EventLog(engine, now)
         numbers = QueueNumbers(engine)
-        self.disk = Disk(engine, events, settings.limits.min_free_disk_bytes)
-        self.next_commit = NextCommit(self.disk, 0.0)
+        self.disk = Disk(engine, events, now)
+        self.next_commit = NextCommit(self.disk, now)
         self.sent: Effects = []
         self.lanes = Lanes(
             engine, settings, numbers, self.next_commit, keeps_history=lambda bridge: False, send=self.sent.append, first_seq=0

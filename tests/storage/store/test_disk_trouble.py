@@ -19,6 +19,7 @@ from tests.storage.turns import handed, of, open_lane, publishes, turn
 from tests.support.settings import limits
 from wire.errors import DiskFull
 from wire.frames.intake import Committed
+from wire.settings import SettingsNow
 
 
 def test_a_full_disk_acknowledges_nothing_loses_nothing_and_ends_by_itself() -> None:
@@ -77,8 +78,9 @@ def test_little_free_disk_behaves_as_full() -> None:
 def disk_that_refuses() -> tuple[RecordingEngine, EventLog, Disk]:
     engine = RecordingEngine()
     engine.refusing = True
-    events = EventLog(engine, node().persistence)
-    return engine, events, Disk(engine, events, 0)
+    settings = SettingsNow(node(limit=limits(min_free_disk_bytes=0)))
+    events = EventLog(engine, settings)
+    return engine, events, Disk(engine, events, settings)
 
 
 def test_attempts_on_a_full_disk_grow_rare_and_none_is_made_before_its_time() -> None:

@@ -190,7 +190,7 @@ def test_each_part_goes_by_what_holds_now(engine: Engine) -> None:
     assert store._local_sessions._settings is sessions
     assert store._pieces.retained._settings is sessions
     assert store.next_commit.time._flush_period_s == 0.5
-    assert (store.events._max, store.events._max_age_ms) == (5, 6000)
+    assert store.events._settings.now.persistence == persistence
     assert store._queue_commands._bridges.keys() == {"new"}
     assert store._figures._rules.keys() == {"new"}
     assert store.dead_letters._limits.keys() == {"new"}

@@ -6,11 +6,13 @@ from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog
 from storage.store.next_commit import NextCommit
 from tests.storage.building import RecordingEngine, node
+from wire.settings import SettingsNow
 
 
 def next_commit(flush_period_s: float) -> NextCommit:
     engine = RecordingEngine()
-    return NextCommit(Disk(engine, EventLog(engine, node().persistence), 0), flush_period_s)
+    settings = SettingsNow(node(flush_period_s=flush_period_s))
+    return NextCommit(Disk(engine, EventLog(engine, settings), settings), settings)
 
 
 def test_what_was_wanted_is_wanted_until_it_is_committed() -> None:
