@@ -2,8 +2,7 @@
 
 reload.nothing-given-up-unasked [P7]: a change that removes what is kept, leaves it to nobody, or has it arrive twice, is
     ``destructive``, and is carried out only by who says yes to it.
-reload.no-field-forgotten [P7]: every field of the settings that differs is a change; one that nobody has thought of is not applied
-    while the node runs.
+reload.no-field-forgotten [P7]: every setting that differs is a change. It is taken as it says itself, or the section that it is in.
 """
 
 from __future__ import annotations
