@@ -26,7 +26,7 @@ from wire.settings import (
 )
 
 BACKOFF = BackoffSettings(initial_s=0.05, max_s=0.2, stable_s=5.0)
-FAILURES_COUNT_NOT = LoginLimitSettings(failures_max=None)
+NO_LOGIN_LIMITS = LoginLimitSettings(failures_max=None)
 
 _LIMITS = LimitSettings(max_messages=None, max_bytes=None, min_free_disk_bytes=0, volatile_max_bytes=1 << 20)
 _REMOTE = RemoteSettings(
@@ -49,7 +49,7 @@ _NODE = NodeSettings(
     node=NodeItself(name="test", data_dir="/nonexistent"),
     run_dir="/nonexistent",
     listeners=(),
-    access=AccessSettings(allow_anonymous=True, login_limits=FAILURES_COUNT_NOT),
+    access=AccessSettings(allow_anonymous=True, login_limits=NO_LOGIN_LIMITS),
     clients=ClientLimitSettings(
         connections_max=10,
         connect_timeout_s=5.0,
@@ -68,7 +68,7 @@ _NODE = NodeSettings(
 )
 
 OTLP = OtlpSettings(endpoint="http://127.0.0.1:4318")
-HTTP = HttpSettings(bind="127.0.0.1:0", login_limits=FAILURES_COUNT_NOT)
+HTTP = HttpSettings(bind="127.0.0.1:0", login_limits=NO_LOGIN_LIMITS)
 
 
 def limits(**changed: Any) -> LimitSettings:
