@@ -1,8 +1,8 @@
 """The Connection of one bridge lane: brings what its process hands it to the lane's link and to the exchange on that.
 
-When a connection is opened, left and waited for is ``actors/bridge/remote_link.py``'s business; what is said on it and what that
-means, ``actors/bridge/lane_exchange.py``'s. It works for a lane that is open: ``LaneOpened`` makes it connect anew, because then
-the exchange has to be resumed from what is committed.
+The link is opened, left and waited for by ``actors/bridge/remote_link.py``; ``actors/bridge/lane_exchange.py`` speaks MQTT on it.
+It works for a lane that is open: ``LaneOpened`` makes it connect anew, because then the exchange has to be resumed from what is
+committed.
 """
 
 from __future__ import annotations

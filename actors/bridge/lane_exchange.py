@@ -116,7 +116,7 @@ class Exchange:
         return busy or self.writer.waits or self.flow.unfinished
 
     def take_lesson(self) -> RemoteLimits | None:
-        """What the remote was seen not to take, if that is more than when this was last asked."""
+        """Limits of the remote that were seen, if they are tighter than when this was last asked."""
         learnt = self.flow.exchange.publishing.learnt
         if learnt is self._known or learnt == self._known:
             return None

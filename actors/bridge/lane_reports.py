@@ -1,4 +1,4 @@
-"""What is said of a lane's exchange for people: events that the store keeps, lines of the log, and notes for ``bascule status``."""
+"""Reports on a lane's exchange for people: events that the store keeps, lines of the log, and notes for ``bascule status``."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LaneReports:
         self._learnt = limits
 
     def refusals(self, now_s: float) -> None:
-        """What was refused since the last time; the first at once, then at most every few seconds."""
+        """Reports refusals since the last time; the first at once, then at most every few seconds."""
         if now_s - self._refusals_logged_s < REFUSALS_LOGGED_EACH_S:
             return
         refusals = self._exchange.refusals.take_counts()
@@ -77,7 +77,7 @@ class LaneReports:
             log.warning("messages.refused", extra={**self._lane.facts, "reasons": named, "held_back_s": round(held_s, 3)})
 
     def note(self) -> tuple[str, LinkFault | None]:
-        """What an operator should know of what the remote does not take; empty if there is nothing."""
+        """A note for the operator on the limits of the remote; empty if there is nothing."""
         reason_code = self._exchange.refusals.hold.reason_code
         if reason_code:
             return f"remote says {reason_name(reason_code)}", LinkFault.HELD_BACK
@@ -95,7 +95,7 @@ class LaneReports:
         return tuple(map(_suspect, self._exchange.suspects))
 
     def lacks(self) -> tuple[Lack, ...]:
-        """What the remote does not take, and the key that says it for good, for ``status``. learnt: it did not say so itself."""
+        """The limits of the remote, and the key that states each for good, for ``status``. learnt: it did not say so itself."""
         publishing = self._exchange.publishing
         learnt = publishing.learnt.lacks
         return tuple(Lack(what=what, key=key, learnt=what in learnt) for what, key in publishing.limits.lacks.items())

@@ -72,7 +72,7 @@ class LinkStatus:
         self._is(LinkState.PAUSED, "paused by the operator", now_s, wall_ms)
 
     def forgive(self) -> None:
-        """What the connections failed on is given up: wait as if none had."""
+        """The cause of failed connections is removed: wait as if none had failed."""
         self._backoff.reset()
 
     def _is(self, state: LinkState, reason: str, now_s: float, wall_ms: int) -> None:

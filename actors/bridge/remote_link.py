@@ -1,7 +1,7 @@
 """The link of a lane to its remote: a connection is opened, lost, waited for and opened anew, paused, and moved between addresses.
 
-What goes over it is ``actors/bridge/lane_exchange.py``'s; in what state it is, ``actors/bridge/link_status.py`` knows, and when to
-go back to the first address, ``wire/exchange/failback.py``.
+The exchange on it is ``actors/bridge/lane_exchange.py``'s; its state is kept by ``actors/bridge/link_status.py``, and
+``wire/exchange/failback.py`` decides when to go back to the first address.
 """
 
 from __future__ import annotations

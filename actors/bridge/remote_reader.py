@@ -1,4 +1,4 @@
-"""What comes from a lane's remote: when its socket is read, and whose each packet is.
+"""Packets from a lane's remote: when its socket is read, and whose each packet is.
 
 Acknowledgements are ``LaneSender``'s, what comes by remote subscriptions ``RemoteIntake``'s; the rest is answered or refused here.
 """
@@ -36,7 +36,7 @@ REST_BUSY_S = 0.001
 _ANSWERS = (remote_packets.CONNACK, remote_packets.SUBACK, remote_packets.UNSUBACK)  # to what was asked for, or never was
 _UNASKED = (3, 6)  # types of PUBLISH and PUBREL
 
-# What a DISCONNECT may say because of a message that we sent; the others are about the connection, the remote or us.
+# Reasons of a DISCONNECT that may be due to a message that we sent; the others are about the connection, the remote or us.
 MAY_MEAN_A_MESSAGE = frozenset(
     {
         ReasonCode.UNSPECIFIED_ERROR,
@@ -53,7 +53,7 @@ MAY_MEAN_A_MESSAGE = frozenset(
 )
 
 
-# What others of them say that the remote does not take.
+# Limits of the remote that other reasons tell.
 _SAID: dict[int, RemoteLimits] = {
     ReasonCode.RETAIN_NOT_SUPPORTED: RemoteLimits(retain_available=False),
     ReasonCode.QOS_NOT_SUPPORTED: RemoteLimits(maximum_qos=1),

@@ -1,7 +1,7 @@
 """The key-value engine under Tier 1: one protocol, and RocksDB behind it. The only user of rocksdict.
 
-A ``Write`` gathers what must become durable together; ``commit`` makes it so and only then runs its callbacks: memory follows
-disk. What keys and values mean is the business of the modules above (``keys``, ``chunk``, ``queue``).
+A ``Write`` gathers what must become durable together; ``commit`` makes it so and only then runs its callbacks: memory follows disk.
+The meaning of keys and values is the business of the modules above (``keys``, ``chunk``, ``queue``).
 
 rocksdict has traps, and this module steps around them: an iterator ends silently on a damaged block (so ``scan`` asks for its
 status), an upper bound is a bare pointer (so it stays in the frame), ``write`` holds the interpreter while it syncs (so
@@ -95,7 +95,7 @@ BLOB_MIN_BYTES = 4096  # larger values go to blob files, which compaction does n
 
 
 class Write:
-    """What becomes durable together: puts, deletes and range deletes in order, and what to do once they are."""
+    """Changes that become durable together: puts, deletes and range deletes in order, and calls for when they are."""
 
     __slots__ = ("_callbacks", "ops", "promised", "size_bytes", "tails")
 
@@ -165,15 +165,15 @@ class Engine(Protocol):
 
     @property
     def missing(self) -> Evidence | None:
-        """What was committed once, if less than that was found when the engine was opened."""
+        """The number that was committed once, if less than that was found when the engine was opened."""
 
     @property
     def kept(self) -> str:
-        """Where the files are that damage was found in, as they were."""
+        """The places of the files in which damage was found, as they were."""
 
     @property
     def known(self) -> KnownStore:
-        """What is noted of the store beside it; nothing where it has no files."""
+        """The note of the store beside it; nothing where it has no files."""
 
     def commit(self, write: Write, *, sync: bool) -> float:
         """Make ``write`` durable as a whole, then run its callbacks; how long it took, in seconds.
@@ -211,7 +211,7 @@ class Engine(Protocol):
         """
 
     def figures(self) -> RocksFigures | None:
-        """What RocksDB says of itself, for ``bascule status``; nothing where there is none, or it is closed for now."""
+        """RocksDB's own figures, for ``bascule status``; nothing where there is none, or it is closed for now."""
 
     def free_bytes(self) -> int | None:
         """Free space where the engine keeps its data, less what is in memory and will need some; None where that means nothing."""
@@ -234,7 +234,7 @@ class Engine(Protocol):
 
 
 class RocksDatabase:
-    """RocksDB in the folder ``path``: opened and closed, read and written. What is promised in it is not known here."""
+    """RocksDB in the folder ``path``: opened and closed, read and written. The engine does not know what is promised in it."""
 
     def __init__(self, path: Path) -> None:
         self.columns: dict[Family, Rdict] = {}
@@ -371,7 +371,7 @@ class RocksDatabase:
             checkpoint.create_checkpoint(path)
 
     def figures(self) -> RocksFigures:
-        """What it says of itself, of all families together. It reads nothing from disk but the folder's list of names."""
+        """Its own figures, of all families together. It reads nothing from disk but the folder's list of names."""
         db, columns = self._opened(), self.columns.values()
         with TRANSLATED:
             found = {
@@ -381,7 +381,7 @@ class RocksDatabase:
         return RocksFigures(**found, log_bytes=self._log_bytes())
 
     def memory_bytes(self) -> int:
-        """What is to become tables."""
+        """The bytes that are to become tables."""
         return sum(_figure(column, "cur-size-all-mem-tables") for column in self.columns.values())
 
     def _log_bytes(self) -> int | None:

@@ -1,5 +1,5 @@
-"""Where a queue stands in handing out: what comes next there, a stored chunk, QoS 0 from memory, or both of one batch; and what is
-in flight behind it.
+"""The cursor of a queue's hand-out: what comes next there, a stored chunk, QoS 0 from memory, or both of one batch; and what is in
+flight behind it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wire.ranges import RangeSet
 
 
 class NextBatch(NamedTuple):
-    """What comes next: the rows of one batch that are stored, those of QoS 0 that are kept apart, or both; they share one span."""
+    """The next rows: those of one batch that are stored, those of QoS 0 that are kept apart, or both; they share one span."""
 
     stored: Chunk | None
     qos0: Chunk | None
@@ -38,7 +38,7 @@ class NextBatch(NamedTuple):
 
 
 class Qos0Memory:
-    """What waits to be handed out, in order, up to ``max_bytes``. size_bytes: of that, and of what is in flight."""
+    """The messages that wait to be handed out, in order, up to ``max_bytes``. size_bytes: of these, and of those in flight."""
 
     def __init__(self, max_bytes: int) -> None:
         self.size_bytes = 0
@@ -129,7 +129,7 @@ class Purged:
         self._holes.clear()
 
     def row(self, head: int) -> Ranges:
-        """What the queue's row says: what is above ``head``. The rest is forgotten."""
+        """The purged places in the queue's row: those above ``head``. The rest is forgotten."""
         if not self._ranges:
             return ()
         self._ranges.discard(0, head)
@@ -159,7 +159,7 @@ class Cursor:
         self._passed_bytes: int | None = None  # durable bytes up to the end of the last chunk passed, if the next is read after it
 
     def committed(self, tail: int, stored: Chunk | None, whole: bytes | None) -> None:
-        """What is appended up to ``tail`` is committed; ``whole``: the batch as it came, where ``stored`` is not all of it."""
+        """Everything appended up to ``tail`` is committed; ``whole``: the batch as it came, where ``stored`` is not all of it."""
         self.tail = tail
         if stored is not None:
             self.tail_bytes = stored.bytes_before + stored.size_bytes
@@ -201,7 +201,7 @@ class Cursor:
         return missing
 
     def live_from(self) -> Place:
-        """Where the first chunk begins that is still needed, and the stored bytes before it."""
+        """The start of the first chunk that is still needed, and the stored bytes before it."""
         return self.in_flight.needed_from(self.floor)
 
     # --- moving ---

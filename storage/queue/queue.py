@@ -32,7 +32,7 @@ CACHE_BYTES = 8 << 20
 
 
 class Unsent(NamedTuple):
-    """What a purge would take: the sequences from ``start`` on; and what stays of the queue below."""
+    """The messages that a purge would take: the sequences from ``start`` on; and what stays of the queue below."""
 
     start: int
     kept_stored: int
@@ -116,7 +116,7 @@ class Queue:
 
     @property
     def cursor(self) -> int:
-        """What is below it and not settled is in flight."""
+        """Messages below it that are not settled are in flight."""
         return self._cursor.seq
 
     @property
@@ -151,7 +151,7 @@ class Queue:
         return self._cursor.seq < self._cursor.tail
 
     def oldest_ms(self) -> int | None:
-        """When the oldest message of the queue was accepted; None if there is none.
+        """The time at which the oldest message of the queue was accepted; None if there is none.
 
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
@@ -164,7 +164,7 @@ class Queue:
     def append(self, body: bytes, count: int, size_bytes: int, qos0: int, write: Write) -> range:
         """Add the batch ``body`` to ``write``: its sequences count once ``write`` is committed, and not before.
 
-        count: its rows, qos0: how many of them are QoS 0. Where the engine is durable, those are kept apart, in memory only.
+        count: its rows, qos0: how many of them are QoS 0. In a durable engine, those are kept apart, in memory only.
         """
         return self.appended.append(body, count, size_bytes, qos0, write)
 
@@ -181,9 +181,9 @@ class Queue:
     def hand_out(self, messages: int, size_bytes: int, *, too_old: TooOld | None = None, below: int | None = None) -> list[Chunk]:
         """Hand out, in order, until ``messages`` or ``size_bytes`` are reached (by a chunk more), and mark it in flight.
 
-        What is ``too_old`` is expired instead; if that takes something off the disk, ``depth_on_disk``
-        falls and nothing behind it is handed out in this call: let that be committed first, synced (P4). below: nothing from there
-        on, where a chunk begins.
+        A message that is ``too_old`` is expired instead; if that takes something off the disk, ``depth_on_disk`` falls and nothing
+        behind it is handed out in this call: let that be committed first, synced (P4). below: nothing from there on, where a chunk
+        begins.
 
         Raises:
             StorageDamaged: the next chunk cannot be read.
@@ -236,8 +236,8 @@ class Queue:
     def settle(self, outcome: str, ranges: Ranges, *, by: str = "store", left: Left | None = None) -> int:
         """Take the messages of ``ranges`` out of the queue under ``outcome``, handed out or not; how many. by: who says so.
 
-        Changes memory at once; the row goes with the next write. What is settled, or not in the queue, is ignored. The bytes of
-        what was not handed out go when the cursor passes it. What leaves is put down in ``left``.
+        Changes memory at once; the row goes with the next write. Sequences that are settled, or not in the queue, are ignored. The
+        bytes of what was not handed out go when the cursor passes it. Messages that leave are put down in ``left``.
 
         Raises:
             StorageDamaged, Unavailable: what was not handed out cannot be read; nothing has changed.
@@ -300,10 +300,10 @@ class Queue:
     # --- purge: everything that was appended is committed ---
 
     def unsent(self) -> Unsent:
-        """What ``purge_unsent`` would drop: everything that was certainly never sent. Call both between two commits.
+        """The messages that ``purge_unsent`` would drop: everything that was certainly never sent. Call both between two commits.
 
-        What may have been sent stays: a remote that holds its QoS 2 packet identifier would take a later message with the same
-        identifier for it, and swallow it.
+        Messages that may have been sent stay: a remote that holds the QoS 2 packet identifier of one would take a later message
+        with the same identifier for it, and swallow it.
 
         Raises:
             StorageDamaged, Unavailable: what stays cannot be counted.
@@ -359,14 +359,14 @@ class Queue:
     # --- contents: for those who look and change nothing ---
 
     def in_hand(self, ranges: Ranges) -> list[tuple[int, int]]:
-        """What of ``ranges`` would be settled if they were."""
+        """The part of ``ranges`` that would be settled if they were."""
         found = []
         for start, stop in ranges:
             found += self._settled.above.missing(max(start, self._settled.head), min(stop, self._cursor.tail))
         return found
 
     def in_flight_ranges(self) -> Ranges:
-        """What was handed out and is not settled."""
+        """The messages that were handed out and are not settled."""
         return tuple(self._settled.above.missing(self._settled.head, self._cursor.seq))
 
     def maybe_sent(self, below: int) -> int:
@@ -388,7 +388,7 @@ class Queue:
         return merge(stored, qos0, key=attrgetter("seq"))
 
     def in_memory(self) -> tuple[int, int, list[Chunk]]:
-        """What is not on disk: how many messages, their bytes to within a chunk, and the chunks, of which rows may be settled."""
+        """Messages that are not on disk: how many, their bytes to within a chunk, and the chunks, of which rows may be settled."""
         chunks = list(self._qos0_chunks(self._settled.head, self._cursor.tail))
         return self._settled.qos0, self._cursor.qos0.size_bytes, chunks
 
@@ -407,7 +407,7 @@ class Queue:
         return bool(self._waiting.losses)
 
     def take_losses(self) -> list[Loss]:
-        """What was found to be lost since the last call."""
+        """Losses that were found since the last call."""
         return self._waiting.take_losses()
 
     def isolate(self, error: StorageDamaged) -> None:

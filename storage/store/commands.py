@@ -31,7 +31,7 @@ class OnQueues(Protocol):
 
 
 class OnSessions(Protocol):
-    """Who carries out what is about sessions."""
+    """The part that carries out commands about sessions."""
 
     def carry_out(self, command: SessionCommand, wall_ms: int) -> dict[str, Any]: ...
 
@@ -113,7 +113,7 @@ def _refusal(command: Order, kind: str, message: str, result: dict[str, Any] | N
 
 
 def needs_a_commit(refusal: Unavailable) -> str:
-    """What an operator is told whose order the disk does not let us carry out."""
+    """The answer to an operator whose order the disk does not let us carry out."""
     if isinstance(refusal, DiskFull):
         return f"{refusal}; what is removed is written down first, so make room and say it again; nothing was done"
     return f"{refusal}; nothing was done"

@@ -61,7 +61,7 @@ class DeadLetterQueues:
         return self._queues
 
     def read(self, queue: Queue, ranges: Ranges) -> Remains:
-        """What ``keep`` is to keep of ``ranges``; nothing is changed.
+        """The letters that ``keep`` is to keep of ``ranges``; nothing is changed.
 
         Raises:
             Unavailable: it cannot be read for now.
@@ -106,7 +106,7 @@ class DeadLetterQueues:
         return sum(letters.size_bytes for letters in self._queues.values())
 
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
-        """What time brings; call it about once a second, while the disk does not refuse."""
+        """Housekeeping; call it about once a second, while the disk does not refuse."""
         for bridge, letters in self._queues.items():
             self._tell("dead_letters.evicted", bridge, "limit", letters.tick(write, wall_ms))
         if self._unsaid:

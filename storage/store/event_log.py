@@ -1,6 +1,6 @@
 """Keeps the events of the node, what the rows are is ``event_rows``'; and makes those that the store itself sees. Bounded.
 
-An event goes with the next commit, and asks for no sync of its own. What a queue lost is read off its ledger once a second, so
+An event goes with the next commit, and asks for no sync of its own. Losses of a queue are read off its ledger once a second, so
 that counting costs nothing where messages pass. How much of it has been told is on record beside the events: what a store lost in
 its last second, the next one tells.
 """
@@ -40,7 +40,7 @@ _About = tuple[str, str, int, str]  # kind, bridge, lane, reason
 
 
 class EventLog:
-    """The events of a node. Where nothing is durable, or none are wanted, it does nothing."""
+    """The events of a node. It does nothing if nothing is durable, or no events are wanted."""
 
     def __init__(self, engine: Engine, settings: SettingsNow) -> None:
         """Find where the rows begin and end.
@@ -129,7 +129,7 @@ class EventLog:
                 self._tell(wall_ms, kind, bridge, lane, reason, count, total=total)
 
     def _read_told(self, number: int, losses: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
-        """What is on record of queue ``number``. Where that is damaged, ``losses`` pass for told."""
+        """The reported losses of queue ``number`` on record. If that is damaged, ``losses`` pass for reported."""
         try:
             row = self._engine.get("meta", told_key(number))
             return {} if row is None else {(kind, reason): total for kind, reason, total in msgpack.unpackb(row)}
@@ -163,7 +163,7 @@ class EventLog:
             self._tell(wall_ms, kind, "", -1, was, 0, lasted_ms=wall_ms - since_ms, **facts)
 
     def clock(self, now_s: float, wall_ms: int) -> None:
-        """What the clocks say; call it about once a second."""
+        """The clocks' readings; call it about once a second."""
         skew_ms = wall_ms - now_s * 1000
         if self._skew_ms is not None and abs(skew_ms - self._skew_ms) > CLOCK_JUMP_MS:
             self._tell(wall_ms, "clock.jumped", "", -1, "", 0, by_ms=int(skew_ms - self._skew_ms))
@@ -177,7 +177,7 @@ class EventLog:
         return self._first, self._next
 
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
-        """What time brings, and what is too old or too much is deleted with ``write``; call it about once a second."""
+        """Housekeeping: events that are too old or too many are deleted with ``write``; call it about once a second."""
         if not self.kept:
             if self._next > self._first:  # none are wanted any more
                 write.delete_range("history", event_key(self._first), event_key(self._next - 1))

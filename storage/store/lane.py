@@ -100,7 +100,7 @@ class Lane:
     # --- who takes from it ---
 
     def begin(self, epoch: int) -> None:
-        """Whoever takes from the queue begins under ``epoch``, and is owed ``opened``. What the epoch before had counts no more."""
+        """The taker of the queue begins under ``epoch``, and is due an ``opened``. The epoch before counts no more."""
         if not self.bridge:
             self.queue.cache(SESSION_CACHE_BYTES)
         self.queue.reset(forwarder_lives=self.epoch >> LANE_EPOCH_SHIFT == epoch >> LANE_EPOCH_SHIFT)
@@ -214,7 +214,7 @@ class Lane:
         self._settled_number = max(self._settled_number, number)
 
     def committed(self) -> None:
-        """What was released is on record."""
+        """Releases are on record."""
         self._releasing = False
 
     def answer(self, *, receives: bool) -> Effects | None:
@@ -236,7 +236,7 @@ class Lane:
         self.discarding = not on_record
 
     def take_losses(self) -> list[Loss]:
-        """What was found to be lost since the last call."""
+        """Losses that were found since the last call."""
         if not self.queue.losses:
             return []
         losses = self.queue.take_losses()

@@ -1,9 +1,8 @@
 """Retained messages leave the store a piece at a time: for the Listener that asks, and into the queues of sessions that last.
 
 A turn takes one piece for the Listener and one for a queue, so that everything else goes on between them, and those who wait have
-their turns. What the Listener asks for is bounded by what its clients take, what goes into a queue by what is left in there. Of a
-session that lasts, how far its pass is is a row, written in the commit of the piece: it goes on whoever dies, and while its client
-is away.
+their turns. Pieces for the Listener are bounded by what its clients take, pieces for a queue by what is left in there. Of a session
+that lasts, how far its pass is is a row, written in the commit of the piece: it goes on whoever dies, and while its client is away.
 
 store.pass-goes-on [P3, MQTT, P4]: what a session that lasts has asked for of QoS 1 and 2 comes whole, whatever its queue may hold
     and whoever dies meanwhile: each topic's retained message as it is when its turn comes [MQTT-3.3.1-9]. A message that is
@@ -153,7 +152,7 @@ class RetainedPieces:
                     self._next.write.put("meta", pass_key(each.number, topic_filter, topic), b"")
 
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
-        """What time brings: expiry, and room in queues of which nobody has told. Call it about once a second."""
+        """Housekeeping: expiry, and room in queues of which nobody has told. Call it about once a second."""
         self.retained.tick(write, now_s, wall_ms)
         self._ready.update(dict.fromkeys(self._passes))
 

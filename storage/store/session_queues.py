@@ -1,6 +1,6 @@
 """The queues of local clients' sessions: they come and go with their sessions, and what is in them counts for the node's limits.
 
-What is known of the messages that left with their queues is one row, so that no count falls when a session ends.
+Counts of the messages that left with their queues are one row, so that no count falls when a session ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wire.frames.batch import Batch
 from wire.frames.names import session_queue_name
 from wire.status.store import SessionQueueFigures
 
-# What becomes of the messages of sessions that have ended: all but the first are reasons for which they are dropped.
+# Outcomes of messages of sessions that have ended: all but the first are reasons for which they are dropped.
 DEALT_AGAIN, SESSION_ENDED, MAYBE_RECEIVED, OVERFLOW = "dealt_again", "session_ended", "maybe_received", "overflow"
 _LEFT = "left"  # in the ledger of an ended session's queue: counted as one of those
 LEFT = f"dropped:{_LEFT}"

@@ -1,4 +1,5 @@
-"""What becomes of messages that were handed out, as their Forwarder and Connection say: they leave the queue with the next commit.
+"""Settlements of messages that were handed out, as their Forwarder and Connection report them: they leave the queue with the next
+commit.
 
 store.old-epoch-changes-nothing: frames of an old epoch change nothing.
 """
@@ -19,7 +20,7 @@ from wire.frames.lanes import Settle
 
 
 class Settlements:
-    """Applies each lane's in order. Where one needs what cannot be read for now, it waits, and so do those behind it.
+    """Applies each lane's in order. One that needs chunks that cannot be read for now waits, and so do those behind it.
 
     waiting: the queues of which some wait until they can be read.
     """

@@ -1,4 +1,4 @@
-"""What the store deletes is given back to the disk within a minute.
+"""Deleted data of the store is given back to the disk within a minute.
 
 Here is counted what the rows keep; what RocksDB's files take beside it, and when that is too much, is the engine's
 (``storage/engine/dead_bytes.py``). Nothing is remembered of what was deleted, so no death and no pace makes a difference.

@@ -1,7 +1,7 @@
-"""Who asks over HTTP, and whether their role may give the command that a route stands for.
+"""Callers over HTTP, and whether their role may give the command that a route stands for.
 
 With a tokens file everybody needs a token. Without one the address is loopback (the configuration sees to it), and whoever is on
-this machine may do everything. What a role may is ``supervisor/control/roles.py``'s.
+this machine may do everything. The rights of a role are ``supervisor/control/roles.py``'s.
 
 After too many wrong tokens from one address, tokens that have not been right from there before are refused for a while; whoever was
 let in stays in. ``actors/door/login_limits.py`` counts, as for MQTT (door.failed-logins-wait).
@@ -41,14 +41,14 @@ Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and in which role."""
+    """A caller and its role."""
 
     name: str
     role: str
 
 
 class NotLetIn(HTTPException):
-    """Who asks is not let in. kind: for the count, and for programs."""
+    """The caller is not let in. kind: for the count, and for programs."""
 
     def __init__(self, status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(status, message, headers)

@@ -1,8 +1,8 @@
 """The ways by which the node is asked: its control socket's file, and a TCP address where one is configured.
 
-Whoever can open the file may everything. Over the network a key is shown, and its role says what it may; the key is looked up for
-each request, so one that was taken off the list is refused though it is still connected. What is refused is answered and counted
-here, and goes no further.
+A process that can open the file may give every command. Over the network a key is shown, and its role says what it may; the key is
+looked up for each request, so one that was taken off the list is refused though it is still connected. Refused requests are
+answered and counted here, and go no further.
 
 tree.one-question-each [P5, alive]: of each key the node has one question under way. The next ones of that key wait for its
     answer, a few at most; orders do not wait, and neither does anybody else.
@@ -99,7 +99,7 @@ class ControlDoors:
         log.info("control.bound", extra={"endpoint": self._tcp.endpoint, "public_key": key.public, "keys": len(self._keys)})
 
     def requests(self, token: str) -> list[Asked]:
-        """What was asked by the way ``token``, and is to be carried out; whom to answer comes first."""
+        """Requests that came by ``token`` and are to be carried out; the asker comes first."""
         requests = []
         for whom, payload, role in self._file_requests() if token == FILE else self._tcp_requests():
             self._requests += 1

@@ -1,7 +1,7 @@
 """The configuration read again while the node runs: by an operator's command, or by SIGHUP, which says yes to nothing.
 
-It is read and validated in a process aside, in a thread, so that messages and heartbeats do not wait for it. What it changes is
-``supervisor/reload/plan.py``'s to say; how that reaches the children, ``rollout.py``'s.
+It is read and validated in a process aside, in a thread, so that messages and heartbeats do not wait for it. The plan is
+``supervisor/reload/plan.py``'s; ``rollout.py`` brings the changes to the children.
 
 tree.reload-all-or-nothing [P7, alive]: a configuration that does not hold, or of which a part is not to be applied, changes
     nothing.
@@ -70,7 +70,7 @@ class _Asked:
 class Reloads:
     """Reads, plans and applies; one after the other. The timers ``TIMER`` and ``STEP_TIMER`` are its own.
 
-    Who asked is answered when the orders are given, not when all have obeyed.
+    The asker is answered when the orders are given, not when all have obeyed.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class Reloads:
         return FilesRead(self._settings.now, read_when_changed(self._settings.now))
 
     def _waiting(self) -> Waiting | None:
-        """What is in the bridges' queues, as the store has just said; None if it has not."""
+        """The messages in the bridges' queues, as the store has just said; None if it has not."""
         report = self._children.store_report
         if report is None:
             return None
@@ -264,7 +264,7 @@ def _result(
     applied: bool = False,
     number: int | None = None,
 ) -> dict[str, Any]:
-    """What who asked is told."""
+    """The answer to the asker."""
     return {
         "changes": [] if made is None else [change.as_map() for change in made.changes],
         "applied": applied,

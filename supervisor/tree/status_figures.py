@@ -79,7 +79,7 @@ def store_part(report: StoreReport) -> StoreFigures:
 
 
 def unserved_rows(lanes: Iterable[tuple[str, int]], queues: Mapping[str, QueueFigures]) -> tuple[Unserved, ...]:
-    """What waits in ``queues`` for bridges and lanes that are not configured any more; it stays until they are again (P7)."""
+    """The messages in ``queues`` of bridges and lanes that are not configured any more; they stay until those are again (P7)."""
     served = {queue_name(bridge, lane) for bridge, lane in lanes}
     return tuple(
         Unserved(queue=name, depth=queue.depth, bytes=queue.bytes, oldest_age_s=queue.oldest_age_s)

@@ -351,7 +351,7 @@ class Supervisor(PolledActor):
         self._notes.note("snapshot.made", actor=SUPERVISOR, reason=reason, count=messages, details=details)
 
     def _state(self) -> str:
-        """What the service manager shows: that the node does its work, or which of its processes do not."""
+        """The state for the service manager: that the node does its work, or which of its processes do not."""
         if self._lives.all_ready:
             return STANDS_BY if stands_by(self._settings.now, self._children) else "ready"
         return self._children.not_ready() or "starting"

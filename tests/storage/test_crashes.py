@@ -27,7 +27,7 @@ MANY = 1 << 40
 
 @dataclass
 class Promises:
-    """What was promised up to some write: numbers committed, sequences released, sequences on record as delivered.
+    """The promises up to some write: numbers committed, sequences released, sequences on record as delivered.
 
     settled: those that the store was told of, whether or not anything was committed since.
     """

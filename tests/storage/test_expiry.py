@@ -1,4 +1,4 @@
-"""What expires on disk: nothing behind it leaves before that is on record, and nobody else waits for it."""
+"""Expiry on disk: nothing behind an expired message leaves before that is on record, and nobody else waits for it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def one_sent(engine: MemoryEngine, chosen: NodeSettings, *, qos: Sequence[int] =
 
 
 def after_a_crash(engine: RecordingEngine, chosen: NodeSettings, *, power_cut: bool) -> list[bytes]:
-    """What the next life of the store hands out; a kill leaves it every write, a power cut those that were synced."""
+    """The hand-outs of the next life of the store; a kill leaves it every write, a power cut those that were synced."""
     kept = len(engine.writes)
     if power_cut:
         kept = max(index + 1 for index, (_, synced) in enumerate(engine.writes) if synced)

@@ -1,4 +1,4 @@
-"""What people are told of messages that a remote refuses, or closes its connections on."""
+"""Reports to people on messages that a remote refuses, or closes its connections on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Told:
         self.reports = LaneReports(self.parts.mailbox, self.parts.lane, self.parts.flow, policy)
 
     def events(self) -> list[tuple[Any, ...]]:
-        """What the store was told to keep, without the time."""
+        """The events that the store was told to keep, without the time."""
         sent = self.parts.mailbox.sent
         return [event[1:] for frame in sent if isinstance(frame, NodeEvents) for event in frame.events]
 

@@ -1,4 +1,4 @@
-"""What a store keeps of settled messages: it adds up after anything, goes by age, bytes and free space, and what lives stays."""
+"""The history of a store: it adds up after anything, goes by age, bytes and free space, and live messages stay."""
 
 from __future__ import annotations
 

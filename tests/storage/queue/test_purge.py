@@ -51,7 +51,7 @@ def row(store: Store) -> dict[str, object]:
 
 
 def answer(purged: int, kept: int, *, link_up_ms: int | None = None, remote: str = "") -> dict[str, object]:
-    """What a purge says. link_up_ms: None if the link that ``kept`` were handed to stood in an earlier life of the store."""
+    """The answer of a purge. link_up_ms: None if the link that ``kept`` were handed to stood in an earlier life of the store."""
     why = {"reason": "may_have_been_sent", "remote": remote, "link_up_ms": link_up_ms}
     kept_lanes = [{"lane": 0, "messages": kept, **why}] if kept else []
     return {"purged": purged, "kept": kept, "kept_in_flight": 0, "kept_lanes": kept_lanes}
@@ -121,7 +121,7 @@ def test_when_its_link_is_down_a_lane_knows_what_was_never_handed_out_also_in_th
 
 @pytest.mark.parametrize("sync", ["full", "os"])
 def test_after_a_crash_all_that_may_have_been_sent_stays(sync: str, tmp_path: Path) -> None:
-    """Where commits may be lost with the power, the mark of what was handed out may be: then it is the next 65,000 sequences."""
+    """If commits may be lost with the power, the mark of what was handed out may be: then it is the next 65,000 sequences."""
     store = Store(RocksEngine(tmp_path / "store"), node(sync=sync), 1)
     turn(store, publish(1, b"a", b"b", qos=2))
     store.close()

@@ -223,7 +223,8 @@ def _all_delivered(store: Life) -> list[bytes]:
 
 
 def test_an_empty_lane_keeps_nobody_waiting_whatever_qos_0_it_lost(engine: Engine) -> None:
-    """store.former-lanes-drain-first. What was QoS 0 went with the former life of the store, and leaves a hole before the mark."""
+    """store.former-lanes-drain-first. Messages of QoS 0 went with the former life of the store, and leave a hole before the
+    mark."""
     first = Life(engine, 1, 2)
     first.publish(0, b"a")
     first.publish(0, b"lost", qos=0)

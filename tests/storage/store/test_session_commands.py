@@ -24,7 +24,7 @@ MINUTE_MS = 60_000
 
 
 def live(client_id: str, **facts: Any) -> dict[str, Any]:
-    """What the Listener knows of a client that is connected."""
+    """The Listener's knowledge of a client that is connected."""
     row = {
         "client_id": client_id,
         "user": None,
@@ -114,7 +114,7 @@ def test_a_session_that_never_expires_has_no_end(engine: Engine) -> None:
 
 
 def test_who_is_connected_and_what_is_kept_come_in_one_order_page_by_page(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the pages' bounds are: the Listener's, the store's, and how many may be looked at."""
+    """The pages' bounds do not matter: the Listener's, the store's, and how many may be looked at."""
     monkeypatch.setattr(session_commands, "SCANNED_SESSIONS", 3)
     store = Store(engine, settings(), 1)
     kept = ["a", "c", "d", "f", "g", "h", "m", "z"]

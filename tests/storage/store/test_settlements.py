@@ -1,4 +1,4 @@
-"""What was handed out is settled: which settlements are answered, synced, or wait for another commit."""
+"""Settling of messages that were handed out: which settlements are answered, synced, or wait for another commit."""
 
 from __future__ import annotations
 

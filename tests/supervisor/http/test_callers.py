@@ -1,4 +1,4 @@
-"""Who is let in over HTTP: by token, role and how many wrong ones came before."""
+"""Access over HTTP: by token, role and how many wrong ones came before."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Door:
         self._callers = Callers(settings, self.figures, self.asked.append)
 
     def ask(self, command: str, token: str | None, host: str = "192.0.2.1") -> Caller | int:
-        """Who that is, or the status of the refusal."""
+        """The caller, or the status of the refusal."""
         request = Request({"type": "http", "method": "GET", "path": "/", "headers": [], "client": (host, 1)})
         credentials = None if token is None else HTTPAuthorizationCredentials(scheme="Bearer", credentials=token)
         judge: Any = self._callers.may(command).dependency

@@ -55,7 +55,7 @@ class Reloading(Tree):
         self.supervisor._serve([], Request(request_id=1, command=command, arguments=arguments))
 
     def told(self) -> list[tuple[str, str]]:
-        """Who was told since the last time to go by other settings, or to stop."""
+        """The children that were told since the last time to go by other settings, or to stop."""
         sent, self.fake.sent = self.fake.sent, []
         return [(peer, type(frame).__name__) for peer, frame in sent if isinstance(frame, Reconfigure | Stop)]
 

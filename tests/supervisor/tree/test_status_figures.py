@@ -1,4 +1,4 @@
-"""What status says, from heartbeats that may lack anything."""
+"""The status from heartbeats that may lack anything."""
 
 from __future__ import annotations
 
