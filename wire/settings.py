@@ -722,7 +722,8 @@ class NodeSettings:
 
     run_dir: the folder of its sockets. number: which settings of this run of the node these are; those that it began with are 1,
     and each change adds one. files: those that the configuration is made of, and those that it names, each with a digest of what
-    was in it when it was read; of a folder whose files are included, one of their names.
+    was in it when it was read; of a folder whose files are included, one of their names. remote_batch: ``largest_remote_batch``,
+    for a process that knows one bridge only.
     """
 
     include: Annotated[
@@ -757,6 +758,17 @@ class NodeSettings:
     run_dir: str = ""
     number: int = 1
     files: tuple[tuple[str, str], ...] = ()
+    remote_batch: tuple[int | None, int | None] | None = None
+
+    @property
+    def largest_remote_batch(self) -> tuple[int | None, int | None]:
+        """How many messages and bytes a batch may have to fit into each queue that refuses, and all its copies into the node."""
+        refusing = [(bridge.limits, 1) for bridge in self.bridges if bridge.limits.overflow == "reject"]
+        if self.limits.overflow == "reject":
+            refusing.append((self.limits, max(1, len(self.bridges))))
+        rows = [limits.max_messages // copies for limits, copies in refusing if limits.max_messages is not None]
+        sizes = [limits.max_bytes // copies for limits, copies in refusing if limits.max_bytes is not None]
+        return min(rows, default=None), min(sizes, default=None)
 
     @property
     def tells_users_apart(self) -> bool:
@@ -794,6 +806,7 @@ class SettingsNow:
 def dump(settings: NodeSettings) -> bytes:
     """The settings as msgpack, for the file that children read."""
     told = asdict(settings)
+    told["remote_batch"] = settings.largest_remote_batch
     told["bridges"] = {bridge["name"]: msgpack.packb(bridge) for bridge in told["bridges"]}
     packed: bytes = msgpack.packb(told)
     return packed
@@ -806,6 +819,8 @@ def load(data: bytes, *, bridge: str | None = None) -> NodeSettings:
     """
     told = msgpack.unpackb(data, use_list=False)
     wanted = told["bridges"] if bridge is None else told["bridges"].keys() & {bridge}
+    if bridge is None:
+        told["remote_batch"] = None  # it follows from all bridges
     told["bridges"] = [msgpack.unpackb(told["bridges"][name], use_list=False) for name in wanted]
     settings = build(NodeSettings, told)
     assert isinstance(settings, NodeSettings)

@@ -2,7 +2,7 @@
 
 It belongs to the first lane of a bridge with remote subscriptions, so that a message comes once and a topic stays in order; also
 when the configuration has lost the last of them and something of it is on record: filters to give up, exchanges to complete. What
-is taken, answered, held and left out is decided by ``wire/exchange/remote_inbox.py``, what is asked for by
+is taken, answered and left out is decided by ``wire/exchange/remote_inbox.py``, what is asked for by
 ``wire/exchange/remote_subscriptions.py``; the socket is the Connection's.
 """
 
@@ -18,9 +18,9 @@ from wire.exchange import remote_packets
 from wire.exchange.remote_inbox import RemoteInbox
 from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.remote_subscriptions import RemoteSubscriptions
-from wire.frames.intake import Committed, SenderResumes, SessionOpen, SessionOpened, SourceResumed
+from wire.frames.intake import Committed, SenderResumes, SessionOpen, SessionOpened
 from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE
-from wire.frames.sending_link import RESEND_AFTER_S
+from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from wire.mqtt.codec import decode
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
 from wire.mqtt.topics import TopicLimits
@@ -30,10 +30,9 @@ from wire.status.bridges import RemoteSubscriptionFigures
 
 log = logging.getLogger("bascule")
 
-OFFER_AGAIN_S = 0.2
 LOGGED_TOPICS_MAX = 1000
 
-_SUBACK, _OFFER, _RESEND = "suback", "offer_again", "resend"
+_SUBACK, _RESEND = "suback", "resend"
 
 
 class Writer(Protocol):
@@ -74,6 +73,7 @@ class RemoteIntake:
         clients = settings.clients
         limits = TopicLimits.of(clients)
         self._form = LocalForm(bridge, packet_max_bytes=clients.packet_max_bytes, topic_limits=limits)
+        rows_most, bytes_most = settings.remote_batch or settings.largest_remote_batch
         self._inbox = RemoteInbox(
             self._form,
             sender=mailbox.name,
@@ -81,6 +81,11 @@ class RemoteIntake:
             level=remote.protocol,
             packet_max_bytes=self.limits.publish_max_bytes(remote.protocol),
             remote_keeps=not remote.clean_start and (remote.protocol != LEVEL_5 or remote.session_expiry_s > 0),
+            rows_max=BATCH_ROWS_MAX if rows_most is None else max(1, min(BATCH_ROWS_MAX, rows_most)),
+            # The packet with which a batch is full may be as large as a packet can be.
+            bytes_max=BATCH_BYTES_MAX
+            if bytes_most is None
+            else max(1, min(BATCH_BYTES_MAX, bytes_most - clients.packet_max_bytes)),
         )
         self._subscriptions = RemoteSubscriptions(
             bridge.remote_subscriptions, level=remote.protocol, no_local=bridge.loop_prevention.enabled
@@ -89,8 +94,7 @@ class RemoteIntake:
         self._opening = False  # the session is to be opened
         self._request = 0
         self._asked = False
-        self._offer_timed = self._resend_timed = False
-        self._warned_full = False
+        self._resend_timed = False
         self._logged_topics: set[bytes] = set()
 
     @staticmethod
@@ -110,11 +114,9 @@ class RemoteIntake:
             looped=form.looped,
             unmatched=form.unmatched,
             too_large=form.too_large,
-            expired=counts.expired,
             dropped=counts.dropped,
             skipped=counts.skipped,
-            waiting=self._inbox.waiting,
-            held_back=counts.refused,
+            waiting=self._inbox.gathered,
             outstanding_batches=self._inbox.outstanding,
         )
 
@@ -146,8 +148,7 @@ class RemoteIntake:
             self._inbox.batches.listener = epoch
         if name not in (DISTRIBUTOR, QUEUE_STORE):
             return
-        number, stalled = self._inbox.next_number, self._inbox.refusing
-        self._mailbox.send(name, SenderResumes(sender=self._mailbox.name, epoch=self._epoch, number=number, stalled=stalled))
+        self._mailbox.send(name, SenderResumes(sender=self._mailbox.name, epoch=self._epoch, number=self._inbox.next_number))
         if name == QUEUE_STORE:
             self._asked = False
             self._open_session()
@@ -162,7 +163,6 @@ class RemoteIntake:
             return
         self._asked = True
         self._request += 1  # asked twice, only the last answer counts
-        self._tell_resumed()
         self._mailbox.send(
             QUEUE_STORE,
             SessionOpen(
@@ -211,12 +211,9 @@ class RemoteIntake:
                     self._mailbox.set_timer(_SUBACK, self.writer.suback_due_s)
                 else:
                     return "no SUBACK in time"
-        elif name == _OFFER:
-            self._offer_timed = False
-            self._offer_again(now_s)
         elif name == _RESEND:
             self._resend_timed = False
-            if self._inbox.overdue(now_s):
+            if self._inbox.look(now_s):
                 self._resend()
             self._time_resend(now_s)
         return ""
@@ -231,13 +228,8 @@ class RemoteIntake:
         (exchange.inbox-bounded).
         """
         self._open_session()
-        remake = self._inbox.remake
-        if self._inbox.held:
-            self._hold(now_s)
-        else:
-            self._warned_full = False
         self._log_oddities()
-        return remake
+        return self._inbox.remake
 
     # --- packets ---
 
@@ -284,34 +276,6 @@ class RemoteIntake:
             self._mailbox.send_parts(DISTRIBUTOR, parts)
             self._time_resend(now_s)
 
-    def _hold(self, now_s: float) -> None:
-        """Some messages wait for room in a queue: offer them again at once if the last ones were taken, else after a while."""
-        if not self._warned_full:
-            self._warned_full = True
-            log.warning("remote.held_back", extra={**self._facts, "why": "a queue or the node is full"})
-        if self._inbox.eager:
-            self._offer_again(now_s)
-        if not self._offer_timed:
-            self._offer_timed = True
-            self._mailbox.set_timer(_OFFER, now_s + OFFER_AGAIN_S)
-
-    def _offer_again(self, now_s: float) -> None:
-        if not self._inbox.held or self._inbox.outstanding:
-            return
-        parts = self._inbox.offer_again(now_s, self._mailbox.wall_ms())
-        self._tell_resumed()
-        if parts is not None:
-            self._mailbox.send_parts(DISTRIBUTOR, parts)
-            self._time_resend(now_s)
-
-    def _tell_resumed(self) -> None:
-        number = self._inbox.next_number
-        for source, held, given_up in self._inbox.resumes():
-            told = SourceResumed(
-                sender=self._mailbox.name, epoch=self._epoch, source=source, number=number, held=held, given_up=given_up
-            )
-            self._mailbox.send(QUEUE_STORE, told)
-
     def _resend(self) -> None:
         for parts in self._inbox.resend(self._mailbox.now_s()):
             self._mailbox.send_parts(DISTRIBUTOR, parts)
@@ -319,7 +283,7 @@ class RemoteIntake:
     def _time_resend(self, now_s: float) -> None:
         if self._inbox.outstanding and not self._resend_timed:
             self._resend_timed = True
-            self._mailbox.set_timer(_RESEND, now_s + RESEND_AFTER_S)
+            self._mailbox.set_timer(_RESEND, max(now_s, self._inbox.overdue_at_s))
 
     # --- the log ---
 

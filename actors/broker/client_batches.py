@@ -11,12 +11,13 @@ from array import array
 from collections.abc import Iterable, Mapping
 
 from actors.broker.listener_interface import ClientHost
+from actors.broker.queue_room import QueueRoom
 from actors.broker.reserved_topics import ReservedTopics
 from actors.door.client import Client
 from actors.process.local_messages import Published
 from wire.exchange.receiver import AnswerBurst
 from wire.exchange.wills import Message
-from wire.frames.batch import Batch, pack_column
+from wire.frames.batch import pack_column
 from wire.frames.intake import NO_ROW
 from wire.frames.names import DISTRIBUTOR
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
@@ -27,7 +28,7 @@ from wire.records import record
 
 PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, about
 
-WillRow = tuple[str, int, int, int]  # as in ``Published``
+WillRow = tuple[str, int]  # as in ``Published``
 
 
 @record
@@ -36,15 +37,13 @@ class Owed:
 
     bursts: list[tuple[Client, AnswerBurst]]
     received: dict[str, tuple[bytes, bytes]]
-    sources: bytes
-    batch: Batch
     wills: tuple[WillRow, ...] = ()
 
 
 class ClientBatches:
     """The batch that is being built, and ``link``: those that are on their way.
 
-    builder: its rows. touched: by number, the clients that may be owed an answer with it.
+    builder: its rows. room: whether there is room for what comes. touched: by number, the clients that may be owed an answer.
     """
 
     def __init__(self, host: ClientHost, reserved: ReservedTopics) -> None:
@@ -59,6 +58,7 @@ class ClientBatches:
             drop_reserved=reserved.drop_reserved,
             forbidden_take_room=limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None,
         )
+        self.room = QueueRoom(host, self.builder)
         self.link: SendingLink[Published, Owed] = SendingLink()
         self.touched: dict[int, Client] = {}
         self._wills: list[WillRow] = []
@@ -84,8 +84,8 @@ class ClientBatches:
 
     @property
     def carries(self) -> bool:
-        """Whether there is anything in it, a message or the record of what was read."""
-        return bool(len(self.builder) or self.touched or self._wills)
+        """Whether there is anything in it, a message or the record of what was read; or what the store has to know."""
+        return bool(len(self.builder) or self.touched or self._wills or self.room.unheeded)
 
     def owes(self, client: Client) -> None:
         """The client is owed an answer with it."""
@@ -96,34 +96,28 @@ class ClientBatches:
         self.touched[client.number] = client
         self.builder.take_room(PUBREL_BYTES)
 
-    def add_will(self, session: str, message: Message, source: int, refused: tuple[int, int] = (0, 0)) -> None:
-        """Put a Will into it; its record goes with the same commit [MQTT-3.1.2-8].
-
-        refused: epoch and number of the batch in which it was, if there was no room for it.
-        """
+    def add_will(self, session: str, message: Message, source: int) -> None:
+        """Put a Will into it; its record goes with the same commit [MQTT-3.1.2-8]."""
         topic, flags, payload, properties, _ = message
-        self._wills.append((session, len(self.builder), *refused))
+        self._wills.append((session, len(self.builder)))
         self.builder.add(topic, flags, payload, source=source, properties=properties)
 
     def drop_will(self, session: str) -> None:
         """Its record goes with the batch, and it is not published."""
-        self._wills.append((session, NO_ROW, 0, 0))
+        self._wills.append((session, NO_ROW))
 
     def will_rows(self) -> list[int]:
         """The rows that are Wills."""
-        return [row for _, row, _, _ in self._wills if row != NO_ROW]
+        return [row for _, row in self._wills if row != NO_ROW]
 
     def moved(self, places: Mapping[int, int]) -> None:
         """Rows have left it: where those that are left are now."""
-        self._wills = [(session, places.get(row, NO_ROW), epoch, number) for session, row, epoch, number in self._wills]
+        self._wills = [(session, places.get(row, NO_ROW)) for session, row in self._wills]
 
     # --- batches on their way ---
 
     def busy(self, session: str) -> bool:
-        """Whether a batch that is not committed changes the received identifiers of ``session``, or has its Will.
-
-        A Will that was refused is on record by itself and concerns no opening.
-        """
+        """Whether a batch that is not committed changes the received identifiers of ``session``, or has its Will."""
         if _has_will(self._wills, session) or any(client.session == session for client in self.touched.values()):
             return True  # the one that is being built
         return any(
@@ -138,8 +132,9 @@ class ClientBatches:
         # A client may be gone already and still have sent something of this batch.
         kept_sessions = {client.session for client in self.touched.values() if _keeps(client)}
         bursts, released = self._seal()
-        if not bursts and not len(self.builder) and not self._wills:
+        if not (bursts or len(self.builder) or self._wills or self.room.unheeded):
             return False
+        room, refused = self.room.sealed()
         received = self.builder.received
         batch = self.builder.build(accepted_ms=self._host.mailbox.wall_ms())
         sources = self.builder.sources_column()
@@ -155,8 +150,10 @@ class ClientBatches:
             received={session: columns for session, columns in received.items() if session in kept_sessions},
             released=released,
             wills=tuple(self._wills),
+            room=room,
+            refused=refused,
         )
-        self.link.sent(published, Owed(bursts, received, sources, batch, published.wills), now_s)
+        self.link.sent(published, Owed(bursts, received, published.wills), now_s)
         self._wills.clear()
         self._host.send(DISTRIBUTOR, published)
         return True
@@ -187,5 +184,5 @@ def _keeps(client: Client) -> bool:
 
 
 def _has_will(wills: Iterable[WillRow], session: str) -> bool:
-    """Whether the Will of ``session`` is among them, and was not refused before."""
-    return any(name == session and not number for name, _, _, number in wills)
+    """Whether the Will of ``session`` is among them."""
+    return any(name == session for name, _ in wills)

@@ -7,13 +7,13 @@ client's input meanwhile is counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from actors.broker.client_batches import ClientBatches
 from actors.broker.client_packets import ClientPackets
 from actors.broker.listener_interface import ClientHost
 from actors.broker.waiting_clients import TURN_TIMER, WaitingClients
-from actors.door.client import BEHIND, NO_ROOM, REQUESTS_MAX, Client
+from actors.door.client import BEHIND, NO_ROOM, QUEUE_FULL, REQUESTS_MAX, Client
 from actors.door.input_budget import InputBudget
 from actors.door.publish_rate import PublishRate
 from actors.system.receive_buffer import RECEIVE_BYTES
@@ -113,11 +113,18 @@ class ClientInput:
         self._waiting.go_on(client)
         self._take(client)
 
-    def release(self, client: Client) -> None:
-        """Take what a client goes on to send that was held back behind what the store had refused."""
-        client.held_back = client.leaves
-        client.hear_again(self._host.mailbox.now_s())
-        self.read_on(client)
+    def room_came(self, bridges: Container[str] | None = None) -> None:
+        """Go on with those that wait for room in a queue of these, or of any."""
+        self._waiting.room_came(bridges, self._take)
+
+    def look(self) -> None:
+        """Who waits for room, and has left, is read to its end; what it has published there is not taken."""
+        for client, _ in list(self._waiting.for_room.values()):
+            if client.has_left():
+                client.leaves = True
+                self._waiting.for_room.pop(client.number, None)
+                client.hear_again(self._host.mailbox.now_s(), QUEUE_FULL)
+                self._take(client)
 
     def go_on_with_room(self) -> None:
         """The batch has gone, or has room again: go on with those that wait for it."""
@@ -164,7 +171,7 @@ class ClientInput:
                         self._crowded()
                         self._waiting.wait_for_batch(client, NO_ROOM)
                         break
-                    position = stop  # left out: its client sends it again, behind what the store has refused
+                    position = stop  # left out: its client sends it again
                     continue
                 position = stop
                 self._packets.handle(client, first_byte, data[start:stop])
@@ -186,10 +193,10 @@ class ClientInput:
         if client.rate is not None and self._waiting.is_too_fast(client):
             return True
         kind = first_byte & 0xF0
-        if kind == PUBLISH_BYTE and client.held_back:
-            if client.leaves:
-                return False
-            client.hear(False)  # behind what the store has refused
+        if kind == PUBLISH_BYTE and client.leaves:
+            return False
+        if kind == PUBLISH_BYTE and (bridge := self._batches.room.waits_for) is not None:
+            self._waiting.wait_for_room(client, bridge)
         elif kind in (PUBLISH_BYTE, PUBREL_BYTE) and self._builder.full and first_byte & QOS_0_MASK != QOS_0_BYTE:
             self._waiting.wait_for_batch(client, NO_ROOM)
         elif first_byte in _SUBSCRIPTIONS and self._builder.holds(client.number):
@@ -215,7 +222,8 @@ class ClientInput:
 
     def _take_publishes(self, client: Client, flow: ReceiverHalf, data: bytes, position: int) -> int:
         """Take the run of PUBLISH that stands at ``position`` into the batch; where what is not taken begins."""
-        if client.held_back:
+        self._batches.room.begin()
+        if client.leaves:
             return position
         before = position
         if client.rate is not None:

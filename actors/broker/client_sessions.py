@@ -18,12 +18,12 @@ from actors.broker.listener_interface import ClientHost
 from actors.broker.reserved_topics import ReservedTopics
 from actors.broker.session_openings import SessionOpenings, end_connection
 from actors.broker.session_records import SessionRecords
-from actors.door.client import Client
+from actors.door.client import OPENING, Client
 from actors.door.logins_and_rights import Access, Verdict
 from actors.process.local_messages import SessionDown
 from wire.door.connect_checks import LoginFault, Welcome, judge_connect, refuse_login
 from wire.exchange.wills import Message, size_bytes
-from wire.frames.batch import REFUSABLE, RETAIN
+from wire.frames.batch import RETAIN
 from wire.frames.intake import SessionClose, SessionGone, SessionsKnown
 from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
 from wire.mqtt.aliases import OutgoingAliases
@@ -82,7 +82,7 @@ class ClientSessions:
                 self._send(client, judged)
             self._host.close_client(client, "refused")
             return
-        client.hear(False)  # what it sends before its CONNACK waits in its socket
+        client.hear(False, OPENING)  # what it sends before its CONNACK waits in its socket
         self._access.judge(client, connect, partial(self._admit, client, judged, will))
 
     def _admit(self, client: Client, welcome: Welcome, will: Message | None, verdict: Verdict) -> None:
@@ -248,7 +248,7 @@ class ClientSessions:
 
 
 def _message(will: Will) -> Message:
-    """The Will as it will be published; nobody can be told of its refusal, and nothing of its client waits behind it."""
-    flags = will.qos | (RETAIN if will.retain else 0) | REFUSABLE
+    """The Will as it will be published."""
+    flags = will.qos | (RETAIN if will.retain else 0)
     properties = encode_properties(replace(will.properties, will_delay_interval=None))
     return will.topic.encode(), flags, will.payload, properties, will.properties.will_delay_interval or 0

@@ -1,4 +1,4 @@
-"""Wills of local clients: those that wait for their delay, and those for which there was no room.
+"""Wills of local clients that wait for their delay.
 
 A Will leaves its client when its connection ends, and gets into the batch that is being built. Which are on record is the store's.
 
@@ -19,14 +19,11 @@ from actors.broker.session_records import SessionRecords
 from actors.door.client import Client
 from actors.door.logins_and_rights import Access
 from wire.clock_steps import elapsed_ms
-from wire.exchange.wills import Message, PendingWill, PendingWills, RefusedWill, RefusedWills, size_bytes
-from wire.frames.batch import OFFERED
+from wire.exchange.wills import Message, PendingWill, PendingWills, size_bytes
 from wire.frames.intake import SessionsKnown
 
 log = logging.getLogger("bascule")
 
-RETRY_WILLS_S = 1.0
-RETRIED_WILLS_MAX = 100  # at a time
 UNRECORDED_WILLS_MAX = 10_000  # Wills that wait, beside which no further one is kept in memory only
 NO_SOURCE = 0  # a connection that nothing waits behind
 
@@ -41,24 +38,17 @@ class ClientWills:
         self._records = records
         self._pending = PendingWills()
         self._connected_bytes = 0  # of the Wills of those who are connected
-        self._refused = RefusedWills()
-        self._refused_retry_s = 0.0
 
     @property
     def pending(self) -> int:
         """How many wait for their delay to pass."""
         return len(self._pending)
 
-    @property
-    def refused(self) -> int:
-        """For how many there was no room yet."""
-        return len(self._refused)
-
     # --- what an earlier life has left ---
 
     def begin_anew(self) -> None:
         """What the store has said of it was not all, and a new one says everything."""
-        self._pending, self._refused = PendingWills(), RefusedWills()
+        self._pending = PendingWills()
 
     def found(self, frame: SessionsKnown) -> None:
         """The Wills that clients of an earlier life of the Listener have left."""
@@ -67,9 +57,6 @@ class ClientWills:
             if will is not None:
                 wait_s = max(0.0, will[4] - elapsed_ms(due_ms - will[4] * 1000, wall_ms) / 1000)
                 self._pending.add(session, PendingWill(will, now_s + wait_s, 0, user, listener))
-        for session, epoch, number, will in frame.refused:
-            topic, flags, payload, properties, _ = will
-            self._refused.add(RefusedWill(session, epoch, number, (topic, flags | OFFERED, payload, properties, 0)))
 
     # --- connections and sessions ---
 
@@ -135,20 +122,6 @@ class ClientWills:
         if self._records.known:
             for session, pending in self._pending.take_due(now_s):
                 self._publish(session, pending)
-
-    def was_refused(self, will: RefusedWill) -> None:
-        """There was no room for a Will. It is on record, and sent again from time to time."""
-        if not len(self._refused):
-            self._refused_retry_s = self._host.mailbox.now_s() + RETRY_WILLS_S
-            log.warning("will.refused", extra={"client_id": will.session, "why": "a queue or the node is full"})
-        self._refused.add(will)
-
-    def publish_refused(self, now_s: float) -> None:
-        """Try again those for which there was no room."""
-        if self._records.known and len(self._refused) and now_s >= self._refused_retry_s:
-            self._refused_retry_s = now_s + RETRY_WILLS_S
-            for will in self._refused.take(RETRIED_WILLS_MAX):
-                self._batches.add_will(will.session, will.message, NO_SOURCE, (will.epoch, will.number))
 
     def _publish(self, session: str, pending: PendingWill) -> bool:
         """Whether the Will is in the batch that is being built; when there is no room, it is due as soon as there is."""

@@ -18,7 +18,7 @@ from actors.process.actor import MailboxActor
 from actors.process.local_messages import Deliver, Published, PublishedAhead, SessionDown, SessionUp
 from actors.process.mailbox import Mailbox
 from wire.frames.base import Frame
-from wire.frames.batch import QOS_ONLY, REFUSABLE, Batch, pack_column, unpack_column, ways_columns
+from wire.frames.batch import QOS_ONLY, Batch, pack_column, unpack_column, ways_columns
 from wire.frames.intake import NO_ROW, Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import LISTENER, QUEUE_STORE, BridgeLane, lane_of_actor, lane_of_queue
@@ -29,8 +29,6 @@ from wire.routing.hop_count import hops_of
 from wire.routing.subscriber import Publisher
 from wire.settings import NodeSettings
 from wire.status.clients import DistributorFigures
-
-_REFUSABLE_ONLY = bytes(flags & REFUSABLE for flags in range(256))
 
 
 class Distributor(MailboxActor):
@@ -82,7 +80,7 @@ class Distributor(MailboxActor):
                     self._distribute_remote(frame)
             case PublishedAhead():
                 if self._local:
-                    self._deliver(self._local.route(frame.batch, unpack_column("I", frame.sources), LISTENER), frame.batch)
+                    self._deliver(self._local.route(frame.batch, unpack_column("I", frame.sources)), frame.batch)
             case SenderResumes():
                 self._sends_anew(frame.sender, frame.epoch)
             case SubscriptionsAdd():
@@ -165,12 +163,13 @@ class Distributor(MailboxActor):
             sender=frame.sender,
             epoch=frame.epoch,
             number=frame.number,
-            sources=frame.sources,
+            rows=len(batch),
             received=frame.received,
             released=frame.released,
-            refusable=batch.flags.translate(_REFUSABLE_ONLY),
             wills=frame.wills if isinstance(frame, Published) else (),
             lanes=self._lanes,
+            room=frame.room if isinstance(frame, Published) else 0,
+            refused=frame.refused if isinstance(frame, Published) else {},
             parts=tuple(parts),
             bodies=tuple(bodies),
         )
@@ -181,14 +180,15 @@ class Distributor(MailboxActor):
 
     def _route_locally(self, frame: Published | Publishes, batch: Batch) -> Routed:
         if isinstance(frame, Published):
-            return self._local.route(batch, _publishers(frame), frame.sender)
+            return self._local.route(batch, _publishers(frame))
         had = 0 < frame.listener < self.epoch  # perhaps: what a former life's clients were sent nobody knows any more
-        return self._local.route(batch, None, frame.sender, had_at_qos0=had)
+        return self._local.route(batch, None, had_at_qos0=had)
 
     def _owners_of(self, frame: Published | Publishes, sender: BridgeLane | None, rows: Sequence[int]) -> Sequence[str]:
         """In whose share these rows are retained: a bridge's, or that of the client that published."""
         if sender is not None:
             return [f"bridge {sender.bridge}"] * len(rows)
+        assert isinstance(frame, Published)
         sources = unpack_column("I", frame.sources)
         return [self._local.owner_of(sources[row]) for row in rows]
 
@@ -237,7 +237,7 @@ def _publishers(frame: Published) -> Sequence[Publisher]:
     if not frame.wills:
         return sources
     publishers: list[Publisher] = list(sources)
-    for session, row, _, _ in frame.wills:
+    for session, row in frame.wills:
         if row != NO_ROW:
             publishers[row] = session
     return publishers

@@ -101,7 +101,7 @@ class RoutingWatch:
         if row is None:
             return False
         request, topic, qos = armed.wanted.request, batch.topics[batch.topic_of[row]], batch.flags[row] & QOS_MASK
-        sources = unpack_column("I", frame.sources) if frame.sources else ()
+        sources = unpack_column("I", frame.sources) if isinstance(frame, Published) else ()
         mark = TraceMark(
             request=request,
             sender=frame.sender,
@@ -192,10 +192,7 @@ class PublisherWatch:
             if mark.epoch != frame.epoch or mark.number > frame.number:
                 continue
             del self._marks[request]
-            refused = frame.refused.get(mark.number)
-            if refused and mark.row in unpack_column("H", refused):
-                self._step(request, "refused", {"why": "a queue that it goes to is full"})
-            elif mark.qos:
+            if mark.qos:
                 self._step(request, "acknowledged", {"packet": "PUBACK" if mark.qos == 1 else "PUBREC"})
         self.on = bool(self._marks)
 

@@ -27,7 +27,7 @@ from actors.broker.client_sys_topics import SysTopics
 from actors.broker.client_wills import ClientWills
 from actors.broker.connected_clients import ConnectedClients
 from actors.broker.followed_publish import PublisherWatch
-from actors.broker.puback_release import RETRY_TIMER, Acknowledgements
+from actors.broker.puback_release import release
 from actors.broker.qos0_overtaking import OVERTAKING_TIMER, Qos0Overtaking
 from actors.broker.reserved_topics import ReservedTopics
 from actors.broker.session_openings import SessionOpenings
@@ -43,7 +43,7 @@ from actors.process.mailbox import Mailbox
 from wire.errors import Unavailable
 from wire.figure import joined
 from wire.frames.base import Frame
-from wire.frames.intake import Committed, SenderResumes, SessionClosed, SessionGone, SessionOpened, SessionsKnown
+from wire.frames.intake import Committed, Room, SenderResumes, SessionClosed, SessionGone, SessionOpened, SessionsKnown
 from wire.frames.lanes import HandOut, LaneOpened, LaneReopen, Settled
 from wire.frames.local_sessions import RetainedPiece, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
@@ -98,9 +98,6 @@ class Listener(MailboxActor):
             acknowledged=self.deliveries.touched,
             crowded=self._overtaking.crowded,
         )
-        self.acknowledgements = Acknowledgements(
-            clients, self.batches, released=self._input.release, will_refused=self._wills.was_refused
-        )
         self._watch = PublisherWatch(mailbox, clients)
         self.gathering = Gathering(
             mailbox,
@@ -129,13 +126,15 @@ class Listener(MailboxActor):
             self._admin.store_is_new()
             self.deliveries.store_is_new()
             self._subscriptions.store_is_new()
-            number, stalled = self.batches.link.committed + 1, self.acknowledgements.stalled
-            self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=number, stalled=stalled))
+            self.batches.room.store_is_new()
+            self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=self.batches.link.committed + 1))
             self.batches.resend()
             self._retained.store_is_new()
         self._open_doors()
 
     def on_reconfigured(self, before: NodeSettings) -> None:
+        self.batches.room.settings_changed()
+        self._input.room_came()
         self._access.settings_changed()
         if self.settings.clients != before.clients:
             self.batches.limits_changed()
@@ -171,10 +170,10 @@ class Listener(MailboxActor):
             published=self.clients.traffic.publish_received,
             traffic=copy(self.clients.traffic),
             reserved_publishes=self._reserved.dropped,
-            refused=self.acknowledgements.refused,
+            refused=self.batches.room.refused_ever,
             filter_bytes=self._records.filters.shares.total,
             pending_wills=self._wills.pending,
-            refused_wills=self._wills.refused,
+            waiting_for_room=len(self._waiting.for_room),
             overtaking=self._overtaking.figures(),
             access=self._access.status(),
         )
@@ -218,16 +217,19 @@ class Listener(MailboxActor):
         match frame:
             case Committed():
                 if frame.sender == self.name and frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
-                    self.acknowledgements.release(frame)
+                    release(self.clients, self.batches, frame.number)
                     self.gathering.committed()
                     if self._watch.on:
                         self._watch.committed(frame)
+            case Room():
+                if frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
+                    first = self.batches.room.told(frame)
+                    self._input.room_came(None if first else frame.queues)
             case HandOut() | LaneOpened() | Settled() | LaneReopen():
                 self.deliveries.lane(frame)
             case SessionGone():
                 self._admin.gone(frame.session)
                 self.sessions.gone(frame)
-                self.acknowledgements.session_ended(frame.queue)
             case SessionCommand():
                 self._admin.command(frame)
             case QueueAnswer():
@@ -274,6 +276,7 @@ class Listener(MailboxActor):
         self.openings.look_up()
         self.deliveries.turn_end(now_s)
         self._retained.turn_end()
+        self.batches.room.ask()
         if self.state == "stopping":
             self._finish_stop()
 
@@ -295,8 +298,6 @@ class Listener(MailboxActor):
             self._open_doors()
         elif name in (RATE_TIMER, TURN_TIMER):
             self._input.on_timer(name, now_s)
-        elif name == RETRY_TIMER:
-            self.acknowledgements.retry()
 
     def _look(self, now_s: float) -> None:
         """What has changed, who is silent or late, and what is due."""
@@ -311,9 +312,8 @@ class Listener(MailboxActor):
         self.clients.give_back(now_s)
         self.openings.wait_no_longer(now_s)
         self._retained.wait_no_longer(now_s)
+        self._input.look()
         self._wills.publish_due(now_s)
-        if not self.batches.full:
-            self._wills.publish_refused(now_s)
 
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
         rows = len(self.batches.builder)
@@ -324,7 +324,6 @@ class Listener(MailboxActor):
 
     def _welcomed(self, client: Client) -> None:
         """It has its CONNACK."""
-        self.acknowledgements.opened(client)
         self.deliveries.opened(client)
         self._sys.opened(client)
         self.clients.welcomed()
@@ -338,7 +337,6 @@ class Listener(MailboxActor):
     def _parted(self, client: Client, publish_will: bool) -> None:
         """Its connection has ended."""
         self._input.closed(client)
-        self.acknowledgements.forget(client)
         self.deliveries.closed(client)
         self._subscriptions.closed(client)
         self._retained.closed(client)
@@ -349,7 +347,7 @@ class Listener(MailboxActor):
             connected=self.clients.connected,
             most_connected=self.clients.most_connected,
             outstanding_batches=len(self.batches.link),
-            refused_messages=self.acknowledgements.refused,
+            refused_messages=self.batches.room.refused_ever,
             reserved_publishes=self._reserved.dropped,
             refused=self.reception.admission.refused,
         )

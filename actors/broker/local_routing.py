@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from actors.broker.ended_connections import EndedConnections
-from actors.broker.shared_subscription_repeats import DealtBefore, key_of
 from actors.process.local_messages import SessionDown, SessionUp
 from wire.door.access_lists import AccessLists
 from wire.door.access_rules import ClientAccess
 from wire.exchange.subscriber_copies import as_granted
-from wire.frames.batch import OFFERED, QOS_MASK, QOS_ONLY, REFUSABLE, RETAIN_ONLY, Batch, pack_column
+from wire.frames.batch import PASSED, QOS_MASK, QOS_ONLY, RETAIN_ONLY, Batch, pack_column
 from wire.frames.intake import SessionGone, SessionsKnown
 from wire.frames.names import RETAINED
 from wire.frames.supervision import AclChanged
@@ -31,8 +30,8 @@ from wire.settings import NodeSettings
 Part = tuple[str, int, int, int, bytes]
 Grant = tuple[int, bool, tuple[int, ...]]
 
-_OFFERED_ONLY = bytes(flags & OFFERED for flags in range(256))
-_OFFERED_OR_QOS0 = bytes(flags & OFFERED if flags & QOS_MASK else OFFERED for flags in range(256))
+_PASSED_ONLY = bytes(flags & PASSED for flags in range(256))
+_PASSED_OR_QOS0 = bytes(flags & PASSED if flags & QOS_MASK else PASSED for flags in range(256))
 
 
 class Routed(NamedTuple):
@@ -52,7 +51,6 @@ class LocalRouting:
         self._subscriptions = Subscriptions(rights_of=self._rights_of)
         self._clients: dict[str, tuple[str, str | None]] = {}  # session -> the listener by which its client came last, and its user
         self._ended = EndedConnections()
-        self._dealt_before = DealtBefore()
         self._places: dict[str, tuple[int, str]] = {}  # session -> its live connection, 0 for none, and its queue
         self._owners: dict[int, str] = {}  # of the connections: in whose share they count
         self._doubted: dict[str, str] = {}  # session that was not connected when the store was asked for it -> its queue
@@ -161,16 +159,15 @@ class LocalRouting:
         self,
         batch: Batch,
         sources: Sequence[Publisher] | None,
-        sender: str,
         *,
         had_at_qos0: bool = False,
     ) -> Routed:
         """Who gets what of ``batch``.
 
-        sources: per row who published it; None: no local client. sender: whose batch it is.
+        sources: per row who published it; None: no local client.
         had_at_qos0: those who are connected may have had of it what they get at QoS 0, be it published or subscribed so.
         """
-        found = _Found(batch, sources, sender, self._ended, had_at_qos0=had_at_qos0)
+        found = _Found(batch, sources, self._ended, had_at_qos0=had_at_qos0)
         by_match: dict[Match, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
         for index, topic in enumerate(batch.topics):
@@ -185,7 +182,7 @@ class LocalRouting:
                 found.send(way, rows)
         for group, topics in by_group.items():
             for hands, theirs in group.hands(batch.topics, topics):
-                found.deal(group, hands, theirs, self._dealt_before)
+                found.deal(group, hands, theirs)
         return Routed(*found.parts(), *found.groups())
 
 
@@ -196,20 +193,15 @@ class _Found:
     subscription is dealt the others as ever: who had them is another, perhaps, and twice is better than not at all.
     """
 
-    def __init__(
-        self, batch: Batch, sources: Sequence[Publisher] | None, sender: str, ended: EndedConnections, *, had_at_qos0: bool
-    ) -> None:
+    def __init__(self, batch: Batch, sources: Sequence[Publisher] | None, ended: EndedConnections, *, had_at_qos0: bool) -> None:
         self._batch = batch
-        self._sender = sender
         self._sources = sources
         self._ended: EndedConnections | None = ended  # None: the sources are named by it
         self._qos = batch.flags.translate(QOS_ONLY)
-        offered = batch.flags.translate(_OFFERED_OR_QOS0 if had_at_qos0 else _OFFERED_ONLY)
-        self._offered = offered if any(offered) else b""
+        passed = batch.flags.translate(_PASSED_OR_QOS0 if had_at_qos0 else _PASSED_ONLY)
+        self._passed = passed if any(passed) else b""
         self._any_qos0 = b"\0" in self._qos
         self._had_at_qos0 = had_at_qos0
-        self._publishers = sources
-        self._payloads: Sequence[bytes] = ()
         self._live: dict[tuple[bytes, Grant], list[Sequence[int]]] = {}
         self._queued: dict[tuple[str, Delivery, SharedGroup | None], list[Sequence[int]]] = {}
 
@@ -235,72 +227,26 @@ class _Found:
         if (way.without or way.only) and self._sources is not None:
             sources = self._sources
             rows = [row for row in rows if (sources[row] in way.only if way.only else sources[row] not in way.without)]
-        unoffered = [row for row in rows if not self._offered[row]] if self._offered else rows  # the others they have had
+        fresh = [row for row in rows if not self._passed[row]] if self._passed else rows  # the others they have had
         if not delivery.qos:
-            self._send_live(group.live, delivery, unoffered)
+            self._send_live(group.live, delivery, fresh)
             return
-        self._send_live(group.transient, delivery, unoffered)
+        self._send_live(group.transient, delivery, fresh)
         if not group.queues:
             return
         if self._any_qos0:
             lasting = pack_column(array("I", [one.source for one in group.subscribers if one.source and one.queue]))
-            self._send_live(lasting, Delivery(0, *delivery[1:]), [row for row in unoffered if not self._qos[row]])
+            self._send_live(lasting, Delivery(0, *delivery[1:]), [row for row in fresh if not self._qos[row]])
             rows = [row for row in rows if self._qos[row]]
         self._enqueue(group.queues, delivery, rows)
 
-    def deal(self, group: SharedGroup, hands: Hands, topics: Set[int], before: DealtBefore) -> None:
-        """Rows for the members of a shared subscription that take those of ``topics``. before: what it has had already
-        (routing.refused-row-dealt-once).
-        """
+    def deal(self, group: SharedGroup, hands: Hands, topics: Set[int]) -> None:
+        """Rows for the members of a shared subscription that take those of ``topics``."""
         rows = self.rows_of(topics)
-        known: dict[int, bool] = {}
-        if self._offered:
-            known = self._known(group, rows, before)
-            for row in rows:
-                if self._offered[row] and self._qos[row] and row not in known:
-                    taker = group.in_doubt(self._topic(row))
-                    if taker is not None:
-                        self._send_one(group, *taker, [row])
-            rows = [row for row in rows if not self._offered[row] or not known.get(row, True)]
-        dealt = hands.deal(len(rows))
-        now_had: dict[int, bool] = {}
-        for subscriber, delivery, offsets in dealt:
-            theirs = rows[offsets.start : offsets.stop : offsets.step]
-            self._send_one(group, subscriber, delivery, theirs)
-            if group.mixed or known:
-                now_had.update(dict.fromkeys(theirs, not through_queue(subscriber, delivery)))
-        for row, had in (known | now_had).items():
-            if row in known or (group.mixed and self._may_return(row)):
-                before.note(self._key(group, row), had=had)
-
-    def _known(self, group: SharedGroup, rows: Sequence[int], before: DealtBefore) -> dict[int, bool]:
-        """Whether the group has had those of ``rows`` that are offered again, where that is noted; the notes are taken away."""
-        known: dict[int, bool] = {}
-        if before:
-            for row in rows:
-                if self._offered[row] and self._qos[row]:
-                    had = before.take(self._key(group, row))
-                    if had is not None:
-                        known[row] = had
-        return known
-
-    def _may_return(self, row: int) -> bool:
-        """Whether the store may refuse ``row`` without its publisher being told, so that it is offered again."""
-        told = self._batch.flags[row] & REFUSABLE and not isinstance(self._publisher(row), str)  # a session published its Will
-        return bool(self._qos[row]) and not told
-
-    def _publisher(self, row: int) -> Publisher | None:
-        return self._publishers[row] if self._publishers is not None else None
-
-    def _topic(self, row: int) -> bytes:
-        return self._batch.topics[self._batch.topic_of[row]]
-
-    def _key(self, group: SharedGroup, row: int) -> int:
-        if not self._payloads:
-            self._payloads = self._batch.rows_payloads()
-        publisher = self._publisher(row)
-        by = publisher if isinstance(publisher, str) else (self._sender, publisher)
-        return key_of((group.share_name, group.topic_filter), by, self._topic(row), self._payloads[row])
+        if self._passed:
+            rows = [row for row in rows if not self._passed[row]]
+        for subscriber, delivery, offsets in hands.deal(len(rows)):
+            self._send_one(group, subscriber, delivery, rows[offsets.start : offsets.stop : offsets.step])
 
     def _send_one(self, group: SharedGroup, subscriber: Subscriber, delivery: Delivery, rows: Sequence[int]) -> None:
         """Rows for one member of ``group``."""

@@ -21,7 +21,7 @@ from actors.broker.client_batches import ClientBatches
 from actors.broker.client_wills import ClientWills
 from actors.broker.listener_interface import ClientHost
 from actors.broker.session_records import SessionRecords
-from actors.door.client import Client
+from actors.door.client import OPENING, Client
 from actors.door.logins_and_rights import Access
 from actors.process.local_messages import SessionUp
 from wire.door.access_rules import resolve
@@ -234,7 +234,7 @@ class SessionOpenings:
         self._access.set_out(client)
         self._records.filters.has(client.session, client.owner, client.filters)
         self._up(client)
-        client.hear_again(self._host.mailbox.now_s())
+        client.hear_again(self._host.mailbox.now_s(), OPENING)
         self._send(client, welcome.connack(present, self._response_information(client)))
         log.debug("client.connected", extra={"client_id": client.session, "address": client.address, "level": client.level})
         if not client.closed:

@@ -1,12 +1,12 @@
-"""Clients that are not read for now, because of what they have sent: until the batch has room or has gone, until others have had
-their turn, or until their rate allows more. What they go on to send waits in their sockets.
+"""Clients that are not read for now, because of what they have sent: until the batch has room or has gone, until a queue has
+room, until others have had their turn, or until their rate allows more. What they go on to send waits in their sockets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
-from actors.door.client import BEHIND, CROWDING, NO_ROOM, TOO_FAST, Client
+from actors.door.client import BEHIND, CROWDING, NO_ROOM, QUEUE_FULL, TOO_FAST, Client
 from actors.process.mailbox import Mailbox
 
 TURN_TIMER = "crowding"
@@ -20,12 +20,14 @@ TakesOn = Callable[[Client], None]
 class WaitingClients:
     """Who waits, and for what. Each method that lets clients go on is given what takes the rest of their input, ``take``.
 
-    for_batch: by number, those that wait for the batch. slowed: how often a client's rate was at its end.
+    for_batch: by number, those that wait for the batch. for_room: those that wait for a bridge's queue, and for which. slowed: how
+    often a client's rate was at its end.
     """
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
         self.for_batch: dict[int, Client] = {}
+        self.for_room: dict[int, tuple[Client, str]] = {}
         self._for_turn: dict[int, Client] = {}
         self._for_rate: dict[int, tuple[Client, float]] = {}
         self.slowed = 0
@@ -33,6 +35,7 @@ class WaitingClients:
     def closed(self, client: Client) -> None:
         """The client waits for nothing any more."""
         self.for_batch.pop(client.number, None)
+        self.for_room.pop(client.number, None)
         self._for_turn.pop(client.number, None)
         self._for_rate.pop(client.number, None)
 
@@ -60,6 +63,23 @@ class WaitingClients:
         """The client waits for the batch no longer."""
         if self.for_batch.pop(client.number, None) is not None:
             client.hear_again(self._mailbox.now_s(), NO_ROOM | BEHIND)
+
+    # --- for room in a queue ---
+
+    def wait_for_room(self, client: Client, bridge: str) -> None:
+        """What the client publishes next goes to a queue that has no room for it."""
+        client.hear(False, QUEUE_FULL)
+        self.for_room[client.number] = client, bridge
+
+    def room_came(self, bridges: Container[str] | None, take: TakesOn) -> None:
+        """Something is new of these, None: of all. Who waits for one goes on, or waits again, behind those that wait longer."""
+        now_s = self._mailbox.now_s()
+        for number in [number for number, (_, bridge) in self.for_room.items() if bridges is None or bridge in bridges]:
+            client, _ = self.for_room.pop(number, (None, ""))
+            if client is None:
+                continue  # it went as another one came
+            client.hear_again(now_s, QUEUE_FULL)
+            take(client)
 
     # --- for a turn ---
 

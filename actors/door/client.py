@@ -22,7 +22,7 @@ from wire.shares import owner_of
 REQUESTS_MAX = 16  # SUBSCRIBEs and UNSUBSCRIBEs of one client that are not answered; then it is not read
 UNIX = "unix:"  # what the address of a client on a Unix socket begins with
 LABEL_MAX = 100
-HELD_BACK, TOO_FAST, CROWDING, ASKING, NO_ROOM, BEHIND = 1, 2, 4, 8, 16, 32  # why a client is not read
+QUEUE_FULL, TOO_FAST, CROWDING, ASKING, NO_ROOM, BEHIND, OPENING = 1, 2, 4, 8, 16, 32, 64  # why a client is not read
 
 
 class Client:
@@ -50,7 +50,6 @@ class Client:
         "gone",
         "greets_at",
         "held",
-        "held_back",
         "keep_alive",
         "leaves",
         "level",
@@ -86,8 +85,7 @@ class Client:
         self.held = 0  # the bytes of both that were counted last
         self.closed = False
         self.gone = False  # its side is closed, or the connection is broken: there is nobody who could be told anything
-        self.held_back = False  # what it publishes waits behind what the store has refused
-        self.leaves = False  # it has closed its side, and was held back: what it published last is left out
+        self.leaves = False  # it has closed its side, and there is no room for what it published last, which is left out
         self.session = ""
         self.listener = ""  # where the listener listens by which it came; Reception sets it
         self.user: str | None = None  # None: anonymous
@@ -227,12 +225,12 @@ class Client:
         """Whether it is not read because of what it has published."""
         return bool(self._muted & BEHIND)
 
-    def hear(self, heard: bool, why: int = HELD_BACK) -> None:
+    def hear(self, heard: bool, why: int) -> None:
         """Stop or go on reading this client for one reason: back-pressure reaches its publisher through TCP."""
         self._muted = self._muted & ~why if heard else self._muted | why
         self._watch()
 
-    def hear_again(self, now_s: float, why: int = HELD_BACK) -> None:
+    def hear_again(self, now_s: float, why: int) -> None:
         """Go on reading it; that it could not be heard till now is not its silence."""
         self.keep_alive.heard(now_s)
         self.hear(True, why)

@@ -13,7 +13,10 @@ from wire.status.states import LinkState
 
 @named_record
 class Published(Frame):
-    """Listener -> Distributor: ``Publishes`` of local clients; again, as the same object, where a store may have lost it."""
+    """Listener -> Distributor: ``Publishes`` of local clients; again, as the same object, where a store may have lost it.
+
+    sources: per row the Listener's number of the connection (u32 column). room, refused: as in ``Append``.
+    """
 
     sender: str
     epoch: int
@@ -22,7 +25,9 @@ class Published(Frame):
     sources: bytes
     received: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
     released: dict[str, bytes] = field(default_factory=dict)
-    wills: tuple[tuple[str, int, int, int], ...] = ()
+    wills: tuple[tuple[str, int], ...] = ()
+    room: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
 
 
 @named_record

@@ -120,7 +120,6 @@ FIXED = {
     "wire.exchange.retained_passes:REPLACED_TOPICS_MAX": Limit(
         "topics replaced meanwhile", CLIENT, "order may differ", "that client"
     ),
-    "wire.exchange.wills:REFUSED_WILLS_MAX_BYTES": Limit("Wills that full queues refused", NODE, "lost, counted", "their bridge"),
     "wire.frames.sending_link:BATCHES_OUTSTANDING_MAX": Limit(
         "batches that are not committed", "a sender", "the rest gathers", "nobody"
     ),

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
 
+from storage.queue.admission import Room
 from storage.queue.dead_letters import DeadLetter
-from storage.queue.full_queue_refusal import Room
 
 SCANNED_MESSAGES = 5000  # of a page, those that are not in it included
 SCANNED_BYTES = 8 << 20

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from storage.queue.full_queue_refusal import Room
+from storage.queue.admission import Room
 from storage.queue.single_messages import Message, batch_of
 from storage.store.lane import Lane, State
 from storage.store.next_commit import NextCommit

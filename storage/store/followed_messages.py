@@ -6,11 +6,11 @@ end of each turn sees how far it has come. So it costs nothing while nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage.queue.full_queue_refusal import Admission
+from storage.queue.admission import Admitted
 from storage.store.lanes import Lanes
 from wire.frames.base import Effects
 from wire.frames.batch import unpack_column
@@ -54,29 +54,24 @@ class FollowedMessages:
         """The batch that comes next has a message to follow; the oldest of too many is given up."""
         self.all = [*self.all[-FOLLOWED_MAX + 1 :], _Followed(mark)]
 
-    def admitted(self, frame: Append, admission: Admission, now_s: float) -> None:
-        """``frame`` goes into the next commit, as far as ``admission`` says; its queues have not got it yet."""
+    def admitted(self, frame: Append, admitted: Sequence[Admitted], now_s: float) -> None:
+        """``frame`` goes into the next commit, as far as it is ``admitted``; its queues have not got it yet."""
         for followed in self.all:
             mark = followed.mark
             if followed.admitted or (mark.sender, mark.epoch, mark.number) != (frame.sender, frame.epoch, frame.number):
                 continue
             followed.admitted, followed.until_s, self._now_s = True, now_s + FOLLOWED_S, now_s
-            if mark.row in admission.refused:
-                self._step(mark.request, "refused", "", {"queues": [part[0] for part in frame.parts]})
-                continue
-            followed.places = list(self._places(frame, admission, mark))
+            followed.places = list(self._places(frame, admitted, mark))
 
-    def _places(self, frame: Append, admission: Admission, mark: TraceMark) -> Iterator[_Place]:
-        refused = set(admission.refused)
-        for part, admitted in zip(frame.parts, admission.parts, strict=True):
-            rows = list(unpack_column("H", part[4])) if part[4] else list(range(len(frame.refusable)))
+    def _places(self, frame: Append, admitted: Sequence[Admitted], mark: TraceMark) -> Iterator[_Place]:
+        for part, taken in zip(frame.parts, admitted, strict=True):
+            rows = list(unpack_column("H", part[4])) if part[4] else list(range(frame.rows))
             if mark.row not in rows:
                 continue
-            left = [row for row in rows if row not in refused]
-            if admitted.dropped or admitted.count != len(left):
+            if taken.dropped or taken.refused:
                 self._step(mark.request, "settled", part[0], {"outcome": "dropped:overflow, or another of its batch was"})
                 continue
-            seq = self._lanes.all[part[0]].queue.tail + left.index(mark.row)
+            seq = self._lanes.all[part[0]].queue.tail + rows.index(mark.row)
             yield _Place(part[0], seq)
             if self._lanes.all[part[0]].bridge:
                 self._effects.append((self._lanes.all[part[0]].peer, TraceFollow(request=mark.request, queue=part[0], seq=seq)))

@@ -18,6 +18,7 @@ from typing import Any
 
 from storage.engine.engine import Engine, Moment, Write
 from storage.engine.keys import QueueNumbers
+from storage.queue.admission import REJECT
 from storage.queue.history import ROW_BYTES
 from storage.queue.ledger import LaneRow
 from storage.queue.queue import CACHE_BYTES, Queue
@@ -169,6 +170,11 @@ class Lanes:
     def is_configured(self, name: str) -> bool:
         """Whether a bridge of the configuration has this queue."""
         return name in self._configured
+
+    def overflow_of(self, name: str) -> str:
+        """What a queue does with QoS 1 and 2 where the node is full and refuses: one of a bridge keeps what was taken for it."""
+        lane = self.all[name]
+        return REJECT if lane.bridge else lane.limits.overflow
 
     def belongs_to_a_bridge(self, name: str) -> bool:
         """Whether ``name`` is a lane's queue or Connection."""

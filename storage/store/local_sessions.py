@@ -1,6 +1,5 @@
 """What the store does for local clients' sessions: they begin, go on and end, with their queues, subscriptions and Wills.
 
-What becomes of a Will once it is out (store.will-kept-until-published) is ``session_wills``'.
 
 It changes memory and the next commit; after that, what ``take_answers`` has may be sent.
 
@@ -36,8 +35,7 @@ from storage.store.ended_queues import EndedQueues
 from storage.store.next_commit import NextCommit
 from storage.store.retained_pieces import RetainedPieces
 from storage.store.session_queues import SessionQueues
-from storage.store.session_rows import Opening, Session, Sessions, Will, is_remote
-from storage.store.session_wills import SessionWills
+from storage.store.session_rows import Opening, Session, Sessions, is_remote
 from wire.exchange.wills import size_bytes
 from wire.figure import joined
 from wire.frames.base import Effects, Frame
@@ -58,7 +56,7 @@ SessionFrame = SessionOpen | SessionClose | SessionsWanted | SubscriptionsAdd | 
 
 
 class LocalSessions:
-    """Takes the frames that are about sessions. wills: what becomes of those that are published. answers: what
+    """Takes the frames that are about sessions. answers: what
     ``take_answers`` has.
     """
 
@@ -78,7 +76,6 @@ class LocalSessions:
         self._sessions = sessions
         self._queues = queues
         self._ended_queues = ended_queues
-        self.wills = SessionWills(sessions)
         self._pieces = pieces
         self._subscriptions = SessionSubscriptions(sessions, pieces, next_commit)
         self._next = next_commit
@@ -181,8 +178,6 @@ class LocalSessions:
             ended=self._ended,
             purged=self._purged,
             damaged_rows=self._sessions.damaged,
-            refused_wills=self.wills.refused,
-            dropped_wills=self.wills.dropped,
             retained=self._pieces.figures(),
         )
 
@@ -321,11 +316,10 @@ class LocalSessions:
     def _known(self, epoch: int) -> Iterator[SessionsKnown]:
         """What is kept, in frames that end with what goes beyond ``KNOWN_BYTES``."""
         rows: list[tuple[Any, ...]] = []
-        refused: list[tuple[str, int, int, Will]] = []
         size = 0
 
         def known(*, last: bool) -> SessionsKnown:
-            return SessionsKnown(epoch=epoch, store=self._epoch, sessions=tuple(rows), refused=tuple(refused), last=last)
+            return SessionsKnown(epoch=epoch, store=self._epoch, sessions=tuple(rows), last=last)
 
         for session in self._sessions:
             if session.queue or (session.will is not None and session.connected is None):
@@ -333,18 +327,17 @@ class LocalSessions:
                 due_ms = session.will_due_ms if session.will else 0
                 fields = _subscriptions(session), session.will, due_ms, user, session.listener, session.owner
                 rows.append((session.name, session.queue, *fields))
-            refused += [(session.name, *batch, will) for batch, will in session.refused_wills.items()]
             size += _known_bytes(session)
             if size >= KNOWN_BYTES:
                 yield known(last=False)
-                rows, refused, size = [], [], 0
+                rows, size = [], 0
         yield known(last=True)
 
 
 def _known_bytes(session: Session) -> int:
     """About what a ``SessionsKnown`` has of it."""
     names = [session.name, session.queue, *session.subscriptions]
-    return sum(map(len, names)) + KNOWN_BESIDE_BYTES * len(names) + sum(map(size_bytes, session.wills.values()))
+    return sum(map(len, names)) + KNOWN_BESIDE_BYTES * len(names) + (0 if session.will is None else size_bytes(session.will))
 
 
 def _subscriptions(session: Session) -> tuple[tuple[str, int, int], ...]:

@@ -30,6 +30,7 @@ from typing import Any
 from storage.queue.dead_letters import DeadLetter, DeadLetters
 from storage.queue.queue import Queue
 from storage.queue.single_messages import Message, batch_of
+from storage.store.client_room import ClientRoom
 from storage.store.commands import CommandError
 from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.dead_letter_replay import SCANNED_BYTES, choose_page
@@ -37,7 +38,6 @@ from storage.store.event_log import EventLog
 from storage.store.lane import Lane, State
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
-from storage.store.room_left import Rooms
 from wire.clock_steps import elapsed_ms
 from wire.errors import StorageDamaged, Unavailable
 from wire.figure import to_map
@@ -64,14 +64,14 @@ class QueueCommands:
         dead_letters: DeadLetterQueues,
         events: EventLog,
         next_commit: NextCommit,
-        rooms: Rooms,
+        client_room: ClientRoom,
     ) -> None:
         self._bridges = {bridge.name: bridge for bridge in bridges}
         self._lanes = lanes
         self._dead_letters = dead_letters
         self._events = events
         self.next_commit = next_commit
-        self._rooms = rooms
+        self._client_room = client_room
         self._refused = False  # whether the disk refuses
 
     def adopt(self, settings: NodeSettings) -> None:
@@ -236,7 +236,7 @@ class QueueCommands:
             raise CommandError("not_configured", text)
         names = [queue_name(bridge, lane) for lane in range(configured.lanes)]
         count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
-        waiting, rooms = letters.read(arguments.get("from") or 0), self._rooms.measure(now_s, names)
+        waiting, rooms = letters.read(arguments.get("from") or 0), self._client_room.beside_clients(now_s, bridge, names)
         page = choose_page(waiting, names, rooms, reason=arguments.get("reason"), count=count)
         if page.full and not page.chosen:
             text = f"the queue of bridge {bridge!r} has no room (limits, or the disk is full); no dead letter was taken out"

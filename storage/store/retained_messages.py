@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import msgpack
@@ -98,15 +98,12 @@ class RetainedMessages:
         """Figures for ``status``. owing: to how many queues not all was brought yet."""
         return RetainedFigures(messages=len(self._kept), bytes=self._bytes.total, refused=self.refused, owing=owing)
 
-    def change(self, body: bytes, without: Collection[int], write: Write) -> None:
-        """Take up the rows of ``body`` that have RETAIN, all but ``without``; they hold once ``write`` is committed.
+    def change(self, body: bytes, write: Write) -> None:
+        """Take up the rows of ``body`` that have RETAIN; they hold once ``write`` is committed.
 
         Source: MQTT-3.3.1-5 to -8.
         """
         batch, owners = unpack_owned(body)
-        if without:
-            rows = [row for row in range(len(batch)) if row not in without]
-            batch, owners = batch.select(rows), [owners[row] for row in rows]
         payloads: list[bytes] | None = None
         for topic, row in retained_rows(batch).items():
             if row == CLEARED:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from storage.queue.full_queue_refusal import Room, fits
+from storage.queue.admission import DAMAGED, Room, fits
 from storage.store.disk_trouble import Disk
 from storage.store.lanes import Lanes
 from storage.store.session_queues import SessionQueues
@@ -17,7 +17,9 @@ from wire.settings import LimitSettings, NodeSettings
 
 
 class Rooms:
-    """Counts what is there against the limits."""
+    """Counts what is there against the limits. of: by bridge, and for the node under an empty name, what was measured last, less
+    what was taken since.
+    """
 
     def __init__(self, lanes: Lanes, session_queues: SessionQueues, disk: Disk, limits: LimitSettings) -> None:
         """limits: of the node."""
@@ -26,6 +28,7 @@ class Rooms:
         self._disk = disk
         self._limits = limits
         self._measured: dict[str, list[Room]] = {}
+        self.of: dict[str, Room] = {}
         self._free_bytes: int | None = None  # on the disk, when that was
 
     def adopt(self, settings: NodeSettings) -> None:
@@ -76,7 +79,8 @@ class Rooms:
             bridges[name] = Room.of(limits[name], messages, size_bytes, disk_full=disk_full)
         for lane in lanes.of_bridges.values():
             if lane.is_unreadable:
-                bridges[lane.bridge] = Room(messages=0, size_bytes=0, overflow="reject", disk_full=True)
+                bridges[lane.bridge] = Room(messages=0, size_bytes=0, overflow=DAMAGED, disk_full=True)
+        self.of = {"": node, **bridges}
         rooms = {name: [bridges[lane.bridge], node] for name, lane in lanes.of_bridges.items()}
         for name in wanted:
             if name not in rooms:

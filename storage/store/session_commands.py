@@ -6,7 +6,7 @@ milliseconds, None where there is none.
 
 ls {after?, count?, like?, user?, connected?} -> {sessions: [row, ...], next}: in the order of the client identifiers, from the one
 behind ``after`` on; ``next`` is the ``after`` of the next page, None after the last. like: a glob on the client identifier.
-show {client_id, from?} -> row and {filters: [...], next, will, refused_wills, queue}: its subscriptions from number ``from`` on,
+show {client_id, from?} -> row and {filters: [...], next, will, queue}: its subscriptions from number ``from`` on,
 and of its Will the topic and the sizes.
 will {client_id} -> {will}: the same of its Will, with its properties and the begin of its payload; None if it has none.
 end {client_id, drops_will?} -> {client_id, was_connected, purged, subscriptions, will}: will: published, dropped or none.
@@ -172,7 +172,6 @@ class SessionCommands:
             "filters": filters,
             "next": following if following < len(every) else None,
             "will": None if session is None or session.will is None else _will_map(session.will, session),
-            "refused_wills": 0 if session is None else len(session.refused_wills),
         }
 
     def _whole_will(self, command: SessionCommand) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 A session is a local client's, under its client identifier, or one that a lane has at a remote, under a name that begins with a NUL
 (``wire/frames/names.py``). Its row says whose it is and how long it lasts; beside it are a row for each subscription, for its Will,
-for each Will that was refused, and for the received QoS 2 identifiers. Those are committed with their messages and removed before
+and for the received QoS 2 identifiers. Those are committed with their messages and removed before
 PUBCOMP [MQTT-4.3.3-2]; subscriptions before SUBACK; the Will before CONNACK. All sessions are in memory; how many there may be is
 limited. Queues, retained messages and frames are the business of ``storage/store/local_sessions.py``.
 
 store.identifier-with-its-message [P1, P2]: a received QoS 2 identifier is in the commit of its message.
 store.identifier-gone-before-pubcomp [P2, MQTT]: PUBCOMP leaves after the commit that removes the identifier [MQTT-4.3.3-2].
+store.will-kept-until-published [P3, MQTT]: a Will stays on record until a batch with it is committed, or the client took it back
+    [MQTT-3.1.2-8, MQTT-3.14.4-3]. It was taken with its client, so it comes into a queue that is full.
 store.session-written-as-it-changes [P5]: what changes of a session is written, and nothing else of it: a packet costs the disk in
     proportion to its bytes, whatever its session has, and one that changes nothing costs nothing.
 """
@@ -15,7 +17,6 @@ store.session-written-as-it-changes [P5]: what changes of a session is written, 
 from __future__ import annotations
 
 import logging
-import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -33,9 +34,7 @@ from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 log = logging.getLogger("bascule")
 
 ROW_VERSION = 1
-OWN = (0, 0)  # a session's own Will, beside those that were refused in a batch
-RECEIVED, _WILL, _FILTER = b"r", b"w", b"s"  # rows beside a session's own: the identifiers, a Will by its batch, a subscription
-_BATCH = struct.Struct(">QQ")
+RECEIVED, _WILL, _FILTER = b"r", b"w", b"s"  # rows beside a session's own: the identifiers, its Will, a subscription
 
 Opening = tuple[str, int, int]  # sender, its epoch, its request
 
@@ -49,8 +48,8 @@ class Session:
     expiry_s: how long it outlives its connection; 0: it ends with it. connected: epoch of the Listener's life and number of the
     connection; None while there is none, since ``since_ms`` (UTC epoch). queue: its Tier-1 queue, empty for none. opening: the last
     one, and whether it found the session: asked for again, because a store died with the answer, it gets the same answer. user: who
-    alone may open it; None: anybody, and the first user that does is the one. wills: its own under ``OWN``, those for which there
-    was no room under epoch and number of their batch. listener: where the listener listens by which its client came last, empty
+    alone may open it; None: anybody, and the first user that does is the one. will: what is to be published once its client is
+    gone. listener: where the listener listens by which its client came last, empty
     where that is not known. owner: in whose share of all sessions it counts.
     """
 
@@ -60,7 +59,7 @@ class Session:
     since_ms: int = 0
     queue: str = ""
     subscriptions: dict[str, tuple[int, int]] = field(default_factory=dict)
-    wills: dict[tuple[int, int], Will] = field(default_factory=dict)
+    will: Will | None = None
     received: set[int] = field(default_factory=set)
     opening: Opening | None = None
     found: bool = False
@@ -72,17 +71,7 @@ class Session:
     @property
     def lasting(self) -> bool:
         """Whether there is anything that outlives the connection."""
-        return bool(self.expiry_s or self.queue or self.wills)
-
-    @property
-    def will(self) -> Will | None:
-        """What is to be published once its client is gone."""
-        return self.wills.get(OWN)
-
-    @property
-    def refused_wills(self) -> dict[tuple[int, int], Will]:
-        """Those for which there was no room; they outlive the session."""
-        return {batch: will for batch, will in self.wills.items() if batch != OWN}
+        return bool(self.expiry_s or self.queue or self.will is not None)
 
     @property
     def will_due_ms(self) -> int:
@@ -135,15 +124,14 @@ class Session:
             if part == RECEIVED:
                 (column,) = fields
                 self.received.update(unpack_column("H", column))
-            elif part.startswith(_WILL):
-                epoch, number = _BATCH.unpack(part[1:])
+            elif part == _WILL:
                 topic, flags, payload, properties, delay_s = fields
-                self.wills[epoch, number] = (topic, flags, payload, properties, delay_s)
+                self.will = (topic, flags, payload, properties, delay_s)
             else:
                 topic_filter, options, identifier, epoch, number = fields
                 self.subscriptions[topic_filter] = (options, identifier)
                 self.request = max(self.request, (epoch, number))
-        except (TypeError, ValueError, struct.error) as error:
+        except (TypeError, ValueError) as error:
             raise StorageDamaged("a row of a session is damaged", session=self.name) from error
 
 
@@ -213,15 +201,13 @@ class Sessions:
         self._changed.add(session.name)
 
     def forget(self, name: str) -> None:
-        """The session has ended, and all of it but Wills that were refused."""
+        """The session has ended, and all of it."""
         session = self._sessions.pop(name, None)
         if session is None:
             return
         self._changed.add(name)
         self.empty(session)
         self.put_will(session, None)
-        if session.wills:
-            self._sessions[name] = Session(name, wills=session.wills)
 
     def empty(self, session: Session) -> None:
         """Nothing is subscribed to in it any more, and no identifier is received."""
@@ -241,13 +227,11 @@ class Sessions:
             if session.subscriptions.pop(topic_filter, None) is not None:
                 self._put(session, filter_part(topic_filter), None)
 
-    def put_will(self, session: Session, will: Will | None, batch: tuple[int, int] = OWN) -> None:
-        """``will``, or none, is what the session has as its own, or as the one that was refused in ``batch``."""
-        if session.wills.get(batch) != will:
-            session.wills.pop(batch, None)
-            if will is not None:
-                session.wills[batch] = will
-            self._put(session, _WILL + _BATCH.pack(*batch), None if will is None else _packed(*will))
+    def put_will(self, session: Session, will: Will | None) -> None:
+        """``will``, or none, is what the session has on record."""
+        if session.will != will:
+            session.will = will
+            self._put(session, _WILL, None if will is None else _packed(*will))
             self._changed.add(session.name)  # without one, the session may last no longer
 
     def receive(self, name: str, packet_ids: Iterable[int]) -> None:

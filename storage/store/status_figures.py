@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from storage.queue.queued_ways import former_rules
 from storage.store.lane import Lane
 from storage.store.lanes import Lanes
@@ -23,15 +21,12 @@ class LaneFigures:
         """These hold from now on."""
         self._rules = {bridge.name: bridge.local_subscriptions for bridge in settings.bridges}
 
-    def figures(self, held_back: Mapping[str, int], now_s: float, wall_ms: int, *, refused: bool) -> dict[str, QueueFigures]:
-        """By queue. held_back: how many messages senders hold back for each. refused: the disk refuses for now."""
+    def figures(self, now_s: float, wall_ms: int, *, refused: bool) -> dict[str, QueueFigures]:
+        """By queue. refused: the disk refuses for now."""
         lanes = self._lanes.of_bridges.items()
-        return {
-            name: self._of_queue(lane, held_back[name], None if refused else self._oldest_ms(lane, now_s), wall_ms)
-            for name, lane in lanes
-        }
+        return {name: self._of_queue(lane, None if refused else self._oldest_ms(lane, now_s), wall_ms) for name, lane in lanes}
 
-    def _of_queue(self, lane: Lane, held_back: int, oldest_ms: int | None, wall_ms: int) -> QueueFigures:
+    def _of_queue(self, lane: Lane, oldest_ms: int | None, wall_ms: int) -> QueueFigures:
         queue, ledger, history = lane.queue, lane.queue.ledger, lane.queue.trimming
         return QueueFigures(
             depth=queue.depth,
@@ -44,7 +39,6 @@ class LaneFigures:
             dead_lettered=sum(ledger.dead.values()),
             redelivered=ledger.redelivered,
             refused=ledger.refused,
-            held_back=held_back,
             ledger_closes=ledger.closes(queue.depth),
             end_to_end_seconds=lane.end_to_end.figures() if lane.end_to_end is not None else None,
             waits_for_lanes=tuple(self._lanes.changes.waits_for(lane)),

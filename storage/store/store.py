@@ -22,6 +22,7 @@ from typing import Protocol
 from storage.engine.engine import Engine
 from storage.engine.keys import QueueNumbers, open_format
 from storage.store.checkpoint import QueueStands, Standing, note, take
+from storage.store.client_room import ClientRoom
 from storage.store.commands import Commands
 from storage.store.commits import Commits
 from storage.store.dead_letter_queues import DeadLetterQueues
@@ -47,9 +48,10 @@ from storage.store.status_figures import LaneFigures
 from wire.errors import DiskFull, Unavailable
 from wire.figure import joined
 from wire.frames.base import Effects, Frame
-from wire.frames.intake import Append, SenderResumes, SessionClose, SessionOpen, SessionsWanted, SourceResumed
+from wire.frames.intake import Append, RoomWanted, SenderResumes, SessionClose, SessionOpen, SessionsWanted
 from wire.frames.lanes import Credit, LaneClose, LaneOpen, Settle
 from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop
+from wire.frames.names import LISTENER
 from wire.frames.supervision import NodeEvents, QueueCommand, ResetMarkers, SessionCommand
 from wire.frames.tracing import TraceMark
 from wire.settings import NodeSettings, SettingsNow
@@ -112,14 +114,15 @@ class Store:
         remote = self._remote_sessions = RemoteSessions(sessions, lanes.queue_that_stands)
         self._settlements = Settlements(lanes, dead_letters, remote, commit)
         rooms = self._rooms = Rooms(lanes, queues, disk, settings.limits)
-        self.intake = Intake(senders, lanes, rooms, disk, commit, sessions, queues, local, remote, pieces, events, epoch=epoch)
+        room = self._client_room = ClientRoom(rooms, settings, overflowed=events.overflowed, epoch=epoch)
+        self.intake = Intake(senders, lanes, room, disk, commit, sessions, queues, local, remote, pieces, events, epoch=epoch)
         commits = self.commits = Commits(engine, settings.persistence, commit, lanes, (dead_letters, senders, sessions, events))
-        on_queues = self._queue_commands = QueueCommands(settings.bridges, lanes, dead_letters, events, commit, rooms)
+        on_queues = self._queue_commands = QueueCommands(settings.bridges, lanes, dead_letters, events, commit, room)
         self._commands = Commands(commits, commit, on_queues, SessionCommands(sessions, local, lanes, events))
         self._mode = settings.persistence.mode
         self._figures = LaneFigures(lanes, settings)
         kept: tuple[_Part, ...] = (self._retention, lanes, dead_letters, pieces.retained, local)
-        self._parts = (*kept, rooms, on_queues, self._figures)
+        self._parts = (*kept, rooms, room, on_queues, self._figures)
         if new and (known := engine.known).node:
             events.note(known.since_ms, "store.begun", actor="store", reason=known.former, count=known.lost)
         if engine.missing is not None:
@@ -152,6 +155,8 @@ class Store:
                     self.intake.followed.settling(frame, self._now_s)
             case Credit():
                 self.lanes.credit(frame, self._wall_ms)
+            case RoomWanted():
+                self._client_room.asked(frame)
             case _:
                 self._rooms.forget()
                 self._receive_rare(frame)
@@ -160,12 +165,14 @@ class Store:
         match frame:
             case LaneOpen() | LaneClose() | ResetMarkers():
                 self.lanes.take(frame)
-            case SessionOpen() | SessionClose() | SessionsWanted() | SubscriptionsAdd() | SubscriptionsDrop() | SourceResumed():
+            case SessionOpen() | SessionClose() | SessionsWanted() | SubscriptionsAdd() | SubscriptionsDrop():
                 self.intake.receive(frame)
             case RetainedWanted():
                 self._pieces.asked.append(frame)
             case SenderResumes():
-                self.senders.resume(frame.sender, frame.epoch, frame.number, frame.stalled)
+                self.senders.resume(frame.sender, frame.epoch, frame.number)
+                if frame.sender == LISTENER:
+                    self._client_room.resumes(frame.epoch)
             case QueueCommand() | SessionCommand():
                 self._commands.receive(frame)
             case TraceMark():
@@ -178,7 +185,7 @@ class Store:
 
     def admit(self, now_s: float, wall_ms: int) -> Effects:
         """Decide on what waits and put it into the next commit. Acknowledgements, where they need not wait for it."""
-        if self.intake.waiting and self.intake.admit(now_s, wall_ms) and self.acknowledges_fast:
+        if (self.intake.waiting or self.intake.late) and self.intake.admit(now_s, wall_ms) and self.acknowledges_fast:
             self._engine.look()
             return self.intake.take_acks()
         return []
@@ -203,7 +210,7 @@ class Store:
             if isinstance(disk.refusal, DiskFull):
                 self._retention.make_room(self.lanes.of_bridges.values(), self.next_commit.write, wall_ms)
             at_once = True
-        if self.intake.waiting:
+        if self.intake.waiting or self.intake.late:
             effects += self.admit(now_s, wall_ms)
         if self._pieces.busy:
             self._rooms.forget()
@@ -236,6 +243,7 @@ class Store:
                     self._answer()
                     effects += self.lanes.hand_out(now_s, wall_ms)
         effects += answers
+        effects += self._client_room.look(now_s, wall_ms)
         if self.intake.followed.all:
             took_s = self.commits.last_s
             facts = {"commit": self.commits.count, "took_ms": round(took_s * 1000, 3)}
@@ -335,7 +343,7 @@ class Store:
             events=self.events.figures(),
             rocksdb=self._engine.figures(),
             sessions=self._local_sessions.figures(self._session_queues.figures()),
-            queues=self._figures.figures(self.senders.held_back(), self._now_s, wall_ms, refused=disk.retry_s is not None),
+            queues=self._figures.figures(self._now_s, wall_ms, refused=disk.retry_s is not None),
             dead_letters=self.dead_letters.figures(),
         )
 

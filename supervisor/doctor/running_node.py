@@ -225,9 +225,6 @@ def _queue(row: BridgeLane, about: str) -> Iterator[Finding]:
     if row.refused:
         found = f"refused for want of room: {counted(row.refused, 'message')}"
         yield warn(about, found, "their publishers were told; raise limits of the bridge, or take drop-oldest for limits.overflow")
-    if row.held_back:
-        found = f"waiting for room at their publishers, which are MQTT 3.1.1: {counted(row.held_back, 'message')}"
-        yield warn(about, found, "raise limits of the bridge, or take drop-oldest for limits.overflow")
     for reason, count in row.dropped.items():
         if reason != Loss.PURGED:
             yield warn(about, f"{counted(count, 'message')} dropped: {reason}", cure_of_loss(reason))

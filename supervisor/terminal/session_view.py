@@ -51,8 +51,6 @@ def print_session(found: dict[str, Any]) -> None:
         ("in flight", _in_flight(found)),
         ("Will", _will(found["will"])),
     ]
-    if found["refused_wills"]:
-        facts.append(("Wills", f"{found['refused_wills']} of earlier connections wait for room"))
     for name, text in facts:
         say(f"{name:<10} {text}")
     rows = [

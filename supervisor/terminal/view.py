@@ -290,15 +290,14 @@ def _ledgers(rows: Sequence[BridgeLane]) -> list[RenderableType]:
 
 
 def _without_room(rows: Sequence[BridgeLane]) -> list[RenderableType]:
-    """Which queues are full; what is beside the ledgers: what they refused, and what waits for room."""
+    """Which queues are full; what is beside the ledgers: what they refused."""
     lines: list[RenderableType] = []
     full = ", ".join(dict.fromkeys(row.name for row in rows if row.full is not None and row.full >= _FULL))
     if full:
         lines.append(Text.assemble(("queue full: ", _BAD), f"{full}; limits.overflow says what becomes of more"))
-    for key, what in (("refused", "refused for want of room: "), ("held_back", "held back by publishers until there is room: ")):
-        told = "; ".join(f"{_lane(row)} {count}" for row in rows if (count := getattr(row, key)))
-        if told:
-            lines.append(Text.assemble((what, _BUSY), told))
+    told = "; ".join(f"{_lane(row)} {row.refused}" for row in rows if row.refused)
+    if told:
+        lines.append(Text.assemble(("refused for want of room: ", _BUSY), told))
     return lines
 
 
@@ -415,7 +414,7 @@ def _clients(status: Status, *, wide: bool) -> list[RenderableType]:
     }
     if wide:
         figures["sessions connected"] = str(sessions.connected)
-        figures["Wills waiting"] = str(listener.pending_wills + sessions.refused_wills)
+        figures["Wills waiting"] = str(listener.pending_wills)
     table = _Table("local", *(f">{name}" for name in figures))
     table.add_row("", *figures.values())
     return [Text(""), table]
@@ -426,7 +425,7 @@ def _remote_subscriptions(rows: Sequence[BridgeLane], *, wide: bool) -> list[Ren
     subscribed = [(row, row.remote_subscriptions) for row in rows if row.remote_subscriptions is not None]
     if not subscribed:
         return []
-    counts = ("received", "duplicates", "waiting") + (("looped", "unmatched", "too_large", "expired", "dropped") if wide else ())
+    counts = ("received", "duplicates", "waiting") + (("looped", "unmatched", "too_large", "dropped") if wide else ())
     table = _Table("from remote", ">granted", *(f">{name.replace('_', ' ')}" for name in counts), "refused filters")
     for row, figures in subscribed:
         refused = ", ".join(f"{topic_filter} ({code})" for topic_filter, code in figures.refused.items())

@@ -30,7 +30,6 @@ class IncomingShape:
     identifiers: int  # packet identifiers go from 1 to this
     keeps_qos0: bool  # for a client that is away
     inbox_rows: int
-    offer_rows: int
     room: int | None  # the queues reject what is more than that; None: whatever the rest of the shape says
 
 
@@ -85,7 +84,6 @@ def incoming_shape(seed: int) -> IncomingShape | None:
         identifiers=rng.choice((2, 4, 25)),
         keeps_qos0=rng.random() < 0.5,
         inbox_rows=rng.choice((1, 3, 8192)),
-        offer_rows=rng.choice((1, 3, 64)),
         room=rng.choice((2, 4, 8)) if rng.random() < 0.3 else None,
     )
 

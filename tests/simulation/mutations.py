@@ -12,13 +12,17 @@ from actors.bridge.forwarder import Forwarder
 from actors.bridge.forwarder_buffer import Tier2
 from actors.bridge.remote_intake import RemoteIntake
 from actors.broker.client_batches import ClientBatches
+from actors.broker.queue_room import QueueRoom
 from storage.engine.engine import Write
 from storage.queue.hand_out_cursor import Cursor
 from storage.queue.in_flight import InFlight
 from storage.queue.queue import Queue
 from storage.queue.sent_record import SentRecord
 from storage.queue.settled_ranges import Settled as QueueSettled
+from storage.store.client_room import ClientRoom
+from storage.store.intake import Intake
 from storage.store.lane import Lane
+from storage.store.lanes import Lanes
 from storage.store.receiving_link import Sender, Senders, Verdict
 from storage.store.session_rows import Sessions
 from storage.store.store import Store
@@ -40,15 +44,16 @@ from wire.exchange.in_flight import InFlight as Window
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.left_sessions import LeftSessions
 from wire.exchange.receiver import AnswerBurst
-from wire.exchange.refused_by_store import Held, Resumed
-from wire.exchange.remote_batches import Owed, RemoteBatches
+from wire.exchange.remote_batches import RemoteBatches
 from wire.exchange.remote_inbox import RemoteInbox
 from wire.exchange.sender import SenderHalf
 from wire.exchange.suspected_messages import FIRST, Suspects
 from wire.exchange.what_may_be_sent import PublishDue
 from wire.frames.base import Frame
+from wire.frames.intake import Append
 from wire.frames.lanes import HandOut, LaneOpened, Settle, Settled
 from wire.frames.sending_link import SendingLink
+from wire.mqtt.publish_stream import TAKE
 from wire.ranges import RangeSet
 
 Change = Callable[[Any], Any]
@@ -392,14 +397,53 @@ _mutation(
 )
 
 
-def _refusals_unseen(original: Any) -> Any:
-    def held(self: Owed, refused: bytes) -> list[Held]:
-        return []
-
-    return held
+# --- room before a PUBLISH is taken ---
 
 
-_mutation("exchange.refused-rows-held/acknowledged", "a refused row is acknowledged", (Owed, "held", _refusals_unseen))
+def _dropped_when_full(original: Any) -> Any:
+    return lambda self, name: "drop-newest"
+
+
+def _late_answered(original: Any) -> Any:
+    def admit(self: Intake, frame: Append, now_s: float, wall_ms: int) -> bool:
+        if not original(self, frame, now_s, wall_ms):
+            original(self, replace(frame, parts=(), bodies=()), now_s, wall_ms)
+        return True
+
+    return admit
+
+
+def _late_counted(original: Any) -> Any:
+    def write_rows(self: Senders, write: Write) -> None:
+        for name in self._changed:
+            self._senders[name].admitted = self._senders[name].last
+        original(self, write)
+
+    return write_rows
+
+
+def _taken_unasked(original: Any) -> Any:
+    return lambda self, *arguments: TAKE
+
+
+_mutation(
+    "store.taken-is-kept/dropped",
+    "what was taken is dropped where the queue is full",
+    (Lanes, "overflow_of", _dropped_when_full),
+)
+_mutation("store.taken-is-kept/late-answered", "a batch from a remote that waits is answered", (Intake, "_admit", _late_answered))
+_mutation("store.next-number-only/late-counted", "a batch that waits counts as on record", (Senders, "write_rows", _late_counted))
+_mutation(
+    "store.full-announced/held-twice",
+    "what is held ready for clients is offered again",
+    (ClientRoom, "held", _instead(lambda self, name: (0, 0))),
+)
+_mutation(
+    "store.full-announced/remotes-unasked",
+    "a batch from a remote comes in, whatever is there",
+    (ClientRoom, "must_wait", _instead(lambda self, frame, rooms: False)),
+)
+_mutation("broker.room-before-taken/unasked", "a PUBLISH is taken, whatever room there is", (QueueRoom, "verdict", _taken_unasked))
 
 
 def _new_without_dup(original: Any) -> Any:
@@ -545,16 +589,7 @@ _mutation(
 )
 
 
-def _told_once(original: Any) -> Any:
-    def resumes(self: RemoteInbox) -> list[Resumed]:
-        refusing = self.refusing
-        return [told for told in original(self) if told.source in refusing]
-
-    return resumes
-
-
 _mutation("P6/refused-uncounted", "what a full queue refuses is not counted", (QueueSettled, "refuse", _instead(_nothing)))
-_mutation("P6/held-for-ever", "the store is not told that less of a source is held", (RemoteInbox, "resumes", _told_once))
 _mutation("tree.epochs-only-rise/always-the-same", "every life has the same epoch", (Epochs, "next", _instead(lambda self: 7)))
 
 

@@ -549,25 +549,27 @@ class Machine:
 def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     """(module or table, name, value): what is patched while a schedule runs."""
     import actors.bridge.remote_dialer
+    import actors.bridge.remote_intake
     import actors.bridge.settlement_reports
     import actors.broker.client_batches
     import storage.queue.read_ahead
     import storage.queue.trimming
     import storage.queue.waiting_messages
+    import storage.store.client_room
     import storage.store.history_retention
     import storage.store.lanes
     import supervisor.tree.supervisor
     import supervisor.workers
     import wire.exchange.client_outbox
-    import wire.exchange.refused_by_store
     import wire.frames.sending_link
 
     incoming, subscribers = shape.incoming, shape.subscribers
+    inbox = [] if incoming is None else [(actors.bridge.remote_intake, "BATCH_ROWS_MAX", incoming.inbox_rows)]
     outbox = [] if subscribers is None else [(wire.exchange.client_outbox, "MESSAGES_IN_HAND_MIN", subscribers.in_hand)]
-    inbox = [] if incoming is None else [("OFFER_ROWS_MIN", incoming.offer_rows)]
     return [
         *outbox,
-        *((wire.exchange.refused_by_store, name, value) for name, value in inbox),
+        *inbox,
+        (storage.store.client_room, "UNDER_WAY_ROWS", 5 * shape.batch_rows),
         (actors.bridge.remote_dialer, "open_remote", open_remote),
         (actors.bridge.remote_dialer, "probe_remote", probe_remote),
         (actors.bridge.settlement_reports, "MESSAGES_IN_HAND_MIN", shape.in_hand),

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
-import msgpack
-
 from actors.process.local_messages import Passed, Published
 from storage.engine.keys import part_key
 from storage.queue.chunk import Chunk
@@ -23,9 +21,9 @@ from storage.queue.ledger import LaneRow
 from storage.store.session_rows import RECEIVED, Session
 from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
-from tests.simulation.incoming import AWAY, REMOTE
+from tests.simulation.incoming import AWAY
 from tests.simulation.letters import PREFIX, LettersSeen
-from tests.simulation.mqtt import LEVEL_5, Publish
+from tests.simulation.mqtt import Publish
 from tests.simulation.plan import BRIDGE, Plan
 from tests.simulation.publisher import Client, Message, Publisher
 from tests.simulation.rules import RulesSeen
@@ -33,6 +31,7 @@ from tests.simulation.sessions import SessionsJudge
 from tests.simulation.world import Violation
 from tests.support.arrivals import Order
 from tests.support.history_audit import Kept, problems_of
+from wire.exchange.receiver import QUOTA_EXCEEDED
 from wire.frames.batch import Batch, unpack_column
 from wire.frames.intake import Publishes
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened
@@ -97,8 +96,9 @@ class Oracle:
         self.acknowledged_payloads: dict[bytes, Message] = {}
         self.refused_payloads: set[bytes] = set()
         self._ever_refused: set[bytes] = set()
-        self._refusals_seen: set[tuple[str, int, int]] = set()  # sender, epoch, number
-        self.held_back: Counter[str] = Counter()  # by queue, as the store said last; nothing once all is in (P6)
+        self._refusals_told = 0
+        self.exchange_of: Callable[[str, int], Message | None] = lambda client_id, packet_id: None
+        self.late = 0  # batches of remotes that wait at the store
         self.uncommitted = False  # the store has taken what it has not committed, as it said last
         self._offered: dict[tuple[str, int, int], list[bytes]] = {}  # sender, epoch, number -> payloads
         self.handed_rows_max = 1
@@ -149,8 +149,6 @@ class Oracle:
     def disk_wrote(self, ops: Ops) -> None:
         self._names_written(ops)
         buried = self._letters_written(ops)
-        counted = self._refusals_counted()
-        told = 0
         for operation, family, key, value in ops:
             if family == "msg":
                 queue = self._queue(int.from_bytes(key[:4], "big"))
@@ -163,15 +161,11 @@ class Oracle:
                     self._chunks_deleted(queue, low, high)
             elif family == "history":
                 self._history_written(operation, key, value)
-            elif key[:1] == b"P" and operation == "put":
-                told += self._sender_written(key[1:].decode(), value)
         for key, value in self._rows(ops, b"L").items():  # a write that was refused before may have an older row, too
             queue = self._queue(int.from_bytes(key[1:], "big"))
             dead = {seq for name, seq, _ in buried if name == queue.name}
             self._row_written(queue, LaneRow.decode(value, queue=queue.name), dead)
             self._judge_history(queue)
-        if not self._rebuilding and told > self._refusals_counted() - counted:
-            raise Violation("P6", f"{told} messages are refused for good, {self._refusals_counted() - counted} more are counted")
         for name, seq, payload in buried:
             self._buried(name, seq, payload)
         for key, value in self._rows(ops, b"D").items():
@@ -381,24 +375,6 @@ class Oracle:
         """What all queues say that they refused for good."""
         return sum(queue.row.ledger.refused for queue in self._queues.values())
 
-    def _sender_written(self, name: str, value: bytes) -> int:
-        """What the store refused of an MQTT 5 publisher was refused, whether or not the publisher ever hears of it.
-
-        An MQTT 3.1.1 publisher and the remote are not told, so nothing of theirs may be accepted before that.
-        Returns: how many messages of MQTT 5 publishers it has refused since its row was written last.
-        """
-        _, epoch, _, refused, _, _ = msgpack.unpackb(value, strict_map_key=False)
-        told = 0
-        for number, rows in refused.items():
-            payloads = self._offered.get((name, epoch, number), [])
-            for payload in (payloads[row] for row in unpack_column("H", rows)) if payloads else ():
-                publisher = self.messages[payload].publisher
-                if publisher != REMOTE and self.shape.publishers[publisher][0] == LEVEL_5:
-                    self._ever_refused.add(payload)
-                    told += (name, epoch, number) not in self._refusals_seen
-            self._refusals_seen.add((name, epoch, number))
-        return told
-
     def _buried(self, name: str, seq: int, payload: bytes) -> None:
         """queue.dead-or-queued-never-both: a dead letter is written by the commit that settles it, and is what was queued there."""
         queue = self._queues.get(name)
@@ -555,6 +531,10 @@ class Oracle:
             raise Violation("refused", f"m{message.number} is refused, and there is no limit")
         self.refused_payloads.add(message.payload)
         self._ever_refused.add(message.payload)
+        self._refusals_told += 1
+        excused = self.relaxed or self._store_has_died or self.shape.acknowledge == "fast"
+        if not excused and self._refusals_told > self._refusals_counted():
+            raise Violation("P6", f"{self._refusals_told} refusals are told, {self._refusals_counted()} are counted")
 
     def publisher_session_lost(self, publisher: Publisher) -> None:
         """CONNACK said that there is no session."""
@@ -781,6 +761,7 @@ class Oracle:
     def turn_ended(self, kind: str, actor: Any) -> None:
         """P5, and P6 in memory."""
         if kind == "listener":
+            self._refusals_under_way(actor)
             if len(actor.batches.link) > 2:
                 raise Violation("P5", f"{len(actor.batches.link)} batches are outstanding")
             if self.sessions is not None:
@@ -799,7 +780,8 @@ class Oracle:
             if exchange.intake is not None:
                 self._intake_is_bounded(exchange.intake._inbox)
         elif kind == "queue_store" and actor._store is not None:
-            self.held_back = actor._store.senders.held_back()
+            self.late = len(actor._store.intake.late)
+            self._within_limits(actor._store)
             self.uncommitted = bool(actor._store.next_commit.write)
             for name, lane in actor._store.lanes.all.items():
                 ledger, depth = lane.queue.ledger, lane.queue.depth
@@ -807,12 +789,35 @@ class Oracle:
                 if ledger.accepted != gone + depth:
                     raise Violation("P6", f"{name}: accepted {ledger.accepted}, gone {gone}, depth {depth}")
 
+    def _refusals_under_way(self, listener: Any) -> None:
+        """What the Listener has refused is refused, whether or not its publisher ever hears of it."""
+        for batch in listener.batches.link if self._limited else ():
+            for client, burst in batch.kept.bursts:
+                if burst.forbidden is None:
+                    continue
+                for ids, codes in ((burst.pubacks, burst.forbidden.pubacks), (burst.pubrecs, burst.forbidden.pubrecs)):
+                    for at, code in codes.items():
+                        message = self.exchange_of(client.session, int.from_bytes(ids[at], "big"))
+                        if code == QUOTA_EXCEEDED and message is not None:
+                            self._ever_refused.add(message.payload)
+
+    def _within_limits(self, store: Any) -> None:
+        """store.full-announced: a queue that refuses has no more than its limit; a crash may bring back what had left it."""
+        if self.relaxed or self._changing or self._store_has_died or self.lost_power or self._carried_out:
+            return
+        depths: Counter[str] = Counter()
+        for lane in store.lanes.of_bridges.values():
+            depths[lane.bridge] += lane.queue.depth
+            most = lane.limits.max_messages
+            if lane.limits.overflow == "reject" and most is not None and depths[lane.bridge] > most:
+                raise Violation("store.full-announced", f"{lane.queue.name}: {depths[lane.bridge]} messages, {most} are allowed")
+
     def _intake_is_bounded(self, inbox: Any) -> None:
-        """P5: two batches and what gathers behind them; what was refused came from those."""
+        """P5: two batches and what gathers behind them."""
         assert self.shape.incoming is not None
         most = 3 * self.shape.incoming.inbox_rows
-        if inbox.outstanding > 2 or inbox.waiting > most:
-            raise Violation("P5", f"{inbox.outstanding} batches are outstanding, {inbox.waiting} messages wait, {most} are allowed")
+        if inbox.outstanding > 2 or inbox.gathered > most:
+            raise Violation("P5", f"{inbox.outstanding} batches are outstanding, {inbox.gathered} wait, {most} are allowed")
 
     def store_opened(self, rows_read: int, clients: int) -> None:
         """P8: what is read does not grow with the backlog."""

@@ -277,6 +277,11 @@ class Publisher:
         if data:
             connection.link.send(data)
 
+    @property
+    def exchanges(self) -> dict[int, Exchange]:
+        """What is open, by packet identifier."""
+        return self._half.exchanges
+
     def written(self, connection: _Connection, packet: Packet) -> None:
         """The Listener has written ``packet``: from here on it counts as promised."""
         if not isinstance(packet, Ack) or connection is not self._connection:

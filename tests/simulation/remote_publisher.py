@@ -232,7 +232,7 @@ class Delivery(Sending):
             return
         exchange = self.answered(packet, "the remote")
         if packet.reason and not (packet.kind == mqtt_packets.PUBCOMP and packet.reason == NOT_FOUND):
-            raise Violation("exchange.refused-rows-held", f"{packet} makes the remote throw the message away")
+            raise Violation("exchange.remote-never-refused", f"{packet} makes the remote throw the message away")
         if packet.kind == mqtt_packets.PUBCOMP:
             self._publisher.watcher.completed(self, packet.packet_id)
         elif packet.packet_id not in self._session.stale:

@@ -12,7 +12,7 @@ from storage.queue.queue import Queue
 from storage.store.local_sessions import SessionSubscriptions
 from wire.exchange.client_outbox import ClientOutbox
 from wire.frames.base import Ranges
-from wire.frames.batch import OFFERED
+from wire.frames.batch import PASSED
 from wire.frames.lanes import LaneOpened, Settle
 from wire.frames.local_sessions import SubscriptionsKept
 from wire.mqtt.publish_stream import BatchBuilder
@@ -148,7 +148,7 @@ def _nothing_known(original: Any) -> Any:
 def _passed_unmarked(original: Any) -> Any:
     def pass_on(self: BatchBuilder, accepted_ms: int) -> Any:
         passed = original(self, accepted_ms)
-        self.flags = bytearray(flags & ~OFFERED for flags in self.flags)
+        self.flags = bytearray(flags & ~PASSED for flags in self.flags)
         return passed
 
     return pass_on

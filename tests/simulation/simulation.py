@@ -20,11 +20,10 @@ from tests.simulation.faults import Faults
 from tests.simulation.node import Machine, small_constants
 from tests.simulation.oracle import Oracle
 from tests.simulation.plan import Plan
-from tests.simulation.publisher import Publisher
+from tests.simulation.publisher import Message, Publisher
 from tests.simulation.remote_publisher import RemotePublisher
 from tests.simulation.subscriber import Subscriber, SubscriberFaults
 from tests.simulation.world import Violation, World
-from wire.exchange.remote_inbox import RemoteInbox
 from wire.frames.supervision import Heartbeat
 
 EVENTS_MAX = 60_000
@@ -88,6 +87,7 @@ class Simulation:
             Publisher(self.world, number, level, window, self.machine, self.oracle)
             for number, (level, window) in enumerate(shape.publishers)
         ]
+        self.oracle.exchange_of = self._exchange_of
         self.subscribers: list[Subscriber] = []
         if shape.subscribers is not None and self.oracle.sessions is not None:
             self.subscribers = [
@@ -118,6 +118,13 @@ class Simulation:
             self.world.step()
         self.oracle.judge_the_whole()
 
+    def _exchange_of(self, client_id: str, packet_id: int) -> Message | None:
+        """What a publisher has open under that identifier."""
+        for publisher in self.publishers:
+            if publisher.client_id == client_id and packet_id in publisher.exchanges:
+                return publisher.exchanges[packet_id].message
+        return None
+
     def _heal(self) -> None:
         self.world.note("healed")
         self.faults.heal()
@@ -127,7 +134,7 @@ class Simulation:
     def _look(self) -> None:
         quiet = all(publisher.idle for publisher in self.publishers) and self.oracle.empty() and self.broker.publisher.idle
         quiet = quiet and (self.oracle.amnesia or self.machine.remotes.quiet())
-        quiet = quiet and not self.oracle.held_back.total()  # QoS 0 that is refused is nobody's but the Connection's
+        quiet = quiet and not self.oracle.late  # QoS 0 that waits is nobody's but the Connection's
         quiet = quiet and not self.oracle.uncommitted  # with acknowledge: fast nobody else waits for that
         quiet = quiet and self.machine.is_as_configured()
         quiet = quiet and all(subscriber.quiet for subscriber in self.subscribers)
@@ -144,8 +151,7 @@ class Simulation:
         busy = [publisher.client_id for publisher in self.publishers if not publisher.idle]
         remote = f"remote quiet: {self.machine.remotes.quiet()}, its own messages delivered: {self.broker.publisher.idle}"
         unquiet = [subscriber.client_id for subscriber in self.subscribers if not subscriber.quiet]
-        held_back = dict(self.oracle.held_back)
-        return f"not done: {busy}, not quiet: {unquiet}; held back: {held_back}; queues: {self.oracle.depths()}; {remote}"
+        return f"not done: {busy}, not quiet: {unquiet}; late: {self.oracle.late}; queues: {self.oracle.depths()}; {remote}"
 
 
 def run(plan: Plan, *, tracing: bool = False) -> Outcome:
@@ -172,11 +178,6 @@ def _patched(plan: Plan) -> Iterator[None]:
     for owner, name, value in small_constants(plan.shape):
         kept.append((owner, name, getattr(owner, name)))
         setattr(owner, name, value)
-    inbox_defaults = RemoteInbox.__init__.__kwdefaults__
-    assert inbox_defaults is not None
-    inbox_rows = inbox_defaults["rows_max"]
-    if plan.shape.incoming is not None:
-        inbox_defaults["rows_max"] = plan.shape.incoming.inbox_rows
     try:
         yield
     finally:
@@ -184,6 +185,5 @@ def _patched(plan: Plan) -> Iterator[None]:
             pykka.ActorRegistry.unregister(actor)
         for owner, name, value in kept:
             setattr(owner, name, value)
-        inbox_defaults["rows_max"] = inbox_rows
         log.disabled = disabled
         assert signal.getsignal(signal.SIGTERM) is handlers

@@ -12,7 +12,7 @@ from storage.snapshots.manifest import MANIFEST_NAME, FileFacts, Manifest, read_
 from tests.storage.building import node
 from tests.support import settings
 from tests.support.made_snapshots.node_model import LaneModel, NodeModel, retained_rows
-from wire.frames.batch import REFUSABLE, RETAIN, Batch, from_rows
+from wire.frames.batch import RETAIN, Batch, from_rows
 from wire.ranges import ranges_of
 
 START_MS = 1_780_000_000_000
@@ -25,7 +25,7 @@ def batch(first: int, count: int, at_ms: int, *, payload_bytes: int = 40) -> Bat
         [
             (
                 b"plant/%d/temperature" % (number % 7),
-                (0, 1, 1, 2)[number % 4] | REFUSABLE | (RETAIN if number % 50 == 1 else 0),
+                (0, 1, 1, 2)[number % 4] | (RETAIN if number % 50 == 1 else 0),
                 (b"%d " % number * payload_bytes)[:payload_bytes],
             )
             for number in range(first, first + count)

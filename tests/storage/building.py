@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 from wire.errors import DiskFull, Unavailable
 from wire.exchange.left_sessions import LeftRows
 from wire.frames.base import Ranges
-from wire.frames.batch import REFUSABLE, Batch, from_rows, pack_column, unpack_column
+from wire.frames.batch import Batch, from_rows, pack_column, unpack_column
 from wire.frames.intake import Append, SessionOpen, SessionOpened
 from wire.frames.lanes import HandOut, LaneOpen, Settle
 from wire.frames.names import RETAINED, connection_name, lane_of_queue, remote_session_name
@@ -60,12 +60,9 @@ def node(
     return settings.node(*(bridges or (bridge(),)), limits=limit or limits(), persistence=persistence, **changed)
 
 
-def batch(payloads: Sequence[bytes], qos: Sequence[int] | int = 1, *, accepted_ms: int = 1000, refusable: bool = True) -> Batch:
+def batch(payloads: Sequence[bytes], qos: Sequence[int] | int = 1, *, accepted_ms: int = 1000) -> Batch:
     levels = [qos] * len(payloads) if isinstance(qos, int) else list(qos)
-    flag = REFUSABLE if refusable else 0
-    return from_rows(
-        [(b"t", level | flag, payload) for level, payload in zip(levels, payloads, strict=True)], accepted_ms=accepted_ms
-    )
+    return from_rows([(b"t", level, payload) for level, payload in zip(levels, payloads, strict=True)], accepted_ms=accepted_ms)
 
 
 def qos0_rows(of: Batch) -> int:
@@ -77,8 +74,6 @@ def append_frame(
     parts: dict[str, tuple[Batch, Sequence[int] | None]],
     *,
     rows: int | None = None,
-    sources: Sequence[int] | None = None,
-    refusable: bytes | None = None,
     received: dict[str, tuple[Sequence[int], Sequence[int]]] | None = None,
     released: dict[str, Sequence[int]] | None = None,
     sender: str = "listener",
@@ -91,10 +86,9 @@ def append_frame(
         sender=sender,
         epoch=epoch,
         number=number,
-        sources=pack_column(array("I", sources if sources is not None else [1] * count)),
+        rows=count,
         received={name: (u16(ids), u16(at)) for name, (ids, at) in (received or {}).items()},
         released={name: u16(ids) for name, ids in (released or {}).items()},
-        refusable=refusable if refusable is not None else bytes([REFUSABLE]) * count,
         parts=tuple(
             (queue, len(of), of.size_bytes(), qos0_rows(of), b"" if at is None else u16(at)) for queue, (of, at) in parts.items()
         ),

@@ -2,9 +2,7 @@
 
 exchange.answer-after-commit [P1, MQTT]: an answer (PUBACK, PUBREC, PUBCOMP) leaves only in the burst of a batch that is committed
     [MQTT-4.3.2-4, MQTT-4.3.3-8].
-exchange.answers-in-order [P1, MQTT]: answers of a kind leave in the order in which their packets came [MQTT-4.6.0-2, -3]. Where
-    a message is held, to be offered to the store again, the answers to PUBLISHes behind it wait for its own. So a repeat of it is
-    not answered either while it is not committed.
+exchange.answers-in-order [P1, MQTT]: answers of a kind leave in the order in which their packets came [MQTT-4.6.0-2, -3].
 exchange.repeat-not-taken-again [P2, MQTT]: a PUBLISH at QoS 2 whose identifier is received and not released is answered again and
     not taken again, whatever its DUP says [MQTT-4.3.3-10].
 
@@ -32,16 +30,14 @@ _PUBCOMP = b"\x70\x02"
 
 @dataclass(slots=True)
 class Forbidden:
-    """PUBLISHes that are owed an answer and have no row, because the client may not make them: position in the list -> reason code.
+    """PUBLISHes that are owed an answer and have no row, because the client may not make them, or because there is no room:
+    position in the list -> reason code.
 
     At level 4 the code is 0: MQTT 3.1.1 has no way to say no, and asks for the normal answer [MQTT-3.3.5-2].
     """
 
     pubacks: dict[int, int] = field(default_factory=dict)
     pubrecs: dict[int, int] = field(default_factory=dict)
-
-
-_NOTHING = Forbidden()
 
 
 @record
@@ -59,48 +55,28 @@ class AnswerBurst:
         """How many answers these are."""
         return len(self.pubacks) + len(self.pubrecs) + len(self.pubcomps)
 
-    @property
-    def of_publishes(self) -> bool:
-        """Whether a PUBLISH is answered."""
-        return bool(self.pubacks or self.pubrecs)
-
-    @property
-    def pubacks_of_rows(self) -> list[bytes]:
-        """The identifiers of those QoS 1 messages that have rows in the batch."""
-        if self.forbidden is None:
-            return self.pubacks
-        return [packet_id for at, packet_id in enumerate(self.pubacks) if at not in self.forbidden.pubacks]
-
     def encode(self) -> bytes:
-        """All answers as packets, for a batch of which nothing was refused."""
-        if self.forbidden is not None:
-            return self.encode_refusing({})
+        """All answers as packets."""
         parts: list[bytes] = []
-        for head, ids in ((_PUBACK, self.pubacks), (_PUBREC, self.pubrecs)):
-            if ids:
-                parts += (head, head.join(ids))
+        if self.forbidden is not None:
+            parts += _answers(0x40, self.pubacks, self.forbidden.pubacks)
+            parts += _answers(0x50, self.pubrecs, self.forbidden.pubrecs)
+        else:
+            for head, ids in ((_PUBACK, self.pubacks), (_PUBREC, self.pubrecs)):
+                if ids:
+                    parts += (head, head.join(ids))
         if self.pubcomps and not self.unknown_pubcomps:
             parts += (_PUBCOMP, _PUBCOMP.join(self.pubcomps))
         else:
             parts += [_answer(0x70, packet_id, self._pubcomp_reason(packet_id)) for packet_id in self.pubcomps]
         return b"".join(parts)
 
-    def encode_refusing(self, refused: Mapping[bytes, int]) -> bytes:
-        """The same where the messages under ``refused`` identifiers get that reason code instead (MQTT 5 only)."""
-        parts = _answers(0x40, self.pubacks, refused, (self.forbidden or _NOTHING).pubacks)
-        parts += _answers(0x50, self.pubrecs, refused, (self.forbidden or _NOTHING).pubrecs)
-        parts += [_answer(0x70, packet_id, self._pubcomp_reason(packet_id)) for packet_id in self.pubcomps]
-        return b"".join(parts)
-
     def _pubcomp_reason(self, packet_id: bytes) -> int:
         return PACKET_IDENTIFIER_NOT_FOUND if packet_id in self.unknown_pubcomps else 0
 
 
-def _answers(first_byte: int, ids: list[bytes], refused: Mapping[bytes, int], forbidden: Mapping[int, int]) -> list[bytes]:
-    return [
-        _answer(first_byte, packet_id, forbidden[at] if at in forbidden else refused.get(packet_id, 0))
-        for at, packet_id in enumerate(ids)
-    ]
+def _answers(first_byte: int, ids: list[bytes], forbidden: Mapping[int, int]) -> list[bytes]:
+    return [_answer(first_byte, packet_id, forbidden.get(at, 0)) for at, packet_id in enumerate(ids)]
 
 
 def _answer(first_byte: int, packet_id: bytes, reason_code: int) -> bytes:
@@ -116,7 +92,6 @@ class ReceiverHalf:
     """One client's exchange as the parser of PUBLISH runs fills it; ``number`` is the source number of its rows.
 
     published: whether anything was taken of it. may_publish: asked about each topic, where not everything is allowed.
-    refused_before: as ``actors/broker/refused_qos2_repeats.py`` has them.
     """
 
     __slots__ = (
@@ -133,7 +108,6 @@ class ReceiverHalf:
         "pubrec_ids",
         "receive_maximum",
         "received",
-        "refused_before",
         "released_ids",
         "session",
         "topic_alias_maximum",
@@ -150,7 +124,6 @@ class ReceiverHalf:
         self.aliases: dict[int, bytes] = {}
         self.received: set[int] = set()
         self.carried: set[int] = _NONE
-        self.refused_before: set[int] = _NONE
         self.puback_ids: list[bytes] = []
         self.pubrec_ids: list[bytes] = []
         self.pubcomp_ids: list[bytes] = []
@@ -188,8 +161,14 @@ class ReceiverHalf:
         MQTT 5 is told 0x87; its QoS 2 exchange ends with that [MQTT-4.3.3-4]. A QoS 2 message that was accepted before and comes
         again is answered as it was then (exchange.repeat-not-taken-again).
         """
+        self._not_taken(qos, packet_id, NOT_AUTHORIZED if self.level == 5 else 0)
+
+    def refuse(self, qos: int, packet_id: bytes) -> None:
+        """The same of a PUBLISH of an MQTT 5 client for which there is no room: it is told 0x97."""
+        self._not_taken(qos, packet_id, QUOTA_EXCEEDED)
+
+    def _not_taken(self, qos: int, packet_id: bytes, code: int) -> None:
         self.forbidden_publishes += 1
-        code = NOT_AUTHORIZED if self.level == 5 else 0
         if qos and self.forbidden is None:
             self.forbidden = Forbidden()
         if qos == 1:

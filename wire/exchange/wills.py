@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
-
-REFUSED_WILLS_MAX = 10_000  # for which there is no room in the queues: more are lost
-REFUSED_WILLS_MAX_BYTES = 16 << 20
 
 Message = tuple[bytes, int, bytes, bytes, int]  # as in ``SessionOpen``: topic, flags, payload, properties, delay in seconds
 
@@ -30,43 +26,6 @@ class PendingWill:
 def size_bytes(will: Message) -> int:
     """What a Will takes, about."""
     return len(will[0]) + len(will[2]) + len(will[3])
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedWill:
-    """A Will for which there was no room in batch ``number`` of the Listener's life ``epoch``."""
-
-    session: str
-    epoch: int
-    number: int
-    message: Message
-
-
-class RefusedWills:
-    """Wills that are to be sent again, in order, at most so many as the store keeps of them. ``dropped`` counts the others."""
-
-    def __init__(self) -> None:
-        self._wills: deque[RefusedWill] = deque()
-        self._bytes = 0
-        self.dropped = 0
-
-    def __len__(self) -> int:
-        return len(self._wills)
-
-    def add(self, will: RefusedWill) -> None:
-        """It was refused, for the first time or again."""
-        size = size_bytes(will.message)
-        if len(self._wills) >= REFUSED_WILLS_MAX or self._bytes + size > REFUSED_WILLS_MAX_BYTES:
-            self.dropped += 1
-            return
-        self._wills.append(will)
-        self._bytes += size
-
-    def take(self, wills_max: int) -> list[RefusedWill]:
-        """The first of them, which are their taker's now."""
-        taken = [self._wills.popleft() for _ in range(min(wills_max, len(self._wills)))]
-        self._bytes -= sum(size_bytes(will.message) for will in taken)
-        return taken
 
 
 class PendingWills:

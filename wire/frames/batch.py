@@ -23,8 +23,7 @@ BATCH_VERSION = 1
 # One byte of flags a row.
 QOS_MASK = 0b0000_0011
 RETAIN = 0b0000_0100
-REFUSABLE = 0b0000_1000  # the publisher speaks MQTT 5: a refusal can be told to it with a reason code
-OFFERED = 0b0001_0000  # offered to the store before and refused: live subscribers have had it
+PASSED = 0b0000_1000  # of QoS 0, and delivered before its batch left: live subscribers have had it
 
 # For ``bytes.translate`` of a flags column: nothing but the QoS, nothing but RETAIN.
 QOS_ONLY = bytes(flags & QOS_MASK for flags in range(256))
@@ -67,7 +66,7 @@ class Batch:
 
     topics: the distinct topic names, UTF-8. ways: the distinct ways of the rows, encoded (``wire/routing/ways.py``). way_of: for
     each of ``topics`` an index into ``ways``, ``NO_WAY`` where no row needs one; both are empty before routing. topic_of: per row
-    an index into ``topics`` (u16). flags: per row QoS, RETAIN, REFUSABLE, OFFERED. lengths: per row payload bytes (u32). payloads:
+    an index into ``topics`` (u16). flags: per row QoS, RETAIN, PASSED. lengths: per row payload bytes (u32). payloads:
     all payloads joined. properties: sparse, row -> encoded MQTT 5 properties without length prefix.
     topic_properties: per distinct topic the properties of its rows that have none of their own (empty list: none have any).
     accepted_ms: UTC epoch when the Listener took the batch; message expiry counts from it.

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from wire.frames.base import Frame, frame_kind
 
 NO_ROW = -1  # of a Will that is not published
+OPEN, NEAR, FULL = 0, 1, 2  # how full a queue is, as ``Room`` says
 
 
 @frame_kind(1)
 class Publishes(Frame):
     """Connection -> Distributor: what its remote has published since the last batch; ``bodies`` is one batch.
 
-    sources: per row the sender's number of the connection (u32 column). received: QoS 2 identifiers to commit with their
-    messages, session -> (packet ids u16 column, rows u16 column). released: identifiers whose PUBREL came, session -> u16 column.
-    listener: epoch of the Listener that the Connection knew when it first sent the batch; 0: none.
+    received: QoS 2 identifiers to commit with their messages, session -> (packet ids u16 column, rows u16 column). released:
+    identifiers whose PUBREL came, session -> u16 column. listener: epoch of the Listener that the Connection knew when it first
+    sent the batch; 0: none.
     """
 
     sender: str
     epoch: int
     number: int
-    sources: bytes
     received: dict[str, tuple[bytes, bytes]]
     released: dict[str, bytes]
     listener: int = 0
@@ -34,20 +36,22 @@ class Append(Frame):
     as a u16 column, empty for all rows). Commit them all, with ``received``, ``released`` and ``wills``, in one write. The part for
     ``names.RETAINED`` is no queue: its rows replace, or with an empty payload remove, what is retained under their topics; its
     body says whose they are (``wire/routing/retained_topics.py``).
-    wills: Wills that are in this batch: (session, row, epoch and number of the batch in which it was refused before, 0 and 0 for
-    none; row: ``NO_ROW`` for one that is not published). Their records lose them in the same commit; one that is refused stays on
-    record, to be sent again. lanes: the bridges with several, and how many, as the batch was routed.
+    rows: how many the batch has. wills: Wills that are in it: (session, row; ``NO_ROW`` for one that is not published). Their
+    records lose them in the same commit. lanes: the bridges with several, and how many, as the batch was routed. room: number of
+    the last ``Room`` that was heeded when the batch was sent: nothing that comes later was taken by an earlier one. refused:
+    queue -> messages that were not taken, since the batch before, because it was full.
     """
 
     sender: str
     epoch: int
     number: int
-    sources: bytes
+    rows: int
     received: dict[str, tuple[bytes, bytes]]
     released: dict[str, bytes]
-    refusable: bytes
-    wills: tuple[tuple[str, int, int, int], ...] = ()
+    wills: tuple[tuple[str, int], ...] = ()
     lanes: tuple[tuple[str, int], ...] = ()
+    room: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
     parts: tuple[tuple[str, int, int, int, bytes], ...]
     bodies: tuple[bytes, ...]
 
@@ -56,35 +60,41 @@ class Append(Frame):
 class Committed(Frame):
     """QueueStore -> sender: everything up to ``number`` is committed with the configured strength.
 
-    refused: number -> rows (u16 column) of which nothing was enqueued anywhere, because a limit was reached; of all the numbers
-    that the sender may have outstanding, because earlier answers may have been lost. store: the epoch of the QueueStore; what one
-    that is gone had committed, the next one may not have (``in-memory``).
+    store: the epoch of the QueueStore; what one that is gone had committed, the next one may not have (``in-memory``).
     """
 
     sender: str
     epoch: int
     store: int
     number: int
-    refused: dict[int, bytes]
 
 
 @frame_kind(4)
-class SourceResumed(Frame):
-    """Sender -> QueueStore: rows of ``source``, which was stalled since one was refused, may be accepted from batch ``number`` on.
+class RoomWanted(Frame):
+    """Listener -> QueueStore: somebody waits who wants to publish to queues that are nearly full.
 
-    If a row of it was refused in that batch or a later one already, this frame came too late and resumes nothing.
-    The store refuses every later row of a source that cannot be told of a refusal (MQTT 3.1.1), so that order holds [MQTT-4.6.0-6].
-
-    held: its refused messages that go on waiting at the sender, beside those that batch ``number`` offers again. given_up: refused
-    messages of QoS 0 that nobody offers again, since the connection has ended.
+    wanted: bridge (empty: the node) -> how many messages, and how many bytes in all, one PUBLISH that waits comes to there.
+    Answered with ``Room``, once there is something to say.
     """
 
-    sender: str
     epoch: int
-    source: int
+    wanted: dict[str, tuple[int, int]]
+
+
+@frame_kind(11)
+class Room(Frame):
+    """QueueStore -> Listener: what has changed of how much may be taken for the queues that refuse when they are full.
+
+    ``number`` rises, also from one life of the store to the next. Before the first one of a life nothing of QoS 1 or 2 is taken.
+    queues: bridge (empty: the node) -> what is so from now on. ``OPEN``: no need to ask. ``NEAR``: only so many messages and bytes,
+    all in the batch that is being built; beyond that, ask. ``FULL``: nothing, until told otherwise. What is not named stays as it
+    was, at first ``OPEN``.
+    """
+
+    epoch: int
+    store: int
     number: int
-    held: int = 0
-    given_up: int = 0
+    queues: dict[str, tuple[int, int, int]]
 
 
 @frame_kind(5)
@@ -145,15 +155,13 @@ class SenderResumes(Frame):
     """Sender -> QueueStore, Connection -> Distributor, when a new one is up: what is outstanding comes again, from ``number`` on.
 
     A Distributor takes nothing of a Connection before that, and nothing of an earlier epoch of it after that.
-    stalled: sources of which a row was refused before that, and that were not resumed since.
     A store that has forgotten what it answered (``in-memory``, ``acknowledge: fast``, or damage to what was not synced) takes the
-    sender's numbers up there, and refuses the rows of those sources, so that order holds.
+    sender's numbers up there.
     """
 
     sender: str
     epoch: int
     number: int
-    stalled: tuple[int, ...] = ()
 
 
 @frame_kind(8)
@@ -208,8 +216,7 @@ class SessionsKnown(Frame):
 
     sessions: (session, queue, subscriptions as in ``SessionOpened``, Will as in ``SessionOpen`` or None, when that Will is due as
     UTC epoch in ms, the user whose session it is or None, listener and owner as in ``SessionOpen``). A session whose connection was
-    of an older life of the Listener counts as disconnected since this life began. refused: Wills that are to be sent again:
-    (session, epoch and number of the batch in which it was refused, the Will). store: epoch of the store that answers.
+    of an older life of the Listener counts as disconnected since this life began. store: epoch of the store that answers.
     """
 
     epoch: int
@@ -219,4 +226,3 @@ class SessionsKnown(Frame):
         ...,
     ]
     last: bool
-    refused: tuple[tuple[str, int, int, tuple[bytes, int, bytes, bytes, int]], ...] = ()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from wire.errors import PeerViolation
-from wire.frames.batch import OFFERED, QOS_MASK, REFUSABLE, RETAIN, ROWS_MAX, Batch, pack_column
+from wire.frames.batch import PASSED, QOS_MASK, RETAIN, ROWS_MAX, Batch, pack_column
 from wire.mqtt.packets import MQTT_5_0
 from wire.mqtt.primitives import VARIABLE_BYTE_INTEGER_MAX, read_variable_byte_integer
 from wire.mqtt.publish_properties import PublishPropertiesView, validate_publish_properties
@@ -21,7 +21,7 @@ from wire.mqtt.topics import NO_TOPIC_LIMITS, TopicLimits, check_topic
 
 PACKET_BYTES_LIMIT = VARIABLE_BYTE_INTEGER_MAX + 5
 ROWS_LIMIT = 60_000  # rows and topics are numbered by u16 columns
-DUP = 0b1000  # in the first byte of a PUBLISH
+TAKE, WAIT, REFUSE = 0, 1, 2  # what becomes of a PUBLISH, as far as there is room for it
 
 _NO_ID = b"\0\0"
 _TYPE_BITS, _QOS_0_BITS = 0xF0, 0xF6  # of a first byte
@@ -34,20 +34,19 @@ class PublishSource(Protocol):
     """One client as the parser fills it. ``number`` goes into the batch's source column, ``session`` names its QoS 2 identifiers.
 
     puback_ids, pubrec_ids: answers owed, two bytes each, in order of arrival. received: QoS 2 identifiers received and not
-    released. carried: those of them that are of an earlier connection and have not been sent again on this one. refused_before:
-    identifiers whose messages no queue had room for on an earlier connection (``actors/broker/refused_qos2_repeats.py``). aliases:
-    topic alias -> topic, at most ``topic_alias_maximum``. may_publish: None where every topic is allowed; else asked once for each
+    released. carried: those of them that are of an earlier connection and have not been sent again on this one. aliases: topic
+    alias -> topic, at most ``topic_alias_maximum``. may_publish: None where every topic is allowed; else asked once for each
     run of packets with the same head, and for each packet that names its topic by alias alone. published: anything was taken.
     """
 
     number: int
+    level: int
     published: bool
     session: str
     puback_ids: list[bytes]
     pubrec_ids: list[bytes]
     received: set[int]
     carried: set[int]
-    refused_before: set[int]
     aliases: dict[int, bytes]
     topic_alias_maximum: int
     may_publish: Callable[[bytes], bool] | None
@@ -55,20 +54,8 @@ class PublishSource(Protocol):
     def forbid(self, qos: int, packet_id: bytes) -> None:
         """Owe a PUBLISH that may not be made its answer."""
 
-
-class OneMessage(Protocol):
-    """A message that is added by itself: as the columns have it, with its packet identifier (two bytes, empty at QoS 0)."""
-
-    @property
-    def packet_id(self) -> bytes: ...
-    @property
-    def topic(self) -> bytes: ...
-    @property
-    def flags(self) -> int: ...
-    @property
-    def payload(self) -> bytes: ...
-    @property
-    def properties(self) -> bytes: ...
+    def refuse(self, qos: int, packet_id: bytes) -> None:
+        """Owe a PUBLISH for which there is no room its answer."""
 
 
 class BatchBuilder:
@@ -79,7 +66,9 @@ class BatchBuilder:
     ``packet_max_bytes``, fixed header included, is refused before it is buffered, a topic beyond ``topic_limits`` where it is
     seen first, and so are more than ``properties_max`` properties. drop_reserved: drops what a client, by its number, publishes to
     a topic that begins with ``$`` if nobody may; whether it did. forbidden_take_room: what may not be published counts like a row
-    where a run is to end, because clients' rates are limited. wanted_bits: those of a first byte that are 0x30 in what is taken.
+    where a run is to end, because clients' rates are limited. room: asked about each PUBLISH of QoS 1 or 2, by its client,
+    packet identifier, QoS, topic and the bytes beside it: TAKE, WAIT (the run ends there) or REFUSE (it is owed its answer); None:
+    there is room. wanted_bits: those of a first byte that are 0x30 in what is taken.
     """
 
     __slots__ = (
@@ -96,6 +85,7 @@ class BatchBuilder:
         "properties",
         "properties_max",
         "received_rows",
+        "room",
         "rows_max",
         "sources",
         "topic_limits",
@@ -125,6 +115,7 @@ class BatchBuilder:
         self.properties_max = properties_max
         self.drop_reserved = drop_reserved
         self.forbidden_take_room = forbidden_take_room
+        self.room: Callable[[PublishSource, bytes, int, bytes, int], int] | None = None
         self.wanted_bits = _TYPE_BITS
         self.known_topics: set[bytes] = set()
         self.known_properties: dict[bytes, PublishPropertiesView] = {}
@@ -150,6 +141,10 @@ class BatchBuilder:
         """Whether nothing more goes in before ``clear``."""
         return len(self.payloads) >= self.rows_max or self.used_bytes >= self.bytes_max
 
+    def ask_for_room(self, room: Callable[[PublishSource, bytes, int, bytes, int], int] | None) -> None:
+        """Ask ``room`` about each PUBLISH from now on; None: there is room."""
+        self.room = room
+
     def take_only_qos_0(self, only: bool) -> None:
         """Whether a run ends in front of the first PUBLISH that is not of QoS 0."""
         self.wanted_bits = _QOS_0_BITS if only else _TYPE_BITS
@@ -174,7 +169,7 @@ class BatchBuilder:
     def holds(self, source: int) -> bool:
         """Whether messages of ``source`` have not taken effect: nobody has been offered them, or the store is to retain them."""
         return source in self.sources and any(
-            number == source and (flags & RETAIN or not flags & OFFERED)
+            number == source and (flags & RETAIN or not flags & PASSED)
             for number, flags in zip(self.sources, self.flags, strict=True)
         )
 
@@ -193,9 +188,9 @@ class BatchBuilder:
     def pass_on(self, accepted_ms: int) -> tuple[Batch, bytes] | None:
         """The messages of QoS 0 that were not passed before, and their sources as ``sources_column``; None if there are none.
 
-        They stay, marked as ``OFFERED``.
+        They stay, marked as ``PASSED``.
         """
-        rows = [row for row in range(self.passed_rows, len(self)) if not self.flags[row] & (QOS_MASK | OFFERED)]
+        rows = [row for row in range(self.passed_rows, len(self)) if not self.flags[row] & (QOS_MASK | PASSED)]
         self.passed_rows = len(self)
         if not rows:
             return None
@@ -211,7 +206,7 @@ class BatchBuilder:
             properties={new: self.properties[row] for new, row in enumerate(rows) if row in self.properties},
         )
         for row in rows:
-            self.flags[row] |= OFFERED
+            self.flags[row] |= PASSED
         return batch, pack_column(array("I", [self.sources[row] for row in rows]))
 
     def shed(self, wanted: Collection[int]) -> dict[int, int]:
@@ -257,20 +252,6 @@ class BatchBuilder:
             self.properties[row] = properties
         self.used_bytes += len(topic) + len(payload) + len(properties)
 
-    def add_again(self, client: PublishSource, message: OneMessage) -> None:
-        """Add a message of ``client`` that was refused before, and owe it its answer."""
-        qos = message.flags & QOS_MASK
-        if qos == 1:
-            client.puback_ids.append(message.packet_id)
-        elif qos == 2:
-            packet_id = int.from_bytes(message.packet_id, "big")
-            client.pubrec_ids.append(message.packet_id)
-            client.received.add(packet_id)
-            packet_ids, rows = self.received_rows.setdefault(client.session, ([], []))
-            packet_ids.append(packet_id)
-            rows.append(len(self.payloads))
-        self.add(message.topic, message.flags | OFFERED, message.payload, source=client.number, properties=message.properties)
-
     def admit(self, topic: bytes, client: PublishSource) -> bool:
         """Check a topic of a client that was not seen in this batch before; False for a reserved one, to which nobody may publish.
 
@@ -309,8 +290,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     """Move the PUBLISH packets that stand at ``position`` into ``builder``; the position of the first byte not taken.
 
     It stops at a packet that is not all there or not a PUBLISH, and when ``builder`` is full. A QoS 2 message whose identifier is
-    received already is answered again and not taken again, whatever its DUP says (MQTT-4.3.3-10). One that was refused before and
-    comes again with DUP is ``OFFERED``.
+    received already is answered again and not taken again, whatever its DUP says (MQTT-4.3.3-10).
 
     Raises:
         PeerViolation: a packet is malformed, too large, or says what it must not. The packets in front of it are in ``builder``,
@@ -325,7 +305,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     stop = min(available, position + builder.bytes_max - builder.used_bytes)
     row = first_row = len(payloads)
     rows_max, packet_max_bytes, wanted_bits = builder.rows_max, builder.packet_max_bytes, builder.wanted_bits
-    admit, may_publish, refused_before = builder.admit, client.may_publish, client.refused_before
+    admit, may_publish, room = builder.admit, client.may_publish, builder.room
     # What the head of a packet says; kept while packets begin with the same bytes. The empty tuple matches nothing.
     head: bytes | tuple[bytes, ...] = ()
     head_bytes = packet_bytes = qos = flag = 0
@@ -374,7 +354,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                     if not has_properties:
                         malformed("MQTT-4.7.3-1 empty topic name")
                 head_bytes = topic_end - position
-                flag = qos | (RETAIN if first_byte & 1 else 0) | (REFUSABLE if has_properties else 0)
+                flag = qos | (RETAIN if first_byte & 1 else 0)
             else:
                 end = position + packet_bytes
                 if end > available:
@@ -400,6 +380,12 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                 else:
                     at += 1
 
+            if room is not None and qos and (verdict := room(client, packet_id, qos, topic, len(forwardable) + end - at)):
+                if verdict == WAIT:
+                    break
+                position = end
+                rows_max -= builder.forbidden_take_room
+                continue
             if qos == 1:
                 puback_ids.append(packet_id)
             elif qos == 2:
@@ -414,10 +400,6 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                     received_ids, received_rows = builder.received_rows.setdefault(client.session, ([], []))
                 received_ids.append(number)
                 received_rows.append(row)
-                if number in refused_before:
-                    refused_before.discard(number)
-                    if buffer[position] & DUP:
-                        head, flag = (), flag | OFFERED  # of this packet alone
             if topic_index < 0:
                 topic_index = topics[topic] = len(topics)
             if forwardable:

@@ -7,9 +7,9 @@ came.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from wire.frames.batch import OFFERED, QOS_MASK, RETAIN, Batch, applied_qos_table
+from wire.frames.batch import QOS_MASK, RETAIN, Batch, applied_qos_table
 from wire.mqtt.primitives import encode_variable_byte_integer
 from wire.mqtt.publish_properties import append_user_properties
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
@@ -60,7 +60,7 @@ class LocalForm:
     routing.hops-bounded [alive]: a message that has crossed ``max_hops`` bridges is not taken; one that is taken has crossed one
         more.
 
-    QoS is lowered to the rule's ``max_qos`` and never raised; RETAIN stays where the rule preserves it; no row is refusable
+    QoS is lowered to the rule's ``max_qos`` and never raised; RETAIN stays where the rule preserves it
     (routing.qos-never-raised).
 
     routing.too-large-not-taken [P5, P6]: a message whose packet, or whose topic, is larger than a local client's may be is not
@@ -77,7 +77,7 @@ class LocalForm:
         self._first = FirstRule(rules)
         self._mapper = TopicMapper()
         self._destinations = [rule.destination for rule in rules]
-        self._tables = [applied_qos_table(rule.max_qos, OFFERED | (RETAIN if rule.preserve_retain else 0)) for rule in rules]
+        self._tables = [applied_qos_table(rule.max_qos, RETAIN if rule.preserve_retain else 0) for rule in rules]
         self._packet_max_bytes = packet_max_bytes
         self._topic_limits = topic_limits
         self._short_bytes = min(limit or PACKET_BYTES_LIMIT for limit in topic_limits)  # fewer have neither too many nor levels
@@ -91,12 +91,11 @@ class LocalForm:
         self.unmapped_topics: set[bytes] = set()
         self.too_large_topics: set[bytes] = set()
 
-    def transform(self, batch: Batch, unwanted: Collection[int] = ()) -> tuple[Batch, list[int] | None]:
-        """The batch without ``unwanted`` rows as the node is to see it, and the rows of ``batch`` that are in it (None: all)."""
+    def transform(self, batch: Batch) -> tuple[Batch, list[int] | None]:
+        """The batch as the node is to see it, and the rows of ``batch`` that are in it (None: all)."""
         rules = [self._first.of(topic) for topic in batch.topics]
         properties, left_out = self._properties(batch, rules)
         left_out |= self._too_large(batch)
-        left_out.update(unwanted)
         flags = self._flags(batch, rules)
         taken = Batch(
             accepted_ms=batch.accepted_ms,

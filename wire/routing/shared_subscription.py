@@ -70,10 +70,6 @@ class SharedGroup:
 
     routing.share-to-who-may-read [access]: a row goes to members that may read its topic, as in routing.one-member-per-share, if
         there are any. If there are none, it is dealt as if all might; the Listener leaves it out at delivery and counts it.
-    routing.refused-row-dealt-once [P2]: a row of QoS 1 or 2 that the store has refused and that is offered again (OFFERED) goes to
-        nobody if a member has had it live, and is dealt as any other if it was to go through a member's queue. Where that is not
-        known (``actors/broker/shared_subscription_repeats.py``) it goes to a member with a queue, if there is one: rather twice
-        than not at all.
     """
 
     __slots__ = (
@@ -83,9 +79,7 @@ class SharedGroup:
         "_members",
         "_rights_of",
         "_turn",
-        "_with_queue",
         "_with_rights",
-        "mixed",
         "share_name",
         "topic_filter",
         "way",
@@ -100,8 +94,6 @@ class SharedGroup:
         self._rights_of = rights_of
         self._turn = 0
         self._everyone: Hands | None = None
-        self.mixed = False  # since rows were dealt last: some members get QoS 1 and 2 through their queues, others live
-        self._with_queue: Sequence[_Member] = ()
         self._with_rights: Sequence[_Member] = ()  # those that can take any; empty while they may all read the same
         self._by_members: dict[tuple[Subscriber, ...], Hands] = {}
         self._by_topic: dict[bytes, Hands] = {}
@@ -135,28 +127,13 @@ class SharedGroup:
             found.setdefault(self._hands_for(topics[index], everyone), set()).add(index)
         return list(found.items())
 
-    def in_doubt(self, topic: bytes) -> tuple[Subscriber, Delivery] | None:
-        """The member with a queue that takes a row of ``topic`` that another may have had (routing.refused-row-dealt-once); None if
-        there is none.
-        """
-        if self._everyone is None:
-            self._look()
-        readers = [one for one in self._with_queue if one.rights is None or one.rights.may_receive(topic)]
-        takers = _first_choice(readers or self._with_queue)
-        if not takers:
-            return None
-        self._turn += 1
-        return takers[self._turn % len(takers)][:2]
-
     def _look(self) -> Hands:
-        """Who takes what they may all read, or none of them; and whether they differ."""
+        """Who takes what they may all read, or none of them."""
         members = [
             _Member(subscriber, delivery, self._rights_of(subscriber))
             for subscriber, delivery in self._members.items()
             if subscriber.source or subscriber.queue
         ]
-        self._with_queue = [one for one in members if through_queue(one.subscriber, one.delivery)]
-        self.mixed = 0 < len(self._with_queue) < len(members)
         takers = _first_choice(members)
         everyone = self._everyone = Hands(takers, self._turn)
         self._with_rights = members if len({one.rights for one in members}) > 1 else ()

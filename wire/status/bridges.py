@@ -59,11 +59,6 @@ class QueueFigures:
     refused: int | None = figure(
         "Messages that the full queue refused for good; beside the ledger.", counter("bridge_refused_messages"), default=None
     )
-    held_back: int | None = figure(
-        "Messages that wait for room with their publishers; beside the ledger.",
-        gauge("bridge_queue_held_back_messages"),
-        default=None,
-    )
     ledger_closes: bool | None = figure("Whether the ledger adds up.", gauge("bridge_ledger_closes"), default=None)
     end_to_end_seconds: HistogramFigures | None = figure(
         "How long what was delivered took, from its acceptance to the last answer of the remote; of QoS 0, until it was passed on.",
@@ -231,11 +226,9 @@ class RemoteSubscriptionFigures:
     looped: int = figure("Messages from the remote that had crossed too many bridges.", counter("bridge_remote_looped"))
     unmatched: int = figure("Messages from the remote whose topic no rule has.", counter("bridge_remote_unmatched"))
     too_large: int = figure("Messages from the remote larger than the node takes.", counter("bridge_remote_too_large"))
-    expired: int = figure("Messages from the remote that were too old.", counter("bridge_remote_expired"))
     dropped: int = figure("Messages from the remote dropped for want of room.", counter("bridge_remote_dropped"))
     skipped: int = figure("Messages from the remote left unanswered until a new connection.", counter("bridge_remote_skipped"))
     waiting: int = figure("Messages from the remote in memory until there is room.", gauge("bridge_remote_waiting_messages"))
-    held_back: int = figure("Messages from the remote that a full queue refused.", gauge("bridge_remote_held_back_messages"))
     outstanding_batches: int = figure("Batches from it that are being committed.", gauge("bridge_remote_outstanding_batches"))
 
 

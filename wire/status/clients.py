@@ -104,7 +104,7 @@ class ListenerFigures(ReceptionFigures, DeliveryFigures):
         "What the topic filters of all sessions count for, of clients that are here or gone.", gauge("clients_filter_bytes")
     )
     pending_wills: int = figure("Wills that wait for their delay.", gauge("clients_pending_wills"))
-    refused_wills: int = figure("Wills that wait for room.", gauge("clients_refused_wills"))
+    waiting_for_room: int = figure("Clients that are not read, because a queue is full.", gauge("clients_waiting_for_room"))
     overtaking: OvertakingFigures = figure("QoS 0 messages that are not kept behind a commit.")
     access: AccessFigures = figure("Logins, and what access rules forbid.")
 

@@ -85,8 +85,6 @@ class SessionFigures(SessionQueueFigures):
         "sessions, everything else of which is there.",
         counter("sessions_damaged_rows"),
     )
-    refused_wills: int = figure("Wills that wait for room.", gauge("sessions_refused_wills"))
-    dropped_wills: int = figure("Wills dropped.", counter("sessions_dropped_wills"))
     retained: RetainedFigures = figure("Retained messages.")
 
 

@@ -129,10 +129,10 @@ class Balance {
 /** The ledger of each lane as a table, with what is beside it. */
 export class Ledger {
   constructor(host) {
-    this.columns = ["Bridge", "Accepted", "Delivered", "Queued", "Expired", "Dropped", "Purged", "Dead-lettered", "Adds up", "Refused", "Held back"];
+    this.columns = ["Bridge", "Accepted", "Delivered", "Queued", "Expired", "Dropped", "Purged", "Dead-lettered", "Adds up", "Refused"];
     this.body = make("tbody", {});
     const heads = this.columns.map((title, at) => make("th", { scope: "col", class: at && at !== 8 ? "number" : null }, title));
-    const note = make("p", { class: "notes" }, "Refused and held back are beside the sum: the publishers still have those.");
+    const note = make("p", { class: "notes" }, "Refused is beside the sum: the publishers still have those.");
     host.append(make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), this.body)), note);
   }
 
@@ -150,7 +150,6 @@ export class Ledger {
         closes.replaceChildren(badge(verdict, { none: "Unknown", ok: "Yes", problem: "No" }[verdict]));
       }
       say(tr.children[9], count(row.refused));
-      say(tr.children[10], count(row.held_back));
     });
   }
 

@@ -81,18 +81,16 @@ function queueTroubles(row, lane) {
 }
 
 function fullTroubles(name, rows, events, series) {
-  const held = rows.reduce((sum, row) => sum + (row.held_back ?? 0), 0);
   const lost = series?.points.length ? series.lostWithin(LOST_PERIOD_S) : 0;
   const began = overflowOf(name, events);
-  if (!held && !lost && !began) return nearlyFullTroubles(rows);
+  if (!lost && !began) return nearlyFullTroubles(rows);
   const policy = began?.reason ? ` (overflow: ${began.reason})` : "";
   const facts = [];
-  if (held) facts.push(`${counted(held, "message")} held back with ${held === 1 ? "its publisher" : "their publishers"}`);
   if (lost) facts.push(`${counted(lost, "message")} refused or dropped in the last minutes`);
   const waits = rows.reduce((sum, row) => sum + (row.depth ?? 0), 0);
   facts.push(`${counted(waits, "message")} of ${bytes(rows.reduce((sum, row) => sum + (row.bytes ?? 0), 0))} wait`);
-  const words = began || held ? `its queue is full${policy}` : "its queue was full within the last minutes";
-  return [trouble(lost || held ? "problem" : "attention", words, facts, "Get its link up, or raise limits.max_messages and limits.max_bytes, or purge.")];
+  const words = began ? `its queue is full${policy}` : "its queue was full within the last minutes";
+  return [trouble(lost || began ? "problem" : "attention", words, facts, "Get its link up, or raise limits.max_messages and limits.max_bytes, or purge.")];
 }
 
 function nearlyFullTroubles(rows) {

@@ -14,6 +14,7 @@ from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.wills import Message
 from wire.frames.base import Frame
 from wire.frames.batch import unpack_column
+from wire.frames.intake import Room
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
 from wire.mqtt.publish_stream import parse_publishes
@@ -38,6 +39,7 @@ class Desk:
             settings=SettingsNow(node_settings(folder)),
         )
         self.batches = ClientBatches(host, ReservedTopics(host))
+        self.batches.room.told(Room(epoch=7, store=1, number=1, queues={}))
 
     def _send(self, peer: str, frame: Frame) -> None:
         assert isinstance(frame, Published)
@@ -98,11 +100,11 @@ def test_a_session_is_busy_until_all_that_concerns_it_is_committed(tmp_path: Pat
     desk = Desk(tmp_path)
     desk.publish(desk.client(1, queue="session:1:c1"), 6)
     desk.batches.add_will("c2", WILL, 2)
-    desk.batches.add_will("c3", WILL, 0, (6, 9))
+    desk.batches.add_will("c3", WILL, 0)
     for _ in range(2):
-        assert [desk.batches.busy(f"c{number}") for number in range(1, 5)] == [True, True, False, False]
+        assert [desk.batches.busy(f"c{number}") for number in range(1, 5)] == [True, True, True, False]
         desk.batches.send(10.0)
-    assert desk.sent[0].wills == (("c2", 1, 0, 0), ("c3", 2, 6, 9))
+    assert desk.sent[0].wills == (("c2", 1), ("c3", 2))
     desk.batches.link.acknowledge(1, 11.0)
     assert not any(desk.batches.busy(f"c{number}") for number in range(1, 5))
 
@@ -116,7 +118,7 @@ def test_a_will_is_where_its_row_is(tmp_path: Path) -> None:
     desk.batches.builder.pass_on(0)
     desk.batches.moved(desk.batches.builder.shed(desk.batches.will_rows()))
     desk.batches.send(10.0)
-    assert desk.sent[0].wills == (("c2", 0, 0, 0),)
+    assert desk.sent[0].wills == (("c2", 0),)
     assert desk.sent[0].batch.rows_payloads() == [b"bye"]
 
 

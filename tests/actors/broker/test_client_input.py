@@ -15,9 +15,11 @@ from actors.broker.client_input import BESIDE_ROWS, PACKETS_PER_TURN, ClientInpu
 from actors.broker.reserved_topics import ReservedTopics
 from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER, WaitingClients
 from tests.supervisor.settings import node_settings
+from tests.wire.rules import bridge_of, rule
 from wire.errors import PeerViolation
 from wire.exchange.client_keep_alive import KeepAlive
 from wire.exchange.receiver import ReceiverHalf
+from wire.frames.intake import FULL, NEAR, OPEN, Room
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
 from wire.settings import SettingsNow
@@ -43,9 +45,14 @@ class FakeClient:
         self.buffer = b""
         self.gathered = bytearray()
         self.missing = self.held = self.asking = self.muted = 0
-        self.closed = self.held_back = self.leaves = False
+        self.closed = self.leaves = False
         self.sent: list[bytes] = []
         self.received_at_most: list[int] = []
+
+    left = False
+
+    def has_left(self) -> bool:
+        return self.left
 
     def receive(self, bytes_max: int) -> bytes | None:
         self.received_at_most.append(bytes_max)
@@ -62,7 +69,7 @@ class Desk:
     """Clients whose packets are handled here; ``handled``: (client, first byte)."""
 
     def __init__(self, folder: Path, **limits: Any) -> None:
-        settings = node_settings(folder)
+        settings = node_settings(folder, bridge_of("cloud", rule(1, "t")))
         settings = replace(settings, clients=replace(settings.clients, **limits))
         self.now_s = 1.0
         self.timers: dict[str, float] = {}
@@ -85,6 +92,7 @@ class Desk:
         packets: Any = SimpleNamespace(check_first=lambda first_byte: None, handle=self._handle, violated=self._violated)
         self.batches = ClientBatches(host, ReservedTopics(host))
         self.batches.builder.rows_max = ROWS_MAX
+        self.told(1)
         self.waiting = WaitingClients(host.mailbox)
         self.input = ClientInput(
             host,
@@ -94,6 +102,12 @@ class Desk:
             acknowledged=lambda client: self.acknowledged.append(client.number),
             crowded=self._crowd,
         )
+
+    def told(self, number: int, **queues: tuple[int, int, int]) -> None:
+        """What the store says of its queues."""
+        self.batches.room.told(Room(epoch=1, store=1, number=number, queues=queues))
+        if number > 1:
+            self.input.room_came(queues)
 
     def _handle(self, client: Any, first_byte: int, body: bytes) -> None:
         self.handled.append((client.number, first_byte))
@@ -199,22 +213,40 @@ def test_subscribe_goes_behind_what_its_client_has_published(desk: Desk) -> None
     assert desk.handled == [(2, 0x82), (1, 0x82)]
 
 
-def test_who_is_held_back_publishes_nothing_and_says_everything_else(desk: Desk) -> None:
-    client = desk.client()
-    client.held_back = True
+def test_who_publishes_to_a_full_queue_is_not_read_and_goes_on_when_there_is_room(desk: Desk) -> None:
+    client, other = desk.client(), desk.client(2)
+    desk.told(2, cloud=(NEAR, 0, 0))
     desk.read(client, PINGREQ + publish(b"waits", 1, 1) + PINGREQ)
     assert (desk.payloads(), desk.handled, client.muted != 0) == ([], [(1, 0xC0)], True)
-    desk.input.release(client)
-    assert (desk.payloads(), desk.handled, client.muted) == ([b"waits"], [(1, 0xC0)] * 2, 0)
+    desk.read(other, publish(b"0"))
+    assert desk.payloads() == [b"0"], "QoS 0 waits for nothing"
+    desk.told(3, cloud=(FULL, 0, 0))
+    assert (desk.payloads(), client.muted != 0) == ([b"0"], True)
+    desk.told(4, cloud=(OPEN, 0, 0))
+    assert (desk.payloads(), desk.handled, client.muted) == ([b"0", b"waits"], [(1, 0xC0)] * 2, 0)
 
 
-def test_what_was_held_back_of_who_has_left_is_left_out(desk: Desk) -> None:
+def test_what_is_left_goes_to_who_has_waited_longest(desk: Desk) -> None:
+    clients = [desk.client(number) for number in (1, 2, 3)]
+    desk.told(2, cloud=(NEAR, 0, 0))
+    for client in clients:
+        desk.read(client, publish(b"%d" % client.number, 1, 1) + publish(b"%d again" % client.number, 1, 2))
+    desk.told(3, cloud=(NEAR, 3, 1000))
+    assert desk.payloads() == [b"1", b"1 again", b"2"]
+    desk.told(4, cloud=(NEAR, 1, 1000))
+    assert desk.payloads() == [b"1", b"1 again", b"2", b"2 again"]
+    assert [client.muted != 0 for client in clients] == [False, False, True]
+
+
+def test_what_was_published_by_who_has_left_is_left_out_where_there_is_no_room(desk: Desk) -> None:
     client = desk.client()
-    client.held_back = True
-    desk.read(client, publish(b"0") + publish(b"1", 1, 1) + PINGREQ + publish(b"2", 2, 2) + PINGREQ)
-    client.leaves = True
-    desk.input.release(client)
-    assert (desk.payloads(), desk.handled, client.buffer) == ([], [(1, 0xC0)] * 2, b"")
+    desk.told(2, cloud=(NEAR, 0, 0))
+    desk.read(client, publish(b"1", 1, 1) + publish(b"0") + PINGREQ + publish(b"2", 2, 2) + PINGREQ)
+    desk.input.look()
+    assert desk.handled == []
+    client.left = True
+    desk.input.look()
+    assert (desk.payloads(), desk.handled, client.buffer, client.muted) == ([], [(1, 0xC0)] * 2, b"", 0)
 
 
 def test_nothing_behind_connect_is_taken_before_the_session_is_known(desk: Desk) -> None:

@@ -70,11 +70,10 @@ def test_no_will_is_published_before_all_are_known_and_each_store_tells_all(tmp_
     host: Any = FakeHost()
     parts = local_parts(host, tmp_path)
     session = ("c", "session:1:c", (), LEFT_AT_ONCE, 0, None, "", "")
-    first = SessionsKnown(epoch=1, store=1, sessions=(session,), refused=(("r", 1, 1, LEFT_AT_ONCE),), last=False)
+    first = SessionsKnown(epoch=1, store=1, sessions=(session,), last=False)
 
     def housekeeping() -> None:
         parts.wills.publish_due(5.0)
-        parts.wills.publish_refused(5.0)
 
     parts.sessions.known(first)
     housekeeping()
@@ -84,7 +83,7 @@ def test_no_will_is_published_before_all_are_known_and_each_store_tells_all(tmp_
     parts.sessions.known(first)
     parts.sessions.known(SessionsKnown(epoch=1, store=2, sessions=(), last=True))
     housekeeping()
-    assert sorted(host.wills) == ["c", "r"]
+    assert host.wills == ["c"]
 
 
 def test_wills_for_which_the_batch_has_no_room_wait_for_the_next_one(tmp_path: Path) -> None:

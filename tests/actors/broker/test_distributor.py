@@ -18,7 +18,7 @@ from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge as plain_bridge
 from tests.support.settings import node
 from wire.frames.base import Frame
-from wire.frames.batch import OFFERED, RETAIN, Batch, from_rows, pack_column, unpack_column
+from wire.frames.batch import PASSED, RETAIN, Batch, from_rows, pack_column, unpack_column
 from wire.frames.intake import Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import LISTENER, QUEUE_STORE, RETAINED
@@ -75,7 +75,7 @@ class Node:
         sources: list[int] | None = None,
         sender: str = LISTENER,
         number: int = 0,
-        wills: tuple[tuple[str, int, int, int], ...] = (),
+        wills: tuple[tuple[str, int], ...] = (),
         listener: int = 0,
         epoch: int = LIFE,
         stray: bool = False,
@@ -95,7 +95,6 @@ class Node:
                 sender=sender,
                 epoch=epoch,
                 number=number,
-                sources=column,
                 received={},
                 released={},
                 listener=listener,
@@ -367,13 +366,11 @@ def test_a_shared_subscription_beside_an_ordinary_one_brings_a_second_copy_and_n
     assert twice.properties == {0: b"\x02\0\0\0\x07", 1: b"\x02\0\0\0\x07"}
 
 
-def test_what_was_offered_before_is_not_delivered_live_again(site: Node) -> None:
-    site.start(("offline", QUEUE, (("a", 1, 0),)))
+def test_what_passed_its_batch_is_not_delivered_live_again(site: Node) -> None:
+    site.start()
     site.frames(up("live", 3, ("a", 1)))
-    site.publish((b"a", 1 | OFFERED, b"again"), (b"a", 1, b"new"))
-    sent = site.take()
-    assert [row for row, _ in live(sent)[3]] == [1]
-    assert [payload for _, _, payload in queued(sent)[QUEUE]] == [b"again", b"new"]
+    site.publish((b"a", PASSED, b"again"), (b"a", 1, b"new"))
+    assert [row for row, _ in live(site.take())[3]] == [1]
 
 
 def test_messages_that_passed_their_batch_take_one_turn_of_a_shared_subscription_and_not_two(site: Node) -> None:
@@ -383,7 +380,7 @@ def test_messages_that_passed_their_batch_take_one_turn_of_a_shared_subscription
     for _ in range(6):
         ahead = from_rows([(b"a", 0, b"x")], accepted_ms=1000)
         site.frames(PublishedAhead(sources=pack_column(array("I", [99])), batch=ahead))
-        site.publish((b"a", OFFERED, b"x"))
+        site.publish((b"a", PASSED, b"x"))
         for source, rows in live(site.take()).items():
             counts[source] += len(rows)
     assert counts == {3: 3, 4: 3}
@@ -430,7 +427,7 @@ def test_a_sender_that_starts_anew_counts_from_one_again(site: Node) -> None:
     body = from_rows(((b"a", 1, b"y"),), accepted_ms=1000).encode()
 
     site.announce(REMOTE, LIFE + 1)
-    site.frames(Publishes(sender=REMOTE, epoch=LIFE + 1, number=1, sources=bytes(4), received={}, released={}, bodies=(body,)))
+    site.frames(Publishes(sender=REMOTE, epoch=LIFE + 1, number=1, received={}, released={}, bodies=(body,)))
 
     assert list(live(site.take())) == [3]
 

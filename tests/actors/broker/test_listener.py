@@ -46,7 +46,7 @@ class RecordingMailbox:
 
 
 def committed(number: int, *, store: int) -> Committed:
-    return Committed(sender="listener", epoch=5, store=store, number=number, refused={})
+    return Committed(sender="listener", epoch=5, store=store, number=number)
 
 
 def test_what_a_former_store_had_committed_is_offered_to_the_next(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_what_a_former_store_had_committed_is_offered_to_the_next(tmp_path: Path
     batch = from_rows([(b"t", 1, b"x")])
     batches = [Published(sender="listener", epoch=5, number=number, batch=batch, sources=bytes(4)) for number in (1, 2)]
     for published in batches:
-        listener.batches.link.sent(published, Owed([], {}, published.sources, batch), 1.0)
+        listener.batches.link.sent(published, Owed([], {}), 1.0)
     listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=7))
     listener.on_frame(committed(1, store=7))
     listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=8))
@@ -94,7 +94,7 @@ def test_nobody_is_silent_while_the_listener_waits_for_the_store_to_stop(tmp_pat
     monkeypatch.setattr(listener.silence, "look", looks.append)
     batch = from_rows([(b"t", 1, b"x")])
     published = Published(sender="listener", epoch=5, number=1, batch=batch, sources=bytes(4))
-    listener.batches.link.sent(published, Owed([], {}, published.sources, batch), 1.0)
+    listener.batches.link.sent(published, Owed([], {}), 1.0)
     listener.on_timer(LOOK_TIMER, 2.0)
 
     listener.on_receive(Stop())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.door.client import Client
+from actors.door.client import OPENING, Client
 from actors.process.mailbox import READ, WRITE, PollGroup
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -37,7 +37,7 @@ def events(group: PollGroup) -> int:
 
 def test_output_that_is_left_over_does_not_end_a_silence(ends: Ends) -> None:
     client, far, group = ends
-    client.hear(False)
+    client.hear(False, OPENING)
     far.sendall(b"held back")
 
     fill(client)
@@ -46,7 +46,7 @@ def test_output_that_is_left_over_does_not_end_a_silence(ends: Ends) -> None:
         far.recv(1 << 20)
         client.flush()
     assert events(group) == 0, "all is written, and it is still not heard"
-    client.hear(True)
+    client.hear(True, OPENING)
 
     assert events(group) == READ
     assert client.receive() == b"held back"

@@ -110,7 +110,7 @@ def test_a_message_goes_through_and_outlives_the_store_if_it_is_durable(settings
     supervisor.expect(Heartbeat, "stopping")
     life.join()
 
-    assert committed == Committed(sender="listener", epoch=1, store=1, number=1, refused={})
+    assert committed == Committed(sender="listener", epoch=1, store=1, number=1)
     assert report.states == {QUEUE_STORE: "ready"}
     figures = store_report(report).queues[QUEUE]
     assert (figures.depth, figures.accepted, figures.ledger_closes) == (2, 2, True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from storage.queue.admission import Room
 from storage.queue.dead_letters import DeadLetter
-from storage.queue.full_queue_refusal import Room
 from storage.queue.single_messages import Message
 from storage.store.dead_letter_replay import choose_page
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from storage.engine.engine import Write
@@ -11,14 +13,14 @@ from storage.store.event_log import EventLog
 from storage.store.store import Store
 from tests.storage.building import (
     RecordingEngine,
+    append_frame,
     node,
-    u16,
 )
 from tests.storage.commanding import command
 from tests.storage.turns import handed, of, open_lane, publishes, turn
 from tests.support.settings import limits
 from wire.errors import DiskFull
-from wire.frames.intake import Committed
+from wire.frames.intake import FULL, NEAR, OPEN, Committed, Room, RoomWanted, SenderResumes
 from wire.settings import SettingsNow
 
 
@@ -67,12 +69,15 @@ def test_little_free_disk_behaves_as_full() -> None:
     engine.free = 10
     store = Store(engine, node(limit=limits(min_free_disk_bytes=100)), 1)
 
-    refused = of(turn(store, publishes(1, b"a")), Committed)[0].refused
+    (room,) = of(turn(store, SenderResumes(sender="listener", epoch=1, number=1)), Room)
+    assert room.queues == {"": (NEAR, 0, 0)}
+    (room,) = of(turn(store, replace(append_frame(1, {}), room=room.number), RoomWanted(epoch=1, wanted={"": (1, 1)})), Room)
+    assert room.queues == {"": (FULL, 0, 0)}
     assert store.status(5000).state == "disk_low"
     engine.free = 1000
-    accepted = of(turn(store, publishes(2, b"a"), now_s=102.0), Committed)[0].refused
+    (room,) = of(turn(store, now_s=102.0), Room)
 
-    assert (refused, accepted.get(2)) == ({1: u16([0])}, None)
+    assert room.queues == {"": (OPEN, 0, 0)}
 
 
 def disk_that_refuses() -> tuple[RecordingEngine, EventLog, Disk]:

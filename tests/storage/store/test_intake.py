@@ -50,7 +50,7 @@ def test_a_new_epoch_starts_at_one_and_fences_the_old(engine: Engine) -> None:
 
     effects = turn(store, publishes(1, b"b", epoch=2), publishes(2, b"late", epoch=1))
 
-    assert of(effects, Committed) == [Committed(sender="listener", epoch=2, store=1, number=1, refused={})]
+    assert of(effects, Committed) == [Committed(sender="listener", epoch=2, store=1, number=1)]
     assert handed(open_lane(store)) == [b"a", b"b"]
 
 
@@ -96,7 +96,7 @@ def test_a_store_that_answered_fast_and_died_takes_up_the_numbers_of_its_sender(
 
     assert [frame.number for frame in of(turn(store, publishes(3, b"c")), Committed)] == [3]
     turn(store, SenderResumes(sender="listener", epoch=1, number=2))  # a late word
-    assert of(turn(store, publishes(3, b"c")), Committed) == [Committed(sender="listener", epoch=1, store=2, number=3, refused={})]
+    assert of(turn(store, publishes(3, b"c")), Committed) == [Committed(sender="listener", epoch=1, store=2, number=3)]
     assert handed(open_lane(store)) == [b"c"]
 
 

@@ -19,11 +19,10 @@ from tests.storage.building import (
     bridge,
     node,
     settle_frame,
-    u16,
 )
 from tests.storage.turns import EPOCH, MANY, handed, of, open_lane, publishes, turn
 from wire.errors import StorageDamaged
-from wire.frames.intake import Committed
+from wire.frames.intake import FULL, Committed, Room, RoomWanted, SenderResumes
 from wire.frames.lanes import Credit, LaneOpen, LaneOpened, LaneReopen
 
 
@@ -135,10 +134,10 @@ def test_a_row_that_cannot_be_read_stops_its_queue_only() -> None:
     store = Store(engine, settings, 2)
 
     assert open_lane(store) == [], "where it stands is not known"
-    refused = of(turn(store, publishes(1, b"b", epoch=2)), Committed)[0].refused
-    accepted = of(turn(store, append_frame(2, {other: (batch([b"c"]), None)}, epoch=2)), Committed)[0].refused
-
-    assert refused == {1: u16([0])}
-    assert 2 not in accepted
+    (room,) = of(turn(store, SenderResumes(sender="listener", epoch=2, number=1)), Room)
+    assert list(room.queues) == ["cloud"]
+    turn(store, replace(append_frame(1, {other: (batch([b"c"]), None)}, epoch=2), room=room.number))
+    (room,) = of(turn(store, RoomWanted(epoch=2, wanted={"cloud": (1, 1)})), Room)
+    assert room.queues["cloud"][0] == FULL
     assert [store.lanes.of_bridges[name].is_unreadable for name in (QUEUE, other)] == [True, False]
     assert engine.get("meta", lane_key(1)) == b"torn", "the row stays for the operator"

@@ -15,12 +15,11 @@ from storage.engine.memory_engine import MemoryEngine
 from storage.store.local_sessions import KNOWN_BYTES
 from storage.store.session_rows import Session
 from storage.store.store import Store
-from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, node
+from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, node
 from tests.support.present import present
-from tests.support.settings import limits
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.frames.base import Effects, Frame
-from wire.frames.batch import REFUSABLE, RETAIN, Batch, from_rows
+from wire.frames.batch import RETAIN, Batch, from_rows
 from wire.frames.intake import (
     Committed,
     SessionClose,
@@ -33,7 +32,7 @@ from wire.frames.intake import (
 )
 from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, LaneOpened, Settle
 from wire.frames.local_sessions import RetainedPiece, RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
-from wire.frames.names import DISTRIBUTOR, LISTENER, RETAINED, queue_name
+from wire.frames.names import DISTRIBUTOR, LISTENER, RETAINED
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.settings import ListenerSettings, NodeSettings
 
@@ -246,7 +245,7 @@ def test_a_clean_start_ends_the_session_and_what_was_routed_for_it_goes_nowhere(
     assert not new.present
     assert new.subscriptions == ()
     assert new.queue != old
-    assert [frame.refused for _, frame in effects if isinstance(frame, Committed)] == [{}], "the publisher is acknowledged"
+    assert [frame.number for _, frame in effects if isinstance(frame, Committed)] == [2], "the publisher is acknowledged"
     assert queued(store, new.queue) == []
     assert not turn(store, LaneOpen(queue=old, epoch=1 << 20))
 
@@ -257,7 +256,7 @@ def test_a_full_queue_drops_the_newest_and_refuses_nobody(engine: Engine) -> Non
 
     effects = turn(store, append_frame(1, {queue: (batch([b"x", b"y", b"z"], 1), None)}))
 
-    assert [frame.refused for _, frame in effects if isinstance(frame, Committed)] == [{}]
+    assert [frame.number for _, frame in effects if isinstance(frame, Committed)] == [1]
     assert [payload for _, _, payload in queued(store, queue)] == [b"x", b"y"]
     assert present(store.status(1000).sessions).dropped == 1
 
@@ -439,57 +438,8 @@ def test_the_will_of_a_client_that_died_with_its_listener_is_told_to_the_next_on
     assert will == WILL
     assert isinstance(due_ms, int)
     # Sent with a batch, it is gone in the same commit.
-    turn(store, replace(append_frame(1, {}, epoch=2), wills=(("c", 0, 0, 0),)))
+    turn(store, replace(append_frame(1, {}, epoch=2), wills=(("c", 0),)))
     assert all(row[2] is None for row in known(store, 2).values())
-
-
-def refused_will(store: Store, number: int, row: tuple[str, int, int, int], *, epoch: int = 1) -> Frame:
-    """A batch with one Will for a bridge that has no room."""
-    body = from_rows([(b"site/gone", 1 | REFUSABLE, b"bye")], accepted_ms=1000)
-    return replace(append_frame(number, {queue_name("cloud", 0): (body, None)}, epoch=epoch, refusable=b"\x08"), wills=(row,))
-
-
-@pytest.mark.parametrize("expiry_s", [0, 60])
-def test_a_will_for_which_there_is_no_room_stays_on_record_until_there_is(engine: Engine, expiry_s: int) -> None:
-    """store.will-kept-until-published: whatever becomes of the session, of the store and of the Listener."""
-    full = replace(settings(), bridges=(bridge("cloud", limit=limits(max_messages=0)),))
-    store = Store(engine, full, 1)
-    open_session(store, expiry_s=expiry_s, will=WILL)
-    turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=1000, expiry_s=expiry_s, keep_will=True))
-
-    (committed,) = [frame for _, frame in turn(store, refused_will(store, 1, ("c", 0, 0, 0))) if isinstance(frame, Committed)]
-    assert list(committed.refused) == [1]
-    assert refused_ones(store) == [("c", 1, 1, WILL)]
-    assert present(store.status(0).sessions).refused_wills == 1
-
-    assert not open_session(store, clean=True, request=2, source=2).refused, "its client comes again"
-    turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=2, wall_ms=0, expiry_s=0, keep_will=False))
-    turn(store, refused_will(store, 2, ("c", 0, 1, 1)))
-    assert refused_ones(store) == [("c", 1, 1, WILL)], "refused again"
-
-    roomy = replace(full, bridges=(bridge("cloud"),))
-    if not engine.durable:
-        return
-    store = Store(engine, roomy, 2)
-    assert refused_ones(store) == [("c", 1, 1, WILL)], "also after a crash"
-    turn(store, refused_will(store, 1, ("c", 0, 1, 1), epoch=2))
-    assert refused_ones(store) == []
-    assert not list(engine.scan("meta", b"S", b"T"))
-
-
-def refused_ones(store: Store) -> list[tuple[object, ...]]:
-    answers = [frame for _, frame in turn(store, SessionsWanted(epoch=1))]
-    return [refused for frame in answers if isinstance(frame, SessionsKnown) for refused in frame.refused]
-
-
-def test_refused_wills_have_a_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.store.session_wills.REFUSED_WILLS_MAX", 2)
-    store = Store(engine, replace(settings(), bridges=(bridge("cloud", limit=limits(max_messages=0)),)), 1)
-    for number in (1, 2, 3):
-        open_session(store, f"c{number}", expiry_s=0, will=WILL, request=number, source=number)
-        turn(store, refused_will(store, number, (f"c{number}", 0, 0, 0)))
-    assert [refused[0] for refused in refused_ones(store)] == ["c1", "c2"]
-    assert present(store.status(0).sessions).dropped_wills == 1
 
 
 def test_a_client_that_says_goodbye_takes_its_will_back(engine: Engine) -> None:
@@ -705,14 +655,6 @@ def test_a_retained_message_that_can_be_read_again_comes_again() -> None:
         effects = turn(store, wanted())
         effects += turn(store, now_s=2.0)
         assert [len(rows) for rows in pieces(effects)] == [refusals == 0]
-
-
-def test_a_refused_row_is_not_retained(engine: Engine) -> None:
-    store = Store(engine, node(bridge(limit=limits(max_messages=1))), 1)
-    body = from_rows([(b"a", 1 | RETAIN, b"first"), (b"b", 1 | RETAIN, b"second")], accepted_ms=1000)
-    turn(store, append_frame(1, {"bridge:cloud:0": (body, None), RETAINED: (body, None)}))
-
-    assert pieces(turn(store, wanted("#"))) == [[(b"a", 1 | RETAIN, b"first")]]
 
 
 def test_retained_messages_have_limits(engine: Engine) -> None:

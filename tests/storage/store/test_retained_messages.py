@@ -24,15 +24,15 @@ def engine() -> Engine:
     return RecordingEngine()
 
 
-def publish(kept: RetainedMessages, engine: Engine, *rows: tuple[str, bytes, str], without: tuple[int, ...] = ()) -> int:
+def publish(kept: RetainedMessages, engine: Engine, *rows: tuple[str, bytes, str]) -> int:
     """Retain these messages, (topic, payload, owner), by one batch; how many were refused."""
     batch = from_rows([(topic.encode(), 1 | RETAIN, payload) for topic, payload, _ in rows], accepted_ms=1000)
-    return change(kept, engine, batch, [owner for *_, owner in rows], without)
+    return change(kept, engine, batch, [owner for *_, owner in rows])
 
 
-def change(kept: RetainedMessages, engine: Engine, batch: Batch, owners: list[str], without: tuple[int, ...] = ()) -> int:
+def change(kept: RetainedMessages, engine: Engine, batch: Batch, owners: list[str]) -> int:
     before, write = kept.refused, Write()
-    kept.change(pack_owned(batch, owners), without, write)
+    kept.change(pack_owned(batch, owners), write)
     engine.commit(write, sync=True)
     return kept.refused - before
 
@@ -73,14 +73,6 @@ def test_a_restart_knows_whose_they_are(engine: Engine) -> None:
     assert kept.figures() == replace(figures, refused=0)
     assert publish(kept, engine, ("f", b"x", GREEDY), ("g", b"x", HONEST)) == 1
     assert kept_topics(kept) == set("abcdeg")
-
-
-def test_rows_that_were_refused_leave_the_owners_of_the_others(engine: Engine) -> None:
-    kept = RetainedMessages(engine, SETTINGS)
-    rows = [(topic, b"x", GREEDY if topic in "bdfh" else HONEST) for topic in "abcdefgh"]
-    assert publish(kept, engine, *rows, without=(0, 1)) == 0
-    assert publish(kept, engine, ("i", b"x", GREEDY), ("j", b"x", GREEDY)) == 1
-    assert kept_topics(kept) == set("cdefgh") | {"i"}
 
 
 def test_what_has_expired_counts_for_nobody(engine: Engine) -> None:

@@ -13,7 +13,6 @@ from wire.errors import ConfigError
 
 LONG = "x" * 65_000
 WILL = (b"site/gone", 1, b"bye", b"", 30)
-REFUSED = (2, 3)
 
 
 def written(engine: Engine, sessions: Sessions) -> list[tuple[str, bytes]]:
@@ -36,7 +35,6 @@ def filled(engine: Engine) -> tuple[Sessions, Session]:
     for topic_filter in ("a/#", LONG):
         sessions.subscribe(session, topic_filter, 1, 7)
     sessions.put_will(session, WILL)
-    sessions.put_will(session, WILL, REFUSED)
     sessions.receive("c", [3, 5])
     written(engine, sessions)
     return sessions, session
@@ -48,7 +46,7 @@ def test_what_was_written_is_there_in_the_next_life(engine: Engine) -> None:
     (again,) = Sessions(engine)
 
     assert again == session
-    assert (again.will, again.refused_wills, again.received) == (WILL, {REFUSED: WILL}, {3, 5})
+    assert (again.will, again.received) == (WILL, {3, 5})
     assert again.subscriptions == {"a/#": (1, 7), LONG: (1, 7)}
     assert again.request == (1, 9)
 
@@ -72,18 +70,12 @@ def test_only_the_row_of_what_has_changed_is_written(engine: Engine) -> None:
     assert written(engine, sessions) == [], "it has that one"
 
 
-def test_a_session_that_ends_leaves_nothing_but_the_wills_that_were_refused(engine: Engine) -> None:
+def test_a_session_that_ends_leaves_nothing(engine: Engine) -> None:
     sessions, _ = filled(engine)
 
     sessions.forget("c")
     written(engine, sessions)
 
-    (left,) = Sessions(engine)
-    assert left == Session("c", wills={REFUSED: WILL})
-    kept = sessions.get("c")
-    assert kept == left
-    sessions.put_will(kept, None, REFUSED)
-    written(engine, sessions)
     assert not list(Sessions(engine))
     assert not list(engine.scan("meta", PARTS, PARTS_END))
 
@@ -116,13 +108,12 @@ def test_what_ends_with_its_connection_has_no_row_of_any_kind(engine: Engine) ->
     [
         (part(filter_part("a/#")), b"\xc1"),
         (part(filter_part("a/#")), msgpack.packb((ROW_VERSION, "a/#", 1))),
-        (part(b"w" + bytes(16)), msgpack.packb((ROW_VERSION, b"topic"))),
-        (part(b"w"), msgpack.packb((ROW_VERSION, *WILL))),
+        (part(b"w"), msgpack.packb((ROW_VERSION, b"topic"))),
         (part(RECEIVED), msgpack.packb((ROW_VERSION, b"odd"))),
         (part(RECEIVED), msgpack.packb((ROW_VERSION, 7))),
         (part_key("nobody", RECEIVED), msgpack.packb((ROW_VERSION, b"\1\0"))),
     ],
-    ids=["no row", "subscription", "will", "will's key", "column", "type", "nobody's"],
+    ids=["no row", "subscription", "will", "column", "type", "nobody's"],
 )
 def test_a_row_that_is_damaged_is_left_out_named_and_removed(row: tuple[bytes, bytes], caplog: pytest.LogCaptureFixture) -> None:
     """Everything else of its session is there."""
@@ -139,7 +130,6 @@ def test_a_row_that_is_damaged_is_left_out_named_and_removed(row: tuple[bytes, b
     assert caplog.records[0].client_id in ("c", "")  # type: ignore[attr-defined]
     (session,) = sessions
     assert LONG in session.subscriptions
-    assert session.refused_wills == {REFUSED: WILL}
     assert written(engine, sessions) == [("delete", row[0])]
     assert Sessions(engine).damaged == 0
 

@@ -26,7 +26,7 @@ class Subscribing:
         self.sessions = Sessions(engine)
         retained, write = RetainedMessages(engine, node().sessions), Write()
         rows = [(b"plant/a", 1 | RETAIN, b"lasts"), (b"plant/b", RETAIN, b"live")]
-        retained.change(pack_owned(from_rows(rows, accepted_ms=1000), [""] * len(rows)), (), write)
+        retained.change(pack_owned(from_rows(rows, accepted_ms=1000), [""] * len(rows)), write)
         engine.commit(write, sync=True)
         self.queue = self.parts.session_queues.make("c")
         self.parts.commit()

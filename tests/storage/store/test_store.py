@@ -29,7 +29,7 @@ def test_a_message_is_acknowledged_and_handed_out_after_its_commit(engine: Engin
 
     effects = turn(store, publishes(1, b"a", b"b"))
 
-    assert effects[0] == ("listener", Committed(sender="listener", epoch=1, store=1, number=1, refused={}))
+    assert effects[0] == ("listener", Committed(sender="listener", epoch=1, store=1, number=1))
     assert [peer for peer, _ in effects] == ["listener", FORWARDER]
     assert messages(of(effects, HandOut)[0]) == [(opened.head, b"a"), (opened.head + 1, b"b")]
 

@@ -141,7 +141,7 @@ def test_an_actor_that_is_not_as_its_process_is_is_told_of() -> None:
 def test_the_tables_show_bridges_and_an_open_ledger() -> None:
     retained = {"messages": 17, "bytes": 3072}
     queue = {"accepted": 5, "depth": 1, "delivered": 3, "bytes": 2048, "oldest_age_s": 70.0, "retained": retained}
-    queue |= {"waits_for_lanes": [1, 2], "refused": 12, "held_back": 34, "ledger_closes": False}
+    queue |= {"waits_for_lanes": [1, 2], "refused": 12, "ledger_closes": False}
     queue["former_rules"] = [{"rule": "b/#", "destination": "x/{#}", "messages": 4}]
     figures: dict[str, dict[str, Any]] = {
         "queue_store": {"queues": {"bridge:a:0": queue}},
@@ -158,7 +158,6 @@ def test_the_tables_show_bridges_and_an_open_ledger() -> None:
         "the change of lanes: a:0 for 1, 2",
         "ledger OPEN: a:0; see -o wide, and tell us",
         "refused for want of room: a:0 12",
-        "held back by publishers until there is room: a:0 34",
         "former rules, whose messages still go where they said: a:0 b/# -> x/{#} (at most 4 messages)",
     ):
         assert wanted in text
@@ -364,7 +363,7 @@ def test_a_disk_that_refuses_is_shown(figures: dict[str, Any], line: str | None)
 
 
 def test_what_is_kept_for_local_clients_is_shown_once_it_is_known() -> None:
-    sessions = {"kept": 41, "connected": 3, "depth": 712, "bytes": 3 << 20, "dropped": 5, "refused_wills": 1}
+    sessions = {"kept": 41, "connected": 3, "depth": 712, "bytes": 3 << 20, "dropped": 5}
     figures: dict[str, dict[str, Any]] = {
         "queue_store": {"sessions": {**sessions, "retained": {"messages": 88}}},
         "listener": {"clients": 9, "in_flight": 4, "dropped": {"queue_full": 15}, "pending_wills": 2},
@@ -375,7 +374,7 @@ def test_what_is_kept_for_local_clients_is_shown_once_it_is_known() -> None:
     assert row.split() == ["9", "41", "712", "3.0", "MiB", "4", "20", "88"]
     heads, row = lines(status(figures), wide=True)[-2:]
     assert heads.endswith("sessions connected  Wills waiting")
-    assert row.split()[-2:] == ["3", "3"]
+    assert row.split()[-2:] == ["3", "2"]
     assert not any(line.startswith("local") for line in lines(status()))
 
 

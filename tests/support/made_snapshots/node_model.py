@@ -7,7 +7,6 @@ publishes what, and what becomes of it at the remote, is the caller's to decide.
 from __future__ import annotations
 
 import uuid
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from storage.snapshots.manifest import STORE_NAME
 from storage.snapshots.snapshot_folder import SnapshotFolder
 from storage.store.store import Store
 from wire.frames.base import Effects, Frame, Ranges
-from wire.frames.batch import QOS_MASK, REFUSABLE, RETAIN, Batch, pack_column, unpack_column
+from wire.frames.batch import QOS_MASK, RETAIN, Batch, unpack_column
 from wire.frames.intake import Append
 from wire.frames.lanes import Credit, HandOut, LaneOpen, Settle
 from wire.frames.names import LANE_EPOCH_SHIFT, LISTENER, RETAINED
@@ -140,10 +139,9 @@ class NodeModel:
             sender=LISTENER,
             epoch=self.epoch,
             number=self._number,
-            sources=pack_column(array("I", [1] * rows)),
+            rows=rows,
             received={},
             released={},
-            refusable=bytes([REFUSABLE]) * rows,
             parts=tuple(entries),
             bodies=tuple(bodies),
         )

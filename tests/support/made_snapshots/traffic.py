@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.support.made_snapshots.node_model import LaneModel, NodeModel, retained_rows
 from wire.frames.base import Frame
-from wire.frames.batch import REFUSABLE, RETAIN, Batch, ways_columns
+from wire.frames.batch import RETAIN, Batch, ways_columns
 from wire.frames.intake import SessionClose, SessionOpen, SessionOpened
 from wire.frames.local_sessions import SubscriptionsAdd
 from wire.frames.names import LISTENER, connection_name, queue_name
@@ -283,7 +283,7 @@ class Traffic:
             accepted_ms=self._model.wall_ms,
             topics=[topic.name for topic in distinct],
             topic_of=topic_of,
-            flags=bytes([topic.qos | REFUSABLE | (RETAIN if topic.retain else 0) for topic in topics]),
+            flags=bytes([topic.qos | (RETAIN if topic.retain else 0) for topic in topics]),
             lengths=array("I", [len(text) for text in texts]),
             payloads=b"".join(texts),
             ways=ways,

@@ -15,7 +15,7 @@ from wire.exchange.left_sessions import LeftSession
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.exchange.packet_identifiers import PUBREL as PUBREL_BYTE
 from wire.exchange.subscriber_copies import Copies, Parcel, as_granted
-from wire.exchange.wills import REFUSED_WILLS_MAX, REFUSED_WILLS_MAX_BYTES, PendingWill, PendingWills, RefusedWill, RefusedWills
+from wire.exchange.wills import PendingWill, PendingWills
 from wire.frames.base import Ranges
 from wire.frames.batch import Batch, from_rows, pack_column
 from wire.frames.lanes import HandOut, LaneOpened
@@ -494,17 +494,6 @@ def test_what_may_be_too_large_is_sent_without_an_alias() -> None:
     copies = Copies(from_rows([(topic, 0, b"x" * 50), (topic, 0, b"1")]), 0)
     assert [packet.property(TOPIC_ALIAS) for packet in packets(copies.qos0_aliased(aliases, 50))] == [None]
     assert aliases.plan([topic])[0] > 0, "it is still to be told"
-
-
-def test_refused_wills_are_tried_in_order_and_have_a_limit() -> None:
-    wills = RefusedWills()
-    for number in range(REFUSED_WILLS_MAX + 5):
-        wills.add(RefusedWill("c", 1, number, (b"t", 0, b"", b"", 0)))
-    assert (len(wills), wills.dropped) == (REFUSED_WILLS_MAX, 5)
-    assert [will.number for will in wills.take(2)] == [0, 1]
-    assert len(wills.take(REFUSED_WILLS_MAX)) == REFUSED_WILLS_MAX - 2
-    wills.add(RefusedWill("c", 1, 9, (b"t", 0, bytes(REFUSED_WILLS_MAX_BYTES), b"", 0)))
-    assert len(wills) == 0
 
 
 def test_a_client_of_a_restored_session_lets_go_of_what_is_on_no_record_before_anything_is_published() -> None:

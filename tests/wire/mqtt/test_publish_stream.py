@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.wire.mqtt.strategies import LEVELS, publishes, topics
 from wire.errors import PeerViolation
-from wire.frames.batch import OFFERED, QOS_MASK, REFUSABLE, RETAIN, unpack_column
+from wire.frames.batch import PASSED, QOS_MASK, RETAIN, unpack_column
 from wire.mqtt.codec import encode
 from wire.mqtt.encode_publish import encode_deliveries
 from wire.mqtt.packets import Pingreq, Publish
@@ -24,6 +24,7 @@ class Source:
     """A client, as the parser sees it."""
 
     number: int = 7
+    level: int = 4
     published: bool = False
     session: str = "s"
     topic_alias_maximum: int = 10
@@ -31,13 +32,17 @@ class Source:
     pubrec_ids: list[bytes] = field(default_factory=list)
     received: set[int] = field(default_factory=set)
     carried: set[int] = field(default_factory=set)
-    refused_before: set[int] = field(default_factory=set)
     aliases: dict[int, bytes] = field(default_factory=dict)
     may_publish: Callable[[bytes], bool] | None = None
     forbidden: list[tuple[int, bytes]] = field(default_factory=list)
 
+    refused: list[tuple[int, bytes]] = field(default_factory=list)
+
     def forbid(self, qos: int, packet_id: bytes) -> None:
         self.forbidden.append((qos, packet_id))
+
+    def refuse(self, qos: int, packet_id: bytes) -> None:
+        self.refused.append((qos, packet_id))
 
 
 Row = tuple[str, bytes, int, bytes, int]
@@ -83,7 +88,7 @@ def expect(packets: list[Publish], level: int, source: Source) -> tuple[list[Row
                 continue
             source.received.add(packet.packet_id)
             received.append((packet.packet_id, len(rows)))
-        flags = packet.qos | (RETAIN if packet.retain else 0) | (REFUSABLE if level == 5 else 0)
+        flags = packet.qos | (RETAIN if packet.retain else 0)
         rows.append((topic, packet.payload, flags, encode_properties(replace(packet.properties, topic_alias=None)), source.number))
     return rows, received
 
@@ -198,7 +203,7 @@ def test_an_alias_outlives_the_batch() -> None:
     parse_publishes(encode(named, 5), 0, 5, source, builder)
     builder.clear()
     parse_publishes(encode(replace(named, topic=""), 5), 0, 5, source, builder)
-    assert rows_of(builder) == [("a/b", b"1", REFUSABLE, b"\x03\x00\x01t", 7)]
+    assert rows_of(builder) == [("a/b", b"1", 0, b"\x03\x00\x01t", 7)]
 
 
 MALFORMED = [
@@ -241,29 +246,6 @@ def test_what_is_malformed_is_refused_and_what_stood_before_it_stays(level: int,
     assert [row[0] for row in rows_of(builder)] == ["good"]
     assert source.puback_ids == [b"\0\1"]
     assert source.aliases == {}
-
-
-def test_what_was_refused_is_added_again_with_its_answer_owed() -> None:
-    @dataclass(frozen=True)
-    class Held:
-        packet_id: bytes
-        flags: int
-        topic: bytes = b"t"
-        payload: bytes = b"p"
-        properties: bytes = b""
-
-    builder, source = new_builder(), Source()
-    builder.add(b"will", RETAIN, b"w", source=3, properties=b"\x01\x01")
-    for flags, packet_id in ((1, b"\0\1"), (2, b"\0\2"), (0, b"")):
-        builder.add_again(source, Held(packet_id, flags))
-    assert [row[2:] for row in rows_of(builder)] == [
-        (RETAIN, b"\x01\x01", 3),
-        (1 | OFFERED, b"", 7),
-        (2 | OFFERED, b"", 7),
-        (OFFERED, b"", 7),
-    ]
-    assert (source.puback_ids, source.pubrec_ids, source.received) == ([b"\0\1"], [b"\0\2"], {2})
-    assert builder.received == {"s": (b"\2\0", b"\2\0")}
 
 
 def test_what_is_remembered_as_valid_stays_bounded() -> None:
@@ -341,23 +323,6 @@ def test_a_carried_identifier_is_a_repeat_whatever_dup_says() -> None:
     parse_publishes(bare + again + bare, 0, 4, source, builder)
     assert (len(builder), source.pubrec_ids) == (0, [b"\0\5"] * 3)
     assert (source.received, source.carried) == ({5, 6}, {6})
-
-
-def test_what_was_refused_before_and_comes_again_with_dup_is_marked_alone() -> None:
-    """Among messages with the same head, and once: what comes under its identifier later is another message."""
-    builder, source = new_builder(), Source(refused_before={5, 6, 8})
-
-    def packet(packet_id: int, *, dup: bool) -> bytes:
-        return encode(Publish(topic="a", payload=b"%d" % packet_id, qos=2, packet_id=packet_id, dup=dup), 4)
-
-    parse_publishes(b"".join(packet(packet_id, dup=packet_id != 6) for packet_id in (4, 5, 6, 7)), 0, 4, source, builder)
-    assert [(payload, bool(flags & OFFERED)) for _, payload, flags, _, _ in rows_of(builder)] == [
-        (b"4", False),
-        (b"5", True),
-        (b"6", False),
-        (b"7", False),
-    ]
-    assert source.refused_before == {8}
 
 
 @pytest.mark.parametrize("level", [4, 5])
@@ -524,18 +489,16 @@ def test_what_passes_goes_once_and_what_is_shed_has_passed(course: list[Added | 
             builder.add(topic, flags, payload, source=source, properties=properties)
             rows.append((step, False))
     assert [(row[0].decode(), row[2], row[1], row[3], row[4]) for row, _ in rows] == [
-        (topic, payload, flags & ~OFFERED, properties, source) for topic, payload, flags, properties, source in rows_of(builder)
+        (topic, payload, flags & ~PASSED, properties, source) for topic, payload, flags, properties, source in rows_of(builder)
     ]
-    assert [has_passed and not row[1] & QOS_MASK for row, has_passed in rows] == [
-        bool(row[2] & OFFERED) for row in rows_of(builder)
-    ]
+    assert [has_passed and not row[1] & QOS_MASK for row, has_passed in rows] == [bool(row[2] & PASSED) for row in rows_of(builder)]
     _, of_rows = builder.received_rows.get("s", ([], []))
     assert of_rows == [at for at, (row, _) in enumerate(rows) if row[1] & QOS_MASK == 2]
 
 
-def test_it_holds_what_nobody_was_offered_and_what_is_to_be_retained() -> None:
+def test_it_holds_what_nobody_was_passed_and_what_is_to_be_retained() -> None:
     builder = BatchBuilder(rows_max=100, bytes_max=10_000)
-    for source, flags in ((1, 0), (2, RETAIN), (3, 1), (4, 2 | OFFERED), (5, 1 | OFFERED | RETAIN)):
+    for source, flags in ((1, 0), (2, RETAIN), (3, 1), (4, 2 | PASSED), (5, 1 | PASSED | RETAIN)):
         builder.add(b"t", flags, b"x", source=source)
     assert [builder.holds(source) for source in range(1, 7)] == [True, True, True, False, True, False]
 

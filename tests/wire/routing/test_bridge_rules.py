@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.wire.naive_topics import FILTERS, TOPICS, naive_match
 from tests.wire.rules import bridge_of, rule
-from wire.frames.batch import REFUSABLE, RETAIN, applied_qos_table
+from wire.frames.batch import PASSED, RETAIN, applied_qos_table
 from wire.routing.bridge_rules import Route, Router
 from wire.routing.ways import Way
 
@@ -67,11 +67,11 @@ def test_a_topic_keeps_its_lane_and_topics_spread() -> None:
 @pytest.mark.parametrize("max_qos", [0, 1, 2])
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("retain", [0, RETAIN])
-@pytest.mark.parametrize("refusable", [0, REFUSABLE])
-def test_the_applied_qos(persist: bool, max_qos: int, qos: int, retain: int, refusable: int) -> None:
+@pytest.mark.parametrize("passed", [0, PASSED])
+def test_the_applied_qos(persist: bool, max_qos: int, qos: int, retain: int, passed: int) -> None:
     """routing.qos-never-raised"""
     (route,) = Router([bridge_of("one", rule(1, "#", max_qos=max_qos), persist=persist)]).route(b"t")
-    applied = bytes((qos | retain | refusable,)).translate(route.flags_table)
+    applied = bytes((qos | retain | passed,)).translate(route.flags_table)
     assert applied == bytes(((min(qos, max_qos) if persist else 0) | retain,))
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.wire.rules import bridge_of, rule
-from wire.frames.batch import OFFERED, REFUSABLE, RETAIN, Batch, from_rows
+from wire.frames.batch import RETAIN, Batch, from_rows
 from wire.mqtt.publish_properties import append_user_properties
 from wire.mqtt.topics import TopicLimits
 from wire.routing.form_from_remote import LocalForm
@@ -34,12 +34,10 @@ def seen(batch: Batch) -> list[tuple[bytes, int, bytes]]:
 
 
 def test_the_first_rule_in_file_order_takes_a_topic() -> None:
-    came = from_rows(
-        [(b"cmd/a/set", 2 | RETAIN | REFUSABLE, b"0"), (b"cmd/x/set", 2 | RETAIN | REFUSABLE, b"1"), (b"cmd/b/set", OFFERED, b"2")]
-    )
+    came = from_rows([(b"cmd/a/set", 2 | RETAIN, b"0"), (b"cmd/x/set", 2 | RETAIN, b"1"), (b"cmd/b/set", 0, b"2")])
     batch, rows = form().transform(came)
     assert rows is None
-    assert seen(batch) == [(b"set/a", 1, b"0"), (b"cloud/x/set", 2 | RETAIN, b"1"), (b"set/b", OFFERED, b"2")]
+    assert seen(batch) == [(b"set/a", 1, b"0"), (b"cloud/x/set", 2 | RETAIN, b"1"), (b"set/b", 0, b"2")]
     assert {hops_of(raw) for raw in batch.properties.values()} == {1}
     assert sorted(batch.properties) == [0, 1, 2]
 

@@ -1,0 +1,170 @@
+"""Whether there is room for a PUBLISH in the queues that it goes to, before it is taken.
+
+The store says which queues of bridges are OPEN, NEAR their limit or FULL (``Room``); only those that refuse when they are full are
+ever named. While all are OPEN nothing is looked at. Else each PUBLISH of QoS 1 or 2 is: its topic says to which bridges it goes.
+Where one is NEAR, the PUBLISH waits in its client's socket until there is an answer. Where one is FULL, an MQTT 5 client is told
+0x97, and an MQTT 3.1.1 client is not read any further until there is room. A message that is larger than a limit by itself is
+refused by reason code, or taken, and dropped at that queue.
+
+broker.room-before-taken [P1, P2, P5]: a PUBLISH of QoS 1 or 2 is taken only if every queue that it goes to is OPEN, or has offered
+    room for it. What is taken is not refused.
+broker.room-asked-anew [P3, P5]: what a store has said counts no more when another one is up; until that has spoken, nothing of QoS
+    1 or 2 is taken.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+from actors.broker.listener_interface import ClientHost
+from wire.frames.intake import FULL, OPEN, Room, RoomWanted
+from wire.frames.names import QUEUE_STORE, lane_of_queue
+from wire.mqtt.packets import MQTT_5_0
+from wire.mqtt.publish_stream import REFUSE, TAKE, WAIT, BatchBuilder, PublishSource
+from wire.routing.bridge_rules import Router
+from wire.settings import LimitSettings
+
+Amount = tuple[int, int]  # messages and bytes
+
+NODE = ""
+UNKNOWN = "\0"  # what clients wait for until the store has spoken
+
+
+class QueueRoom:
+    """Knows it for the batch that is being built.
+
+    number: of the last ``Room``. refused: by queue, the messages that were refused since the last batch. waits_for: the bridge for
+    which the PUBLISH at which parsing has stopped last has to wait; None: for none.
+    """
+
+    def __init__(self, host: ClientHost, builder: BatchBuilder) -> None:
+        self._host = host
+        self._builder = builder
+        self._known = False
+        self._told: set[str] = set()  # those that are not open
+        self._full: set[str] = set()
+        self._left: dict[str, Amount] = {}  # messages and bytes that are left of what was offered for this batch
+        self._wanted: dict[str, Amount] = {}
+        self._asked: dict[str, Amount] = {}
+        self.number = self._heeded = 0
+        self.refused: Counter[str] = Counter()
+        self.refused_ever = 0
+        self.waits_for: str | None = None
+        self.settings_changed()
+        self._look()
+
+    def settings_changed(self) -> None:
+        """Messages go to other bridges from now on, and other limits hold."""
+        settings = self._host.settings.now
+        self._router = Router(settings.bridges)
+        of_bridges = {bridge.name: bridge.limits for bridge in settings.bridges}
+        self._most = {name: _most(limits) for name, limits in {NODE: settings.limits, **of_bridges}.items()}
+
+    # --- what the store says ---
+
+    def store_is_new(self) -> None:
+        """What was said before counts no more (broker.room-asked-anew)."""
+        self._known = False
+        self._told, self._full, self._left = set(), set(), {}
+        self._wanted, self._asked = {}, {}
+        self._look()
+
+    def told(self, frame: Room) -> bool:
+        """What is so from now on; whether these are the store's first words."""
+        first, self._known = not self._known, True
+        self.number = frame.number
+        if not frame.queues:
+            self._heeded = frame.number
+        for name, (state, messages, size_bytes) in frame.queues.items():
+            self._asked.pop(name, None)
+            self._wanted.pop(name, None)
+            (self._told.discard if state == OPEN else self._told.add)(name)
+            (self._full.add if state == FULL else self._full.discard)(name)
+            self._left[name] = messages, size_bytes
+        self._look()
+        return first
+
+    def _look(self) -> None:
+        self._builder.ask_for_room(self.verdict if self._told or not self._known else None)
+
+    # --- batches ---
+
+    @property
+    def unheeded(self) -> bool:
+        """Whether a batch is due, so that the store knows that what it said was heard."""
+        return self.number != self._heeded
+
+    def sealed(self) -> tuple[int, dict[str, int]]:
+        """The batch that was being built leaves: ``room`` and ``refused`` for it. What was offered for it and not used is gone."""
+        self._heeded = self.number
+        self._left = {}
+        refused, self.refused = dict(self.refused), Counter()
+        return self.number, refused
+
+    def ask(self) -> None:
+        """At the end of a turn: ask for what somebody waits for."""
+        news = {name: amount for name, amount in self._wanted.items() if self._asked.get(name) != amount}
+        if news:
+            self._asked.update(news)
+            self._host.send(QUEUE_STORE, RoomWanted(epoch=self._host.epoch, wanted=news))
+
+    # --- PUBLISHes ---
+
+    def begin(self) -> None:
+        """A run of them is parsed next."""
+        self.waits_for = None
+
+    def verdict(self, client: PublishSource, packet_id: bytes, qos: int, topic: bytes, size_bytes: int) -> int:
+        """TAKE, WAIT or REFUSE a PUBLISH of QoS 1 or 2; one that is taken has its room, one that is refused is owed its answer.
+
+        size_bytes: of its payload and properties. One of QoS 2 that is received already needs no room.
+        """
+        if qos == 2 and int.from_bytes(packet_id, "big") in client.received:
+            return TAKE
+        if not self._known:
+            self.waits_for = UNKNOWN
+            return WAIT
+        size_bytes += len(topic)
+        queues = {lane.bridge: route.queue for route in self._router.route(topic) if (lane := lane_of_queue(route.queue))}
+        needed = dict.fromkeys(queues, (1, size_bytes))
+        copies = max(1, len(queues))
+        needed[NODE] = copies, copies * size_bytes
+        never = [name for name, amount in needed.items() if not _fits(amount, self._most.get(name, _ENDLESS))]
+        lacking = [
+            name
+            for name, amount in needed.items()
+            if name in self._told and name not in never and not _fits(amount, self._left.get(name, _NOTHING))
+        ]
+        if client.level == MQTT_5_0 and (never or not self._full.isdisjoint(lacking)):
+            self.refused.update(queues[name] for name in (*never, *self._full.intersection(lacking)) if name in queues)
+            self.refused_ever += 1
+            client.refuse(qos, packet_id)
+            return REFUSE
+        if lacking:
+            self.waits_for = lacking[0]
+            self._wanted.update((name, _larger(needed[name], self._wanted.get(name, _NOTHING))) for name in lacking)
+            return WAIT
+        for name, left in self._left.items():
+            if name in needed:
+                self._left[name] = left[0] - needed[name][0], left[1] - needed[name][1]
+        return TAKE
+
+
+_NOTHING: Amount = (0, 0)
+_ENDLESS: Amount = (sys.maxsize, sys.maxsize)
+
+
+def _fits(amount: Amount, room: Amount) -> bool:
+    return amount[0] <= room[0] and amount[1] <= room[1]
+
+
+def _larger(one: Amount, other: Amount) -> Amount:
+    return max(one[0], other[0]), max(one[1], other[1])
+
+
+def _most(limits: LimitSettings) -> Amount:
+    """What a queue with these limits can ever hold, if it refuses what is beyond."""
+    if limits.overflow != "reject":
+        return _ENDLESS
+    return limits.max_messages or sys.maxsize, limits.max_bytes or sys.maxsize

@@ -1,0 +1,229 @@
+"""How much local clients may publish to the queues that refuse when they are full: known to the Listener before it takes anything.
+
+By bridge, and for the node as a whole. A queue with much room is OPEN: whatever may be under way fits, so nobody asks. One that is
+NEAR its limit has room on request, each time for one batch of the Listener. One that is FULL takes nothing, until a twentieth of it
+is free again, or at least what was asked for. What the Listener may have taken by the last word is held ready for it until a batch
+says that it has heeded a later one (``Append.room``).
+
+Remotes ask nobody: a batch of theirs waits here until it fits as a whole, as TCP lets it. Clients and remotes take turns.
+
+store.full-announced [P5]: a queue that refuses has no more than its limit: to local clients it has offered what is left, less what
+    is held ready. Beyond it come Wills, which were taken with their clients, and what was under way when a limit was lowered, the
+    disk ran low, or the store died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from storage.queue.admission import Amount, Room, wanted
+from storage.store.room_left import Rooms
+from wire.frames import intake
+from wire.frames.base import Effects
+from wire.frames.intake import FULL, NEAR, OPEN, Append, RoomWanted
+from wire.frames.names import LISTENER
+from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, BATCHES_OUTSTANDING_MAX
+from wire.settings import NodeSettings
+
+UNDER_WAY_BATCHES = 2 * BATCHES_OUTSTANDING_MAX + 1  # of the Listener: taken in one turn, sent before it hears of that, being built
+UNDER_WAY_ROWS = UNDER_WAY_BATCHES * BATCH_ROWS_MAX
+NUMBERS_BITS = 24  # of one life of the store
+LOW_MARK = 20  # a full queue takes messages again when this part of it is free
+
+_NOTHING: Amount = (0, 0)
+
+
+@dataclass(slots=True)
+class _Offer:
+    """How full one queue is, as the Listener was told.
+
+    held: what it may take, or may have taken, until a batch has heeded ``Room`` ``number``. wanted: what one PUBLISH
+    that waits comes to; nothing: none waits.
+    """
+
+    state: int
+    held: Amount = _NOTHING
+    number: int = 0
+    wanted: Amount = _NOTHING
+
+
+class ClientRoom:
+    """Offers it, and says which batches of remotes wait. rooms: what is left of each limit."""
+
+    def __init__(
+        self, rooms: Rooms, settings: NodeSettings, *, overflowed: Callable[[str, str, int, float, int], None], epoch: int
+    ) -> None:
+        """overflowed: is told that a bridge, or the node, is full, and by which policy. epoch: of the store."""
+        self.rooms = rooms
+        self._overflowed = overflowed
+        self._epoch = epoch
+        self._listener = 0  # its life
+        self._number = epoch << NUMBERS_BITS
+        self._offers: dict[str, _Offer] = {}  # of those that are not open
+        self._remotes: set[str] = set()  # queues for which a batch from a remote waits
+        self._clients_next: set[str] = set()  # queues of which a remote has had the last that was free
+        self._news = self._spoken = False  # something may be new; the Listener has had the first word
+        self.adopt(settings)
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """Limits have changed: look at all of them."""
+        bytes_max = BATCH_BYTES_MAX + settings.clients.packet_max_bytes
+        self._under_way = UNDER_WAY_ROWS, UNDER_WAY_BATCHES * bytes_max
+        self._copies = max(1, len(settings.bridges))  # of a message that count for the node
+        self._news = True
+
+    # --- what the Listener says ---
+
+    def resumes(self, epoch: int) -> None:
+        """A life of the Listener is there, and knows nothing of this store's room."""
+        if epoch >= self._listener:
+            self._listener = epoch
+            self._offers.clear()
+            self._clients_next.clear()
+            self._news, self._spoken = True, False
+
+    def asked(self, frame: RoomWanted) -> None:
+        """Somebody waits for room."""
+        if frame.epoch == self._listener:
+            for name, amount in frame.wanted.items():
+                self._offers.setdefault(name, _Offer(NEAR)).wanted = amount
+
+    # --- batches ---
+
+    def must_wait(self, frame: Append, rooms: Mapping[str, Sequence[Room]]) -> bool:
+        """Whether a batch from a remote does not fit yet; one that is larger than a limit waits until nothing else is there."""
+        waits = False
+        for name, room, messages, size_bytes in self._needed(frame, rooms):
+            held = self.held(name)
+            if name in self._clients_next:
+                low = _low_mark(room, self._offers[name])
+                held = held[0] + low[0], held[1] + low[1]
+            alone = room.empty and held == _NOTHING
+            if not (alone or room.fits(messages + held[0], size_bytes + held[1])):
+                self._remotes.add(name)
+                self._news = waits = True
+        return waits
+
+    def heeded(self, frame: Append) -> None:
+        """A batch of the Listener comes in: what is held is for later ones."""
+        if frame.epoch == self._listener:
+            for offer in self._offers.values():
+                if offer.number <= frame.room:
+                    offer.held = _NOTHING
+
+    def held_ready(self) -> dict[int, Amount]:
+        """What is held ready for local clients near a limit, by identity of the room."""
+        return {id(self.rooms.of[name]): offer.held for name, offer in self._offers.items() if offer.held != _NOTHING}
+
+    def admitted(self, frame: Append, rooms: Mapping[str, Sequence[Room]]) -> None:
+        """A batch is in, and has taken its room."""
+        if frame.sender != LISTENER and self._offers:
+            needed = {name for name, *_ in self._needed(frame, rooms)}
+            self._clients_next |= {name for name in needed if name in self._offers and self._offers[name].wanted != _NOTHING}
+        if not self._news:
+            self._news = any(
+                room.refuses and not self._is_wide(room, self._copies if at else 1)
+                for name, *_ in frame.parts
+                for at, room in enumerate(rooms[name])
+            )
+
+    def held(self, name: str) -> Amount:
+        """What is held ready for local clients in the queues of a bridge, or in the node."""
+        offer = self._offers.get(name)
+        return self._most(name) if offer is None else offer.held
+
+    def beside_clients(self, now_s: float, bridge: str, queues: Sequence[str]) -> Mapping[str, Sequence[Room]]:
+        """The rooms of a bridge's ``queues``, less what is held ready for clients; for something else that fills them."""
+        rooms = self.rooms.measure(now_s, queues)
+        for name in ("", bridge):
+            if self.rooms.of[name].refuses:
+                self.rooms.of[name].take(*self.held(name))
+        self.rooms.forget()
+        self._news = True
+        return rooms
+
+    def _needed(self, frame: Append, rooms: Mapping[str, Sequence[Room]]) -> Iterator[tuple[str, Room, int, int]]:
+        names = {id(room): name for name, room in self.rooms.of.items()}
+        for room, messages, size_bytes in wanted(frame, rooms, volatile=False):
+            name = names.get(id(room))
+            if name is not None and room.refuses:
+                yield name, room, messages, size_bytes
+
+    # --- what the Listener is told ---
+
+    def look(self, now_s: float, wall_ms: int) -> Effects:
+        """What has changed for the Listener, at the end of a turn."""
+        if not (self._listener and (self._news or self._offers)):
+            return []
+        self.rooms.measure(now_s, ())
+        queues = {}
+        for name, room in self.rooms.of.items():
+            said = self._judge(name, room)
+            if said is not None:
+                queues[name] = said
+            offer = self._offers.get(name)
+            if offer is not None and offer.state == FULL:
+                self._overflowed(name, "min_free_disk" if room.disk_full else room.overflow, 0, now_s, wall_ms)
+        self._remotes.clear()
+        self._news = False
+        if not queues and self._spoken:
+            return []
+        self._spoken = True
+        self._number += 1
+        return [(LISTENER, intake.Room(epoch=self._listener, store=self._epoch, number=self._number, queues=queues))]
+
+    def _judge(self, name: str, room: Room) -> tuple[int, int, int] | None:
+        """What the Listener is to be told of a queue; None for nothing."""
+        offer = self._offers.get(name)
+        copies = 1 if name else self._copies
+        if not room.refuses:
+            return None if offer is None else self._open(name)
+        if offer is None:
+            if self._is_wide(room, copies) and name not in self._remotes:
+                return None
+            self._offers[name] = _Offer(NEAR, self._most(name), self._number + 1)
+            return NEAR, 0, 0
+        if offer.held == _NOTHING and self._is_wide(room, 2 * copies) and name not in self._remotes:
+            return self._open(name)
+        if offer.state == FULL and not room.fits(*_low_mark(room, offer)):
+            return None
+        if offer.state == NEAR and offer.wanted == _NOTHING:
+            return None
+        if offer.state == NEAR and not room.fits(*offer.wanted):
+            offer.state = FULL
+            return FULL, 0, 0
+        return self._grant(name, room, offer)
+
+    def _open(self, name: str) -> tuple[int, int, int]:
+        del self._offers[name]
+        self._clients_next.discard(name)
+        return OPEN, 0, 0
+
+    def _grant(self, name: str, room: Room, offer: _Offer) -> tuple[int, int, int] | None:
+        """Room for the batch that is being built; None while an earlier offer stands, or a remote has its turn."""
+        if offer.held != _NOTHING or (name in self._remotes and name not in self._clients_next):
+            return None
+        messages, size_bytes = self._most(name)
+        messages = messages if room.messages is None else min(room.messages, messages)
+        size_bytes = size_bytes if room.size_bytes is None else min(room.size_bytes, size_bytes)
+        self._offers[name] = _Offer(NEAR, (messages, size_bytes), self._number + 1)
+        self._clients_next.discard(name)
+        return NEAR, messages, size_bytes
+
+    def _is_wide(self, room: Room, times: int) -> bool:
+        """Whether so many times what may be under way fits."""
+        messages, size_bytes = self._under_way
+        return room.fits(messages * times, size_bytes * times)
+
+    def _most(self, name: str) -> Amount:
+        """What may be under way for a queue of whose limit the Listener knows nothing."""
+        copies = 1 if name else self._copies
+        return self._under_way[0] * copies, self._under_way[1] * copies
+
+
+def _low_mark(room: Room, offer: _Offer) -> Amount:
+    """What has to be free in a queue that was full."""
+    messages = 0 if room.max_messages is None else room.max_messages // LOW_MARK
+    size_bytes = 0 if room.max_bytes is None else room.max_bytes // LOW_MARK
+    return max(1, messages, offer.wanted[0]), max(1, size_bytes, offer.wanted[1])
