@@ -129,6 +129,8 @@ def joined(kind: type[Figures], *parts: Any, **more: Any) -> Figures:
 
 @cache
 def _getter(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
+    if not is_dataclass(kind):
+        raise TypeError(f"no figures: {kind.__name__}")
     names = [each.name for each in fields(kind)]
     return attrgetter(*names) if len(names) > 1 else lambda value: tuple(getattr(value, name) for name in names)
 
@@ -139,29 +141,29 @@ def values_of(figures: Any) -> tuple[Any, ...]:
     Raises:
         TypeError: they are none.
     """
-    if not is_dataclass(figures):
-        raise TypeError(f"no figures: {type(figures).__name__}")
     kind: Any = type(figures)
-    values: tuple[Any, ...] = _getter(kind)(figures)
-    return values
+    return _getter(kind)(figures)
 
 
 def of_values(kind: type[Figures], values: tuple[Any, ...]) -> Figures:
-    """The figures that ``values_of`` has taken apart."""
-    names, nested = _places(cast(Any, kind))
-    if nested:
-        told = list(values)
-        for place, read in nested:
-            told[place] = read(told[place])
-        return kind(**dict(zip(names, told, strict=True)))
-    return kind(**dict(zip(names, values, strict=True)))
+    """The figures that ``values_of`` has taken apart; without a call of ``__init__``, which takes most of the time with so many."""
+    names, nested, has_slots = _places(cast(Any, kind))
+    told = dict(zip(names, values, strict=True))
+    for name, read in nested:
+        told[name] = read(told[name])
+    if has_slots:
+        return kind(**told)
+    made = kind.__new__(kind)
+    made.__dict__ = told
+    return made
 
 
 @cache
-def _places(kind: Any) -> tuple[tuple[str, ...], tuple[tuple[int, Callable[[Any], Any]], ...]]:
+def _places(kind: Any) -> tuple[tuple[str, ...], tuple[tuple[str, Callable[[Any], Any]], ...], bool]:
     hints = field_types(kind)
-    readers = ((place, _reader(hint, of_values)) for place, (_, hint) in enumerate(hints))
-    return tuple(name for name, _ in hints), tuple((place, read) for place, read in readers if read is not None)
+    readers = ((name, _reader(hint, of_values)) for name, hint in hints)
+    nested = tuple((name, read) for name, read in readers if read is not None and read is not tuple)
+    return tuple(name for name, _ in hints), nested, "__slots__" in vars(kind)
 
 
 # --- in JSON ---
