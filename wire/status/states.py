@@ -67,11 +67,6 @@ class Loss(WithCure):
     PACKET_TOO_LARGE = "packet_too_large", "the remote takes no larger packets: raise its limit, or publish smaller ones"
     WRONGLY_ACKNOWLEDGED = "wrongly_acknowledged", "the remote acknowledges them wrongly: bring it up to date, or lower max_qos"
 
-    @property
-    def dropped(self) -> str:
-        """The outcome of a message that is dropped for it."""
-        return f"dropped:{self.value}"
-
 
 OF_QUEUES = (Loss.ACTOR_RESTART, Loss.DAMAGED, Loss.OVERFLOW, Loss.PURGED, Loss.QOS0_MEMORY, Loss.RESTART)
 LOSS_ELSE = "bascule events CONFIG says when"
