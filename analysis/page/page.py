@@ -1,8 +1,9 @@
 """A report as one HTML file that needs nothing else: no network, no fonts, no libraries.
 
 Owns the order of the page: what the verdict is, where it comes from, then each report with its plots and tables. Charts are drawn
-by ``plots``, tables by ``tables``; ``assets/`` holds the style and the script. The page's policy (CSP) allows that style
-and that script by their hashes, and nothing else; every text of the report is escaped, since topics and reasons come from anyone.
+by ``plots``, tables by ``tables``. Style and script are those of the folder ``page`` with those of ``assets/`` after them. The
+page's policy (CSP) allows that style and that script by their hashes, and nothing else; every text of the report is escaped, since
+topics and reasons come from anyone.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ _PROBLEMS = (
 )
 
 LONG_HEADLINE = 70
+_BETWEEN_MODULES = re.compile(r"^import .*\n|^export ", re.MULTILINE)
 _FIRST_SENTENCE = re.compile(r"([.!?]) (?=[A-Z0-9])")
 
 
 def render(report: Report) -> str:
     """``report`` as a whole HTML document, to be written as UTF-8."""
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = _style(), _script()
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -54,15 +56,31 @@ def render(report: Report) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">'
         f'<meta name="referrer" content="no-referrer"><title>{markup(report.title)}</title><link rel="icon" href="{_ICON}">'
-        f"<style>{style}</style></head>\n<body>{_asset('icons.svg')}{_top(report)}"
+        f"<style>{style}</style></head>\n<body>{_shared('icons.svg')}{_top(report)}"
         f'<div class="layout">{_contents(report)}<main id="main">{_answer(report)}{_nodes(report)}'
         f"{''.join(_section(section) for section in report.sections)}{_left_out(report)}{_snapshots(report)}</main></div>"
-        f"{_foot(report)}<script>{script}</script></body></html>\n"
+        f'{_foot(report)}<script type="module">{script}</script></body></html>\n'
     )
 
 
 @cache
-def _asset(name: str) -> str:
+def _style() -> str:
+    return f"{_shared('theme.css')}\n{_own('page.css')}"
+
+
+@cache
+def _script() -> str:
+    """All modules as one: what each has of others stands before it, so nothing is left to import."""
+    modules = [*(_shared(f"{name}.js") for name in ("dom", "format", "theme", "contents")), _own("page.js")]
+    return _BETWEEN_MODULES.sub("", "\n".join(modules))
+
+
+@cache
+def _shared(name: str) -> str:
+    return resources.files("page").joinpath(name).read_text(encoding="utf-8").strip()
+
+
+def _own(name: str) -> str:
     return resources.files("analysis.page").joinpath("assets", name).read_text(encoding="utf-8").strip()
 
 
@@ -79,17 +97,11 @@ def _top(report: Report) -> str:
         if len(report.nodes) > 1
         else ""
     )
-    themes = "".join(
-        f'<button type="button" data-theme="{theme}" aria-pressed="{"true" if theme == "auto" else "false"}" '
-        f'title="{word}"><svg class="icon" aria-hidden="true" viewBox="0 0 16 16"><use href="#i-{theme}"/></svg>'
-        f'<span class="vh">{word}</span></button>'
-        for theme, word in (("auto", "Colours as the system has them"), ("light", "Light"), ("dark", "Dark"))
-    )
     return (
         '<a class="skip" href="#main">Skip to the answer</a><header class="top"><div class="brand"><svg class="mark" '
         'aria-hidden="true" '
         f'viewBox="0 0 32 32"><use href="#i-mark"/></svg><span>Bascule</span></div><div class="tools">{choose}'
-        f'<div class="themes" role="group" aria-label="Colours">{themes}</div></div></header>'
+        f"{_shared('themes.html')}</div></header>"
     )
 
 

@@ -1,6 +1,6 @@
 """How the HTML page writes values and foreign text. Owns wording and escaping; the page's script writes values the same way.
 
-``assets/page.js`` has the same rules for the rows that it shows itself (``text``); a test in Chromium compares the two.
+``page/format.js`` has the same rules for what scripts show; a test in Chromium compares the two.
 """
 
 from __future__ import annotations

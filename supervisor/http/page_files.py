@@ -1,12 +1,17 @@
-"""The files of the page: all that is in the folder ``page`` beside this module, read once, and nothing else of any disk."""
+"""The files of the page, read once, and nothing else of any disk.
+
+They are those of the folder ``page`` beside this module, and those of the package ``page``, which the report has too.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent / "page"
+SHARED = Path(__file__).resolve().parents[2] / "page"
 INDEX = "index.html"
 
 _TYPES = {
@@ -21,6 +26,7 @@ _TYPES = {
     ".webmanifest": "application/manifest+json",
     ".txt": "text/plain; charset=utf-8",
 }
+_STANDS_FOR = re.compile(rb"<!-- (\w+\.\w+) -->")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +38,18 @@ class PageFile:
     tag: str
 
 
-def read_page(folder: Path = FOLDER) -> dict[str, PageFile]:
-    """The files by their paths below ``folder``, with slashes; what has no known kind of name is left out."""
+def read_page(folder: Path = FOLDER, shared: Path = SHARED) -> dict[str, PageFile]:
+    """The files by their paths below ``folder`` and ``shared``, with slashes; what has no known kind of name is left out.
+
+    ``<!-- NAME -->`` in HTML stands for the file ``NAME`` of ``shared``.
+    """
     files = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix in _TYPES:
-            data = path.read_bytes()
-            tag = f'"{hashlib.sha256(data).hexdigest()[:20]}"'
-            files[path.relative_to(folder).as_posix()] = PageFile(data, _TYPES[path.suffix], tag)
+    for home in (shared, folder):
+        for path in sorted(home.rglob("*")):
+            if path.is_file() and path.suffix in _TYPES:
+                data = path.read_bytes()
+                if path.suffix == ".html":
+                    data = _STANDS_FOR.sub(lambda found: (shared / found[1].decode()).read_bytes(), data)
+                tag = f'"{hashlib.sha256(data).hexdigest()[:20]}"'
+                files[path.relative_to(home).as_posix()] = PageFile(data, _TYPES[path.suffix], tag)
     return files

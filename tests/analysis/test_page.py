@@ -281,8 +281,12 @@ def test_what_the_page_is_made_of_is_installed_with_it() -> None:
     root = Path(__file__).resolve().parents[2]
     setup = configparser.ConfigParser()
     setup.read(root / "setup.cfg")
-    patterns = setup["options.package_data"]["analysis.page"].split()
+    installed = setup["options.package_data"]
 
-    for asset in ("page.css", "page.js", "icons.svg"):
-        assert (root / "analysis/page/assets" / asset).is_file()
-        assert any(fnmatch(f"assets/{asset}", pattern) for pattern in patterns)
+    for package, folder, within, assets in (
+        ("page", "page", "", ("theme.css", "icons.svg", "themes.html", "dom.js", "format.js", "theme.js", "contents.js")),
+        ("analysis.page", "analysis/page", "assets/", ("page.css", "page.js")),
+    ):
+        for asset in assets:
+            assert (root / folder / within / asset).is_file()
+            assert any(fnmatch(within + asset, pattern) for pattern in installed[package].split())

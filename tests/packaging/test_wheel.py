@@ -44,7 +44,7 @@ def test_the_wheel_has_the_tree_the_examples_the_schema_and_the_unit(wheel: Path
     wanted = {
         *(
             str(path.relative_to(ROOT))
-            for package in ("wire", "storage", "analysis", "actors", "supervisor")
+            for package in ("page", "wire", "storage", "analysis", "actors", "supervisor")
             for path in tracked(package)
         ),
         *(f"{data}/{path.relative_to(ROOT)}" for path in tracked("configs")),

@@ -4,7 +4,8 @@ import { Answer, Ledger } from "./answer.js";
 import { Api, Refused, Unreachable } from "./api.js";
 import { Bridges } from "./bridges.js";
 import { DeadLetters } from "./dead_letters.js";
-import { all, say, setAll } from "./dom.js";
+import { followSections } from "./contents.js";
+import { every, say, setAll } from "./dom.js";
 import { EventLog, EventTable } from "./events.js";
 import { lasting, moment } from "./format.js";
 import { judge } from "./judgement.js";
@@ -41,7 +42,10 @@ class App {
       new Orphans(this, by("orphans")), new Reload(this, by("configuration")), new Traces(this, by("traces"))];
     this.wanted = [["dead", new DeadLetters(this, by("dead-letters"))], ["clients", new Sessions(this, by("sessions"))], ["topics", new Topics(this, by("flow"))]];
     this.login = new Login(this.api, () => this._entered(), () => this._ask(""));
-    this._watchSections();
+    followSections((visible) => {
+      this.visible = visible;
+      if (this.state) for (const [section, one] of this.wanted) if (visible.has(section)) one.show(this.state, true);
+    });
   }
 
   /** Ask without end; a tab that nobody sees asks less often. */
@@ -111,7 +115,7 @@ class App {
 
   /** Leave out what the role may not do, and disable everything while the node is lost. */
   allow() {
-    for (const one of all("[data-role]")) {
+    for (const one of every("[data-role]")) {
       setAll(one, { "data-barred": !this.may(one.dataset.role) });
       one.disabled = this.lost !== "";
     }
@@ -208,17 +212,6 @@ class App {
     this.lost = "";
     this.heardMs = null;
     this.login.ask(why);
-  }
-
-  _watchSections() {
-    const links = new Map(all(".contents a").map((one) => [one.getAttribute("href").slice(1), one]));
-    const watch = new IntersectionObserver((entries) => {
-      for (const entry of entries) this.visible[entry.isIntersecting ? "add" : "delete"](entry.target.id);
-      const first = [...links.keys()].find((id) => this.visible.has(id));
-      for (const [id, link] of links) setAll(link, { "aria-current": id === first ? "true" : null });
-      if (this.state) for (const [section, one] of this.wanted) if (this.visible.has(section)) one.show(this.state, true);
-    }, { rootMargin: "-15% 0px -30% 0px" });
-    for (const section of all("main > section")) watch.observe(section);
   }
 }
 

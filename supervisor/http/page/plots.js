@@ -18,7 +18,7 @@ export class Sparkline {
     this.lines = names.map((_, at) => make("path", { class: `line c${at}` }));
     this.cursor = make("line", { class: "cursor-line", y1: 0, y2: HEIGHT, visibility: "hidden" });
     this.svg = make("svg", { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" },
-      make("line", { class: "grid", x1: 0, x2: WIDTH, y1: HEIGHT - 1, y2: HEIGHT - 1 }), ...this.areas.slice(0, 1), ...this.lines, this.cursor);
+      make("line", { class: "grid zero", x1: 0, x2: WIDTH, y1: HEIGHT - 1, y2: HEIGHT - 1 }), ...this.areas.slice(0, 1), ...this.lines, this.cursor);
     this.title = title;
     this.element = make("figure", { class: "small-plot" }, make("figcaption", {}, make("span", {}, title), this.now), this.svg, this.high);
     this.values = names.map(() => []);

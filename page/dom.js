@@ -28,7 +28,7 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-export const all = (selector, within = document) => Array.from(within.querySelectorAll(selector));
+export const every = (selector, within = document) => Array.from(within.querySelectorAll(selector));
 
 /** The sign of a verdict: ok, attention, problem, none. */
 export function icon(verdict) {

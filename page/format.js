@@ -1,4 +1,4 @@
-// Values as text, by the same rules as reports have them. Pure.
+// Values as text. Pure.
 
 export const UNKNOWN = "–";
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -11,7 +11,7 @@ function grouped(text) {
   return part ? `${groups}.${part}` : groups;
 }
 
-function trimmed(value, digits) {
+export function trimmed(value, digits) {
   const text = value.toFixed(digits);
   return grouped(text.includes(".") ? text.replace(/0+$/, "").replace(/\.$/, "") : text);
 }
