@@ -125,9 +125,9 @@ OWNERS = {
     "zmq": ("actors/process/curve_router.py", "actors/process/post.py", "actors/process/request_sockets.py"),
 }
 OTEL = {"opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk", "protobuf", "requests"}
-# What an extra adds: a small box lacks it.
+# Packages that an extra adds: a small box lacks them.
 EXTRAS = {"replicated": {"nats-py"}, "export": {"numpy", "pyarrow"}, "analysis": {"numpy", "pyarrow", "pyspark"}, "otel": OTEL}
-# What is imported of those; something else has the rest of opentelemetry.
+# Names that are imported of those; something else has the rest of opentelemetry.
 OF_EXTRAS = ("nats", "google.protobuf", "numpy", "opentelemetry.exporter", "opentelemetry.sdk", "pyarrow", "pyspark", "requests")
 DISTRIBUTIONS = {
     "nats": "nats-py",
@@ -142,7 +142,7 @@ DISTRIBUTIONS = {
     "zmq": "pyzmq",
 }
 
-# What a decision may not touch: sockets, threads, files, clocks, random sources.
+# Things that a decision may not touch: sockets, threads, files, clocks, random sources.
 IMPURE = {
     "asyncio",
     "concurrent",
@@ -175,7 +175,7 @@ FUNCTION_LINES_MAX = 60
 # One loop over received bytes is one function where a call would cost more than the work it does.
 LONG_FUNCTIONS: dict[str, int] = {"wire/mqtt/publish_stream.py:parse_publishes": 128}
 
-# What parts hold of each other; ``tests/support/coupling.py`` says what counts. The numbers below may only fall.
+# Ties between parts; ``tests/support/coupling.py`` says what counts. The numbers below may only fall.
 COLLABORATORS_MAX = 5
 COLLABORATORS = {
     "actors/bridge/remote_reader.py:RemoteReader": 6,
@@ -399,7 +399,7 @@ def test_what_can_be_said_and_decided_is_pure(module: str) -> None:
     assert wrong == []
 
 
-# Who may give names on disk, or sync, besides ``storage/files.py``; nobody goes by what these leave after a loss of power.
+# Modules that may give names on disk, or sync, besides ``storage/files.py``; nobody goes by what these leave after a loss of power.
 NAMERS = {
     "storage/engine/store_folder.py": {"mkdir", "link", "write_bytes", "unlink", "fsync"},  # evidence, the spare, rests of no store
     "storage/engine/disk_reserve.py": {"unlink"},  # room on the disk, without a content

@@ -58,7 +58,7 @@ class NodeItself:
 
     name: Annotated[str, Written.NAME, "The node's name, in logs, status and process lists."]
     data_dir: Annotated[
-        str, Written.FOLDER, "Where queues are kept; made if need be. Relative paths count from this file's folder."
+        str, Written.FOLDER, "The folder of the queues; made if need be. Relative paths count from this file's folder."
     ]
     new_store: Annotated[
         str,
@@ -78,7 +78,7 @@ class AclRuleSettings:
         "Topic patterns: topic filters with %u for the user name, %c for the client identifier, %% for a percent sign.",
     ]
     allow: Annotated[bool, Key("permission"), Choices(allow=True, deny=False), "allow or deny."] = True
-    action: Annotated[str, Choices("publish", "subscribe", "both"), "What it is about; subscribe is delivery too."] = "both"
+    action: Annotated[str, Choices("publish", "subscribe", "both"), "The actions of the rule; subscribe is delivery too."] = "both"
     users: Annotated[tuple[str, ...], Written.USER, "User names it is for; without users and anonymous, it is for everyone."] = ()
     anonymous: Annotated[bool, "It is for clients without a user name, and for users if named, but for no one else."] = False
     clients: Annotated[
@@ -97,7 +97,7 @@ class LoginLimitSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings:
-    """Who may connect to the listeners, and what a client may do."""
+    """Clients of the listeners, and their rights."""
 
     allow_anonymous: Annotated[bool, "Let clients in without a user name; they may do what the access control list says."] = False
     password_file: Annotated[
@@ -127,7 +127,7 @@ class ListenerTlsSettings:
     identity: Annotated[
         str,
         Choices("none", "common-name", "subject"),
-        "What of a client's certificate is its user name; with one, a user name in CONNECT has no effect.",
+        "The part of a client's certificate that is its user name; with one, a user name in CONNECT has no effect.",
     ] = "none"
     min_version: Annotated[str, Choices("tls1.2", "tls1.3"), "The oldest TLS that is spoken."] = "tls1.2"
     ciphers: Annotated[
@@ -145,9 +145,9 @@ class ProxyProtocolSettings:
         Key("from"),
         "Addresses or networks whose connections, and no others, begin with a PROXY header.",
     ]
-    identity: Annotated[str, Choices("none", "common-name"), "What of a certificate that the proxy has verified is the user."] = (
-        "none"
-    )
+    identity: Annotated[
+        str, Choices("none", "common-name"), "The part of a certificate that the proxy has verified which is the user name."
+    ] = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ class ListenerSettings(_Bound):
         "Or a Unix socket, such as unix:/run/bascule/mqtt.sock.",
     ]
     protocol: Annotated[
-        str, Choices("tcp", "tls", "ws", "wss"), "What is spoken below MQTT; ws and wss are WebSocket, tls and wss encrypt."
+        str, Choices("tcp", "tls", "ws", "wss"), "The protocol below MQTT; ws and wss are WebSocket, tls and wss encrypt."
     ] = "tcp"
     tls: Annotated[ListenerTlsSettings | None, "For protocol tls and wss."] = None
     websocket_path: Annotated[str, Written.URL_PATH, "For protocol ws and wss."] = "/mqtt"
@@ -170,7 +170,7 @@ class ListenerSettings(_Bound):
         Written.FILLED,
         "For protocol ws and wss: the web sites whose pages may connect, such as https://example.com; none given is any.",
     ] = ()
-    unix_mode: Annotated[int, Written.FILE_MODE, "Who may connect to a Unix socket, as a file mode."] = 0o660
+    unix_mode: Annotated[int, Written.FILE_MODE, "File mode of a Unix socket: the users who may connect."] = 0o660
     connections_max: Annotated[
         int | None, Number(1, 1_000_000), "Clients of this socket at a time, within clients.connections_max."
     ] = None
@@ -179,13 +179,13 @@ class ListenerSettings(_Bound):
         AccessSettings | None,
         Inherits("access"),
         Without("login_limits"),
-        "Who may connect to this listener, where that differs from access; acl or acl_file takes the place of both there.",
+        "Access to this listener, as far as it differs from access; acl or acl_file takes the place of both there.",
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimitSettings:
-    """What a local client may ask for."""
+    """Limits of a local client."""
 
     connections_max: Annotated[int, Number(1, 1_000_000), "Clients connected at a time."] = 4096
     connect_timeout_s: Annotated[float, Duration(0.1, 3600), "How long a new connection may take to send CONNECT."] = 10.0
@@ -193,9 +193,9 @@ class ClientLimitSettings:
     input_max_bytes: Annotated[
         int,
         Size(1024),
-        "What all clients have sent of packets that are not complete; beyond, the client with most of it is closed.",
+        "Incomplete packets of all clients together; beyond, the client with most of it is closed.",
     ] = 256 << 20
-    output_max_bytes: Annotated[int, Size(1024), "What waits for a client that does not read; QoS 0 beyond is dropped."] = 4 << 20
+    output_max_bytes: Annotated[int, Size(1024), "Output for a client that does not read; QoS 0 beyond is dropped."] = 4 << 20
     client_id_max_bytes: Annotated[
         int, Size(23, 65535), "Length of a client identifier; a client with a longer one is refused (0x85)."
     ] = 1 << 10
@@ -253,14 +253,14 @@ class ClientLimitSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """What is kept for local clients: sessions that outlive their connection, what waits for them, and retained messages."""
+    """Stored data of local clients: sessions that outlive their connection, their waiting messages, and retained messages."""
 
     sessions_max: Annotated[int, Number(1, 1_000_000), "Sessions that outlive their connection; more are refused."] = 10_000
     user_share_percent: Annotated[
         int,
         Number(1, 100),
         "How much of sessions_max, filters_max_bytes, retained_max_messages and retained_max_bytes one user may have; clients"
-        " without a user share by their address (IPv6: their /64). What a bridge brings is retained in a share of its own.",
+        " without a user share by their address (IPv6: their /64). Retained messages of a bridge have a share of their own.",
     ] = 50
     expiry_max_s: Annotated[
         int,
@@ -272,7 +272,7 @@ class SessionSettings:
     overflow: Annotated[
         str,
         Choices("drop-newest", "drop-oldest"),
-        "What is dropped of a session's queue that is full. A session that ends with its connection drops the newest.",
+        "The messages that a session's full queue drops. A session that ends with its connection drops the newest.",
     ] = "drop-newest"
     in_flight_max: Annotated[int, Number(1, 65_000), "Unacknowledged QoS 1 and 2 messages on their way to one client."] = 100
     retained_max_messages: Annotated[int, RATE, "Retained messages; more are not retained."] = 200_000
@@ -289,15 +289,15 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSettings:
-    """What is kept of the events of the node: links, restarts, drops, overflow. The oldest give way."""
+    """Stored events of the node: links, restarts, drops, overflow. The oldest give way."""
 
     max: Annotated[int, Number(0, 10_000_000), "Events kept; 0 keeps none."] = 100_000
-    max_age_s: Annotated[float, Duration(1), "What was kept longer is removed."] = 30 * DAY_S
+    max_age_s: Annotated[float, Duration(1), "Older ones are removed."] = 30 * DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersistenceSettings:
-    """What an acknowledgement is worth. All but the mode matter to file-native only."""
+    """The strength of an acknowledgement. All but the mode matter to file-native only."""
 
     mode: Annotated[
         str,
@@ -319,7 +319,7 @@ class PersistenceSettings:
         "While commits follow each other closely, the next waits so long after one, and carries more; a lone message never does.",
     ] = 0.001
     sync: Annotated[str, Choices("full", "os"), "full survives loss of power; os survives the death of processes only."] = "full"
-    events: Annotated[EventSettings, "What is kept of the events of the node."] = EventSettings()
+    events: Annotated[EventSettings, "Stored events of the node."] = EventSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,9 +328,11 @@ class LimitSettings:
 
     max_messages: Annotated[int | None, MESSAGES, "Messages waiting, or unlimited."] = 10_000_000
     max_bytes: Annotated[int | None, Size(1024), "Bytes waiting, or unlimited. In memory: 256MiB."] = 50 << 30
-    max_age_s: Annotated[float | None, Duration(1), "What waited longer is dropped as expired.", Effect.RECONNECT] = None
+    max_age_s: Annotated[float | None, Duration(1), "Messages that waited longer are dropped as expired.", Effect.RECONNECT] = None
     volatile_max_bytes: Annotated[int, Size(1024), "Bytes of QoS 0 messages waiting in memory; more are dropped."] = 64 << 20
-    overflow: Annotated[str, Choices("reject", "drop-oldest", "drop-newest"), "What gives way when a limit is reached."] = "reject"
+    overflow: Annotated[
+        str, Choices("reject", "drop-oldest", "drop-newest"), "The messages that give way when a limit is reached."
+    ] = "reject"
     min_free_disk_bytes: Annotated[
         int, Size(0), Key("min_free_disk"), "Intake stops while the disk of data_dir has less free space."
     ] = 1 << 30
@@ -342,7 +344,7 @@ class DeadLetterSettings:
 
     max_messages: Annotated[int | None, MESSAGES, "Messages kept, or unlimited."] = 100_000
     max_bytes: Annotated[int | None, Size(1024), "Bytes kept, or unlimited."] = 256 << 20
-    max_age_s: Annotated[float | None, Duration(1), "What was kept longer is removed."] = None
+    max_age_s: Annotated[float | None, Duration(1), "Older ones are removed."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,9 +456,9 @@ class RemoteSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSettings:
-    """What crosses the bridge, and how it is named on the other side."""
+    """Topics that cross the bridge, and their names on the other side."""
 
-    name: Annotated[str, Written.NAME, "What status, queue peek and reports call it; else it is called by its filters."] = ""
+    name: Annotated[str, Written.NAME, "The rule's name in status, queue peek and reports; without one, its filters."] = ""
     filters: Annotated[tuple[str, ...], Written.TOPIC_FILTER, "Topic filters; a message that matches any of them crosses once."]
     excludes: Annotated[tuple[str, ...], Written.TOPIC_FILTER, "Topic filters of what does not cross after all."] = ()
     destination: Annotated[
@@ -473,7 +475,7 @@ class RuleSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalSettings:
-    """What is done with a message that the remote refuses: retry | dead-letter | drop, by reason code, else ``default``.
+    """Treatment of a message that the remote refuses: retry | dead-letter | drop, by reason code, else ``default``.
 
     0x95 is the code of a message larger than the remote takes, 0x100 of one for which it closes the connection, 0x101 of one that
     it acknowledges wrongly.
@@ -518,7 +520,7 @@ class BridgeSettings:
         "Limits of this bridge's queue, where they differ from the node's.",
         Effect.LIVE,
     ] = LimitSettings()
-    dead_letter: Annotated[DeadLetterSettings, "What is kept of messages that the remote will not have.", Effect.LIVE] = (
+    dead_letter: Annotated[DeadLetterSettings, "Storage of messages that the remote refuses for good.", Effect.LIVE] = (
         DeadLetterSettings()
     )
     retention_s: Annotated[
@@ -533,18 +535,18 @@ class BridgeSettings:
         "Bytes of such messages. The oldest give way, as they do when the disk is nearly full.",
         Effect.LIVE,
     ] = 1 << 30
-    local_subscriptions: Annotated[tuple[RuleSettings, ...], "What goes to the remote.", Effect.LIVE] = ()
-    remote_subscriptions: Annotated[tuple[RuleSettings, ...], "What comes from the remote, by lane 0."] = ()
+    local_subscriptions: Annotated[tuple[RuleSettings, ...], "Messages to the remote.", Effect.LIVE] = ()
+    remote_subscriptions: Annotated[tuple[RuleSettings, ...], "Messages from the remote, by lane 0."] = ()
     loop_prevention: Annotated[LoopPreventionSettings, "Keeps messages from going round."] = LoopPreventionSettings()
     on_session_loss: Annotated[
         str,
         Choices("assume-delivered", "republish"),
-        "What becomes of QoS 2 messages the remote had received but not completed, when it has lost the session.",
+        "The treatment of QoS 2 messages that the remote had received but not completed, when it has lost the session.",
     ] = "assume-delivered"
     on_refusal: Annotated[
         RefusalSettings,
         Written.REFUSALS,
-        "What becomes of a message the remote refuses, by reason: retry later, dead-letter or drop. Codes are written as 0x99.",
+        "Treatment of a message that the remote refuses, by reason: retry later, dead-letter or drop. Codes are written as 0x99.",
     ] = RefusalSettings()
 
 
@@ -575,7 +577,7 @@ class SnapshotSettings:
     max_bytes: Annotated[
         int | None,
         Size(1024),
-        "What they may take beyond what the store shares with them, or unlimited; the newest one is kept.",
+        "Disk space of snapshots beyond what the store shares with them, or unlimited; the newest one is kept.",
     ] = 10 << 30
     to: Annotated[
         str | None,
@@ -664,7 +666,7 @@ class OtlpSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySettings:
-    """Who is told of the node without asking. A process of its own, which needs the extra otel; absent is off."""
+    """Receivers of the node's metrics, which do not ask. A process of its own, which needs the extra otel; absent is off."""
 
     otlp: Annotated[OtlpSettings, "The collector of OpenTelemetry."]
 
@@ -685,8 +687,10 @@ class ReplicationSettings:
 
     servers: Annotated[tuple[str, ...], Written.LOG_SERVER, "The NATS servers, such as nats://10.0.0.1:4222."]
     stream: Annotated[str, Written.STREAM_NAME, "The name of the stream; it is made if it is not there. Each cluster has its own."]
-    member: Annotated[str, Written.STREAM_NAME, "What this node is called in its cluster; each has its own name."]
-    address: Annotated[str, "Where this node's clients are to go while it leads, such as 10.0.0.1:1883; told to others."] = ""
+    member: Annotated[str, Written.STREAM_NAME, "The name of this node in its cluster; each has its own."]
+    address: Annotated[
+        str, "The address to which this node's clients go while it leads, such as 10.0.0.1:1883; sent to other members."
+    ] = ""
     replicas: Annotated[
         int, Choices(1, 3, 5), "Servers that keep the log; a majority of them acknowledges. 1 is for trying it out."
     ] = 3
@@ -698,7 +702,7 @@ class ReplicationSettings:
     standby: Annotated[
         str,
         Choices("closed", "redirect"),
-        "What clients find at a node that stands by: closed ports, or the leader's address (MQTT 5, TCP and TLS).",
+        "For clients while the node stands by: closed ports, or a redirection to the leader's address (MQTT 5, TCP and TLS).",
     ] = "closed"
     trim: Annotated[TrimSettings, "How long the log waits for a member that is behind."] = TrimSettings()
     user: Annotated[str | None, Written.USER, "The user at the servers."] = None
@@ -734,10 +738,10 @@ class NodeSettings:
     ] = ()
     node: Annotated[NodeItself, "The node itself.", Effect.NODE_RESTART]
     listeners: Annotated[tuple[ListenerSettings, ...], "Sockets for local clients.", Effect.LIVE]
-    access: Annotated[AccessSettings, "Who may connect to the listeners.", Effect.LIVE]
-    clients: Annotated[ClientLimitSettings, "What a local client may ask for.", Effect.LIVE] = ClientLimitSettings()
-    sessions: Annotated[SessionSettings, "What is kept for local clients.", Effect.LIVE] = SessionSettings()
-    persistence: Annotated[PersistenceSettings, "What an acknowledgement is worth.", Effect.RESTART] = PersistenceSettings()
+    access: Annotated[AccessSettings, "Access to the listeners.", Effect.LIVE]
+    clients: Annotated[ClientLimitSettings, "Limits of a local client.", Effect.LIVE] = ClientLimitSettings()
+    sessions: Annotated[SessionSettings, "Stored data of local clients.", Effect.LIVE] = SessionSettings()
+    persistence: Annotated[PersistenceSettings, "The strength of an acknowledgement.", Effect.RESTART] = PersistenceSettings()
     limits: Annotated[
         LimitSettings, "Limits of all queues of the node together, and of each bridge without limits of its own.", Effect.LIVE
     ] = LimitSettings()
@@ -772,7 +776,7 @@ class NodeSettings:
 
     @property
     def tells_users_apart(self) -> bool:
-        """Whether a client can prove at any listener who its user is. Where none can, every session is anybody's."""
+        """Whether a client can prove at any listener who its user is. If none can, every session is anybody's."""
         return any(
             (listener.access or self.access).password_file is not None
             or (listener.tls is not None and listener.tls.identity != "none")

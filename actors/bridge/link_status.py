@@ -98,7 +98,7 @@ class LinkStatus:
         suspects: tuple[Suspect, ...],
         lacks: tuple[Lack, ...],
     ) -> LinkFigures:
-        """What ``status`` says of it, with what others know of the link."""
+        """The link for ``status``, with what others know of it."""
         waits_s = None if self.next_attempt_at_s is None else round(max(0.0, self.next_attempt_at_s - now_s), 3)
         return LinkFigures(
             state=self.state,

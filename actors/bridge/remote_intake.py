@@ -36,7 +36,7 @@ _SUBACK, _RESEND = "suback", "resend"
 
 
 class Writer(Protocol):
-    """What goes to the remote besides messages of ours; ``suback_due_s``: until when the SUBACK to the last SUBSCRIBE has time."""
+    """Packets to the remote besides our messages; ``suback_due_s``: until when the SUBACK to the last SUBSCRIBE has time."""
 
     def say(self, data: bytes) -> None: ...
     def say_subscribe(self, data: bytes) -> None: ...
@@ -125,7 +125,8 @@ class RemoteIntake:
     def connected(self, session: str, connack: Connack, limits: RemoteLimits) -> None:
         """A CONNACK came: open the session; packets are taken, and SUBSCRIBE is sent, when the store has answered.
 
-        session: its name on record. What began anew has another number, and nothing on record. limits: what the remote takes.
+        session: its name on record. A session that began anew has another number, and nothing on record. limits: the limits of the
+        remote.
         """
         self._session = session
         self._inbox.connected(session, forgotten=connack.session_expiry_s == 0)

@@ -309,7 +309,7 @@ class RemoteLink:
         return self.remote.address if self.remote is not None else ""
 
     def figures(self, now_s: float) -> LinkFigures:
-        """What ``status`` says of it."""
+        """The figures for ``status``."""
         note, note_fault = self.note()
         return self.status.figures(
             now_s,
@@ -325,7 +325,7 @@ class RemoteLink:
         )
 
     def note(self) -> tuple[str, LinkFault | None]:
-        """What an operator should know of the link beside its state, in words and in one; empty if there is nothing."""
+        """Facts that an operator should know of the link beside its state, in words and in one; empty if there are none."""
         if self._takeovers > 1:
             return "another client uses this client identifier", LinkFault.TAKEN_OVER
         note, fault = self._reports.note()

@@ -1,8 +1,8 @@
 """Opens connections to remote brokers, and is the only user of paho-mqtt.
 
 paho's public API does the name look-up, TCP, TLS, WebSocket and CONNECT, in the caller's thread, which blocks for it. The CONNACK
-is read here, to its last byte and no further: paho refuses some that MQTT allows. Then the socket is the Connection's. Where
-PySocks is installed, paho goes through a proxy that the environment names.
+is read here, to its last byte and no further: paho refuses some that MQTT allows. Then the socket is the Connection's. If PySocks
+is installed, paho goes through a proxy that the environment names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What clients publish on its way to the store: the batch that is being built, what it owes them, and the batches not committed.
+"""Batches of clients' messages on their way to the store: the one that is being built, the answers due with it, and those not
+committed.
 
 Parsing fills the batch (``actors/broker/client_input.py``), ``actors/broker/batch_gathering.py`` says when it goes, and who is
 answered when it is committed is ``actors/broker/puback_release.py``'s. Numbering and resending are
@@ -33,7 +34,7 @@ WillRow = tuple[str, int]  # as in ``Published``
 
 @record
 class Owed:
-    """What the Listener wants back when a batch is committed."""
+    """Answers that the Listener owes when a batch is committed."""
 
     bursts: list[tuple[Client, AnswerBurst]]
     received: dict[str, tuple[bytes, bytes]]

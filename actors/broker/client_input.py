@@ -1,8 +1,8 @@
-"""What local clients send: read, and taken in the order in which it came.
+"""Input of local clients: read, and taken in the order in which it came.
 
 Runs of PUBLISH go into the batch (parsing is ``wire/mqtt/publish_stream.py``'s), acknowledgements to the client's outbox, every
-other packet to ``actors/broker/client_packets.py``. Who has to wait is ``actors/broker/waiting_clients.py``'s; what is kept of a
-client's input meanwhile is counted.
+other packet to ``actors/broker/client_packets.py``. Clients that have to wait are ``actors/broker/waiting_clients.py``'s; input
+that is kept meanwhile is counted.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ClientInput:
 
     @property
     def held_bytes(self) -> int:
-        """What is kept of all clients' input."""
+        """The kept input of all clients."""
         return self._budget.held_bytes
 
     # --- going on ---

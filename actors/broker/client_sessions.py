@@ -1,7 +1,7 @@
 """The sessions of local clients as the Listener sees them: who comes, who takes over, and what the end of a connection means.
 
-What outlives a connection is kept by the store, which is told here. What may be on record is ``actors/broker/session_records.py``'s
-to know; who waits for CONNACK is ``actors/broker/session_openings.py``'s, and Wills are ``actors/broker/client_wills.py``'s. Terms
+Everything that outlives a connection is kept by the store, which is told here. ``actors/broker/session_records.py`` knows what may
+be on record; clients wait for CONNACK in ``actors/broker/session_openings.py``, Wills in ``actors/broker/client_wills.py``. Terms
 are ``wire/door/connect_checks.py``'s.
 
 broker.one-link-per-client [MQTT]: a client identifier has one connection; a newer one ends the older first [MQTT-3.1.4-3].
@@ -228,7 +228,7 @@ class ClientSessions:
         self._openings.store_is_new(self._clients.values())
 
     def known(self, frame: SessionsKnown) -> None:
-        """What an earlier life of the Listener has left: the sessions that last, and the Wills."""
+        """Sessions and Wills that an earlier life of the Listener has left."""
         for session, queue, filters, *_, owner in frame.sessions:
             if queue and session not in self._clients:
                 self._records.filters.has(session, owner, (topic_filter for topic_filter, *_ in filters))

@@ -47,7 +47,7 @@ class ClientWills:
     # --- what an earlier life has left ---
 
     def begin_anew(self) -> None:
-        """What the store has said of it was not all, and a new one says everything."""
+        """The store's report on it was incomplete, and a new one is complete."""
         self._pending = PendingWills()
 
     def found(self, frame: SessionsKnown) -> None:
@@ -101,7 +101,7 @@ class ClientWills:
     def take(self, session: str, user: str | None, *, resumes: bool) -> tuple[PendingWill | None, bool]:
         """Somebody comes who will resume the session, or not: its Will, and whether it is out of the way.
 
-        The Will is returned if a CONNACK takes it back; without one it is ``put_back`` (broker.will-unless-taken-back). Where the
+        The Will is returned if a CONNACK takes it back; without one it is ``put_back`` (broker.will-unless-taken-back). If the
         session has ended or the Will was due before, it is published; while there is no room for it, it is in the way.
         """
         pending = self._pending.take(session, user)

@@ -35,8 +35,8 @@ class Distributor(MailboxActor):
     """Routes batches: ``Published`` and ``Publishes`` in, ``Append`` to the store and ``Deliver`` to the Listener out.
 
     It is ready once it knows the sessions that the store keeps, and asks each later store whether they are still there. It takes
-    nothing of a Connection before that has told it that it sends all again: what was on its way to a former life may have lost
-    what was in front of it. What Connections publish before it is ready waits.
+    nothing of a Connection before that has told it that it sends all again: what was on its way to a former life may have lost what
+    was in front of it. Messages that Connections publish before it is ready wait.
     """
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
@@ -60,7 +60,7 @@ class Distributor(MailboxActor):
         self._local.deal_by(self.settings)
 
     def route_by(self, settings: NodeSettings) -> None:
-        """What comes from now on goes by these rules; what was routed before and is sent again goes where it went."""
+        """New messages go by these rules; messages that were routed before and are sent again go where they went."""
         self._router = Router(settings.bridges)
         self._lanes = tuple((bridge.name, bridge.lanes) for bridge in settings.bridges if bridge.lanes > 1)
         self._hops_max = {
@@ -109,7 +109,7 @@ class Distributor(MailboxActor):
                 raise AssertionError(f"not for a Distributor: {frame}")
 
     def _subscribed(self, frame: SubscriptionsAdd | SubscriptionsDrop) -> None:
-        """What is kept goes to the store: what is not known here would be acknowledged, and without effect."""
+        """Lasting subscriptions go to the store: one that is not known here would be acknowledged, and without effect."""
         if frame.queue:
             self.send(QUEUE_STORE, frame)
         else:

@@ -1,8 +1,8 @@
 """One PUBLISH is followed while an operator asks for it: what the Distributor and the Listener say of it.
 
-What becomes of it in the store is ``storage/store/followed_messages.py``'s, at the remote ``actors/bridge/followed_messages.py``'s,
-and all is put together by ``supervisor/tree/message_traces.py``. Nothing here costs anything while nobody asks: the Distributor
-looks once a batch whether it is ``on``.
+The store's steps are ``storage/store/followed_messages.py``'s, the remote's ``actors/bridge/followed_messages.py``'s, and all are
+put together by ``supervisor/tree/message_traces.py``. Nothing here costs anything while nobody asks: the Distributor looks once a
+batch whether it is ``on``.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class RoutingWatch:
 def _way_of(
     row: int, topic: bytes, batch: Batch, frame: Published | Publishes, append: Append, live: int, router: Router
 ) -> dict[str, Any]:
-    """Where ``row`` goes, and why not to others."""
+    """The receivers of ``row``, and why others are none."""
     queues = [queue for queue, _, _, _, rows in append.parts if not rows or row in unpack_column("H", rows)]
     origin = lane_of_actor(frame.sender)
     of_bridges = {lane.bridge: queue for queue in queues if (lane := lane_of_queue(queue)) is not None}

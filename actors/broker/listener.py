@@ -1,7 +1,7 @@
 """The Listener: local MQTT clients in and out.
 
-It puts the parts together that serve them, and gives each what comes: frames, sockets, timers, the end of a turn. What clients
-send is ``actors/broker/client_input.py``'s, the batch that is being built ``actors/broker/client_batches.py``'s, and when it goes
+It puts the parts together that serve them, and gives each what comes: frames, sockets, timers, the end of a turn. Their input is
+``actors/broker/client_input.py``'s, the batch that is being built ``actors/broker/client_batches.py``'s, and its departure
 ``actors/broker/batch_gathering.py``'s. ``actors/door/listening_sockets.py`` lets clients in; PUBACKs are released in
 ``actors/broker/puback_release.py``; what goes out to clients is ``actors/broker/client_deliveries.py``'s.
 """
@@ -181,7 +181,7 @@ class Listener(MailboxActor):
     def _finish_stop(self) -> None:
         """Leave once nothing that was read waits for its commit, no Will, and nobody to read the last that he was told.
 
-        What was not read stays with its publisher.
+        Unread bytes stay with their publisher.
         """
         if not self.batches.empty:
             return
@@ -300,7 +300,7 @@ class Listener(MailboxActor):
             self._input.on_timer(name, now_s)
 
     def _look(self, now_s: float) -> None:
-        """What has changed, who is silent or late, and what is due."""
+        """Checks by time: files that changed, clients that are silent or late, and what is due."""
         self.reception.look_at_certificates(now_s)
         self._access.reload()
         if self.batches.link.overdue(now_s):

@@ -1,8 +1,8 @@
-"""Where a batch goes among the local clients: who is sent it live, and what goes into the queues of sessions that last.
+"""Routing of a batch among the local clients: live receivers, and the queues of lasting sessions.
 
-Who matches is ``wire/routing/subscriptions.py``'s, what becomes durable the store's. A session that ends with its connection is
-sent everything live; one that lasts gets QoS 1 and 2 through its queue, and QoS 0 live while it is connected. What a session may
-read is looked at where a shared subscription chooses one; the Listener looks at the rest when it delivers.
+``wire/routing/subscriptions.py`` finds the matches; the store makes messages durable. A session that ends with its connection is
+sent everything live; one that lasts gets QoS 1 and 2 through its queue, and QoS 0 live while it is connected. A session's right to
+read is judged where a shared subscription chooses one; for the rest the Listener judges it at delivery.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class LocalRouting:
                 del self._doubted[session]
 
     def forget_doubted(self) -> None:
-        """The others are not. Who has come meanwhile is known from the Listener."""
+        """The others are not. Sessions that came meanwhile are known from the Listener."""
         for session, queue in self._doubted.items():
             if self._places.get(session) == (0, queue):
                 self._forget(session)
@@ -162,7 +162,7 @@ class LocalRouting:
         *,
         had_at_qos0: bool = False,
     ) -> Routed:
-        """Who gets what of ``batch``.
+        """The receivers of ``batch``.
 
         sources: per row who published it; None: no local client.
         had_at_qos0: those who are connected may have had of it what they get at QoS 0, be it published or subscribed so.
@@ -187,7 +187,7 @@ class LocalRouting:
 
 
 class _Found:
-    """What one batch comes to: rows by who gets them live, and rows by queue.
+    """The receivers of one batch: rows by live client, and rows by queue.
 
     had_at_qos0: what goes at QoS 0 counts as offered before: every row of QoS 0, and every row to who subscribes at QoS 0. A shared
     subscription is dealt the others as ever: who had them is another, perhaps, and twice is better than not at all.

@@ -1,4 +1,4 @@
-"""Where PUBACK, PUBREC and PUBCOMP are released to local clients: when the store has committed their batch, and not before (P1).
+"""Release of PUBACK, PUBREC and PUBCOMP to local clients: when the store has committed their batch, and not before (P1).
 
 The answers themselves are ``wire/exchange/receiver.py``'s.
 """

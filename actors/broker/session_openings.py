@@ -1,14 +1,14 @@
 """Local clients between their CONNECT, once they may come in, and their CONNACK: who waits for the store, and for how long.
 
-What a session is, and what its end means, is ``actors/broker/client_sessions.py``'s.
+Sessions and their ends are ``actors/broker/client_sessions.py``'s.
 
 broker.looked-up-after-commits [P2, P3, MQTT]: a session is looked up once every batch is committed that changes its identifiers or
     has its Will.
-broker.refused-without-store [alive, MQTT]: a client that needs the store is refused where that does not answer [MQTT-3.2.2-7]. What
-    is asked for an identifier is asked once at a time, so that clients that try again do not pile up. A client whose session ends
-    with its connection is let in without the store, where nothing that lasts is on record under its identifier: there is nothing to
-    find and nothing to keep. With a Will, which is to be on record, it waits for the store, but not for long: from then on the Will
-    is in memory only until the store takes it, and lost if too many wait for that.
+broker.refused-without-store [alive, MQTT]: a client that needs the store is refused where that does not answer [MQTT-3.2.2-7]. The
+    store is asked for an identifier once at a time, so that clients that try again do not pile up. A client whose session ends with
+    its connection is let in without the store, where nothing that lasts is on record under its identifier: there is nothing to find
+    and nothing to keep. With a Will, which is to be on record, it waits for the store, but not for long: from then on the Will is
+    in memory only until the store takes it, and lost if too many wait for that.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class SessionOpenings:
             self._welcomed(client)
 
     def _response_information(self, client: Client) -> str | None:
-        """What its response topics begin with; None where nothing is set, or its names do not fit into a topic."""
+        """The prefix of its response topics; None if nothing is set, or its names do not fit into a topic."""
         pattern = self._host.settings.now.clients.response_information
         return None if pattern is None else resolve(pattern, allow=True, user=client.user, client_id=client.session)
 

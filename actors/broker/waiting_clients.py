@@ -1,5 +1,5 @@
-"""Clients that are not read for now, because of what they have sent: until the batch has room or has gone, until a queue has
-room, until others have had their turn, or until their rate allows more. What they go on to send waits in their sockets.
+"""Clients that are not read for now, because of what they have sent: until the batch has room or has gone, until a queue has room,
+until others have had their turn, or until their rate allows more. Their further input waits in their sockets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ TakesOn = Callable[[Client], None]
 
 
 class WaitingClients:
-    """Who waits, and for what. Each method that lets clients go on is given what takes the rest of their input, ``take``.
+    """The clients that wait, and their reasons. Each method that lets clients go on is given what takes the rest of their input,
+    ``take``.
 
     for_batch: by number, those that wait for the batch. for_room: those that wait for a bridge's queue, and for which. slowed: how
     often a client's rate was at its end.

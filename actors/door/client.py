@@ -127,7 +127,7 @@ class Client:
 
     @property
     def origin(self) -> str:
-        """What counts as one where clients are counted: the network of its address, or the user whose process it is."""
+        """The unit by which clients are counted: the network of its address, or the user whose process it is."""
         return UNIX + self.address.rpartition(",")[2] if self.address.startswith(UNIX) else network_of(self.host)
 
     @property
@@ -137,12 +137,12 @@ class Client:
 
     @property
     def output_bytes(self) -> int:
-        """What the client's socket has not taken yet."""
+        """Bytes that the client's socket has not taken yet."""
         return len(self._output)
 
     @property
     def given_bytes(self) -> int:
-        """What was written to the client since it came."""
+        """Bytes that were written to the client since it came."""
         return self._given_bytes
 
     @property
@@ -151,7 +151,7 @@ class Client:
         return self._given_bytes - len(self._output) - self._group.unsent_bytes(self._sock.fileno())
 
     def receive(self, bytes_max: int = RECEIVE_BYTES) -> bytes | None:
-        """What the socket has: empty for nothing just now, None when the client is gone."""
+        """Bytes from the socket: empty for nothing just now, None when the client is gone."""
         try:
             data = receive(self._sock, bytes_max)
         except BlockingIOError:
@@ -237,7 +237,7 @@ class Client:
 
     @property
     def under_way_bytes(self) -> int:
-        """What has come of a packet that is not whole."""
+        """The bytes of a packet that is not whole."""
         return len(self.buffer) + len(self.gathered)
 
     def _watch(self) -> None:

@@ -132,7 +132,7 @@ class MailboxActor(PolledActor):
         self.finished()
 
     def status(self) -> ActorFigures | None:
-        """What it reports for ``bascule status``, if anything."""
+        """Its figures for ``bascule status``, if it has any."""
         return None
 
     # --- for subclasses ---

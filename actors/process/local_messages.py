@@ -1,4 +1,4 @@
-"""What the actors of one process hand each other: none of it is ever encoded, late or lost."""
+"""Messages between the actors of one process: none of them is ever encoded, late or lost."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Write:
 
 
 class Moment(NamedTuple):
-    """When a commit is made, and how: strong: as is configured. readable: the engine has everything of former writes."""
+    """The manner of a commit. strong: as is configured. readable: the engine has everything of former writes."""
 
     now_s: float
     wall_ms: int

@@ -23,7 +23,7 @@ DAMAGED = "damaged"  # of a queue that takes nothing: it refuses, and what was u
 
 @dataclass(slots=True)
 class Room:
-    """What may still come in, for one bridge or for the node; None is unlimited. ``disk_full`` behaves as full.
+    """The room for one bridge or for the node; None is unlimited. ``disk_full`` behaves as full.
 
     max_messages, max_bytes: what comes in when nothing is there.
     """
@@ -81,7 +81,7 @@ class Room:
 
 @dataclass(slots=True)
 class Admitted:
-    """What is left of one part: its rows, bytes, QoS 0 rows and batch, and how many rows were dropped for want of room.
+    """The rest of one part: its rows, bytes, QoS 0 rows and batch, and how many rows were dropped for want of room.
 
     refused: rows of QoS 0 for which a queue that refuses had no room. too_large: bytes of the largest that can never come in.
     """

@@ -1,7 +1,7 @@
 """The line of an operator's commands about queues and sessions: each is carried out between two commits, one after the other.
 
-What a command sees is committed, and it is answered when what it changed is. While the disk refuses, those that only look are
-carried out all the same, as far as the disk can be read; others need a commit.
+A command sees committed state only, and is answered when its changes are committed. While the disk refuses, those that only look
+are carried out all the same, as far as the disk can be read; others need a commit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CommandError(BasculeError):
 
 
 class OnQueues(Protocol):
-    """Who carries out what is about queues and dead letters."""
+    """The part that carries out commands about queues and dead letters."""
 
     def carry_out(self, command: QueueCommand, now_s: float, wall_ms: int, *, refused: bool) -> dict[str, Any]: ...
 

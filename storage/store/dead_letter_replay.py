@@ -1,8 +1,8 @@
 """Dead letters go back to the queues of their bridge, a page at a time. Each leaves by the commit that appends it there again
 (queue.dead-or-queued-never-both).
 
-A page ends after so many letters, where it has read enough, or where a queue has no room. Who may order that, and what is answered,
-is the business of ``queue_commands``.
+A page ends after so many letters, where it has read enough, or where a queue has no room. The right to order that, and the answer,
+are the business of ``queue_commands``.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ class Disk:
 
 
 def refusal_of(error: Unavailable | StoreGone) -> tuple[StoreState, str]:
-    """What ``status`` says of what refuses, with its words: the disk has no room, something else is wrong with it, the store is not
-    there, or it is the replicated log.
+    """The cause of a refusal for ``status``, with its words: the disk has no room, something else is wrong with it, the store is
+    not there, or it is the replicated log.
     """
     if isinstance(error, StoreGone):
         return StoreState.STORE_GONE, error.message

@@ -140,7 +140,7 @@ class EndedQueues:
         self._queues.put(taker.lane, granted)
 
     def _members(self, ways: Set[bytes]) -> dict[bytes, list[_Member]]:
-        """Who else has the shared subscription of each of ``ways`` and gets QoS 1 and 2 through a queue."""
+        """The other members of the shared subscription of each of ``ways`` that get QoS 1 and 2 through a queue."""
         found: dict[bytes, list[_Member]] = {way: [] for way in ways}
         shares = {Way.decode(way).rule: way for way in ways if way}
         rooms: dict[str, Room] = {}

@@ -1,7 +1,7 @@
 """One message is followed through the store while an operator asks for it: committed, handed out, settled, in each queue.
 
-The Distributor marks its row in front of the batch (``TraceMark``). What the store does goes on as it does anyway; a look at the
-end of each turn sees how far it has come. So it costs nothing while nothing is followed.
+The Distributor marks its row in front of the batch (``TraceMark``). The store works as it does anyway; a look at the end of each
+turn sees how far the message has come. So it costs nothing while nothing is followed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOLLOWED_S = 120.0  # what has not left its queue by then is not followed any lo
 
 @dataclass(slots=True)
 class _Place:
-    """Where the message is in one queue."""
+    """The place of the message in one queue."""
 
     queue: str
     seq: int
@@ -102,7 +102,7 @@ class FollowedMessages:
         return self.take_effects()
 
     def take_effects(self) -> Effects:
-        """What is to be sent, and has not been taken."""
+        """Frames that are to be sent, and have not been taken."""
         effects, self._effects = self._effects, []
         return effects
 

@@ -1,4 +1,4 @@
-"""What comes in from senders: it waits for the end of the turn, is decided on in its order, and goes into the next commit.
+"""Intake from senders: a frame waits for the end of the turn, is decided on in its order, and goes into the next commit.
 
 Each numbered batch is taken once, and answered when it is on record. The rules of a link are ``receiving_link``'s, those of limits
 ``admission``'s; how much local clients may publish is ``client_room``'s. What sessions want takes its place between the batches,

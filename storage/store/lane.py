@@ -1,7 +1,7 @@
 """One queue and who takes from it: its opening, its credit, and what stands in the way of a hand-out.
 
-The queue is a bridge lane's, from which a Forwarder takes, or that of a local client's session. What comes when, and which queues
-there are, is the business of ``lanes``.
+The queue is a bridge lane's, from which a Forwarder takes, or that of a local client's session. The moments of these, and the list
+of queues, are the business of ``lanes``.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Lane:
         self.queue.cache(0)
 
     def leave(self) -> None:
-        """Who took from it is gone, or is to open it anew: nothing is handed out before. What it has settled still counts."""
+        """Its taker is gone, or is to open it anew: nothing is handed out before. Its settlements still count."""
         if self.state is State.OPEN or self.state is State.OPENING:
             self.state = State.CLOSED
 
@@ -209,7 +209,7 @@ class Lane:
         del self.settles[0]
 
     def owe(self, number: int) -> None:
-        """Who takes from it is to hear that all up to ``number`` is settled, after the next commit."""
+        """The taker is to hear that all up to ``number`` is settled, after the next commit."""
         self._releasing = True
         self._settled_number = max(self._settled_number, number)
 
@@ -218,7 +218,7 @@ class Lane:
         self._releasing = False
 
     def answer(self, *, receives: bool) -> Effects | None:
-        """What is owed to who takes from it; None while that waits for a commit. receives: see ``opened``."""
+        """The answer that is due to its taker; None while that waits for a commit. receives: see ``opened``."""
         if self._releasing:
             return None
         effects: Effects = []

@@ -1,7 +1,7 @@
 """The queues of a node and who takes from them: they are opened, get credit, are handed out as far as it goes, and closed.
 
-What leaves the head of a queue is handed out, expires there, or gives way to newer messages. What is damaged is taken out of its
-queue; a queue that cannot be read for now is tried again by itself. What is settled is the business of ``settlements``.
+A message at the head of a queue is handed out, expires there, or gives way to newer ones. Damaged messages are taken out of their
+queue; a queue that cannot be read for now is tried again by itself. Settling is the business of ``settlements``.
 
 store.answer-after-commit: ``LaneOpened`` and ``Settled`` are sent after the commit they tell of (P1).
 store.old-epoch-changes-nothing: frames of an old epoch change nothing.
@@ -235,12 +235,13 @@ class Lanes:
         self._send((lane.peer, LaneReopen(queue=lane.queue.name)))
 
     def owe(self, lane: Lane, number: int) -> None:
-        """Who takes from ``lane`` is to hear that all up to ``number`` is settled, after the next commit."""
+        """The taker of ``lane`` is to hear that all up to ``number`` is settled, after the next commit."""
         lane.owe(number)
         self.owing.add(lane.queue.name)
 
     def answer(self, receives: Callable[[Queue], bool]) -> Effects:
-        """What is owed and needs no commit any more. receives: whether anything came from the remote to the lane of a queue."""
+        """Answers that are due and need no commit any more. receives: whether anything came from the remote to the lane of a
+        queue."""
         effects: Effects = []
         for name in tuple(self.owing):
             lane = self.all.get(name)
@@ -383,7 +384,7 @@ class Lanes:
         return changed
 
     def committed(self, changed: Iterable[str]) -> None:
-        """What was released, and what was found to be lost in those that have ``changed``, is on record: tell of it."""
+        """Releases, and losses that were found in the queues that have ``changed``, are on record: tell of them."""
         for name in self.owing:
             lane = self.all.get(name)
             if lane is not None:
@@ -407,7 +408,8 @@ class Lanes:
     # --- what time brings ---
 
     def wakes_at_s(self, names: Iterable[str], now_s: float) -> float:
-        """When the first of ``names`` and of those that are ready is to be read again, if it could not be; infinity for none."""
+        """The time at which the first of ``names`` and of those that are ready is to be read again, if it could not be; infinity
+        for none."""
         wake_s = float("inf")
         for name in (*self.ready, *names):
             lane = self.all.get(name)

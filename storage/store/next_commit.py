@@ -15,9 +15,9 @@ LAZY_S = 0.1
 
 
 class CommitTime:
-    """When the open write is due.
+    """The time at which the open write is due.
 
-    Where somebody waits for it, it is committed in its turn, or once in each flush period. Nobody waits for what only settles
+    If somebody waits for it, it is committed in its turn, or once in each flush period. Nobody waits for what only settles
     messages: where that is lost with the process, they are delivered again, as after any death. So it goes with a commit that
     happens anyway, or after ``LAZY_S``.
     """

@@ -1,4 +1,4 @@
-"""What an operator may do with queues and dead letters: ls, peek, purge, replay. Each looks at, or changes, a page at most.
+"""Operators' commands on queues and dead letters: ls, peek, purge, replay. Each looks at, or changes, a page at most.
 
 Which command has its turn when, and who is answered, is the business of ``commands``.
 Arguments (``QueueCommand.arguments``) and results are maps of msgpack types; times are UTC milliseconds.
@@ -292,7 +292,7 @@ class QueueCommands:
 
 
 class _Page:
-    """What goes into one answer."""
+    """The limit of one answer."""
 
     def __init__(self, count: int | None) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -309,7 +309,7 @@ class _Page:
         return len(self.rows) >= self._count or self._answer_bytes >= PAGE_BYTES or self._read_bytes >= SCANNED_BYTES
 
     def next_of(self, stop: int) -> int | None:
-        """Where the next page begins; None when this one has come to ``stop``."""
+        """The start of the next page; None when this one has come to ``stop``."""
         if not self.full:
             return None
         following = int(self.rows[-1]["seq"]) + 1
@@ -350,7 +350,7 @@ def _dead_map(letter: DeadLetter, payload_bytes: int | None) -> dict[str, Any]:
 
 
 def _kept_row(lane: Lane) -> dict[str, Any]:
-    """What a purge has left in ``lane``, and why."""
+    """The messages that a purge has left in ``lane``, and why."""
     return {
         "lane": lane.number,
         "messages": lane.queue.depth,
@@ -361,8 +361,8 @@ def _kept_row(lane: Lane) -> dict[str, Any]:
 
 
 def _sent(queue: Queue, seq: int) -> str:
-    """What became of a message so far: released (the remote has it), handed out (sent, or about to be), maybe sent (before the
-    link ended), waiting (never sent).
+    """The state of a message: released (the remote has it), handed out (sent, or about to be), maybe sent (before the link ended),
+    waiting (never sent).
     """
     if seq in queue.sent.released:
         return "released"

@@ -1,7 +1,7 @@
 """The store's half of an idempotent link: the last number of each sender.
 
 store.next-number-only [P2, P3]: only ``last + 1`` of a sender's newest epoch is accepted; a lower number is a repeat, a higher one
-    a gap, an older epoch fenced. What is remembered of a sender is written in the same commit as its messages.
+    a gap, an older epoch fenced. The record of a sender is written in the same commit as its messages.
 
 The sender's half is ``wire/frames/sending_link.py``.
 """
@@ -23,7 +23,7 @@ _pack = msgpack.Packer().pack  # one that is kept costs half of one that is made
 
 
 class Verdict(Enum):
-    """What a numbered frame is to the store."""
+    """The verdict on a numbered frame."""
 
     NEXT = "next"
     REPEAT = "repeat"
@@ -62,7 +62,7 @@ class Senders:
                 raise StorageDamaged("the row of a sender is damaged", name=name) from error
 
     def judge(self, name: str, epoch: int, number: int) -> Verdict:
-        """What the frame ``number`` of ``name`` is; NEXT takes it, so that it is judged so only once."""
+        """The verdict on the frame ``number`` of ``name``; NEXT takes it, so that it is judged so only once."""
         sender = self.begin(name, epoch)
         if epoch < sender.epoch:
             return Verdict.FENCED
@@ -105,7 +105,7 @@ class Senders:
             self._changed.add(name)
 
     def get(self, name: str) -> Sender | None:
-        """What is known of ``name``."""
+        """The record of ``name``."""
         return self._senders.get(name)
 
     def write_rows(self, write: Write, *_moment: object) -> None:

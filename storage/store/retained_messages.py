@@ -4,7 +4,7 @@ Topics, owners, sizes and expiry times are in memory, the messages are not. Whic
 ``wire/routing/retained_topics.py``.
 
 store.retained-shared-out [P5, access]: no user, no address of clients without a user, and no bridge has more than its share of
-    ``retained_max_messages`` and ``retained_max_bytes``, a restart later neither. Who publishes to a topic last has its message in
+    ``retained_max_messages`` and ``retained_max_bytes``, a restart later neither. The last publisher to a topic has its message in
     his share.
 """
 
@@ -38,7 +38,7 @@ MAKE_ROOM_MS = 1000  # while there is no room, what has expired is looked for so
 
 @dataclass(slots=True)
 class Allowance:
-    """What one piece may still hold, and how many topics may be looked at for it; the last message may go beyond its bytes."""
+    """The limits of one piece: its bytes, and how many topics may be looked at for it; the last message may go beyond its bytes."""
 
     messages: int
     size_bytes: int
@@ -253,7 +253,7 @@ class RetainedMessages:
             self._lasts_ms[topic] = batch.accepted_ms, expiry_s * 1000
 
     def _count(self, topic: bytes, messages: int) -> None:
-        """What is kept of ``topic``, if anything is, counts for its owner: 1; or does not any more: -1."""
+        """The retained message of ``topic``, if there is one, counts for its owner: 1; or does not any more: -1."""
         if topic in self._kept:
             owner, size_bytes = self._kept[topic]
             self._messages.add(owner, messages)
@@ -286,7 +286,7 @@ def _single(batch: Batch, row: int, payload: bytes) -> Batch:
 
 
 def decode_row(topic: bytes, value: bytes) -> tuple[str, Batch]:
-    """Who owns the message that is retained under ``topic``, and the message, of its row ``value``.
+    """The owner of the message that is retained under ``topic``, and the message, of its row ``value``.
 
     Raises:
         StorageDamaged: it is no message of ``topic``.

@@ -1,7 +1,7 @@
 """How much may still come in: for each queue the room of its bridge, or of its session, and that of the node.
 
-What was measured is good for as long as it is large enough: what is taken since then is taken from it, and what has left the queues
-since then only adds to it. So a queue that is far from full is not measured anew for each batch.
+A measurement is good for as long as it is large enough: takings since then are taken from it, and departures from the queues since
+then only add to it. So a queue that is far from full is not measured anew for each batch.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Rooms:
 
     @property
     def measured(self) -> dict[str, list[Room]]:
-        """What was measured last, less what was taken since."""
+        """The last measurement, less what was taken since."""
         return self._measured
 
     def measure(self, now_s: float, wanted: Iterable[str]) -> dict[str, list[Room]]:

@@ -1,7 +1,7 @@
-"""What an operator may do with local clients' sessions: ls, show, will, end, disconnect. Each looks at, or changes, a page at most.
+"""Operators' commands on local clients' sessions: ls, show, will, end, disconnect. Each looks at, or changes, a page at most.
 
 The Listener comes first: it adds what it knows of those that are connected (``live``), and for an end or a disconnect it has closed
-the connection. What outlives a connection is known here. Arguments and results are maps of msgpack types; times are UTC
+the connection. State that outlives a connection is known here. Arguments and results are maps of msgpack types; times are UTC
 milliseconds, None where there is none.
 
 ls {after?, count?, like?, user?, connected?} -> {sessions: [row, ...], next}: in the order of the client identifiers, from the one
@@ -12,8 +12,8 @@ will {client_id} -> {will}: the same of its Will, with its properties and the be
 end {client_id, drops_will?} -> {client_id, was_connected, purged, subscriptions, will}: will: published, dropped or none.
 disconnect {client_id}: comes here where nobody is connected under that identifier, to be refused.
 
-A session that ends with its connection is there as long as its client is connected. What is left of one that has ended, a Will that
-is not out yet, is no session.
+A session that ends with its connection is there as long as its client is connected. The rest of one that has ended, a Will that is
+not out yet, is no session.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class SessionCommands:
         return sorted(name for name in {*stored, *live} if cut is None or name <= cut), cut
 
     def _row(self, name: str, live: Row | None) -> Row | None:
-        """What an operator is told of the session in one line; None if there is none."""
+        """The session in one line, for an operator; None if there is none."""
         session = self._sessions.get(name)
         lane = self._lanes.all.get(session.queue) if session is not None and session.queue else None
         if session is None or lane is None:
@@ -211,7 +211,7 @@ class SessionCommands:
         raise CommandError("not_connected", f"client {name!r} is not connected; its session is kept")
 
     def _find(self, name: str, live: Row | None) -> Session | None:
-        """What is on record of the session, which is there.
+        """The record of the session, which is there.
 
         Raises:
             CommandError: there is no such session of a local client.

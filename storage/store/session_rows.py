@@ -75,7 +75,8 @@ class Session:
 
     @property
     def will_due_ms(self) -> int:
-        """When the Will of a client that is gone is to be published: after its delay, at the latest when the session ends."""
+        """The time at which the Will of a client that is gone is published: after its delay, at the latest when the session
+        ends."""
         assert self.will is not None
         return self.since_ms + min(self.will[4], self.expiry_s) * 1000
 

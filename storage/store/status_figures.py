@@ -1,4 +1,4 @@
-"""What ``bascule status`` shows of the queues of bridges. It changes none but for damage that it meets."""
+"""Figures of the queues of bridges for ``bascule status``. It changes none but for damage that it meets."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What the store does with frames. It takes them as they come, commits once a turn, and answers; no socket, no thread.
+"""The store: it takes frames, commits, and answers. It takes them as they come, commits once a turn, and answers; no socket, no
+thread.
 
 A turn is: ``receive`` each frame, then ``admit`` (decides on all that waits and puts it into the next commit), then ``commit``
-(makes that durable and returns what is to be sent). Where ``acknowledge`` is ``fast``, ``admit`` returns acknowledgements.
+(makes that durable and returns what is to be sent). With ``acknowledge: fast``, ``admit`` returns acknowledgements.
 
-What comes in is ``intake``'s, what goes out ``lanes``', what is settled ``settlements``'. They put what they change into the same
+Frames come in by ``intake``, go out by ``lanes``, and settle by ``settlements``. They put what they change into the same
 ``next_commit``. Here is in which order they have their turn.
 
 store.answer-after-commit [P1, P2, P3]: ``Committed`` (unless ``fast``), ``Settled``, ``LaneOpened`` and what sessions are answered
@@ -132,7 +133,7 @@ class Store:
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on, for all that comes from here on and all that is kept; queues that are new are opened.
 
-        What a store is opened by stays as it is: where and how it keeps things, and of which queues it keeps a history.
+        The settings with which a store was opened stay: where and how it keeps things, and of which queues it keeps a history.
 
         Raises:
             ConfigError, Unavailable: a queue cannot be opened, or what is on record of its lanes cannot be read.
@@ -255,7 +256,8 @@ class Store:
         return self._commands.look(now_s, wall_ms, self._disk.refusal or Unavailable("the disk refuses"))
 
     def _answer(self) -> None:
-        """Owe nobody: everything that the last commit has made true, and what needs no commit."""
+        """Collect all answers that the last commit permits: everything that the last commit has made true, and what needs no
+        commit."""
         if not self.next_commit.awaited:
             self._effects += self.intake.take_acks()
             if self._local_sessions.answers:
@@ -281,7 +283,7 @@ class Store:
     # --- time ---
 
     def wakes_at_s(self, now_s: float) -> float:
-        """When ``tick`` or ``commit`` has something to do even if no frame comes."""
+        """The time at which ``tick`` or ``commit`` has something to do even if no frame comes."""
         wake_s = now_s + TICK_S
         if self._disk.retry_s is not None:
             return min(wake_s, self._disk.retry_s)
@@ -292,7 +294,7 @@ class Store:
         return min(wake_s, self.next_commit.time.wakes_at_s(waited_for=self.next_commit.awaited))
 
     def tick(self, now_s: float, wall_ms: int) -> None:
-        """What time brings: expiry at the head of the queues, and trimming of idle ones. Call it about once a second."""
+        """Housekeeping: expiry at the head of the queues, and trimming of idle ones. Call it about once a second."""
         self._now_s, self._wall_ms = now_s, wall_ms
         self.next_commit.time.hurry()
         self._rooms.forget()
@@ -398,7 +400,7 @@ def _may_forget(settings: NodeSettings) -> bool:
 
 
 def _stands(lanes: Lanes, retention: Retention) -> Iterator[QueueStands]:
-    """Where each queue stands."""
+    """The positions of all queues."""
     for name, lane in lanes.all.items():
         configured = not lane.bridge or lanes.is_configured(name)
         retention_s = retention.period_s(lane.bridge)

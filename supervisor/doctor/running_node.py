@@ -1,4 +1,4 @@
-"""What a running node says of itself: its status and its last events, as findings with their cures. Pure but for ``ask``."""
+"""Words of a running node: its status and its last events, as findings with their cures. Pure but for ``ask``."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _processes(status: Status) -> Iterator[Finding]:
         if state == ChildState.DAMAGED:
             yield fail(name, f"its files are damaged: {cause}", "restore a backup, or purge the queue; the log names the files")
         elif state == ChildState.MISCONFIGURED:
-            yield fail(name, cause or "its configuration does not hold", "mend the file; bascule check CONFIG names the line")
+            yield fail(name, cause or "its configuration is not valid", "mend the file; bascule check CONFIG names the line")
         elif cause and cause != (status.store.error if status.store is not None else ""):
             cure = (
                 "stop that process, or take another port"
@@ -304,7 +304,7 @@ def _control(control: ControlFigures) -> Iterator[Finding]:
 
 
 def examine_events(events: Sequence[dict[str, Any]]) -> Iterator[Finding]:
-    """What the last events tell that status does not."""
+    """Facts from the last events that status does not have."""
     downs: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for event in events:
         if event["kind"] == "link.down" and event["reason"] not in _ORDERLY:

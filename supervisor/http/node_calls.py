@@ -44,7 +44,7 @@ class NodeCalls:
         self._status_due_s = 0.0
 
     def speak_for(self, caller: str) -> None:
-        """What the task of now asks, it asks for the one of that name."""
+        """Questions of the present task are asked for the caller of that name."""
         _CALLER.set(caller)
 
     async def ask(self, what: Callable[[ControlClient], _Answer]) -> _Answer:

@@ -114,7 +114,7 @@ class ControlDoors:
         return requests
 
     def waited(self) -> list[Asked]:
-        """What has waited for an answer that is given by now, and is to be carried out (tree.one-question-each)."""
+        """Requests that have waited for an answer that is given by now, and are to be carried out (tree.one-question-each)."""
         due, self._next = self._next, []
         return due
 

@@ -11,7 +11,7 @@ from wire.settings import NodeSettings, SettingsNow, dump
 
 
 class CurrentSettings(SettingsNow):
-    """Those of the supervisor. Whatever is made of settings is made anew by ``Reloads``."""
+    """Those of the supervisor. Values made of settings are made anew by ``Reloads``."""
 
     def __init__(self, settings: NodeSettings) -> None:
         super().__init__(settings)

@@ -136,7 +136,7 @@ class RunningChildren:
 
     @property
     def store_report(self) -> StoreReport | None:
-        """What the store has reported last."""
+        """The last report of the store."""
         return reported(self._children[STORE].reports, QUEUE_STORE, StoreReport)
 
     @property
@@ -243,7 +243,7 @@ class RunningChildren:
 
     @property
     def reports(self) -> Reports:
-        """What the actors have reported, by their names."""
+        """The reports of the actors, by their names."""
         return {actor: told for child in self._children.values() for actor, told in child.reports.items()}
 
     def actor_rows(self, now_s: float) -> tuple[ActorRow, ...]:

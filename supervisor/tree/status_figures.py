@@ -74,7 +74,7 @@ def lane_row(
 
 
 def store_part(report: StoreReport) -> StoreFigures:
-    """What the store reports of itself."""
+    """The store's report of itself."""
     return StoreFigures(**{each: getattr(report, each) for each in _OF_STORE})
 
 

@@ -1,4 +1,4 @@
-"""What a packet makes a process do: the lines that are executed are counted, and in proportion to its bytes.
+"""Work of a process for a packet: the lines that are executed are counted, and in proportion to its bytes.
 
 A count, not a time: a quadratic parse or match shows at any load of the machine.
 """
@@ -83,7 +83,7 @@ def test_a_packet_is_read_in_proportion_to_its_bytes(name: str) -> None:
 
 @pytest.mark.parametrize("filters", [["+/" * 9 + "#"], ["#", "a/#", "+/#", "a/a/#"]], ids=["deep", "wide"])
 def test_a_topic_is_matched_in_proportion_to_its_levels(filters: list[str]) -> None:
-    """Whatever other filters there are: those that cannot match are not looked at."""
+    """Filters that cannot match are not looked at, whatever others there are."""
 
     def lines(levels: int, others: int) -> int:
         tree: TopicTree[str] = TopicTree()

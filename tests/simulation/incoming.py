@@ -89,7 +89,8 @@ def incoming_shape(seed: int) -> IncomingShape | None:
 
 
 def incoming_messages(seed: int, shape: IncomingShape, span_s: float) -> Iterator[Incoming]:
-    """What is published at the remote. A message has the topic that it gets here and the QoS that the subscription leaves it."""
+    """A message that is published at the remote. A message has the topic that it gets here and the QoS that the subscription leaves
+    it."""
     rng = Random(f"incoming messages {seed}")
     times = sorted(0.3 + rng.random() * span_s for _ in range(rng.choice((5, 10, 20))))
     if rng.random() < 0.3:

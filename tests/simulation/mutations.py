@@ -61,7 +61,7 @@ Change = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """What is broken, and how: (owner, name of the attribute, what makes the broken one out of the right one)."""
+    """A fault and how to make it: (owner, name of the attribute, what makes the broken one out of the right one)."""
 
     what: str
     patches: tuple[tuple[Any, str, Change], ...]

@@ -339,7 +339,7 @@ class Machine:
         self.post.bound(SUPERVISOR)
 
     def routes_by(self, settings: NodeSettings) -> None:
-        """What is published from now on goes by the rules of ``settings``."""
+        """Messages from now on go by the rules of ``settings``."""
         rules = [bridge.local_subscriptions for bridge in settings.bridges if bridge.name == BRIDGE]
         self.oracle.routes_by(rules[0] if rules else None)
 

@@ -1,4 +1,4 @@
-"""What was promised, what was seen, and whether they agree. It judges by the bytes on the disk and on the wires.
+"""The oracle: what was promised, what was seen, and whether they agree. It judges by the bytes on the disk and on the wires.
 
 P1 is checked when an acknowledgement is written, P4 and "exactly once" when a message arrives, P6 at every commit and turn of the
 store, P5 after every turn; P2, P3 and P6 as a whole when all is healed. ``relaxed``: the configuration promises less, and what it
@@ -372,7 +372,7 @@ class Oracle:
             raise Violation("P6", f"{queue.name}: {queue.suspects!r} left, did not arrive, and {counted} are accounted for")
 
     def _refusals_counted(self) -> int:
-        """What all queues say that they refused for good."""
+        """The refusals for good of all queues."""
         return sum(queue.row.ledger.refused for queue in self._queues.values())
 
     def _buried(self, name: str, seq: int, payload: bytes) -> None:
@@ -394,7 +394,7 @@ class Oracle:
             raise Violation("queue.dead-or-queued-never-both", f"{name}: sequence {seq} is a dead letter and still queued")
 
     def _purged_by(self, queue: _QueueSeen, row: LaneRow, ended: set[int]) -> set[int]:
-        """Which of ``ended`` a purge took. What may have been sent goes only with the session to which it was."""
+        """Which of ``ended`` a purge took. Messages that may have been sent go only with the session to which they were."""
         before, after = queue.row.ledger, row.ledger
         count = after.dropped.get(_PURGED, 0) - before.dropped.get(_PURGED, 0)
         if not count:
@@ -485,9 +485,9 @@ class Oracle:
             self._unrouted.difference_update(payloads)
 
     def routes_by(self, rules: Sequence[RuleSettings] | None) -> None:
-        """What comes to the Distributor is routed by these from now on; None: the bridge is not there.
+        """Messages to the Distributor are routed by these from now on; None: the bridge is not there.
 
-        What Connections have sent is routed when it comes, which nobody sees: it may go by either.
+        Messages that Connections have sent are routed when they come, which nobody sees: they may go by either.
         """
         self.bridge_configured = rules is not None
         self.rules.started(rules or ())
@@ -612,10 +612,10 @@ class Oracle:
     def _first_arrival(self, message: Message, client_id: str, session: int) -> None:
         """P4, whatever lane a topic takes.
 
-        What is on its way to one broker and never sent again (QoS 0, and what was purged, or lost with a store's memory, in flight)
-        may be read there after another has read what is newer: it has an order at each. As the number of lanes changes, it may be
-        read after what is newer has come by another lane: if it was passed on before that, and comes on the connection of then, it
-        has an order in each lane.
+        A message that is on its way to one broker and never sent again (QoS 0, and what was purged, or lost with a store's memory,
+        in flight) may be read there after another has read what is newer: it has an order at each. As the number of lanes changes,
+        it may be read after what is newer has come by another lane: if it was passed on before that, and comes on the connection of
+        then, it has an order in each lane.
         """
         payload = message.payload
         key = (message.topic, message.qos, self._sources.get(payload))
@@ -685,7 +685,7 @@ class Oracle:
     def _still_recorded(self, session: int, known: tuple[str, int]) -> None:
         """Commit point 8: a session at another address, or one after which another was used, is not the session on record.
 
-        Save one that was left and is on record again, under its number. Where one broker has two addresses, a crash after the clean
+        Save one that was left and is on record again, under its number. If one broker has two addresses, a crash after the clean
         start that ended a session has the next one taken for it: a known weakness of P2.
         """
         row = self.lane_row(known[0])
@@ -715,7 +715,7 @@ class Oracle:
     def remote_session_ended(self, client_id: str, place: str, *, subscribed: bool) -> None:
         """Commit point 9: where the node takes what a remote publishes, no session is ended that it knows, or has to know.
 
-        Where it has met one that it does not know, which a crash leaves, it may not tell the others either.
+        If it has met one that it does not know, which a crash leaves, it may not tell the others either.
         """
         if subscribed and self.shape.second == "other" and not (self.relaxed or self._indistinct):
             raise Violation("exchange.left-session-resumed", f"the session of {client_id} at {place} is ended, and what it keeps")
@@ -910,7 +910,7 @@ class Oracle:
         return all(row.ledger.accepted == row.ledger.ended() and not row.depth for row in rows)
 
     def depths(self) -> str:
-        """Where the queues stand, for a report."""
+        """The positions of the queues, for a report."""
         rows = {queue.name: queue.row for queue in self._queues.values()}
         return ", ".join(f"{name}: head {row.head} tail {row.tail} depth {row.depth} {row.ledger}" for name, row in rows.items())
 

@@ -1,7 +1,7 @@
 """A sender's half of the exchange, and local clients that have it: they resend as the standard demands, and judge their answers.
 
-``Sending`` is one connection of any sender, of the remote's too. What local clients got an acknowledgement for is reported when the
-Listener *writes* it; what they act on is what has arrived.
+``Sending`` is one connection of any sender, of the remote's too. An acknowledgement to local clients is reported when the Listener
+*writes* it; they act on what has arrived.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Message:
 
 
 class Client(Protocol):
-    """Who publishes; ``client_id`` names the session that the node keeps of it."""
+    """A publisher; ``client_id`` names the session that the node keeps of it."""
 
     client_id: str
 
 
 class PublisherWatcher(Protocol):
-    """Who is told what a publisher is answered. amnesia: commits are lost, so an identifier may be on record again."""
+    """The observer of answers to a publisher. amnesia: commits are lost, so an identifier may be on record again."""
 
     amnesia: bool
 
@@ -60,7 +60,7 @@ class PublisherWatcher(Protocol):
 
 
 class Doors(Protocol):
-    """Where a client connects."""
+    """The place to connect."""
 
     def dial(self, far: Far, name: str = "clients") -> Link | None: ...
 
@@ -78,7 +78,7 @@ class Exchange:
 
 
 class SendersHalf:
-    """What a sender keeps of its session: the open exchanges, in the order of the first sending."""
+    """The sender's record of its session: the open exchanges, in the order of the first sending."""
 
     def __init__(self) -> None:
         self.exchanges: dict[int, Exchange] = {}
@@ -94,7 +94,7 @@ class SendersHalf:
 
 
 class Sending:
-    """One connection of a sender: what it sends, and the answers to it. What its peer is held to:
+    """One connection of a sender: what it sends, and the answers to it. The duties of its peer:
 
     - an answer is for a packet that was sent on this connection, of the kind that its QoS has, and comes once.
     - answers of a kind come in the order of their packets [MQTT-4.6.0-2, MQTT-4.6.0-3].
@@ -109,7 +109,7 @@ class Sending:
         self._owed: dict[int, list[int]] = {mqtt_packets.PUBACK: [], mqtt_packets.PUBREC: [], mqtt_packets.PUBCOMP: []}
 
     def topic(self, message: Message) -> str:
-        """What it is published to."""
+        """The topics that it is published to."""
         return message.topic
 
     def first(self, message: Message, identifiers: int, *, retain: bool = False) -> bytes:
@@ -121,7 +121,7 @@ class Sending:
         return mqtt.publish(Publish(self.topic(message), message.payload, 0, 0, retain=retain), self._level)
 
     def again(self, *, dup: bool) -> bytes:
-        """What is open, once more and in order [MQTT-4.4.0-1]."""
+        """The open exchanges, once more and in order [MQTT-4.4.0-1]."""
         data = b""
         for packet_id, exchange in self._half.exchanges.items():
             data += self.release(packet_id) if exchange.released else self.publish(exchange, dup=dup)
@@ -194,7 +194,7 @@ class Publisher:
         self._pump()
 
     def sending(self) -> Sending:
-        """What a new connection sends."""
+        """The first packets of a new connection."""
         return Sending(self._half, self.level, self._watcher.published, partial(self.world.note, "publisher", self.number))
 
     @property

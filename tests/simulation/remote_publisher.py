@@ -1,8 +1,8 @@
 """The remote broker as a sender: what others publish there goes to the session that subscribed, as the standard demands.
 
 ``RemotePublisher`` is those others, ``Outgoing`` what a session keeps, ``Delivery`` one connection of it. They publish only while
-somebody is subscribed, so everything reaches the node in the end unless a session is lost with it. What the node answers is
-reported when the Connection *writes* it; what the broker acts on is what has arrived.
+somebody is subscribed, so everything reaches the node in the end unless a session is lost with it. An answer of the node is
+reported when the Connection *writes* it; the broker acts on what has arrived.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SendingBroker(Protocol):
 
 
 class RemotePublisherWatcher(Protocol):
-    """Who is told what the node answers."""
+    """The observer of the node's answers."""
 
     def published(self, message: Message) -> None: ...
     def acknowledged(self, publisher: Client, message: Message, packet_id: int) -> None: ...
@@ -47,7 +47,7 @@ class RemotePublisherWatcher(Protocol):
 
 
 class Outgoing(SendersHalf):
-    """What the broker keeps of one session as its sender."""
+    """The broker's record of one session as its sender."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,8 @@ class Outgoing(SendersHalf):
         self.connections = 0
         self.delivery: Delivery | None = None
         # Identifiers of the session before that the node still has on record, because it crashed between the CONNACK that said that
-        # it is lost and its commit. What comes under one, until its PUBREL, is taken for a repeat (known weaknesses of P2).
+        # it is lost and its commit. A message that comes under one, until its PUBREL, is taken for a repeat (known weaknesses of
+        # P2).
         self.stale: set[int] = set()
 
     @property
@@ -131,7 +132,7 @@ class RemotePublisher:
 
 
 class Delivery(Sending):
-    """One connection of a session. What its peer is held to, beside what ``Sending`` says:
+    """One connection of a session. The duties of its peer, beside those of ``Sending``:
 
     - nothing is answered with a failure; a PUBCOMP may say that its identifier is not known (any more).
     - SUBSCRIBE comes once, with the filter of the configuration.

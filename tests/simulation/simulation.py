@@ -33,7 +33,7 @@ QUIET_LOOKS = 3
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a schedule."""
+    """The result of a schedule."""
 
     seed: int
     violation: Violation | None

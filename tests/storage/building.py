@@ -1,4 +1,4 @@
-"""What the tests of the store build with: settings, batches, frames, and an engine whose power can be cut."""
+"""Builders for the tests of the store: settings, batches, frames, and an engine whose power can be cut."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def settle_frame(
 def remote_session(
     store: Store, *, session: str = "edge@here", number: int = 0, request: int = 1, queue: str = QUEUE, **opening: Any
 ) -> tuple[str, SessionOpened]:
-    """What a lane's ``session``, on record under ``number``, is called, and what the store says of it when it is opened."""
+    """The name of a lane's ``session``, on record under ``number``, and the store's answer when it is opened."""
     place = lane_of_queue(queue)
     assert place is not None
     sender = connection_name(*place)
@@ -205,7 +205,7 @@ class RecordingEngine(MemoryEngine):
                 yield issued, kept, self.rebuilt(kept)
 
     def rebuilt(self, kept: int) -> RecordingEngine:
-        """What is on disk if only the first ``kept`` writes are."""
+        """The rows on disk if only the first ``kept`` writes are."""
         engine = RecordingEngine()
         for ops, _ in self.writes[:kept]:
             write = Write()

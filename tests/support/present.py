@@ -1,4 +1,4 @@
-"""What may be missing, and is not."""
+"""Values that may be missing, and are not."""
 
 from __future__ import annotations
 

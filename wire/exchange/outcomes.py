@@ -1,4 +1,4 @@
-"""What becomes of the messages of one lane: outcomes, but for those of ``wire/exchange/refusal_policy.py``. Pure."""
+"""Outcomes of the messages of one lane, but for those of ``wire/exchange/refusal_policy.py``. Pure."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Forbidden:
 
 @record
 class AnswerBurst:
-    """What is owed to one client when a batch is committed: packet identifiers as two bytes each, in order of arrival."""
+    """The answers due to one client when a batch is committed: packet identifiers as two bytes each, in order of arrival."""
 
     pubacks: list[bytes]
     pubrecs: list[bytes]
@@ -198,7 +198,7 @@ class ReceiverHalf:
             )
 
     def seal(self) -> tuple[AnswerBurst, list[int]] | None:
-        """What the batch that closes now owes this client, and the identifiers it released; None for nothing."""
+        """The answers that the batch which closes now has due for this client, and the identifiers it released; None for none."""
         if not (self.puback_ids or self.pubrec_ids or self.pubcomp_ids):
             return None
         burst = AnswerBurst(self.puback_ids, self.pubrec_ids, self.pubcomp_ids, frozenset(self.unknown_pubrel_ids), self.forbidden)

@@ -1,4 +1,4 @@
-"""What comes from a bridge's remote, between its packets and the store's commits: the receiver's half of one lane. Pure.
+"""Intake from a bridge's remote, between its packets and the store's commits: the receiver's half of one lane. Pure.
 
 It gathers PUBLISHes into numbered batches (``wire/exchange/remote_batches.py``, exchange.answer-after-commit), as the
 Listener does for local clients, and gives the answers that a commit releases. A batch for which a queue has no room waits at the

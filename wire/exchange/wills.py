@@ -24,7 +24,7 @@ class PendingWill:
 
 
 def size_bytes(will: Message) -> int:
-    """What a Will takes, about."""
+    """The size of a Will, about."""
     return len(will[0]) + len(will[2]) + len(will[3])
 
 

@@ -197,7 +197,7 @@ def ways_columns(of_topics: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
 
 
 class Head(NamedTuple):
-    """What an encoded batch begins with."""
+    """The first fields of an encoded batch."""
 
     accepted_ms: int
     ways: list[bytes]

@@ -306,7 +306,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     row = first_row = len(payloads)
     rows_max, packet_max_bytes, wanted_bits = builder.rows_max, builder.packet_max_bytes, builder.wanted_bits
     admit, may_publish, room = builder.admit, client.may_publish, builder.room
-    # What the head of a packet says; kept while packets begin with the same bytes. The empty tuple matches nothing.
+    # The head of a packet, taken apart; kept while packets begin with the same bytes. The empty tuple matches nothing.
     head: bytes | tuple[bytes, ...] = ()
     head_bytes = packet_bytes = qos = flag = 0
     topic, topic_index = b"", -1
@@ -438,7 +438,7 @@ def _forbid(
 def _read_properties(
     buffer: bytes, at: int, end: int, topic: bytes, client: PublishSource, builder: BatchBuilder
 ) -> tuple[int, bytes, bytes]:
-    """Where the payload starts, the properties to forward, and the topic, by its alias if it came without."""
+    """The start of the payload, the properties to forward, and the topic, by its alias if it came without."""
     read = read_variable_byte_integer(buffer, at, end)
     if read is None or read[0] + read[1] > end:
         malformed("MQTT-2.1.4 the properties go on behind the end of the packet")

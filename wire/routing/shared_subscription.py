@@ -18,7 +18,7 @@ RightsOf = Callable[[Subscriber], ClientAccess | None]  # None: it may read ever
 
 
 class Dealt(NamedTuple):
-    """What one member gets: ``offsets`` into the rows that were dealt, ascending (``rows[o.start : o.stop : o.step]``)."""
+    """The rows of one member: ``offsets`` into the rows that were dealt, ascending (``rows[o.start : o.stop : o.step]``)."""
 
     subscriber: Subscriber
     delivery: Delivery
@@ -42,7 +42,7 @@ class Hands:
         self.dealt = 0
 
     def deal(self, count: int) -> list[Dealt]:
-        """Who gets which of the next ``count`` rows, those without a row left out; empty if no member can take any.
+        """The receivers of the next ``count`` rows, those without a row left out; empty if no member can take any.
 
         Deal all rows of a batch that are for these members at once, in order, also when they are of several topics.
         """

@@ -1,4 +1,4 @@
-"""What each kind of actor reports to the supervisor."""
+"""Reports of each kind of actor to the supervisor."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _KINDS: dict[str, type[ActorFigures]] = {
 
 
 def report_of(actor: str, told: Any) -> ActorFigures:
-    """What ``actor`` has reported; ``told`` is as a frame brings it."""
+    """The report of ``actor``; ``told`` is as a frame brings it."""
     kind = _KINDS[actor.partition(":")[0]]
     return told if isinstance(told, kind) else of_values(kind, told)
 
 
 def reported(reports: Reports, actor: str, kind: type[Wanted]) -> Wanted | None:
-    """What ``actor`` has reported, if it has."""
+    """The report of ``actor``, if it has made one."""
     told = reports.get(actor)
     return told if isinstance(told, kind) else None
 
 
 def error_of(figures: ActorFigures) -> str:
-    """What keeps it from its work, as it says; empty if nothing does."""
+    """The reason that keeps it from its work, as it says; empty if none does."""
     return figures.error if isinstance(figures, StoreReport | ListenerFigures | HttpFigures | TelemetryFigures) else ""

@@ -16,7 +16,7 @@ _LANE_STATES = (*LinkState, *(state for state in ChildState if state not in ("ne
 
 @figures
 class RetainedHistory:
-    """What ``retention`` keeps of messages that have left."""
+    """Messages that have left and that ``retention`` keeps."""
 
     messages: int = figure("Messages that have left and are kept by retention.", gauge("bridge_history_messages"))
     bytes: int = figure("Bytes of those.", gauge("bridge_history_bytes"))
@@ -27,7 +27,7 @@ class FormerRule:
     """A rule that is gone or changed while its messages wait."""
 
     rule: str = figure("Its name.")
-    destination: str = figure("Where what it took goes.")
+    destination: str = figure("The destination of the messages that it took.")
     messages: int = figure("At most so many of the messages that wait are its.")
 
 
@@ -126,9 +126,9 @@ class Suspect:
 
 @figures
 class Lack:
-    """What the remote does not take."""
+    """Limits of the remote."""
 
-    what: str = figure("What it is.")
+    what: str = figure("Its kind.")
     key: str = figure("The key of the configuration that says it for good.")
     learnt: bool = figure("Whether it was seen, and not said by the remote.")
 
@@ -144,8 +144,8 @@ class LinkFigures:
     down_s: float | None = figure("For how long it has been down, in this life of its process.")
     attempts: int = figure("How many attempts have failed since, in this life of its process.")
     attempt: int = figure("Attempts in a row that failed.", gauge("bridge_failed_attempts_in_a_row"))
-    retry_in_s: float = figure("When the next is due.")
-    next_attempt_s: float | None = figure("When the next is due, where one is to come by itself.")
+    retry_in_s: float = figure("The time until the next.")
+    next_attempt_s: float | None = figure("The time until the next, if one is to come by itself.")
     error: str = figure("Why the last failed, in words.")
     fault: str = figure("Why the last failed, in a word, for programs; empty once one has succeeded.")
     connections: int = figure("How often a connection to the remote came up.", counter("bridge_connections"))
@@ -153,7 +153,7 @@ class LinkFigures:
     attempts_failed: int = figure("How often none could be had.", counter("bridge_connection_attempts_failed"))
     address: str = figure("The remote address in use.")
     protocol: int = figure("The level of MQTT that is spoken: 5, or 4 for 3.1.1.")
-    note: str = figure("What an operator should know beside that, in words.")
+    note: str = figure("Further facts for the operator, in words.")
     note_fault: str = figure("That in a word, for programs.")
     first_address: FirstAddress | None = part(
         "The first address, while a later one is used.",
@@ -164,12 +164,12 @@ class LinkFigures:
     )
     in_flight: int = figure("Messages sent and not settled.")
     suspects: tuple[Suspect, ...] = figure("Messages on which the remote closes the connection.", count("bridge_suspects"))
-    lacks: tuple[Lack, ...] = figure("What the remote does not take.")
+    lacks: tuple[Lack, ...] = figure("Limits of the remote.")
 
 
 @counters
 class ExchangeFigures:
-    """What a lane and its remote have exchanged, since the process began."""
+    """Counts of the exchange of a lane with its remote, since the process began."""
 
     published: int = figure("PUBLISHes sent.", counter("bridge_exchange_published"), default=0)
     acknowledged: int = figure("Exchanges completed.", counter("bridge_exchange_acknowledged"), default=0)
@@ -214,7 +214,7 @@ class ExchangeFigures:
 
 @figures
 class RemoteSubscriptionFigures:
-    """What comes from the remote; empty without remote subscriptions."""
+    """Messages from the remote; empty without remote subscriptions."""
 
     filters: int = figure("Topic filters that are wanted at the remote.", gauge("bridge_remote_filters"))
     granted: int = figure("Topic filters that the remote has granted.", gauge("bridge_remote_filters_granted"))
@@ -234,16 +234,16 @@ class RemoteSubscriptionFigures:
 
 @figures
 class ConnectionFigures:
-    """What a Connection reports."""
+    """The report of a Connection."""
 
     link: LinkFigures | None = part("Its link.", default=None)
     exchange: ExchangeFigures | None = part("Its exchange.", default=None)
-    remote_subscriptions: RemoteSubscriptionFigures | None = part("What comes from the remote.", default=None)
+    remote_subscriptions: RemoteSubscriptionFigures | None = part("Messages from the remote.", default=None)
 
 
 @figures
 class Tier2Figures:
-    """What the store has handed out and was not sent yet."""
+    """Messages that the store has handed out and that were not sent yet."""
 
     messages: int = figure("Messages handed out by the store and not sent yet.", gauge("bridge_handed_out_messages"))
     bytes: int = figure("Bytes of those.", gauge("bridge_handed_out_bytes"))
@@ -277,7 +277,7 @@ class BridgeLane(QueueFigures):
     since_s: float | None = figure("How long the lane has been in its state.", gauge("bridge_state_age_seconds"), default=None)
     last_error: str = figure("Why the last connection or attempt failed; empty once one has succeeded.", default="")
     cure: str = figure(
-        "What to do about `last_error`, or about `reason`, in words; empty where nothing is wrong with the link.", default=""
+        "The cure of `last_error`, or of `reason`, in words; empty where nothing is wrong with the link.", default=""
     )
     down_s: float | None = figure(
         "How long the link has been down, over all attempts and lives of its process; absent while it is up or paused.",
@@ -324,6 +324,6 @@ class BridgeLane(QueueFigures):
     )
     dead_letters: DeadLetterFigures | None = part("The dead letters of the whole bridge.", default=None, per=("bridge",))
     link: LinkFigures | None = part("Its link, as its Connection tells of it.", default=None)
-    exchange: ExchangeFigures | None = part("What it has exchanged with its remote.", default=None)
-    remote_subscriptions: RemoteSubscriptionFigures | None = part("What comes from its remote.", default=None)
+    exchange: ExchangeFigures | None = part("Counts of its exchange with the remote.", default=None)
+    remote_subscriptions: RemoteSubscriptionFigures | None = part("Messages from its remote.", default=None)
     tier2: Tier2Figures | None = part("Handed out and not sent yet.", default=None)

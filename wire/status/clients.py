@@ -7,7 +7,7 @@ from wire.figure import counter, counters, figure, figures, gauge
 
 @counters
 class TrafficFigures:
-    """What went between local clients and the Listener."""
+    """Traffic between local clients and the Listener."""
 
     messages_received: int = figure("Packets of all types from clients.", counter("client_packets_received"), default=0)
     messages_sent: int = figure("Packets of all types to clients.", counter("client_packets_sent"), default=0)
@@ -52,7 +52,7 @@ class AccessFigures:
 
 @figures
 class ReceptionFigures:
-    """What stands before a client is let in."""
+    """Limits and counts before a client is let in."""
 
     error: str = figure("Why it cannot listen; empty if it can.", default="")
     accepting: bool = figure("Whether connections are accepted.", gauge("clients_accepting"))
@@ -70,7 +70,7 @@ class ReceptionFigures:
 
 @figures
 class DeliveryFigures:
-    """What goes to clients."""
+    """Deliveries to clients."""
 
     in_flight: int = figure("Messages sent to clients and not acknowledged.", gauge("clients_in_flight_messages"))
     dropped: dict[str, int] = figure(
@@ -95,13 +95,13 @@ class ListenerFigures(ReceptionFigures, DeliveryFigures):
     input_bytes: int = figure("Bytes of packets that are not complete.", gauge("clients_input_bytes"))
     outstanding_batches: int = figure("Batches that are being committed.", gauge("clients_outstanding_batches"))
     published: int = figure("PUBLISHes of clients that were taken.", counter("client_published_messages"))
-    traffic: TrafficFigures = figure("What went between clients and the node.")
+    traffic: TrafficFigures = figure("Traffic between clients and the node.")
     reserved_publishes: int = figure(
         "PUBLISHes and Wills of clients below `$SYS/` that were not taken.", counter("client_reserved_publishes")
     )
     refused: int = figure("PUBLISHes of clients refused for want of room.", counter("client_refused_messages"))
     filter_bytes: int = figure(
-        "What the topic filters of all sessions count for, of clients that are here or gone.", gauge("clients_filter_bytes")
+        "Bytes that the topic filters of all sessions count for, of clients that are here or gone.", gauge("clients_filter_bytes")
     )
     pending_wills: int = figure("Wills that wait for their delay.", gauge("clients_pending_wills"))
     waiting_for_room: int = figure("Clients that are not read, because a queue is full.", gauge("clients_waiting_for_room"))

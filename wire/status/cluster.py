@@ -16,9 +16,9 @@ class MemberFigures:
     synced: int = figure("The last message that it had on its disk.", gauge("replication_member_synced"))
     behind: int = figure("Messages that it did not have when it spoke.", gauge("replication_member_behind_messages"))
     term: int = figure("The term that it knew of.", gauge("replication_member_term"))
-    at_ms: int = figure("When it spoke, by its own clock.")
+    at_ms: int = figure("Time of its last report, by its own clock.")
     silent_s: float = figure("How long ago it spoke, by its clock and this node's.", gauge("replication_member_silent_seconds"))
-    address: str = figure("Where its clients are to go while it leads.")
+    address: str = figure("The address for its clients while it leads.")
     needs_base: bool = figure("Whether it waits for the leader's store to begin with.", gauge("replication_member_needs_base"))
 
 
@@ -38,7 +38,7 @@ class ReplicationFigures:
     )
 
     role: str = figure("`leader` or `standby`.", states("replication_role", ("leader", "standby"), by="role"))
-    member: str = figure("What this node is called in its cluster.")
+    member: str = figure("The name of this node in its cluster.")
     stream: str = figure("The stream that is the log.")
     log: str = figure(
         "`ready`, or `away` while the log cannot be used.",
@@ -46,7 +46,7 @@ class ReplicationFigures:
     )
     error: str = figure("Why the log cannot be used.")
     leader: str = figure("The member that leads: the one whose record came last. Empty where nobody is known to.", default="")
-    leader_address: str = figure("Where its clients are to go.", default="")
+    leader_address: str = figure("The address for its clients.", default="")
     term: int | None = figure(
         "How often somebody has begun to lead; each take-over counts.", gauge("replication_term"), default=None
     )

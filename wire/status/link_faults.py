@@ -100,7 +100,7 @@ _ERRNOS = {
     errno.EMFILE: LinkFault.OPEN_FILES,
     errno.ENFILE: LinkFault.OPEN_FILES,
 }
-# What OpenSSL found of a certificate: X509_V_ERR_... in its verify(1).
+# OpenSSL's verdict on a certificate: X509_V_ERR_... in its verify(1).
 _CERTIFICATES = {
     9: LinkFault.CERTIFICATE_NOT_YET_VALID,
     10: LinkFault.CERTIFICATE_EXPIRED,
@@ -133,5 +133,5 @@ def fault_of(error: BasculeError) -> LinkFault:
 
 
 def cure_of(fault: str) -> str:
-    """What to do about a ``fault`` that was told in a word; empty where none was."""
+    """The cure of a ``fault`` that was told in a word; empty where none was."""
     return next((each.cure for each in LinkFault if each == fault), LinkFault.OTHER.cure) if fault else ""

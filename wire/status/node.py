@@ -93,7 +93,7 @@ class HttpFigures:
     """The HTTP interface; empty where the configuration has none."""
 
     error: str = figure("Why it cannot listen; empty if it can.", default="")
-    bind: str = figure("Where it listens.")
+    bind: str = figure("Its address.")
     tls: bool = figure("Whether it speaks TLS.")
     connections: int = figure("HTTP connections now.", gauge("http_open_connections"))
     accepted: int = figure("HTTP connections so far.", counter("http_connections"))
@@ -121,7 +121,7 @@ class TelemetryFigures:
 
 @figures
 class ControlFigures:
-    """Who asks and commands the node."""
+    """Clients of the control interface."""
 
     requests: int = figure("Requests to the control sockets, by file and network.", counter("control_requests"))
     refused: dict[str, int] = figure(
@@ -143,7 +143,7 @@ class ConfigurationFigures:
     """The file that the node goes by."""
 
     file: str = figure("The file, which a reload reads again.")
-    read_at: str = figure("When it was read last, and applied.")
+    read_at: str = figure("Time at which it was last read and applied.")
     changed_on_disk: bool = figure(
         "Whether it, or a file that it includes or names, is not what was read; those that the node reads again by itself are not "
         "among them.",
@@ -163,7 +163,7 @@ class ConfigurationFigures:
 class SnapshotFigures:
     """A snapshot."""
 
-    id: str = figure("What it is called.")
+    id: str = figure("Its name.")
     path: str = figure("Its folder.")
     at_ms: int = figure("Time at which the newest was made.", gauge("snapshot_timestamp_seconds"))
     bytes: int = figure("The size of the newest.", gauge("snapshot_bytes"))
@@ -176,7 +176,7 @@ class SnapshotFigures:
 class SnapshotFailure:
     """Why a snapshot was not made, or not copied."""
 
-    at_ms: int = figure("When that was.")
+    at_ms: int = figure("Its time.")
     kind: str = figure("Why, in a word.", default="")
     message: str = figure("Why, in words.")
 
@@ -185,8 +185,8 @@ class SnapshotFailure:
 class ShippedSnapshot:
     """A snapshot that was copied."""
 
-    id: str = figure("What it is called.")
-    at_ms: int = figure("When it was made.")
+    id: str = figure("Its name.")
+    at_ms: int = figure("Time at which it was made.")
     copied_bytes: int = figure("Bytes that were copied.")
     kept_bytes: int = figure("Bytes that were there already, with an earlier one.")
 
@@ -206,7 +206,7 @@ class SnapshotsFigures:
     skipped: int = figure("Snapshots left out for want of disk space.", counter("snapshots_skipped"))
     every_s: float = figure("How often one is to be made; 0 is never.", gauge("snapshot_period_seconds"))
     next_in_s: float | None = figure("How long until the next.", gauge("snapshot_next_seconds"))
-    to: str | None = figure("Where copies go.")
+    to: str | None = figure("The folder for copies.")
     shipped: ShippedSnapshot | None = figure("The last one that was copied.")
     ship_failure: SnapshotFailure | None = figure(
         "Why the last one was not copied.", given("snapshot_ship_failing", "Whether the last was not copied.")
@@ -242,5 +242,5 @@ class Status:
     http: HttpFigures | None = part("The HTTP interface.", default=None)
     telemetry: TelemetryFigures | None = part("The sending of metrics.", default=None)
     snapshots: SnapshotsFigures | None = part("Snapshots of the store.", default=None)
-    control: ControlFigures | None = part("Who asks and commands it.", default=None)
+    control: ControlFigures | None = part("Clients of the control interface.", default=None)
     configuration: ConfigurationFigures | None = part("The file that it goes by.", default=None)

@@ -73,5 +73,5 @@ LOSS_ELSE = "bascule events CONFIG says when"
 
 
 def cure_of_loss(reason: str) -> str:
-    """What to do about a ``reason`` of a ledger, which may be a reason code of the remote."""
+    """The cure of a ``reason`` of a ledger, which may be a reason code of the remote."""
     return next((loss.cure for loss in Loss if loss == reason), LOSS_ELSE)

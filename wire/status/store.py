@@ -21,7 +21,7 @@ class EventFigures:
 
 @figures
 class RocksFigures:
-    """What RocksDB says of itself; empty in memory and while it is closed."""
+    """RocksDB's own figures; empty in memory and while it is closed."""
 
     memtable_bytes: int = figure("Bytes in memory and in the log only.", gauge("rocksdb_memtable_bytes"))
     memtables_waiting: int = figure("Full memtables that wait to be written.", gauge("rocksdb_memtables_waiting"))
@@ -134,15 +134,15 @@ class StoreFigures(CommitFigures):
     disk_needed_bytes: int | None = figure(
         "Free space below which nothing is taken: `limits.min_free_disk`.", gauge("disk_needed_bytes"), default=None
     )
-    damaged_files: str | None = figure("Where damaged files were put aside.", default=None)
+    damaged_files: str | None = figure("The folder to which damaged files were moved.", default=None)
     events: EventFigures | None = part("Events on record.", default=None)
-    rocksdb: RocksFigures | None = part("What RocksDB says of itself.", default=None)
+    rocksdb: RocksFigures | None = part("RocksDB's own figures.", default=None)
     sessions: SessionFigures | None = part("Sessions of local clients.", default=None)
 
 
 @figures
 class StoreReport(StoreFigures):
-    """What a QueueStore reports: its own figures, those of the queues by name, of dead letters by bridge, and of the cluster."""
+    """The report of a QueueStore: its own figures, those of the queues by name, of dead letters by bridge, and of the cluster."""
 
     queues: dict[str, QueueFigures] = figure("Of bridges.", default_factory=dict)
     dead_letters: dict[str, DeadLetterFigures] = figure("Of bridges.", default_factory=dict)

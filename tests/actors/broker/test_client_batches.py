@@ -25,7 +25,7 @@ WILL: Message = (b"gone", 1, b"bye", b"", 0)
 
 
 class Desk:
-    """What is sent on."""
+    """The frames that are sent on."""
 
     def __init__(self, folder: Path) -> None:
         self.sent: list[Published] = []

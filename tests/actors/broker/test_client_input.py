@@ -1,4 +1,4 @@
-"""What a client sends: taken in order, and left in its socket while it has to wait."""
+"""Input of a client: taken in order, and left in its socket while it has to wait."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def test_acknowledgements_go_to_the_outbox_in_one_run(desk: Desk) -> None:
 
 
 def test_who_publishes_faster_than_its_rate_goes_on_when_that_allows(tmp_path: Path) -> None:
-    """What it may not publish counts too, and ends a run that goes on behind it."""
+    """A message that it may not publish counts too, and ends a run that goes on behind it."""
     desk = Desk(tmp_path, publish_messages_per_s=2.0)
     client = desk.client()
     desk.input.begin(client, desk.now_s)

@@ -387,7 +387,8 @@ def test_messages_that_passed_their_batch_take_one_turn_of_a_shared_subscription
 
 
 def test_what_is_sent_again_goes_where_it_went_the_first_time(site: Node) -> None:
-    """The store has died with it. Who has subscribed since is sent later messages of QoS 0 already (P4) [MQTT-4.6.0-6]."""
+    """The store has died with it. A client that has subscribed since is sent later messages of QoS 0 already (P4)
+    [MQTT-4.6.0-6]."""
     site.start(("offline", QUEUE, (("$share/g/b", 1, 0),)))
     site.frames(up("early", 3, ("a", 1)))
     first, second = ((b"a", 0, b"first"), (b"b", 1, b"dealt")), ((b"a", 1, b"second"), (b"b", 2, b"dealt too"))

@@ -1,4 +1,4 @@
-"""What comes in from senders: each batch is taken once, and answered after its commit, unless acknowledgements are fast."""
+"""Intake from senders: each batch is taken once, and answered after its commit, unless acknowledgements are fast."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_more_lanes_start_when_what_was_routed_before_is_delivered(engine: Engin
 
 
 def test_one_turn_may_have_batches_of_before_and_after(engine: Engine) -> None:
-    """What the open write has is below the mark: it goes first."""
+    """Messages in the open write are below the mark: they go first."""
     store = LiveStore(engine, 1)
     store.adopt(2, lanes=2)
     before = append_frame(1, {queue(0): (batch([b"a"]), None)})

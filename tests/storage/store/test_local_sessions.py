@@ -74,7 +74,7 @@ def wanted(topic_filter: str = "a/#", *, after: bytes = b"", only_qos0: bool = F
 
 
 def pieces(effects: Effects) -> list[list[tuple[bytes, int, bytes]]]:
-    """What is in each piece for the Listener."""
+    """The messages in each piece for the Listener."""
     return [
         [row for body in frame.bodies for row in rows_of(Batch.decode(body))]
         for _, frame in effects
@@ -89,7 +89,7 @@ def retain(number: int, *rows: tuple[bytes, int, bytes]) -> Frame:
 
 
 def queued(store: Store, queue: str, epoch: int = 1 << 20) -> list[tuple[bytes, int, bytes]]:
-    """What is handed out of ``queue`` to the Listener, as (topic, flags, payload)."""
+    """The hand-outs of ``queue`` to the Listener, as (topic, flags, payload)."""
     turn(store, LaneOpen(queue=queue, epoch=epoch))
     effects = turn(store, Credit(queue=queue, epoch=epoch, messages=MANY, size_bytes=MANY))
     rows: list[tuple[bytes, int, bytes]] = []
@@ -140,7 +140,8 @@ def test_a_session_that_lasts_has_a_queue_and_one_that_does_not_has_none(engine:
 
 
 def test_no_queue_has_the_name_of_one_of_a_former_life_of_a_store_in_memory() -> None:
-    """What was routed to the former one, and comes late, would be put into the new one, whatever that is subscribed to."""
+    """A message that was routed to the former one, and comes late, would be put into the new one, whatever that is subscribed
+    to."""
     names = []
     for epoch in (1_790_000_000, 1_790_000_001, 1_790_000_002):
         store = Store(MemoryEngine(), node(), epoch)
@@ -211,7 +212,8 @@ def test_messages_wait_in_the_sessions_queue_for_the_client_and_leave_no_memory_
 def test_what_waits_for_a_client_that_has_gone_counts_as_sent_only_as_far_as_it_may_be(
     sent: int | None, counts: int, tmp_path: Path
 ) -> None:
-    """What was never sent expires as it waits [MQTT-3.3.2-5], also over a crash. sent: messages; None: that is not known."""
+    """A message that was never sent expires as it waits [MQTT-3.3.2-5], also over a crash. sent: messages; None: that is not
+    known."""
     store = Store(RocksEngine(tmp_path / "store"), settings(), 1)
     queue = open_session(store).queue
     turn(store, LaneOpen(queue=queue, epoch=1 << 20), append_frame(1, {queue: (batch([b"x"] * 3, 1), None)}))

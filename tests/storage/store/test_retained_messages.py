@@ -1,4 +1,4 @@
-"""Whose retained messages are: each owner has a share of what the node keeps, whoever dies meanwhile."""
+"""Owners of retained messages: each has a share of what the node keeps, whoever dies meanwhile."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def kept_topics(kept: RetainedMessages) -> set[str]:
 
 
 def test_one_owner_has_half_of_all_messages_and_the_others_the_rest(engine: Engine) -> None:
-    """store.retained-shared-out. What is refused changes nothing; what is cleared, and what another takes over, gives its place."""
+    """store.retained-shared-out. A refused message changes nothing; one that is cleared, or that another takes over, gives its
+    place."""
     kept = RetainedMessages(engine, SETTINGS)
     assert publish(kept, engine, *((topic, b"x", GREEDY) for topic in "abcdef")) == 2
     assert kept_topics(kept) == set("abcd")

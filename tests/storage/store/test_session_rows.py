@@ -1,4 +1,4 @@
-"""What changes of a session is written, and nothing else of it; what was written is there in the next life."""
+"""Only changes of a session are written; written ones are there in the next life."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person reads."""
+"""Output for a person."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def control(**figures: Any) -> dict[str, Any]:
 
 
 def lines(status: dict[str, Any], width: int = 200, *, bridge: str | None = None, wide: bool = False) -> list[str]:
-    """What is shown of it."""
+    """The output about it."""
     console = Console(width=width)
     with console.capture() as capture:
         console.print(status_view(of_map(Status, status), bridge=bridge, wide=wide))
@@ -273,7 +273,7 @@ def test_a_full_queue_says_so_before_anything_is_refused() -> None:
 
 
 def member(role: str, **figures: Any) -> dict[str, Any]:
-    """What is told of a member that is level and has just spoken."""
+    """The line of a member that is level and has just spoken."""
     plain = {"role": role, "behind": 0, "term": 3, "silent_s": 0.5, "address": "", "needs_base": False}
     return {**plain, **figures}
 

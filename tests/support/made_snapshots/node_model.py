@@ -1,7 +1,7 @@
 """A node's store without its processes: the real Tier 1 over RocksDB, with a clock in the caller's hands.
 
-For the generator and for tests: a day of traffic takes seconds, and the snapshots are made by the code that makes a node's. Who
-publishes what, and what becomes of it at the remote, is the caller's to decide.
+For the generator and for tests: a day of traffic takes seconds, and the snapshots are made by the code that makes a node's. The
+caller decides who publishes what, and what becomes of it at the remote.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CREDIT = 1 << 40
 
 
 class LaneModel:
-    """What a lane's Forwarder and Connection know: the messages in hand, the QoS 0 ones apart."""
+    """The knowledge of a lane's Forwarder and Connection: the messages in hand, the QoS 0 ones apart."""
 
     def __init__(self, queue: str) -> None:
         self.queue = queue

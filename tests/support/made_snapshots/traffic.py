@@ -1,8 +1,8 @@
 """A day in the life of a node, for generated snapshots: who publishes what, when links go down, what remotes refuse. Seeded.
 
-Three bridges: ``cloud`` (two lanes, most of the traffic), ``plant`` (one lane, which flaps) and ``archive`` (a small queue
-that drops its oldest messages and lets old ones expire). Few topics have most of the messages; nights are quiet; a clock is put
-forward once, a node starts anew once, an operator purges once. What Tier 1 makes of it is the store's own doing.
+Three bridges: ``cloud`` (two lanes, most of the traffic), ``plant`` (one lane, which flaps) and ``archive`` (a small queue that
+drops its oldest messages and lets old ones expire). Few topics have most of the messages; nights are quiet; a clock is put forward
+once, a node starts anew once, an operator purges once. Tier 1 is filled by the store's own doing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SESSIONS = ("dashboard", "historian", "phone-7")
 
 
 def way_called(rule: str) -> bytes:
-    """What the queue keeps of the rule called ``rule``."""
+    """The queue's record of the rule called ``rule``."""
     return Way(rule, "{#}", True, b"").encode()
 
 
@@ -313,7 +313,8 @@ class Traffic:
             link.up = True
 
     def _exchange(self, link: Link) -> None:
-        """What the remote acknowledges: all that it had before this step, most of what is new, now and then with a refusal."""
+        """The acknowledgements of the remote: of all that it had before this step, most of what is new, now and then with a
+        refusal."""
         lane, rnd = self._model.lanes[link.queue], self._random
         if lane.qos0:
             self._model.settle(lane, [("delivered", lane.qos0.ranges())])

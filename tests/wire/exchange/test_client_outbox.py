@@ -1,4 +1,4 @@
-"""What goes out to one local client at QoS 1 and 2."""
+"""Output to one local client at QoS 1 and 2."""
 
 from __future__ import annotations
 

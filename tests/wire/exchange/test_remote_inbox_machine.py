@@ -90,7 +90,7 @@ class Store:
 
 
 class Exchange:
-    """What the world may do, one step at a time; the models judge every packet and every row."""
+    """The steps that the world may take, one at a time; the models judge every packet and every row."""
 
     def __init__(self, chance: random.Random, *, level: int, keeps: bool, loop_prevention: bool) -> None:
         self.chance = chance
@@ -143,7 +143,7 @@ class Exchange:
         return Publish(topic="t", payload=str(number).encode(), qos=qos, packet_id=packet_id, dup=dup)
 
     def parse(self) -> None:
-        """What the Connection does with what was read."""
+        """The Connection's part with what was read."""
         buffer, position = self.unread, 0
         while position < len(buffer):
             before = position

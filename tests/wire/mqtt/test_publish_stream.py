@@ -70,7 +70,7 @@ def rows_of(builder: BatchBuilder) -> list[Row]:
 
 
 def expect(packets: list[Publish], level: int, source: Source) -> tuple[list[Row], list[tuple[int, int]]]:
-    """What the general reading of the specification makes of ``packets``: rows, and (QoS 2 identifier, row)."""
+    """The general reading of the specification applied to ``packets``: rows, and (QoS 2 identifier, row)."""
     rows: list[Row] = []
     received: list[tuple[int, int]] = []
     aliases: dict[int, str] = {}
@@ -95,7 +95,7 @@ def expect(packets: list[Publish], level: int, source: Source) -> tuple[list[Row
 
 @st.composite
 def streams(draw: st.DrawFn, level: int) -> list[Publish]:
-    """What one client might send: few topics, repeated heads, repeated identifiers, aliases set and used."""
+    """The packets of one client: few topics, repeated heads, repeated identifiers, aliases set and used."""
     named = st.sampled_from(draw(st.lists(topics, min_size=1, max_size=3)))
     distinct = draw(st.lists(publishes(level, named), min_size=1, max_size=6))
     packets: list[Publish] = []
@@ -433,7 +433,7 @@ def test_a_reserved_topic_has_no_alias_to_hide_behind() -> None:
 
 
 def test_without_a_reserved_beginning_every_topic_is_taken() -> None:
-    """What comes from a remote, by a rule that says so."""
+    """The messages of a remote, by a rule that says so."""
     builder = new_builder()
     parse_publishes(encode(Publish(topic="$SYS/a", payload=b"x"), 4), 0, 4, Source(), builder)
     assert list(builder.topics) == [b"$SYS/a"]

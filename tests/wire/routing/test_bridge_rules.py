@@ -1,4 +1,4 @@
-"""What the router promises (routing.first-rule-wins, routing.topic-keeps-lane, routing.qos-never-raised)."""
+"""Promises of the router (routing.first-rule-wins, routing.topic-keeps-lane, routing.qos-never-raised)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What this node makes of a batch from a remote (routing.hops-bounded, routing.qos-never-raised, routing.too-large-not-taken),
-row by row.
+"""Batches from a remote as this node takes them (routing.hops-bounded, routing.qos-never-raised, routing.too-large-not-taken), row
+by row.
 """
 
 from __future__ import annotations
