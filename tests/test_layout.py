@@ -185,7 +185,6 @@ COLLABORATORS = {
     "actors/broker/client_sockets.py:ClientSockets": 7,
     "actors/broker/client_subscriptions.py:ClientSubscriptions": 6,
     "actors/broker/session_openings.py:SessionOpenings": 6,
-    "storage/store/intake.py:Intake": 11,
     "supervisor/tree/bridge_orders.py:BridgeOrders": 6,
     "supervisor/tree/child_lives.py:Lives": 6,
     "supervisor/tree/reloads.py:Reloads": 6,
@@ -220,8 +219,6 @@ FOREIGN_FIELDS = {
     "actors/system/tls.py": 1,
     "analysis/job.py": 1,
     "analysis/tables/checkpoint_reader.py": 1,
-    "storage/store/intake.py": 2,
-    "storage/store/local_sessions.py": 10,
     "supervisor/config/include.py": 2,
     "supervisor/config/loading.py": 1,
     "supervisor/http/connection.py": 2,
@@ -239,8 +236,8 @@ FOREIGN_FIELDS = {
 }
 ARROWS_MAX = 20
 ARROWS = {
-    "storage/store": 98,
-    "wire/exchange": 97,
+    "storage/store": 89,
+    "wire/exchange": 90,
     "storage/queue": 48,
     "supervisor/tree": 83,
     "actors/broker": 80,

@@ -49,14 +49,14 @@ class _Offer:
 
 
 class ClientRoom:
-    """Offers it, and says which batches of remotes wait. rooms: what is left of each limit."""
+    """Offers it, and says which batches of remotes wait. rooms: what is left of each limit. overflowed: see below."""
 
     def __init__(
         self, rooms: Rooms, settings: NodeSettings, *, overflowed: Callable[[str, str, int, float, int], None], epoch: int
     ) -> None:
         """overflowed: is told that a bridge, or the node, is full, and by which policy. epoch: of the store."""
         self.rooms = rooms
-        self._overflowed = overflowed
+        self.overflowed = overflowed
         self._epoch = epoch
         self._listener = 0  # its life
         self._number = epoch << NUMBERS_BITS
@@ -164,7 +164,7 @@ class ClientRoom:
                 queues[name] = said
             offer = self._offers.get(name)
             if offer is not None and offer.state == FULL:
-                self._overflowed(name, "min_free_disk" if room.disk_full else room.overflow, 0, now_s, wall_ms)
+                self.overflowed(name, "min_free_disk" if room.disk_full else room.overflow, 0, now_s, wall_ms)
         self._remotes.clear()
         self._news = False
         if not queues and self._spoken:

@@ -17,17 +17,11 @@ from functools import partial
 
 from storage.queue.admission import Admitted, Room, admit_all, admit_rows, fits
 from storage.store.client_room import ClientRoom
-from storage.store.disk_trouble import Disk
-from storage.store.event_log import EventLog
 from storage.store.followed_messages import FollowedMessages
 from storage.store.lanes import Lanes
 from storage.store.local_sessions import LocalSessions, SessionFrame
 from storage.store.next_commit import NextCommit
 from storage.store.receiving_link import Senders, Verdict
-from storage.store.remote_sessions import RemoteSessions
-from storage.store.retained_pieces import RetainedPieces
-from storage.store.session_queues import SessionQueues
-from storage.store.session_rows import Sessions
 from wire.frames.base import Effects
 from wire.frames.batch import unpack_column
 from wire.frames.intake import Append, Committed, SessionClose, SessionOpen, SessionsWanted
@@ -49,14 +43,8 @@ class Intake:
         senders: Senders,
         lanes: Lanes,
         client_room: ClientRoom,
-        disk: Disk,
         next_commit: NextCommit,
-        sessions: Sessions,
-        session_queues: SessionQueues,
-        local_sessions: LocalSessions,
-        remote_sessions: RemoteSessions,
-        pieces: RetainedPieces,
-        events: EventLog,
+        sessions: LocalSessions,
         *,
         epoch: int,
     ) -> None:
@@ -66,14 +54,8 @@ class Intake:
         self._lane_changes = lanes.changes
         self._rooms = client_room.rooms
         self._client_room = client_room
-        self._disk = disk
         self._next = next_commit
         self._sessions = sessions
-        self._session_queues = session_queues
-        self._local_sessions = local_sessions
-        self._remote_sessions = remote_sessions
-        self._pieces = pieces
-        self._events = events
         self.followed = FollowedMessages(lanes)
         self._epoch = epoch
         self.waiting: list[_Ordered] = []
@@ -113,7 +95,7 @@ class Intake:
 
     def admit(self, now_s: float, wall_ms: int) -> bool:
         """Put what waits into the next commit, as far as there is room; False if the disk refuses, so that some goes on waiting."""
-        if self._disk.retry_s is not None:
+        if self._next.disk.retry_s is not None:
             return False
         waiting, self.waiting = self.waiting, []
         late, self.late = self.late, []
@@ -124,10 +106,10 @@ class Intake:
                     if frame.sender in behind or not self._admit(frame, now_s, wall_ms):
                         behind.add(frame.sender)
                         late.append(frame)
-                case SessionOpen() if not self._remote_sessions.knows(frame.session):
+                case SessionOpen() if not self._sessions.remote.knows(frame.session):
                     pass  # its lane has another session by now
                 case _:
-                    self._local_sessions.receive(frame, wall_ms)
+                    self._sessions.receive(frame, wall_ms)
         still = set()
         for append in late:
             if append.sender in still or not self._admit(append, now_s, wall_ms):
@@ -204,18 +186,17 @@ class Intake:
 
     def _take(self, frame: Append, retained: tuple[bytes, bytes] | None) -> None:
         """Everything of the batch but its messages: their number, identifiers, Wills, what is retained, what was refused."""
-        self._next.messages += frame.rows
-        self._next.awaited = True
+        self._next.take(frame.rows)
         self._senders.admitted(frame.sender, frame.number)
         if frame.received or frame.released:
             self._change_identifiers(frame)
         if retained is not None:
-            self._pieces.retained.change(retained[1], self._next.write)
+            self._sessions.pieces.retained.change(retained[1], self._next.write)
             self._next.survive()
         for name, _ in frame.wills:
-            session = self._sessions.get(name)
+            session = self._sessions.rows.get(name)
             if session is not None:
-                self._sessions.put_will(session, None)  # store.will-kept-until-published
+                self._sessions.rows.put_will(session, None)  # store.will-kept-until-published
         for name, messages in frame.refused.items():
             lane = self._lanes.all.get(name)
             if lane is not None:
@@ -241,8 +222,8 @@ class Intake:
                 lane.queue.count_refused(part.refused)
                 self._dropped += part.refused
             if part.count:
-                if part.queue in self._pieces.queues:
-                    self._pieces.precede(part.queue, part.body)
+                if part.queue in self._sessions.pieces.queues:
+                    self._sessions.pieces.precede(part.queue, part.body)
                 lane.queue.append(part.body, part.count, part.size_bytes, part.qos0, write)
                 write.on_commit(partial(self._lanes.ready.add, part.queue))
                 if not lane.bridge:
@@ -250,15 +231,15 @@ class Intake:
                 if part.qos0 < part.count or not self._lanes.durable:
                     self._next.survive()
         if messages:
-            self._session_queues.added(messages, size_bytes)
+            self._sessions.queues.added(messages, size_bytes)
 
     def _change_identifiers(self, frame: Append) -> None:
         for session, (ids, _) in frame.received.items():
-            if self._remote_sessions.knows(session):
-                self._sessions.receive(session, unpack_column("H", ids))
+            if self._sessions.remote.knows(session):
+                self._sessions.rows.receive(session, unpack_column("H", ids))
                 self._next.survive()
         for session, ids in frame.released.items():
-            self._sessions.release(session, unpack_column("H", ids))
+            self._sessions.rows.release(session, unpack_column("H", ids))
             self._next.survive()
 
     def _tell_overflow(
@@ -273,7 +254,7 @@ class Intake:
                 if not room.fits(1, largest) and (bridge or room is rooms[queue][1]):
                     full[bridge] = "min_free_disk" if room.disk_full else room.overflow
         for bridge, policy in full.items():
-            self._events.overflowed(bridge, policy, messages, now_s, wall_ms)
+            self._client_room.overflowed(bridge, policy, messages, now_s, wall_ms)
 
 
 def _has_unpromised(frame: Append) -> bool:

@@ -31,8 +31,12 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from storage.engine.engine import Engine, Write
+from storage.engine.keys import QueueNumbers
 from storage.store.ended_queues import EndedQueues
+from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
+from storage.store.remote_sessions import RemoteSessions
 from storage.store.retained_pieces import RetainedPieces
 from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Opening, Session, Sessions, is_remote
@@ -43,9 +47,9 @@ from wire.frames.batch import QOS_MASK
 from wire.frames.intake import SessionClose, SessionClosed, SessionGone, SessionOpen, SessionOpened, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, LISTENER
-from wire.settings import NodeSettings, SessionSettings
+from wire.settings import NodeSettings
 from wire.shares import Shares
-from wire.status.store import SessionFigures, SessionQueueFigures
+from wire.status.store import SessionFigures
 
 log = logging.getLogger("bascule")
 
@@ -56,32 +60,29 @@ SessionFrame = SessionOpen | SessionClose | SessionsWanted | SubscriptionsAdd | 
 
 
 class LocalSessions:
-    """Takes the frames that are about sessions. answers: what
-    ``take_answers`` has.
+    """Takes the frames that are about sessions, and has all that is kept of them.
+
+    rows: of sessions here and at remotes. queues, pieces, ended: of local sessions. remote: which of those at remotes are on
+    record. answers: what ``take_answers`` has.
     """
 
     def __init__(
-        self,
-        sessions: Sessions,
-        pieces: RetainedPieces,
-        queues: SessionQueues,
-        ended_queues: EndedQueues,
-        next_commit: NextCommit,
-        settings: SessionSettings,
-        *,
-        epoch: int,
-        tells_users_apart: bool,
+        self, engine: Engine, settings: NodeSettings, numbers: QueueNumbers, lanes: Lanes, next_commit: NextCommit, *, epoch: int
     ) -> None:
-        """epoch: of the store."""
-        self._sessions = sessions
-        self._queues = queues
-        self._ended_queues = ended_queues
-        self._pieces = pieces
-        self._subscriptions = SessionSubscriptions(sessions, pieces, next_commit)
+        """epoch: of the store.
+
+        Raises:
+            StorageDamaged, Unavailable: what is on record cannot be read.
+        """
+        self.rows = sessions = Sessions(engine)
+        self.queues = SessionQueues(engine, lanes, numbers, next_commit, epoch=epoch)
+        self.pieces = RetainedPieces(engine, settings.sessions, sessions, self.queues, next_commit)
+        self.ended = EndedQueues(sessions, self.queues, self.pieces, next_commit, lanes.read)
+        self.remote = RemoteSessions(sessions, lanes.queue_that_stands)
+        self._subscriptions = SessionSubscriptions(sessions, self.pieces, next_commit)
         self._next = next_commit
-        self._settings = settings
+        self._settings, self._tells_users_apart = settings.sessions, settings.tells_users_apart
         self._epoch = epoch
-        self._tells_users_apart = tells_users_apart
         self._limit_expiry()
         self._listener_epoch = max((session.connected[0] for session in sessions if session.connected), default=0)
         self._shares = Shares()
@@ -94,14 +95,15 @@ class LocalSessions:
 
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on."""
+        self.pieces.retained.adopt(settings)
         self._settings, self._tells_users_apart = settings.sessions, settings.tells_users_apart
         self._limit_expiry()
 
     def _limit_expiry(self) -> None:
         """The limit may be lower than when they began."""
-        for session in self._sessions:
+        for session in self.rows:
             if not is_remote(session.name):
-                session.expiry_s = min(session.expiry_s, self._settings.expiry_max_s)
+                session.limit(self._settings.expiry_max_s)
 
     # --- frames ---
 
@@ -130,11 +132,14 @@ class LocalSessions:
         answers, self.answers = self.answers, []
         return answers
 
-    def tick(self, wall_ms: int) -> None:
-        """End the sessions whose time is up."""
-        for session in self._sessions:
+    def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
+        """What time brings: sessions end whose time is up. Call it about once a second."""
+        self.pieces.tick(write, now_s, wall_ms)
+        for session in self.rows:
             if session.connected is None:
                 self._end_if_expired(session, wall_ms)
+        self.ended.tick()
+        self.queues.count()
 
     def _end_if_expired(self, session: Session, wall_ms: int) -> bool:
         """End ``session`` if its time is up; whether it was."""
@@ -159,26 +164,26 @@ class LocalSessions:
             self._end(session, _OPERATOR)
         else:
             if session.connected is not None:
-                session.connected, session.since_ms = None, wall_ms
-            session.expiry_s = 0
-            self._sessions.empty(session)
+                session.leave(wall_ms)
+            session.limit(0)
+            self.rows.empty(session)
             self._remove_queue(session, _OPERATOR)
             self._changed(session)
         self.answers.append((LISTENER, gone))
         return self._purged - before
 
-    def figures(self, queues: SessionQueueFigures) -> SessionFigures:
-        """Figures for ``status``, with those of their ``queues``."""
+    def figures(self) -> SessionFigures:
+        """Figures for ``status``, with those of their queues."""
         return joined(
             SessionFigures,
-            queues,
+            self.queues.figures(),
             kept=self.kept,
-            connected=sum(1 for session in self._sessions if session.queue and session.connected is not None),
+            connected=sum(1 for session in self.rows if session.queue and session.connected is not None),
             expired=self._expired,
             ended=self._ended,
             purged=self._purged,
-            damaged_rows=self._sessions.damaged,
-            retained=self._pieces.figures(),
+            damaged_rows=self.rows.damaged,
+            retained=self.pieces.figures(),
         )
 
     @property
@@ -193,12 +198,12 @@ class LocalSessions:
         if epoch <= self._listener_epoch:
             return
         self._listener_epoch = epoch
-        for session in self._sessions:
+        for session in self.rows:
             if session.connected is not None and session.connected[0] < epoch:
                 self._disconnect(session, wall_ms)
 
     def _open(self, frame: SessionOpen, wall_ms: int) -> None:
-        session = self._sessions.get(frame.session)
+        session = self.rows.get(frame.session)
         if session is not None and frame.sender == LISTENER and self._end_if_expired(session, wall_ms):
             session = None
         opening = (frame.sender, frame.epoch, frame.request)
@@ -247,70 +252,65 @@ class LocalSessions:
 
     def _begin(self, frame: SessionOpen, opening: Opening, present: bool, *, makes_queue: bool) -> Session:
         """The session begins or goes on."""
-        session = self._sessions.get(frame.session) or Session(frame.session)
+        session = self.rows.get(frame.session) or Session(frame.session)
         changes = session.lasting or bool(frame.expiry_s) or frame.will is not None
         if frame.sender != LISTENER and present and session.expiry_s == frame.expiry_s:
             return session  # a remote's: who is connected to it is not kept here
-        session.opening, session.found = opening, present
-        session.expiry_s = frame.expiry_s
-        session.user = frame.user if frame.user is not None else session.user
-        session.listener = frame.listener
+        session.begin(opening, found=present, expiry_s=frame.expiry_s, user=frame.user, listener=frame.listener)
         if frame.sender == LISTENER:
-            session.connected = (frame.epoch, frame.source)
+            session.connect((frame.epoch, frame.source))
         if makes_queue:
-            session.queue = self._queues.make(frame.session)
-            session.owner = frame.owner
+            session.take_queue(self.queues.make(frame.session), frame.owner)
             self._shares.add(session.owner, 1)
         if changes:
             self._changed(session)
-            self._sessions.put_will(session, frame.will)
+            self.rows.put_will(session, frame.will)
         return session
 
     def _note_filters(self, session: Session, filters: Iterable[str]) -> None:
         """What a lane subscribes to at its remote; it stays noted, to be given up there once the configuration has it no more."""
         new = [topic_filter for topic_filter in filters if topic_filter not in session.subscriptions]
         for topic_filter in new:
-            self._sessions.subscribe(session, topic_filter, 0, 0)
+            self.rows.subscribe(session, topic_filter, 0, 0)
         if new:
             self._changed(session)
 
     def _close(self, frame: SessionClose) -> None:
-        session = self._sessions.get(frame.session)
+        session = self.rows.get(frame.session)
         if session is None or session.connected != (frame.epoch, frame.source):
             return
-        session.expiry_s = min(frame.expiry_s, self._settings.expiry_max_s)
+        session.expire_after(min(frame.expiry_s, self._settings.expiry_max_s))
         if not frame.keep_will:
-            self._sessions.put_will(session, None)
+            self.rows.put_will(session, None)
         self._disconnect(session, frame.wall_ms)
 
     def _disconnect(self, session: Session, wall_ms: int) -> None:
-        session.connected = None
-        session.since_ms = wall_ms
+        session.leave(wall_ms)
         self._changed(session)
         if not session.expiry_s and session.queue:
             self._remove_queue(session, "disconnected")
         if not session.expiry_s:
-            self._sessions.empty(session)
+            self.rows.empty(session)
 
     def _end(self, session: Session, why: str) -> None:
         """The session ends with the open write, and everything of it (store.session-goes-with-its-queue)."""
         self._remove_queue(session, why)
-        self._sessions.forget(session.name)
+        self.rows.forget(session.name)
         self._next.promise()
 
     def _remove_queue(self, session: Session, why: str) -> None:
         if session.queue:
             self.answers.append((DISTRIBUTOR, SessionGone(session=session.name, queue=session.queue)))
-            self._pieces.end_all(session.queue)
-            waited = self._ended_queues.end(session.queue)
+            self.pieces.end_all(session.queue)
+            waited = self.ended.end(session.queue)
             log.info("session.ended", extra={"client_id": session.name, "why": why, "waited": waited})
-            session.queue = ""
+            session.lose_queue()
             self._shares.add(session.owner, -1)
             if why == _OPERATOR:
                 self._purged += waited
 
     def _changed(self, session: Session) -> None:
-        self._sessions.keep(session)
+        self.rows.keep(session)
         self._next.promise()
 
     def _known(self, epoch: int) -> Iterator[SessionsKnown]:
@@ -321,7 +321,7 @@ class LocalSessions:
         def known(*, last: bool) -> SessionsKnown:
             return SessionsKnown(epoch=epoch, store=self._epoch, sessions=tuple(rows), last=last)
 
-        for session in self._sessions:
+        for session in self.rows:
             if session.queue or (session.will is not None and session.connected is None):
                 user = session.user if self._tells_users_apart else None
                 due_ms = session.will_due_ms if session.will else 0
@@ -356,9 +356,7 @@ class SessionSubscriptions:
         """Put those on record that are new or others now, and what is retained for them on its way into the session's queue."""
         session = self._session_of(frame)
         if session is not None:
-            request = frame.epoch, frame.request
-            is_new = session.request < request
-            session.request = max(session.request, request)
+            is_new = session.subscribe((frame.epoch, frame.request))
             for topic_filter, options, identifier, wanted in frame.filters:
                 begins = wanted and is_new and bool(options & QOS_MASK)
                 if begins or session.subscriptions.get(topic_filter) != (options, identifier):

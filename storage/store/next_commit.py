@@ -93,6 +93,11 @@ class NextCommit:
         """Somebody waits for something in it that is to survive the loss of power."""
         self.needs_sync = self.awaited = True
 
+    def take(self, messages: int) -> None:
+        """So many messages came with it, and somebody waits for it."""
+        self.messages += messages
+        self.awaited = True
+
     def survive(self) -> None:
         """Something in it is to survive the loss of power, and nobody waits for that."""
         self.needs_sync = True

@@ -68,6 +68,42 @@ class Session:
     owner: str = ""
     request: tuple[int, int] = (0, 0)  # the newest SUBSCRIBE that is on record: epoch of the Listener's life, its number
 
+    def begin(self, opening: Opening, *, found: bool, expiry_s: int, user: str | None, listener: str) -> None:
+        """It begins or goes on by ``opening``; user: see above, None changes nothing."""
+        self.opening, self.found, self.expiry_s, self.listener = opening, found, expiry_s, listener
+        if user is not None:
+            self.user = user
+
+    def connect(self, connection: tuple[int, int]) -> None:
+        """Its client is connected."""
+        self.connected = connection
+
+    def leave(self, wall_ms: int) -> None:
+        """Its client is there no more."""
+        self.connected, self.since_ms = None, wall_ms
+
+    def limit(self, expiry_s: int) -> None:
+        """It outlives its connection no longer than that."""
+        self.expiry_s = min(self.expiry_s, expiry_s)
+
+    def expire_after(self, expiry_s: int) -> None:
+        """It outlives its connection for so long."""
+        self.expiry_s = expiry_s
+
+    def take_queue(self, queue: str, owner: str) -> None:
+        """It has a queue, and counts in the share of ``owner``."""
+        self.queue, self.owner = queue, owner
+
+    def lose_queue(self) -> None:
+        """Its queue goes."""
+        self.queue = ""
+
+    def subscribe(self, request: tuple[int, int]) -> bool:
+        """A SUBSCRIBE came; whether it is newer than those that are on record."""
+        newer = self.request < request
+        self.request = max(self.request, request)
+        return newer
+
     @property
     def lasting(self) -> bool:
         """Whether there is anything that outlives the connection."""

@@ -28,7 +28,6 @@ from storage.store.commands import Commands
 from storage.store.commits import Commits
 from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.disk_trouble import Disk, refusal_of
-from storage.store.ended_queues import EndedQueues
 from storage.store.event_log import EventLog, event_of
 from storage.store.history_retention import Retention
 from storage.store.intake import Intake
@@ -37,12 +36,8 @@ from storage.store.local_sessions import LocalSessions
 from storage.store.next_commit import NextCommit
 from storage.store.queue_commands import QueueCommands
 from storage.store.receiving_link import Senders
-from storage.store.remote_sessions import RemoteSessions
-from storage.store.retained_pieces import RetainedPieces
 from storage.store.room_left import Rooms
 from storage.store.session_commands import SessionCommands
-from storage.store.session_queues import SessionQueues
-from storage.store.session_rows import Sessions
 from storage.store.settlements import Settlements
 from storage.store.space import Space
 from storage.store.status_figures import LaneFigures
@@ -89,7 +84,6 @@ class Store:
         self._effects: Effects = []
         numbers = QueueNumbers(engine)
         senders = self.senders = Senders(engine, lenient=not engine.durable or _may_forget(settings))
-        sessions = self.sessions = Sessions(engine)
         events = self.events = EventLog(engine, now)
         disk = self._disk = Disk(engine, events, now)
         commit = self.next_commit = NextCommit(disk, now)
@@ -104,25 +98,19 @@ class Store:
             first_seq=0 if engine.durable else epoch << 32,
         )
         dead_letters = self.dead_letters = DeadLetterQueues(engine, numbers, settings.bridges)
-        queues = self._session_queues = SessionQueues(engine, lanes, numbers, commit, epoch=epoch)
-        pieces = self._pieces = RetainedPieces(engine, settings.sessions, sessions, queues, commit)
-        self._space = Space(engine, disk, (lanes, dead_letters, pieces.retained, events))
-        ended = self._ended_queues = EndedQueues(sessions, queues, pieces, commit, lanes.read)
-        users = settings.tells_users_apart
-        local = self._local_sessions = LocalSessions(
-            sessions, pieces, queues, ended, commit, settings.sessions, epoch=epoch, tells_users_apart=users
-        )
-        remote = self._remote_sessions = RemoteSessions(sessions, lanes.queue_that_stands)
-        self._settlements = Settlements(lanes, dead_letters, remote, commit)
-        rooms = self._rooms = Rooms(lanes, queues, disk, settings.limits)
+        local = self._local_sessions = LocalSessions(engine, settings, numbers, lanes, commit, epoch=epoch)
+        sessions = self.sessions = local.rows
+        self._space = Space(engine, disk, (lanes, dead_letters, local.pieces.retained, events))
+        self._settlements = Settlements(lanes, dead_letters, local.remote, commit)
+        rooms = self._rooms = Rooms(lanes, local.queues, disk, settings.limits)
         room = self._client_room = ClientRoom(rooms, settings, overflowed=events.overflowed, epoch=epoch)
-        self.intake = Intake(senders, lanes, room, disk, commit, sessions, queues, local, remote, pieces, events, epoch=epoch)
+        self.intake = Intake(senders, lanes, room, commit, local, epoch=epoch)
         commits = self.commits = Commits(engine, settings.persistence, commit, lanes, (dead_letters, senders, sessions, events))
         on_queues = self._queue_commands = QueueCommands(settings.bridges, lanes, dead_letters, events, commit, room)
         self._commands = Commands(commits, commit, on_queues, SessionCommands(sessions, local, lanes, events))
         self._mode = settings.persistence.mode
         self._figures = LaneFigures(lanes, settings)
-        kept: tuple[_Part, ...] = (self._retention, lanes, dead_letters, pieces.retained, local)
+        kept: tuple[_Part, ...] = (self._retention, lanes, dead_letters, local)
         self._parts = (*kept, rooms, room, on_queues, self._figures)
         if new and (known := engine.known).node:
             events.note(known.since_ms, "store.begun", actor="store", reason=known.former, count=known.lost)
@@ -169,7 +157,7 @@ class Store:
             case SessionOpen() | SessionClose() | SessionsWanted() | SubscriptionsAdd() | SubscriptionsDrop():
                 self.intake.receive(frame)
             case RetainedWanted():
-                self._pieces.asked.append(frame)
+                self._local_sessions.pieces.asked.append(frame)
             case SenderResumes():
                 self.senders.resume(frame.sender, frame.epoch, frame.number)
                 if frame.sender == LISTENER:
@@ -213,12 +201,12 @@ class Store:
             at_once = True
         if self.intake.waiting or self.intake.late:
             effects += self.admit(now_s, wall_ms)
-        if self._pieces.busy:
+        if self._local_sessions.pieces.busy:
             self._rooms.forget()
-            effects += self._pieces.serve(now_s, wall_ms)
-        if self._ended_queues.ready:
+            effects += self._local_sessions.pieces.serve(now_s, wall_ms)
+        if self._local_sessions.ended.ready:
             self._rooms.forget()
-            self._ended_queues.serve(now_s)
+            self._local_sessions.ended.serve(now_s)
         due = self.next_commit.write.size_bytes >= EARLY_COMMIT_BYTES or self.next_commit.time.is_due(now_s)
         if at_once or commands.waiting or due:
             self.commits.commit(now_s, wall_ms)
@@ -265,7 +253,7 @@ class Store:
         if self.intake.repeats:
             self._effects += self.intake.answer_repeats()
         if self.lanes.owing:
-            self._effects += self.lanes.answer(self._remote_sessions.received)
+            self._effects += self.lanes.answer(self._local_sessions.remote.received)
 
     def _take_effects(self) -> Effects:
         effects = self._effects.copy()
@@ -287,7 +275,7 @@ class Store:
         wake_s = now_s + TICK_S
         if self._disk.retry_s is not None:
             return min(wake_s, self._disk.retry_s)
-        if self._pieces.hurries or self._ended_queues.ready:
+        if self._local_sessions.pieces.hurries or self._local_sessions.ended.ready:
             return now_s
         if self.lanes.ready or self._settlements.waiting:  # what cannot be read for now is among them
             wake_s = min(wake_s, self.lanes.wakes_at_s(self._settlements.waiting, now_s))
@@ -304,10 +292,7 @@ class Store:
         self.lanes.expire(now_s, wall_ms)
         self.lanes.trim_idle(write, now_s)
         self.dead_letters.tick(write, now_s, wall_ms)
-        self._pieces.tick(write, now_s, wall_ms)
-        self._local_sessions.tick(wall_ms)
-        self._ended_queues.tick()
-        self._session_queues.count()
+        self._local_sessions.tick(write, now_s, wall_ms)
         queues = (lane.queue for lane in self.lanes.all.values() if lane.queue.depth)
         self._engine.look(sum(queue.depth - queue.in_memory()[0] for queue in queues))
         self._disk.look(now_s)
@@ -344,7 +329,7 @@ class Store:
             damaged_files=self._engine.kept,
             events=self.events.figures(),
             rocksdb=self._engine.figures(),
-            sessions=self._local_sessions.figures(self._session_queues.figures()),
+            sessions=self._local_sessions.figures(),
             queues=self._figures.figures(self._now_s, wall_ms, refused=disk.retry_s is not None),
             dead_letters=self.dead_letters.figures(),
         )
@@ -380,7 +365,7 @@ class Store:
             queues=_stands(self.lanes, self._retention),
             dead_letters=self.dead_letters,
             sessions=self._local_sessions.kept,
-            retained=len(self._pieces.retained),
+            retained=len(self._local_sessions.pieces.retained),
             free_bytes=disk.free_bytes,
             events=self.events.numbers,
         )

@@ -13,7 +13,7 @@ from tests.storage.building import QUEUE, RecordingEngine, node, settle_frame
 from tests.storage.turns import EPOCH, open_lane, publishes, turn
 
 ROOT = Path(__file__).resolve().parents[3]
-CALLS_MAX = {"storage/store": 74, "storage/queue": 79}
+CALLS_MAX = {"storage/store": 83, "storage/queue": 79}
 MESSAGES = 20
 
 

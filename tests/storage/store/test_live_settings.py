@@ -188,7 +188,7 @@ def test_each_part_goes_by_what_holds_now(engine: Engine) -> None:
     assert store._disk.needed_bytes == 11
     assert store._rooms._limits.min_free_disk_bytes == 11
     assert store._local_sessions._settings is sessions
-    assert store._pieces.retained._settings is sessions
+    assert store._local_sessions.pieces.retained._settings is sessions
     assert store.next_commit.time._flush_period_s == 0.5
     assert store.events._settings.now.persistence == persistence
     assert store._queue_commands._bridges.keys() == {"new"}
