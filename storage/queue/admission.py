@@ -19,6 +19,7 @@ from wire.settings import LimitSettings
 REJECT, DROP_OLDEST = "reject", "drop-oldest"
 _VOLATILE = "volatile"
 DAMAGED = "damaged"  # of a queue that takes nothing: it refuses, and what was under way is dropped
+REFUSING = (REJECT, DAMAGED)
 
 
 @dataclass(slots=True)
@@ -64,7 +65,7 @@ class Room:
     @property
     def refuses(self) -> bool:
         """Whether its publishers are to know when it is full."""
-        return self.overflow in (REJECT, DAMAGED)
+        return self.overflow in REFUSING
 
     @property
     def empty(self) -> bool:

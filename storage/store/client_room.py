@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storage.queue.admission import Amount, Room, wanted
+from storage.queue.admission import REFUSING, Amount, Room, wanted
 from storage.store.room_left import Rooms
 from wire.frames import intake
 from wire.frames.base import Effects
@@ -49,7 +49,11 @@ class _Offer:
 
 
 class ClientRoom:
-    """Offers it, and says which batches of remotes wait. rooms: what is left of each limit. overflowed: see below."""
+    """Offers it, and says which batches of remotes wait.
+
+    rooms: what is left of each limit. offers: of those that are not open. news: ``look`` has something to do; so it has while there
+    are offers.
+    """
 
     def __init__(
         self, rooms: Rooms, settings: NodeSettings, *, overflowed: Callable[[str, str, int, float, int], None], epoch: int
@@ -60,10 +64,10 @@ class ClientRoom:
         self._epoch = epoch
         self._listener = 0  # its life
         self._number = epoch << NUMBERS_BITS
-        self._offers: dict[str, _Offer] = {}  # of those that are not open
+        self.offers: dict[str, _Offer] = {}
         self._remotes: set[str] = set()  # queues for which a batch from a remote waits
         self._clients_next: set[str] = set()  # queues of which a remote has had the last that was free
-        self._news = self._spoken = False  # something may be new; the Listener has had the first word
+        self.news = self._spoken = False  # something may be new; the Listener has had the first word
         self.adopt(settings)
 
     def adopt(self, settings: NodeSettings) -> None:
@@ -71,7 +75,7 @@ class ClientRoom:
         bytes_max = BATCH_BYTES_MAX + settings.clients.packet_max_bytes
         self._under_way = UNDER_WAY_ROWS, UNDER_WAY_BATCHES * bytes_max
         self._copies = max(1, len(settings.bridges))  # of a message that count for the node
-        self._news = True
+        self.news = True
 
     # --- what the Listener says ---
 
@@ -79,15 +83,15 @@ class ClientRoom:
         """A life of the Listener is there, and knows nothing of this store's room."""
         if epoch >= self._listener:
             self._listener = epoch
-            self._offers.clear()
+            self.offers.clear()
             self._clients_next.clear()
-            self._news, self._spoken = True, False
+            self.news, self._spoken = True, False
 
     def asked(self, frame: RoomWanted) -> None:
         """Somebody waits for room."""
         if frame.epoch == self._listener:
             for name, amount in frame.wanted.items():
-                self._offers.setdefault(name, _Offer(NEAR)).wanted = amount
+                self.offers.setdefault(name, _Offer(NEAR)).wanted = amount
 
     # --- batches ---
 
@@ -97,40 +101,47 @@ class ClientRoom:
         for name, room, messages, size_bytes in self._needed(frame, rooms):
             held = self.held(name)
             if name in self._clients_next:
-                low = _low_mark(room, self._offers[name])
+                low = _low_mark(room, self.offers[name])
                 held = held[0] + low[0], held[1] + low[1]
             alone = room.empty and held == _NOTHING
             if not (alone or room.fits(messages + held[0], size_bytes + held[1])):
                 self._remotes.add(name)
-                self._news = waits = True
+                self.news = waits = True
         return waits
 
     def heeded(self, frame: Append) -> None:
         """A batch of the Listener comes in: what is held is for later ones."""
         if frame.epoch == self._listener:
-            for offer in self._offers.values():
+            for offer in self.offers.values():
                 if offer.number <= frame.room:
                     offer.held = _NOTHING
 
     def held_ready(self) -> dict[int, Amount]:
         """What is held ready for local clients near a limit, by identity of the room."""
-        return {id(self.rooms.of[name]): offer.held for name, offer in self._offers.items() if offer.held != _NOTHING}
+        return {id(self.rooms.of[name]): offer.held for name, offer in self.offers.items() if offer.held != _NOTHING}
 
     def admitted(self, frame: Append, rooms: Mapping[str, Sequence[Room]]) -> None:
         """A batch is in, and has taken its room."""
-        if frame.sender != LISTENER and self._offers:
+        if frame.sender != LISTENER and self.offers:
             needed = {name for name, *_ in self._needed(frame, rooms)}
-            self._clients_next |= {name for name in needed if name in self._offers and self._offers[name].wanted != _NOTHING}
-        if not self._news:
-            self._news = any(
-                room.refuses and not self._is_wide(room, self._copies if at else 1)
-                for name, *_ in frame.parts
-                for at, room in enumerate(rooms[name])
-            )
+            self._clients_next |= {name for name in needed if name in self.offers and self.offers[name].wanted != _NOTHING}
+        if self.news:
+            return
+        most, most_bytes = self._under_way
+        for name, *_ in frame.parts:
+            copies = 1
+            for room in rooms[name]:  # without a call: each batch comes by here
+                if room.overflow in REFUSING and (
+                    room.disk_full
+                    or (room.messages is not None and room.messages < most * copies)
+                    or (room.size_bytes is not None and room.size_bytes < most_bytes * copies)
+                ):
+                    self.news = True
+                copies = self._copies
 
     def held(self, name: str) -> Amount:
         """What is held ready for local clients in the queues of a bridge, or in the node."""
-        offer = self._offers.get(name)
+        offer = self.offers.get(name)
         return self._most(name) if offer is None else offer.held
 
     def beside_clients(self, now_s: float, bridge: str, queues: Sequence[str]) -> Mapping[str, Sequence[Room]]:
@@ -140,7 +151,7 @@ class ClientRoom:
             if self.rooms.of[name].refuses:
                 self.rooms.of[name].take(*self.held(name))
         self.rooms.forget()
-        self._news = True
+        self.news = True
         return rooms
 
     def _needed(self, frame: Append, rooms: Mapping[str, Sequence[Room]]) -> Iterator[tuple[str, Room, int, int]]:
@@ -154,7 +165,8 @@ class ClientRoom:
 
     def look(self, now_s: float, wall_ms: int) -> Effects:
         """What has changed for the Listener, at the end of a turn."""
-        if not (self._listener and (self._news or self._offers)):
+        if not self._listener:  # it is told all when it comes
+            self.news = False
             return []
         self.rooms.measure(now_s, ())
         queues = {}
@@ -162,11 +174,11 @@ class ClientRoom:
             said = self._judge(name, room)
             if said is not None:
                 queues[name] = said
-            offer = self._offers.get(name)
+            offer = self.offers.get(name)
             if offer is not None and offer.state == FULL:
                 self.overflowed(name, "min_free_disk" if room.disk_full else room.overflow, 0, now_s, wall_ms)
         self._remotes.clear()
-        self._news = False
+        self.news = False
         if not queues and self._spoken:
             return []
         self._spoken = True
@@ -175,14 +187,14 @@ class ClientRoom:
 
     def _judge(self, name: str, room: Room) -> tuple[int, int, int] | None:
         """What the Listener is to be told of a queue; None for nothing."""
-        offer = self._offers.get(name)
+        offer = self.offers.get(name)
         copies = 1 if name else self._copies
         if not room.refuses:
             return None if offer is None else self._open(name)
         if offer is None:
             if self._is_wide(room, copies) and name not in self._remotes:
                 return None
-            self._offers[name] = _Offer(NEAR, self._most(name), self._number + 1)
+            self.offers[name] = _Offer(NEAR, self._most(name), self._number + 1)
             return NEAR, 0, 0
         if offer.held == _NOTHING and self._is_wide(room, 2 * copies) and name not in self._remotes:
             return self._open(name)
@@ -196,7 +208,7 @@ class ClientRoom:
         return self._grant(name, room, offer)
 
     def _open(self, name: str) -> tuple[int, int, int]:
-        del self._offers[name]
+        del self.offers[name]
         self._clients_next.discard(name)
         return OPEN, 0, 0
 
@@ -207,7 +219,7 @@ class ClientRoom:
         messages, size_bytes = self._most(name)
         messages = messages if room.messages is None else min(room.messages, messages)
         size_bytes = size_bytes if room.size_bytes is None else min(room.size_bytes, size_bytes)
-        self._offers[name] = _Offer(NEAR, (messages, size_bytes), self._number + 1)
+        self.offers[name] = _Offer(NEAR, (messages, size_bytes), self._number + 1)
         self._clients_next.discard(name)
         return NEAR, messages, size_bytes
 

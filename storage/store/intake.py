@@ -99,7 +99,7 @@ class Intake:
             return False
         waiting, self.waiting = self.waiting, []
         late, self.late = self.late, []
-        behind = {frame.sender for frame in late}
+        behind = {frame.sender for frame in late} if late else set()
         for frame in waiting:
             match frame:
                 case Append():
@@ -145,11 +145,14 @@ class Intake:
         queued, retained = self._told_apart(frame)
         holds = self._rooms.hold(queued, now_s)
         rooms = self._rooms.measured if holds else self._rooms.measure(now_s, [part[0] for part in queued.parts])
-        if frame.sender == LISTENER:
+        held = {}
+        if frame.sender != LISTENER:
+            if self._client_room.must_wait(queued, rooms):
+                return False
+        elif self._client_room.offers:
             self._client_room.heeded(frame)
-        elif self._client_room.must_wait(queued, rooms):
-            return False
-        held = self._client_room.held_ready()
+        if self._client_room.offers:
+            held = self._client_room.held_ready()
         if (holds or fits(queued, rooms)) and not (held and _has_unpromised(queued)):
             admitted = admit_all(queued, rooms)
         else:

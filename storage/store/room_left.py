@@ -17,8 +17,10 @@ from wire.settings import LimitSettings, NodeSettings
 
 
 class Rooms:
-    """Counts what is there against the limits. of: by bridge, and for the node under an empty name, what was measured last, less
-    what was taken since.
+    """Counts what is there against the limits.
+
+    measured: by queue, what was measured last, less what was taken since. of: the same by bridge, and for the node under an empty
+    name.
     """
 
     def __init__(self, lanes: Lanes, session_queues: SessionQueues, disk: Disk, limits: LimitSettings) -> None:
@@ -27,7 +29,7 @@ class Rooms:
         self._session_queues = session_queues
         self._disk = disk
         self._limits = limits
-        self._measured: dict[str, list[Room]] = {}
+        self.measured: dict[str, list[Room]] = {}
         self.of: dict[str, Room] = {}
         self._free_bytes: int | None = None  # on the disk, when that was
 
@@ -38,20 +40,18 @@ class Rooms:
 
     def forget(self) -> None:
         """Measure anew before anything comes in: limits have changed, or what is there in another way than from turn to turn."""
-        self._measured = {}
+        self.measured = {}
 
     def hold(self, frame: Append, now_s: float) -> bool:
         """Whether all of ``frame`` fits, as far as is known without measuring."""
         self._disk.look(now_s)
-        measured = self._measured
-        return (
-            self._disk.free_bytes == self._free_bytes and all(part[0] in measured for part in frame.parts) and fits(frame, measured)
-        )
-
-    @property
-    def measured(self) -> dict[str, list[Room]]:
-        """The last measurement, less what was taken since."""
-        return self._measured
+        measured = self.measured
+        if self._disk.free_bytes != self._free_bytes:
+            return False
+        for part in frame.parts:
+            if part[0] not in measured:
+                return False
+        return fits(frame, measured)
 
     def measure(self, now_s: float, wanted: Iterable[str]) -> dict[str, list[Room]]:
         """For each queue of a bridge, and the ``wanted`` ones, both rooms as they are now; a wanted one is made if need be."""
@@ -89,5 +89,5 @@ class Rooms:
                 if lane.is_unreadable:
                     room = Room(messages=0, size_bytes=0, overflow="drop-newest")
                 rooms[name] = [room, node]
-        self._measured = rooms
+        self.measured = rooms
         return rooms

@@ -232,7 +232,8 @@ class Store:
                     self._answer()
                     effects += self.lanes.hand_out(now_s, wall_ms)
         effects += answers
-        effects += self._client_room.look(now_s, wall_ms)
+        if self._client_room.news or self._client_room.offers:
+            effects += self._client_room.look(now_s, wall_ms)
         if self.intake.followed.all:
             took_s = self.commits.last_s
             facts = {"commit": self.commits.count, "took_ms": round(took_s * 1000, 3)}
