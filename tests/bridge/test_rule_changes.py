@@ -72,7 +72,7 @@ def test_what_waits_goes_where_its_rule_said_when_it_was_taken(
             A["destination"] if letter == "a" else "by-b/cloud/{2}" for letter in gone
         }
         told = node.cli("status", str(node.config_path)).stdout
-        assert ("not in the file any more" in told) == bool(gone), told
+        assert ("former rules" in told) == bool(gone), told
 
         proxy.restore()
         wanted = arriving("before", BEFORE) + arriving("after", after)
