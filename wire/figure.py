@@ -40,12 +40,12 @@ class Measure:
 
 
 def gauge(name: str, text: str = "", **keys: Any) -> Measure:
-    """What goes up and down."""
+    """A value that goes up and down."""
     return Measure("gauge", name, text, **keys)
 
 
 def counter(name: str, text: str = "", **keys: Any) -> Measure:
-    """What only grows; ``_total`` is put behind the name."""
+    """A value that only grows; ``_total`` is put behind the name."""
     return Measure("counter", f"{name}_total", text, **keys)
 
 
@@ -227,7 +227,7 @@ def held(hint: Any) -> tuple[type | None, Any]:
 
 
 def _reader(hint: Any, of: Callable[[Any, Any], Any]) -> Callable[[Any], Any] | None:
-    """What makes the value of a field of what was sent; None where it is as it was sent."""
+    """The function that makes the value of a field of what was sent; None where it is as it was sent."""
     kind, within = held(hint)
     if kind is None:
         return tuple if within is tuple else None

@@ -1,9 +1,9 @@
-"""What the store does for local clients' sessions: they begin, go on and end, with their queues, subscriptions and Wills.
+"""Sessions of local clients in the store: they begin, go on and end, with their queues, subscriptions and Wills.
 
 
 It changes memory and the next commit; after that, what ``take_answers`` has may be sent.
 
-What a client is told (CONNACK, SUBACK) is committed first, where it outlives the connection (store.answer-after-commit).
+An answer to a client (CONNACK, SUBACK) is committed first, if it outlives the connection (store.answer-after-commit).
 
 store.session-goes-with-its-queue [P2, P3]: a session and its queue end in one commit; a later session of the same name has another
     queue. A queue with messages of a shared subscription goes on without a session, until they are with other members
@@ -18,7 +18,7 @@ store.repeated-opening-same-answer [P3, MQTT]: an opening that is asked for agai
 store.session-is-its-users [access]: what lasts of a session is its user's: nobody else opens it, not with a clean start either, nor
     ends its Will's delay by that.
 
-What a connection said when it ended is kept by the Listener until it is committed here: it is sent again to a new store
+The last word of a connection is kept by the Listener until it is committed here: it is sent again to a new store
 (broker.end-told-until-committed).
 
 store.sessions-shared-out [P5, access]: no user, and no address of clients without a user, has more than its share of
@@ -128,7 +128,7 @@ class LocalSessions:
                 self.answers += self._subscriptions.drop(frame)
 
     def take_answers(self) -> list[tuple[str, Frame]]:
-        """What may be sent, once the open write is committed."""
+        """Frames that may be sent, once the open write is committed."""
         answers, self.answers = self.answers, []
         return answers
 
@@ -268,7 +268,8 @@ class LocalSessions:
         return session
 
     def _note_filters(self, session: Session, filters: Iterable[str]) -> None:
-        """What a lane subscribes to at its remote; it stays noted, to be given up there once the configuration has it no more."""
+        """Filters that a lane subscribes to at its remote; each stays noted, to be given up there once the configuration has it no
+        more."""
         new = [topic_filter for topic_filter in filters if topic_filter not in session.subscriptions]
         for topic_filter in new:
             self.rows.subscribe(session, topic_filter, 0, 0)
@@ -314,7 +315,7 @@ class LocalSessions:
         self._next.promise()
 
     def _known(self, epoch: int) -> Iterator[SessionsKnown]:
-        """What is kept, in frames that end with what goes beyond ``KNOWN_BYTES``."""
+        """The kept sessions, in frames that end with what goes beyond ``KNOWN_BYTES``."""
         rows: list[tuple[Any, ...]] = []
         size = 0
 
