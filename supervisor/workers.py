@@ -58,9 +58,9 @@ class Worker:
         except (OSError, BasculeError) as error:
             then = partial(failed, error)
         finally:
-            self._host.tell_from_thread(Then(partial(self._ended, then)))
+            self._host.send_from_thread(Then(partial(self._on_ended, then)))
 
-    def _ended(self, then: Callable[[], None]) -> None:
+    def _on_ended(self, then: Callable[[], None]) -> None:
         self.busy = False
         then()
         self._next()

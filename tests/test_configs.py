@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 import yaml
 
-from actors.door.password_hashes import DECOY
+from actors.access.password_hashes import DECOY
 from supervisor.config.declared import Setting, each_setting
 from supervisor.config.loading import load, schema_text
 from tests.support.authority import Authority

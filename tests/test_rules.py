@@ -19,14 +19,14 @@ INDEX = ROOT / "scripts/documents/rules.py"
 
 # A tree in which nothing is wrong.
 SOUND = {
-    "wire/door/limits.py": '"""Limits.\n\ndoor.count-bounded [P5, alive]: the count has a limit,\n    and no more come in.\n"""\n',
-    "actors/door/watch.py": '"""Watches what holds (door.count-bounded)."""\n',
-    "tests/wire/test_limits.py": 'def test_one_more_is_refused() -> None:\n    """door.count-bounded"""\n',
-    "tests/simulation/mutations.py": '_mutation("door.count-bounded/not-counted", "nobody is counted")\n',
-    "tests/simulation/oracle.py": '"""P5, door.count-bounded."""\n',
-    "docs/design/overview.md": "A door counts (`door.count-bounded`).\n",
+    "wire/access/limits.py": '"""Limits.\n\naccess.count-bounded [P5, alive]: the count has a limit,\n    and no more come.\n"""\n',
+    "actors/access/watch.py": '"""Watches what holds (access.count-bounded)."""\n',
+    "tests/wire/test_limits.py": 'def test_one_more_is_refused() -> None:\n    """access.count-bounded"""\n',
+    "tests/simulation/mutations.py": '_mutation("access.count-bounded/not-counted", "nobody is counted")\n',
+    "tests/simulation/oracle.py": '"""P5, access.count-bounded."""\n',
+    "docs/design/overview.md": "A door counts (`access.count-bounded`).\n",
 }
-MODULE, TEST = SOUND["wire/door/limits.py"], SOUND["tests/wire/test_limits.py"]
+MODULE, TEST = SOUND["wire/access/limits.py"], SOUND["tests/wire/test_limits.py"]
 
 
 def _main() -> Callable[[list[str]], int]:
@@ -75,12 +75,12 @@ def test_a_sound_tree_is_indexed(tmp_path: Path) -> None:
     assert planted(tmp_path) == []
 
     page = (tmp_path / "docs/design/rules.md").read_text(encoding="utf-8")
-    assert "the count has a limit, and no more come in." in page
+    assert "the count has a limit, and no more come." in page
     for line in (
-        "- checked in `wire/door/limits.py`, `actors/door/watch.py`",
+        "- checked in `wire/access/limits.py`, `actors/access/watch.py`",
         "- judged by `tests/simulation/oracle.py`",
         "- test `tests/wire/test_limits.py`: `test_one_more_is_refused`",
-        "- planted bug `door.count-bounded/not-counted`: nobody is counted",
+        "- planted bug `access.count-bounded/not-counted`: nobody is counted",
     ):
         assert line in page.splitlines()
 
@@ -88,13 +88,13 @@ def test_a_sound_tree_is_indexed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"wire/door/other.py": MODULE}, "door.count-bounded is stated in wire/door/limits.py:3 already"),
-        ({"wire/door/limits.py": MODULE.replace("P5", "P9")}, "'P9', which is neither a promise nor"),
-        ({"wire/door/limits.py": None, "wire/routing/limits.py": MODULE}, "is stated in the room 'routing'"),
-        ({"wire/door/limits.py": MODULE.replace("Limits.\n", "Limits.\n\nA1  a number.\n")}, "a rule has a name, not a number"),
-        ({"actors/door/watch.py": '"""door.count-unbounded"""\n'}, "no rule is called door.count-unbounded"),
-        ({"docs/design/overview.md": "`door.counts-bounded`"}, "no rule is called door.counts-bounded"),
-        ({"tests/wire/test_limits.py": "", "tests/simulation/mutations.py": ""}, "no test names door.count-bounded"),
+        ({"wire/access/other.py": MODULE}, "access.count-bounded is stated in wire/access/limits.py:3 already"),
+        ({"wire/access/limits.py": MODULE.replace("P5", "P9")}, "'P9', which is neither a promise nor"),
+        ({"wire/access/limits.py": None, "wire/routing/limits.py": MODULE}, "is stated in the room 'routing'"),
+        ({"wire/access/limits.py": MODULE.replace("Limits.\n", "Limits.\n\nA1  a number.\n")}, "a rule has a name, not a number"),
+        ({"actors/access/watch.py": '"""access.count-unbounded"""\n'}, "no rule is called access.count-unbounded"),
+        ({"docs/design/overview.md": "`access.counts-bounded`"}, "no rule is called access.counts-bounded"),
+        ({"tests/wire/test_limits.py": "", "tests/simulation/mutations.py": ""}, "no test names access.count-bounded"),
         ({"tests/simulation/mutations.py": '_mutation("not-counted", "x")\n'}, "'not-counted' is not called after a rule"),
         ({"tests/simulation/mutations.py": '_mutation("P9/not-counted", "x")\n'}, "'P9/not-counted' is not called after a rule"),
     ],
@@ -118,6 +118,6 @@ def test_what_is_wrong_is_told(tmp_path: Path, changes: dict[str, str | None], t
 
 def test_a_page_that_is_out_of_date_is_told(tmp_path: Path) -> None:
     planted(tmp_path)
-    (tmp_path / "wire/door/limits.py").write_text(MODULE.replace("a limit", "a bound"), encoding="utf-8")
+    (tmp_path / "wire/access/limits.py").write_text(MODULE.replace("a limit", "a bound"), encoding="utf-8")
 
     assert index(tmp_path, "--check") == (1, "docs/design/rules.md is out of date; run: python scripts/documents/rules.py\n")

@@ -44,11 +44,11 @@ class Backoff:
         self._nominal_s = min(self._settings.initial_s, self._settings.max_s)
         self._attempt = 0
 
-    def connected(self, now_s: float) -> None:
+    def on_connected(self, now_s: float) -> None:
         """An attempt succeeded at ``now_s``; the series goes on until the success has proved stable."""
         self._connected_s = now_s
 
-    def lost(self, now_s: float) -> bool:
+    def on_lost(self, now_s: float) -> bool:
         """The success ended at ``now_s``: start the series anew if it lasted ``stable_s``; whether it did."""
         since_s, self._connected_s = self._connected_s, None
         if since_s is None or now_s - since_s < self._settings.stable_s:

@@ -34,10 +34,10 @@ class ClockSteps:
         """Both clocks were read at the same time."""
         if not self.agree(wall_ms, steady_ms):
             if self.distance_ms is not None:
-                self.stepped(steady_ms + self.distance_ms, wall_ms)
+                self.on_stepped(steady_ms + self.distance_ms, wall_ms)
             self.distance_ms = wall_ms - steady_ms
 
-    def stepped(self, before_ms: int, after_ms: int) -> None:
+    def on_stepped(self, before_ms: int, after_ms: int) -> None:
         """The clock showed ``before_ms`` and then, at once, ``after_ms``."""
         self.steps = [*self.steps[1 - STEPS_MAX :], (before_ms, after_ms)]
 

@@ -15,8 +15,8 @@ class Effect(StrEnum):
     """How a running node takes a change of a setting, or of all settings below one that do not say otherwise."""
 
     LIVE = "live"  # nobody notices
-    RECONNECT = "reconnect"  # the processes of a bridge begin anew; its queue stays
-    RESTART = "restart"  # a process begins anew
+    RECONNECT = "reconnect"  # the processes of a bridge start again; its queue stays
+    RESTART = "restart"  # a process starts again
     DESTRUCTIVE = "destructive"  # something that is kept goes, or may arrive twice; the plan finds that out by the values
     NODE_RESTART = "node-restart"  # not while the node runs
 

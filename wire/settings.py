@@ -775,7 +775,7 @@ class NodeSettings:
         return min(rows, default=None), min(sizes, default=None)
 
     @property
-    def tells_users_apart(self) -> bool:
+    def authenticates_users(self) -> bool:
         """Whether a client can prove at any listener who its user is. If none can, every session is anybody's."""
         return any(
             (listener.access or self.access).password_file is not None

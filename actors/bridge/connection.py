@@ -57,7 +57,7 @@ class Connection(MailboxActor):
         )
         self._reports = LaneReports(mailbox, lane, self._flow, policy)
         self.exchange = Exchange(mailbox, epoch, settings, lane, self._flow)
-        self.link = RemoteLink(mailbox, lane, self.exchange, self._reports, self.tell_from_thread)
+        self.link = RemoteLink(mailbox, lane, self.exchange, self._reports, self.send_from_thread)
         self._followed = FollowedMessages(mailbox, self._flow.exchange, self.link.figures)
         if RemoteIntake.is_wanted(bridge, lane.number):
             self.exchange.take_in(self.peers)
@@ -69,7 +69,7 @@ class Connection(MailboxActor):
         self.ready()
 
     def on_reconfigured(self, before: NodeSettings) -> None:
-        self.exchange.settlements.limit(self.settings)  # whatever else changes of a bridge, its processes begin anew with that
+        self.exchange.settlements.limit(self.settings)  # whatever else changes of a bridge, its processes start again with that
 
     def on_peer_up(self, name: str, epoch: int) -> None:
         if self.exchange.intake is not None:
@@ -78,11 +78,11 @@ class Connection(MailboxActor):
     def on_frame(self, frame: Frame) -> None:
         match frame:
             case Passed():
-                self._flow.exchange.offer_batch(frame.batch, frame.first_seq, frame.offsets, frame.size_bytes)
+                self._flow.exchange.hand_out_batch(frame.batch, frame.first_seq, frame.offsets, frame.size_bytes)
                 if self.exchange.reader.reads_along():
                     self.link.guarded(self.exchange.reader.read)
             case Settled():
-                self._flow.exchange.record.committed(frame.number)
+                self._flow.exchange.record.on_committed(frame.number)
             case LaneOpened():
                 self._open_lane(frame)
             case Committed():
@@ -98,12 +98,12 @@ class Connection(MailboxActor):
             case _:
                 raise AssertionError(f"not for a Connection: {frame}")
 
-    def on_told(self, message: Any) -> None:
+    def on_thread_message(self, message: Any) -> None:
         match message:
             case OpeningEnded():
-                self.link.opening_ended(message)
+                self.link.on_opening_ended(message)
             case ProbeEnded():
-                self.link.probe_ended(message)
+                self.link.on_probe_ended(message)
             case _:
                 raise AssertionError(f"not for a Connection: {message}")
 
@@ -119,7 +119,7 @@ class Connection(MailboxActor):
     def on_timer(self, name: str, now_s: float) -> None:
         exchange, link = self.exchange, self.link
         if name == SETTLE_TIMER:
-            exchange.settlements.tell()
+            exchange.settlements.send()
         elif name == REST_TIMER:
             if exchange.reader.rested():
                 link.guarded(exchange.reader.read)
@@ -128,10 +128,10 @@ class Connection(MailboxActor):
         elif name == FIRST_TIMER:
             link.probe_first(now_s)  # and the turn that it begins ends with a look at what is unfinished
         elif name == LOOK_TIMER and link.remote is not None:
-            link.look(now_s)
+            link.check(now_s)
             self._reports.refusals(now_s)
         elif exchange.intake is not None and (given_up := exchange.intake.timer(name, now_s)):
-            link.lost(Unavailable(given_up))
+            link.on_lost(Unavailable(given_up))
 
     def on_turn_end(self, now_s: float) -> None:
         exchange, link = self.exchange, self.link
@@ -141,9 +141,9 @@ class Connection(MailboxActor):
         if link.remote is not None:
             link.guarded(exchange.writer.write)
         if self._followed:
-            self._followed.look(now_s)
+            self._followed.report_progress(now_s)
         exchange.time_held()
-        exchange.settlements.tell_soon(now_s)
+        exchange.settlements.send_soon(now_s)
         if link.failback.finishing:
             link.finish(now_s)
         if link.remote is not None:
@@ -152,7 +152,7 @@ class Connection(MailboxActor):
 
     def on_stopping(self) -> None:
         self.link.stop()
-        self.finished()
+        self.on_finished()
 
     def status(self) -> ConnectionFigures:
         intake = self.exchange.intake
@@ -186,7 +186,7 @@ class Connection(MailboxActor):
 
     def _end_turn_of(self, intake: RemoteIntake, now_s: float) -> None:
         """Send what the turn brought, and go on with what had to wait for that."""
-        while intake.takes_on(now_s):
+        while intake.flush_turn(now_s):
             self.link.guarded(self.exchange.reader.parse_on)
         self.exchange.reader.hear(not intake.blocked)
         if intake.turn_end(now_s):

@@ -21,22 +21,22 @@ class FailedAttempts:
         self.total = 0
         self._told = 0
         self._cause = ""
-        self._told_s = float("-inf")
+        self._reported_s = float("-inf")
         self._period_s = _FIRST_PERIOD_S
 
-    def failed(self, cause: str, now_s: float) -> int:
+    def on_failed(self, cause: str, now_s: float) -> int:
         """An attempt failed for ``cause``: for how many an event is to stand now, itself included; 0 for none yet."""
         self.total += 1
         another = cause[:CAUSE_MAX] != self._cause
-        if now_s - self._told_s < (_ANOTHER_PERIOD_S if another else self._period_s):
+        if now_s - self._reported_s < (_ANOTHER_PERIOD_S if another else self._period_s):
             return 0
         self._period_s = _FIRST_PERIOD_S if another else min(2 * self._period_s, _PERIOD_MAX_S)
         self._cause = cause[:CAUSE_MAX]
-        self._told_s = now_s
+        self._reported_s = now_s
         count, self._told = self.total - self._told, self.total
         return count
 
-    def connected(self) -> int:
+    def on_connected(self) -> int:
         """An attempt succeeded: how many had failed before it. The next failure is told as a first one, but not sooner."""
         total, self.total, self._told = self.total, 0, 0
         self._cause = ""

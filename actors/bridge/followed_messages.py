@@ -51,11 +51,11 @@ class FollowedMessages:
         if link.state != LinkState.CONNECTED:
             self._step(frame, "waits", {"link": link.state, "reason": link.reason})
 
-    def look(self, now_s: float) -> None:
+    def report_progress(self, now_s: float) -> None:
         """How far all have come."""
-        self._all = [followed for followed in self._all if not self._ended(followed) and now_s < followed.until_s]
+        self._all = [followed for followed in self._all if not self._on_ended(followed) and now_s < followed.until_s]
 
-    def _ended(self, followed: _Followed) -> bool:
+    def _on_ended(self, followed: _Followed) -> bool:
         frame, exchange = followed.frame, self._exchange
         qos, standing = exchange.standing(frame.seq)
         if standing == "waiting":

@@ -10,7 +10,7 @@ import logging
 from array import array
 from bisect import bisect_left
 
-from actors.bridge.forwarder_buffer import Tier2
+from actors.bridge.forwarder_buffer import ForwarderBuffer
 from actors.bridge.lane_names import configured
 from actors.process.actor import MailboxActor
 from actors.process.local_messages import LinkStateChanged, Passed
@@ -43,7 +43,7 @@ class Forwarder(MailboxActor):
         self._queue = queue_name(bridge, lane)
         self._connection = connection_name(bridge, lane)
         self._form = RemoteForm(self._bridge)
-        self._tier2 = Tier2(messages_max=self._bridge.tier2.max_messages, bytes_max=self._bridge.tier2.max_bytes)
+        self._tier2 = ForwarderBuffer(messages_max=self._bridge.tier2.max_messages, bytes_max=self._bridge.tier2.max_bytes)
         self._openings = 0
         self._lane_epoch = 0
         self._open = False
@@ -105,7 +105,7 @@ class Forwarder(MailboxActor):
 
     def on_stopping(self) -> None:
         self._settle()
-        self.finished()
+        self.on_finished()
 
     def _reopen(self) -> None:
         self._settle()

@@ -15,7 +15,7 @@ from wire.frames.lanes import HandOut
 _GRANT_FRACTION = 4
 
 
-class Tier2:
+class ForwarderBuffer:
     """The memory of one lane between the store and the remote, and the credit on both of its sides. Totals count from ``clear``."""
 
     def __init__(self, *, messages_max: int, bytes_max: int) -> None:

@@ -21,7 +21,7 @@ from wire.exchange import remote_packets
 from wire.exchange.failback import place_of
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.learnt_limits import LearntLimits
-from wire.exchange.remote_keep_alive import LinkWatch, Verdict
+from wire.exchange.remote_keep_alive import RemoteKeepAlive, Verdict
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.frames.names import remote_session_name
 from wire.settings import NodeSettings
@@ -41,7 +41,7 @@ class Exchange:
         self._settings = settings
         self._lane = lane
         self._remote_settings = lane.bridge.remote
-        self._watch = LinkWatch(
+        self._watch = RemoteKeepAlive(
             stall_timeout_s=self._remote_settings.stall_timeout_s, answer_timeout_s=self._remote_settings.connect_timeout_s
         )
         self._poll = RemotePoll(mailbox)
@@ -73,14 +73,14 @@ class Exchange:
 
     # --- connections ---
 
-    def connected(self, remote: Remote, now_s: float) -> None:
+    def on_connected(self, remote: Remote, now_s: float) -> None:
         """A connection is up: go on where its session stands."""
         connack, settings = remote.connack, self._remote_settings
         session = self._lane.session_at(remote.address)
         self._place, self._known = remote.address, self.learnt.of(remote.address, now_s)
-        self.writer.opened(remote)
-        self._watch.started(now_s, keep_alive_s=settings.keep_alive_s if connack.keep_alive_s is None else connack.keep_alive_s)
-        self.flow.connected(
+        self.writer.on_opened(remote)
+        self._watch.on_started(now_s, keep_alive_s=settings.keep_alive_s if connack.keep_alive_s is None else connack.keep_alive_s)
+        self.flow.on_connected(
             session=session,
             session_present=connack.session_present,
             level=settings.protocol,
@@ -90,18 +90,18 @@ class Exchange:
         )
         if self.intake is not None:
             name = remote_session_name(self._lane.actor, session, self.flow.session_number)
-            self.intake.connected(name, connack, connack.limits.joined(self._known))
-        self.reader.opened(remote)
-        self._poll.opened(remote)
+            self.intake.on_connected(name, connack, connack.limits.joined(self._known))
+        self.reader.on_opened(remote)
+        self._poll.on_opened(remote)
 
-    def disconnected(self, *, by_remote: bool) -> None:
+    def on_disconnected(self, *, by_remote: bool) -> None:
         """The connection is about to be closed. by_remote: the remote ended it, maybe because of a message."""
-        self._poll.closed()
-        self.writer.closed()
-        self.reader.closed()
-        self.flow.disconnected(by_remote=by_remote)
+        self._poll.on_closed()
+        self.writer.on_closed()
+        self.reader.on_closed()
+        self.flow.on_disconnected(by_remote=by_remote)
         if self.intake is not None:
-            self.intake.disconnected()
+            self.intake.on_disconnected()
 
     @property
     def wanted_place(self) -> str:
@@ -121,25 +121,25 @@ class Exchange:
         if learnt is self._known or learnt == self._known:
             return None
         self._known = learnt
-        self.learnt.learnt(self._place, learnt, self._mailbox.now_s())
+        self.learnt.on_learnt(self._place, learnt, self._mailbox.now_s())
         return learnt
 
     # --- whether the connection lives ---
 
     @property
-    def look_period_s(self) -> float:
-        """How often to ``look``."""
+    def check_period_s(self) -> float:
+        """How often to ``check_link``."""
         return self._watch.period_s
 
-    def look(self, now_s: float) -> Unavailable | None:
+    def check_link(self, now_s: float) -> Unavailable | None:
         """Look whether the connection still lives, and have the remote asked: why it is to be given up, if it is."""
         writer = self.writer
-        verdict = self._watch.look(now_s, owed=self.flow.owed, given=writer.given_bytes, left=writer.left_bytes)
+        verdict = self._watch.judge(now_s, owed=self.flow.owed, given=writer.written_bytes, left=writer.left_bytes)
         if verdict is Verdict.PING:
             writer.say(remote_packets.PINGREQ)
         elif verdict is Verdict.STALLED:
             log.warning("connection.stalled", extra={**self._lane.facts, "in_flight": self.flow.exchange.in_flight.messages})
-            self.flow.stalled()
+            self.flow.on_stalled()
             return Unavailable("no acknowledgement in time", fault=LinkFault.STALLED)
         elif verdict is Verdict.SILENT:
             return Unavailable("no PINGRESP in time", fault=LinkFault.SILENT)

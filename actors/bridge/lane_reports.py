@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from actors.bridge.lane_names import Lane
 from actors.process.mailbox import Mailbox
 from wire.exchange.lane_sender import LaneSender
-from wire.exchange.messages_closed_on import Blamed
+from wire.exchange.quarantine_outcome import QuarantineEntry
 from wire.exchange.refusal_policy import RefusalPolicy
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.figure import to_map
@@ -42,22 +42,22 @@ class LaneReports:
         event = (self._mailbox.wall_ms(), kind, lane.bridge.name, lane.number, lane.actor, reason, count, details)
         self._mailbox.send(QUEUE_STORE, NodeEvents(events=(event,)))
 
-    def suspects(self) -> bool:
+    def report_quarantine(self) -> bool:
         """Say for which messages the remote closes its connections, each time, and of which it was proven: whether of any."""
-        for suspect in self._exchange.suspects:
+        for suspect in self._exchange.quarantined:
             if suspect.closed > self._suspected.get(suspect.seq, 0):
                 log.warning("message.suspected", extra={**self._lane.facts, **to_map(_suspect(suspect))})
                 if suspect.closed == 1:
-                    self._blamed("message.suspected", suspect)
-        self._suspected = {suspect.seq: suspect.closed for suspect in self._exchange.suspects}
-        convicted = self._exchange.closed_on.take_convicted()
+                    self._report_quarantined("message.suspected", suspect)
+        self._suspected = {suspect.seq: suspect.closed for suspect in self._exchange.quarantined}
+        convicted = self._exchange.closed_on.take_given_up()
         for blamed in convicted:
             facts = {**self._lane.facts, **to_map(_suspect(blamed)), "on_refusal": self._policy.closed}
             log.warning("message.given_up", extra=facts)
-            self._blamed("message.given_up", blamed)
+            self._report_quarantined("message.given_up", blamed)
         return bool(convicted)
 
-    def learnt(self, limits: RemoteLimits, address: str) -> None:
+    def on_learnt(self, limits: RemoteLimits, address: str) -> None:
         """Say what the remote at ``address`` was seen not to take, of which nothing was said before."""
         for what in limits.lacks.keys() - self._learnt.lacks.keys():
             key = limits.lacks[what]
@@ -81,7 +81,7 @@ class LaneReports:
         reason_code = self._exchange.refusals.hold.reason_code
         if reason_code:
             return f"remote says {reason_name(reason_code)}", LinkFault.HELD_BACK
-        suspects = self._exchange.suspects
+        suspects = self._exchange.quarantined
         if not suspects:
             return "", None
         worst = suspects[0]
@@ -92,7 +92,7 @@ class LaneReports:
 
     def figures(self) -> tuple[Suspect, ...]:
         """The messages for which the remote seems to close its connections, for ``bascule status``."""
-        return tuple(map(_suspect, self._exchange.suspects))
+        return tuple(map(_suspect, self._exchange.quarantined))
 
     def lacks(self) -> tuple[Lack, ...]:
         """The limits of the remote, and the key that states each for good, for ``status``. learnt: it did not say so itself."""
@@ -100,10 +100,10 @@ class LaneReports:
         learnt = publishing.learnt.lacks
         return tuple(Lack(what=what, key=key, learnt=what in learnt) for what, key in publishing.limits.lacks.items())
 
-    def _blamed(self, kind: str, blamed: Blamed) -> None:
+    def _report_quarantined(self, kind: str, blamed: QuarantineEntry) -> None:
         details: dict[str, str | int] = {"seq": blamed.seq, "topic": blamed.topic, "bytes": blamed.packet_bytes}
         self.event(kind, "connection_closed", details, count=blamed.closed)
 
 
-def _suspect(blamed: Blamed) -> Suspect:
+def _suspect(blamed: QuarantineEntry) -> Suspect:
     return Suspect(seq=blamed.seq, topic=blamed.topic, bytes=blamed.packet_bytes, closed=blamed.closed)

@@ -40,22 +40,22 @@ class LinkStatus:
 
     def connecting(self, reason: str, now_s: float, wall_ms: int) -> None:
         """An attempt begins, because of ``reason``."""
-        self._is(LinkState.CONNECTING, reason, now_s, wall_ms)
+        self._enter(LinkState.CONNECTING, reason, now_s, wall_ms)
 
-    def connected(self, now_s: float, wall_ms: int) -> None:
+    def on_connected(self, now_s: float, wall_ms: int) -> None:
         """The remote has let us in."""
         self.error, self.fault = "", None
         self.attempts = 0
         self.connections += 1
-        self._backoff.connected(now_s)
-        self._is(LinkState.CONNECTED, "", now_s, wall_ms)
+        self._backoff.on_connected(now_s)
+        self._enter(LinkState.CONNECTED, "", now_s, wall_ms)
 
-    def lost(self, now_s: float) -> None:
+    def on_lost(self, now_s: float) -> None:
         """The connection has ended; what comes next is told next."""
         self.connections_lost += 1
-        self._backoff.lost(now_s)
+        self._backoff.on_lost(now_s)
 
-    def failed(self, error: str, now_s: float, wall_ms: int, *, soon: bool = False, fault: LinkFault = LinkFault.OTHER) -> float:
+    def on_failed(self, error: str, now_s: float, wall_ms: int, *, soon: bool = False, fault: LinkFault = LinkFault.OTHER) -> float:
         """Wait before the next attempt, longer each time: for how many seconds. ``soon``: this once, not longer than at first."""
         delay_s = self._backoff.next_delay_s()
         if soon:
@@ -63,19 +63,19 @@ class LinkStatus:
         self.error, self.fault = error, fault
         self.attempts += self.state == LinkState.CONNECTING
         self.attempts_failed += self.state == LinkState.CONNECTING
-        self._is(LinkState.BACKOFF, error, now_s, wall_ms)
+        self._enter(LinkState.BACKOFF, error, now_s, wall_ms)
         self.next_attempt_at_s = now_s + delay_s
         return delay_s
 
     def paused(self, now_s: float, wall_ms: int) -> None:
         """Nothing is attempted until it is resumed."""
-        self._is(LinkState.PAUSED, "paused by the operator", now_s, wall_ms)
+        self._enter(LinkState.PAUSED, "paused by the operator", now_s, wall_ms)
 
     def forgive(self) -> None:
         """The cause of failed connections is removed: wait as if none had failed."""
         self._backoff.reset()
 
-    def _is(self, state: LinkState, reason: str, now_s: float, wall_ms: int) -> None:
+    def _enter(self, state: LinkState, reason: str, now_s: float, wall_ms: int) -> None:
         self.reason = reason
         self.next_attempt_at_s = None
         is_down = state not in (LinkState.CONNECTED, LinkState.PAUSED)

@@ -122,23 +122,23 @@ class RemoteIntake:
 
     # --- connections and peers ---
 
-    def connected(self, session: str, connack: Connack, limits: RemoteLimits) -> None:
+    def on_connected(self, session: str, connack: Connack, limits: RemoteLimits) -> None:
         """A CONNACK came: open the session; packets are taken, and SUBSCRIBE is sent, when the store has answered.
 
-        session: its name on record. A session that began anew has another number, and nothing on record. limits: the limits of the
-        remote.
+        session: its name on record. A session that started again has another number, and nothing on record. limits: the limits of
+        the remote.
         """
         self._session = session
-        self._inbox.connected(session, forgotten=connack.session_expiry_s == 0)
+        self._inbox.on_connected(session, forgotten=connack.session_expiry_s == 0)
         self._packet_max_bytes = limits.packet_max_bytes
         self._subscriptions.limit(limits)
         self._opening, self._asked = True, False
         self._request += 1
         self._open_session()
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         """The connection is gone."""
-        self._inbox.disconnected()
+        self._inbox.on_disconnected()
         self._subscriptions.forget()
         self._opening = False
         self._mailbox.cancel_timer(_SUBACK)
@@ -184,17 +184,17 @@ class RemoteIntake:
         if frame.sender != self._mailbox.name or frame.epoch != self._epoch:
             return
         if isinstance(frame, SessionOpened):
-            self._session_opened(frame)
+            self._on_session_opened(frame)
             return
-        answers = self._inbox.committed(frame, self._mailbox.now_s())
+        answers = self._inbox.on_committed(frame, self._mailbox.now_s())
         if answers:
             self.writer.say(answers)
 
-    def _session_opened(self, frame: SessionOpened) -> None:
+    def _on_session_opened(self, frame: SessionOpened) -> None:
         if not self._opening or frame.request != self._request:
             return
         self._opening = False
-        self._inbox.opened(frame.received)
+        self._inbox.on_opened(frame.received)
         known = [topic_filter for topic_filter, *_ in frame.subscriptions]
         self.writer.say_subscribe(self._subscriptions.subscribe(self._packet_max_bytes, known))
         if self._subscriptions.answered:
@@ -214,12 +214,12 @@ class RemoteIntake:
                     return "no SUBACK in time"
         elif name == _RESEND:
             self._resend_timed = False
-            if self._inbox.look(now_s):
+            if self._inbox.poll_stalled(now_s):
                 self._resend()
             self._time_resend(now_s)
         return ""
 
-    def takes_on(self, now_s: float) -> bool:
+    def flush_turn(self, now_s: float) -> bool:
         """Send what the turn brought: whether what had to wait for that can be taken now."""
         self._send_due(now_s)
         return self._inbox.blocked and self._inbox.takes

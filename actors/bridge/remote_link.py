@@ -73,7 +73,7 @@ class RemoteLink:
             self._retry(Unavailable(NOT_LEADING))
             return
         self.status.connecting(reason, self._mailbox.now_s(), self._mailbox.wall_ms())
-        self._tell_state()
+        self._send_state()
         if self._opening:
             return
         self._opening = True
@@ -96,14 +96,14 @@ class RemoteLink:
         self._mailbox.cancel_timer(RETRY_TIMER)
         self._leave("paused")
         self.status.paused(self._mailbox.now_s(), self._mailbox.wall_ms())
-        self._tell_state()
+        self._send_state()
 
     def resume(self) -> None:
         """End the pause."""
         self._paused = False
         if self.status.state is LinkState.PAUSED:
             self.status.connecting(NOT_OPEN, self._mailbox.now_s(), self._mailbox.wall_ms())  # if it is, that is said next
-            self._tell_state()
+            self._send_state()
             self.connect("resumed")
 
     def stop(self) -> None:
@@ -118,7 +118,7 @@ class RemoteLink:
                 self._say(self.remote, DISCONNECT)
             self._drop(reason)
 
-    def lost(self, error: Unavailable) -> None:
+    def on_lost(self, error: Unavailable) -> None:
         """Drop the connection, if there is one, and wait before the next."""
         if self.remote is not None:
             self._drop(error.message, fault_of(error))
@@ -145,7 +145,7 @@ class RemoteLink:
 
     # --- up and down ---
 
-    def opening_ended(self, ended: OpeningEnded) -> None:
+    def on_opening_ended(self, ended: OpeningEnded) -> None:
         """The opening thread has done what it could."""
         self._opening = False
         remote = ended.remote
@@ -173,25 +173,25 @@ class RemoteLink:
             else:
                 self.connect("the remote has a session that is on no record", first=remote.address, clean=True)
             return
-        self._connected(remote, tried_first=ended.tried_first)
+        self._on_connected(remote, tried_first=ended.tried_first)
 
-    def _connected(self, remote: Remote, *, tried_first: bool) -> None:
+    def _on_connected(self, remote: Remote, *, tried_first: bool) -> None:
         now_s = self._mailbox.now_s()
         self.remote = remote
         remote.leads = self._lane.leads
-        self.failback.connected(remote.address, now_s, tried_first=tried_first)
+        self.failback.on_connected(remote.address, now_s, tried_first=tried_first)
         self._time_first()
-        self._exchange.connected(remote, now_s)
-        self._mailbox.set_timer(LOOK_TIMER, now_s + self._exchange.look_period_s)
-        self.status.connected(now_s, self._mailbox.wall_ms())
-        self._tell_state()
+        self._exchange.on_connected(remote, now_s)
+        self._mailbox.set_timer(LOOK_TIMER, now_s + self._exchange.check_period_s)
+        self.status.on_connected(now_s, self._mailbox.wall_ms())
+        self._send_state()
         facts = {**self._lane.facts, "address": remote.address}
         log.info("bridge.connected", extra={**facts, "session_present": remote.connack.session_present})
         self._look_at_expiry(remote)
         details: dict[str, str | int] = {"address": remote.address}
         if self.kept_s is not None:
             details["session_expiry_s"] = self.kept_s
-        if failed := self._failed.connected():
+        if failed := self._failed.on_connected():
             details["attempts_failed"] = failed
         self._reports.event("link.up", "", details)
         self.guarded(self._exchange.reader.read)  # TLS and WebSocket may hold bytes that the poll does not tell of
@@ -206,34 +206,34 @@ class RemoteLink:
 
     def _leave(self, reason: str) -> None:
         """Tell what is settled, and end the connection in good order."""
-        self._exchange.settlements.tell()
+        self._exchange.settlements.send()
         self.disconnect(reason)
 
     def _drop(self, reason: str, fault: LinkFault | None = None, *, by_remote: bool = False, taken_over: bool = False) -> None:
         remote = self.remote
         assert remote is not None
-        self._exchange.disconnected(by_remote=by_remote)
+        self._exchange.on_disconnected(by_remote=by_remote)
         self.take_lesson()
         remote.close()
         self.remote = None
         self._takeovers = self._takeovers + 1 if taken_over else 0
-        self.status.lost(self._mailbox.now_s())
-        self.failback.disconnected()
+        self.status.on_lost(self._mailbox.now_s())
+        self.failback.on_disconnected()
         for name in (LOOK_TIMER, FIRST_TIMER):
             self._mailbox.cancel_timer(name)
         log.info("bridge.disconnected", extra={**self._lane.facts, "address": remote.address, "reason": reason})
         self._reports.event("link.down", reason, {"address": remote.address, "fault": fault or ""})
-        if by_remote and self._reports.suspects():
+        if by_remote and self._reports.report_quarantine():
             self.status.forgive()  # it takes others
 
     def take_lesson(self) -> None:
         """Say what the remote was seen not to take, if anything is new."""
         if self.remote is not None and (lesson := self._exchange.take_lesson()) is not None:
-            self._reports.learnt(lesson, self.remote.address)
+            self._reports.on_learnt(lesson, self.remote.address)
 
     def _failed_to_connect(self, error: BasculeError) -> None:
         self._retry(error)
-        if count := self._failed.failed(error.message, self._mailbox.now_s()):
+        if count := self._failed.on_failed(error.message, self._mailbox.now_s()):
             details: dict[str, str | int] = {"attempt": self._failed.total, "fault": fault_of(error).value}
             self._reports.event("link.failed", error.message[:CAUSE_MAX], details, count=count)
 
@@ -241,12 +241,12 @@ class RemoteLink:
         """Wait, longer each time, and connect again; ``soon``: this once, not longer than at first."""
         now_s = self._mailbox.now_s()
         wall_ms, fault = self._mailbox.wall_ms(), fault_of(error)
-        delay_s = self.status.failed(str(error.message), now_s, wall_ms, soon=soon, fault=fault)
+        delay_s = self.status.on_failed(str(error.message), now_s, wall_ms, soon=soon, fault=fault)
         self._mailbox.set_timer(RETRY_TIMER, now_s + delay_s)
-        self._tell_state()
+        self._send_state()
         log.warning("bridge.retry", extra={**self._lane.facts, "delay_s": round(delay_s, 3), "error": self.status.error})
 
-    def _tell_state(self) -> None:
+    def _send_state(self) -> None:
         """The Forwarder passes on while the link stands."""
         if self.status.state != self._told:
             self._told = self.status.state
@@ -265,11 +265,11 @@ class RemoteLink:
 
     # --- whether it lives, and back to the first address ---
 
-    def look(self, now_s: float) -> None:
+    def check(self, now_s: float) -> None:
         """Time to look after a connection that is up."""
-        self._mailbox.set_timer(LOOK_TIMER, now_s + self._exchange.look_period_s)
-        if error := self._exchange.look(now_s):
-            self.lost(error)
+        self._mailbox.set_timer(LOOK_TIMER, now_s + self._exchange.check_period_s)
+        if error := self._exchange.check_link(now_s):
+            self.on_lost(error)
 
     def probe_first(self, now_s: float) -> None:
         """Time to ask after the first address."""
@@ -277,9 +277,9 @@ class RemoteLink:
         if wanted is not None:
             self._dialer.probe(*wanted)
 
-    def probe_ended(self, ended: ProbeEnded) -> None:
+    def on_probe_ended(self, ended: ProbeEnded) -> None:
         """The probing thread has an answer of the first address, or none."""
-        self.failback.probed(ended.number, self._mailbox.now_s(), ended.error)
+        self.failback.on_probed(ended.number, self._mailbox.now_s(), ended.error)
         self._time_first()
         if self.failback.finishing:
             self._exchange.flow.exchange.finish(True)

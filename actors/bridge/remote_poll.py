@@ -14,13 +14,13 @@ class RemotePoll:
         self._remote: Remote | None = None
         self._reads = self._writes = False
 
-    def opened(self, remote: Remote) -> None:
+    def on_opened(self, remote: Remote) -> None:
         """A connection is up: tell when it can be read."""
         self._remote = remote
         self._reads, self._writes = True, False
         self._watch(remote)
 
-    def closed(self) -> None:
+    def on_closed(self) -> None:
         """Its socket is about to be closed."""
         assert self._remote is not None
         self._mailbox.forget(self._remote.fileno())

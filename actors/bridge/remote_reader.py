@@ -17,7 +17,7 @@ from actors.process.mailbox import Mailbox
 from wire.errors import PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.lane_sender import LaneSender
-from wire.exchange.remote_keep_alive import LinkWatch
+from wire.exchange.remote_keep_alive import RemoteKeepAlive
 from wire.exchange.remote_limits import RemoteLimits
 from wire.mqtt.reason_codes import ReasonCode
 from wire.status.link_faults import LinkFault, of_refusal
@@ -65,7 +65,7 @@ class RemoteReader:
     """Reads one connection at a time. limits: what the remote may send. unexpected_publishes: those that nobody subscribed to."""
 
     def __init__(
-        self, mailbox: Mailbox, lane: Lane, flow: LaneSender, watch: LinkWatch, poll: RemotePoll, writer: RemoteWriter
+        self, mailbox: Mailbox, lane: Lane, flow: LaneSender, watch: RemoteKeepAlive, poll: RemotePoll, writer: RemoteWriter
     ) -> None:
         self.limits = NOTHING_SUBSCRIBED
         self._intake: RemoteIntake | None = None
@@ -88,11 +88,11 @@ class RemoteReader:
         self._intake = intake
         self.limits = intake.limits
 
-    def opened(self, remote: Remote) -> None:
+    def on_opened(self, remote: Remote) -> None:
         """A connection is up."""
         self._remote = remote
 
-    def closed(self) -> None:
+    def on_closed(self) -> None:
         """The connection is gone, and what had been read and not been taken with it."""
         self._remote = None
         self._input = b""
@@ -116,7 +116,7 @@ class RemoteReader:
         data = remote.receive()
         if not data:
             return
-        self._watch.received(self._mailbox.now_s())
+        self._watch.on_received(self._mailbox.now_s())
         self._parse(self._input + data if self._input else data)
 
     def parse_on(self) -> None:
@@ -129,7 +129,7 @@ class RemoteReader:
         intake = self._intake
         try:
             while True:
-                position = self._flow.received(buffer, position)
+                position = self._flow.on_received(buffer, position)
                 if intake is not None:
                     position, before = intake.take(buffer, position), position
                     if intake.blocked:
@@ -168,10 +168,10 @@ class RemoteReader:
             self._writer.say(remote_packets.acknowledge(packet))
             return
         if packet.first_byte == remote_packets.DISCONNECT and self._level == LEVEL_5:
-            self._hear_farewell(remote_packets.farewell(packet))
+            self._hear_farewell(remote_packets.read_disconnect(packet))
         raise PeerViolation("MQTT-2.1.2 packet that only a client may send, or of no known type", first_byte=packet.first_byte)
 
-    def _hear_farewell(self, farewell: remote_packets.Farewell) -> NoReturn:
+    def _hear_farewell(self, farewell: remote_packets.RemoteDisconnect) -> NoReturn:
         """The remote ends the connection and says why (MQTT 5)."""
         said = {"reason": farewell.name, "reason_code": f"0x{farewell.reason_code:02x}"}
         if farewell.reason_string:

@@ -33,7 +33,7 @@ from wire.exchange.failback import Address
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.mqtt import packets
 from wire.mqtt.codec import missing_bytes, split
-from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
+from wire.mqtt.publish_batch_parser import PACKET_BYTES_LIMIT
 from wire.mqtt.reason_codes import reason_name
 from wire.settings import RemoteSettings, TcpKeepAliveSettings
 from wire.status.link_faults import LinkFault, of_error, of_handshake, of_refusal

@@ -9,7 +9,7 @@ from actors.bridge.remote_poll import RemotePoll
 from actors.bridge.remote_socket import Remote
 from actors.process.mailbox import Mailbox
 from wire.exchange.lane_sender import LaneSender
-from wire.exchange.remote_keep_alive import LinkWatch
+from wire.exchange.remote_keep_alive import RemoteKeepAlive
 
 BURST_BYTES = 262_144
 BURSTS_PER_TURN_MAX = 4
@@ -19,7 +19,7 @@ SMALL_BURST_BYTES = BURST_BYTES // 4  # the exchange counts more for a packet th
 class RemoteWriter:
     """Writes to one connection at a time, in whole packets; what the socket did not take goes first."""
 
-    def __init__(self, mailbox: Mailbox, flow: LaneSender, watch: LinkWatch, poll: RemotePoll) -> None:
+    def __init__(self, mailbox: Mailbox, flow: LaneSender, watch: RemoteKeepAlive, poll: RemotePoll) -> None:
         self._mailbox = mailbox
         self._flow = flow
         self._watch = watch
@@ -31,12 +31,12 @@ class RemoteWriter:
         self._blocked = False  # until the poll says that the socket takes more
         self._polled = False  # the poll tells of that
 
-    def opened(self, remote: Remote) -> None:
+    def on_opened(self, remote: Remote) -> None:
         """A connection is up."""
         self._remote = remote
         self._accepted_bytes = 0
 
-    def closed(self) -> None:
+    def on_closed(self) -> None:
         """The connection is gone, and what waited for it."""
         self._remote = None
         self._output = memoryview(b"")
@@ -52,7 +52,7 @@ class RemoteWriter:
     def say_subscribe(self, data: bytes) -> None:
         """Write ``data``, which ends with a SUBSCRIBE, before the next burst; ``suback_due_s`` runs from when it is out."""
         self._control.append(data)
-        self._watch.subscribing(self._mailbox.now_s(), self.given_bytes)
+        self._watch.subscribing(self._mailbox.now_s(), self.written_bytes)
 
     @property
     def suback_due_s(self) -> float:
@@ -84,7 +84,7 @@ class RemoteWriter:
             sent = remote.send(self._output)
             if sent:
                 self._accepted_bytes += sent
-                self._watch.sent(self._mailbox.now_s())
+                self._watch.on_sent(self._mailbox.now_s())
             self._output = self._output[sent:]
             if self._output and not sent:
                 break
@@ -123,7 +123,7 @@ class RemoteWriter:
         return bool(self._output) or bool(self._control)
 
     @property
-    def given_bytes(self) -> int:
+    def written_bytes(self) -> int:
         """Bytes that were written on this connection, or wait for the socket."""
         return self._accepted_bytes + len(self._output) + sum(map(len, self._control))
 

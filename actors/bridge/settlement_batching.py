@@ -17,7 +17,7 @@ class Settling:
 
     def __init__(self, *limits: LimitSettings, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._told_bytes = 0
+        self._reported_bytes = 0
         self.limit(*limits)
 
     def limit(self, *limits: LimitSettings) -> None:
@@ -27,14 +27,14 @@ class Settling:
         self._messages = max(1, min([MESSAGES_MAX, *(most // QUEUE_FRACTION for most in messages)]))
         self._bytes = min([self._bytes_max, *(most // QUEUE_FRACTION for most in size_bytes)])
 
-    def opened(self) -> None:
+    def on_opened(self) -> None:
         """Passed bytes are counted anew."""
-        self._told_bytes = 0
+        self._reported_bytes = 0
 
-    def told(self, passed_bytes: int) -> None:
+    def on_sent(self, passed_bytes: int) -> None:
         """Settlements were sent. passed_bytes: how much has passed so far."""
-        self._told_bytes = passed_bytes
+        self._reported_bytes = passed_bytes
 
     def is_enough(self, messages: int, passed_bytes: int) -> bool:
         """Whether to send the settlements of ``messages`` now."""
-        return messages >= self._messages or (messages > 0 and passed_bytes - self._told_bytes >= self._bytes)
+        return messages >= self._messages or (messages > 0 and passed_bytes - self._reported_bytes >= self._bytes)

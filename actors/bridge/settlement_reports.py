@@ -60,10 +60,10 @@ class Settlements:
         self._number = 0
         self._times.clear()
         self._delivered = self._record.delivered
-        self._settling.opened()
+        self._settling.on_opened()
         self._credit.clear()
 
-    def tell_soon(self, now_s: float) -> None:
+    def send_soon(self, now_s: float) -> None:
         """Send what was settled now, or within a moment."""
         record = self._record
         settled, releases = record.settled_messages, record.releases
@@ -71,16 +71,16 @@ class Settlements:
             self._note_time()
         at_once = record.urgent or (releases and not self._more_to_come())
         if at_once or self._settling.is_enough(settled, self._handed_out.passed_bytes):
-            self.tell()
+            self.send()
         elif releases or settled:
-            self._tell_by(now_s + (RELEASE_DELAY_S if releases else SETTLE_DELAY_S))
+            self._send_by(now_s + (RELEASE_DELAY_S if releases else SETTLE_DELAY_S))
 
     def _more_to_come(self) -> bool:
         """Whether QoS 2 waits for room in a full window, and the remote has something to do for some of what fills it."""
         exchange = self._flow.exchange
         return bool(self._handed_out.waiting) and not exchange.in_flight.room(2) and exchange.with_remote > 0
 
-    def _tell_by(self, due_s: float) -> None:
+    def _send_by(self, due_s: float) -> None:
         if due_s < self._due_s:
             self._due_s = due_s
             self._mailbox.set_timer(SETTLE_TIMER, due_s)
@@ -92,7 +92,7 @@ class Settlements:
             self._times.append((delivered - self._delivered, self._mailbox.wall_ms()))
             self._delivered = delivered
 
-    def tell(self) -> None:
+    def send(self) -> None:
         """Send what was settled and released since the last time, if anything was."""
         if self._due_s != math.inf:
             self._due_s = math.inf
@@ -105,7 +105,7 @@ class Settlements:
         self._note_time()
         times, self._times = tuple(self._times), []
         self._number += 1
-        self._settling.told(self._handed_out.passed_bytes)
+        self._settling.on_sent(self._handed_out.passed_bytes)
         self._mailbox.send(
             self._forwarder,
             Settle(

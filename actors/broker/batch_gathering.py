@@ -59,7 +59,7 @@ class Gathering:
         """One of so many clients has published."""
         self._publishers = clients
 
-    def committed(self) -> None:
+    def on_committed(self) -> None:
         """A batch is: what has come meanwhile is read in this turn, and goes out as one batch."""
         self._has_committed = True
         self.end_rest()
@@ -69,7 +69,7 @@ class Gathering:
         rows = len(self._builder)
         waiting = self._batches.carries
         if self._has_committed and not len(self._link):
-            self._pace.committed(waiting=waiting)
+            self._pace.on_committed(waiting=waiting)
         self._has_committed = False
         if waiting or self._waiting.for_batch:
             self._send(now_s)
@@ -88,8 +88,8 @@ class Gathering:
     def _send(self, now_s: float) -> None:
         while self._worth_sending(now_s):
             if self._batches.send(now_s):
-                self._overtaking.batch_sent()
-                self._pace.sent(now_s)
+                self._overtaking.on_batch_sent()
+                self._pace.on_sent(now_s)
             if not self._waiting.for_batch:
                 break
             self._input.go_on_with_room()  # what waited in the clients' buffers for this batch
@@ -107,7 +107,7 @@ class Gathering:
         if self._overtaking.turn_end(now_s):
             self._input.go_on_with_room()  # who waited behind his own goes on
         while self._builder.full and (places := self._overtaking.make_room(self._batches.will_rows())) is not None:
-            self._batches.moved(places)
+            self._batches.on_moved(places)
             self._input.go_on_with_room()
             self._overtaking.turn_end(now_s)
 
@@ -117,4 +117,4 @@ class Gathering:
             self._resting = False
             self._mailbox.cancel_timer(REST_TIMER)
             self._group.hear(self._serving)
-            self._mailbox.look_again()
+            self._mailbox.poll_again()

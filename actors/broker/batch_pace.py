@@ -28,11 +28,11 @@ class Pace:
         self._sent_s = float("-inf")
         self.busy = False
 
-    def sent(self, now_s: float) -> None:
+    def on_sent(self, now_s: float) -> None:
         """A batch is on its way."""
         self._sent_s = now_s
 
-    def committed(self, *, waiting: bool) -> None:
+    def on_committed(self, *, waiting: bool) -> None:
         """All that was on its way is committed. waiting: something came meanwhile."""
         self.busy = waiting and self._gather_s() > 0
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping
 
-from actors.broker.listener_interface import ClientHost
+from actors.access.client import Client
+from actors.broker.listener_interface import ListenerInterface
 from actors.broker.queue_room import QueueRoom
 from actors.broker.reserved_topics import ReservedTopics
-from actors.door.client import Client
 from actors.process.local_messages import Published
 from wire.exchange.receiver import AnswerBurst
 from wire.exchange.wills import Message
@@ -23,7 +23,7 @@ from wire.frames.intake import NO_ROW
 from wire.frames.names import DISTRIBUTOR
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.mqtt.properties import USER_PROPERTIES_MAX
-from wire.mqtt.publish_stream import BatchBuilder
+from wire.mqtt.publish_batch_parser import BatchBuilder
 from wire.mqtt.topics import TopicLimits
 from wire.records import record
 
@@ -47,7 +47,7 @@ class ClientBatches:
     builder: its rows. room: whether there is room for what comes. touched: by number, the clients that may be owed an answer.
     """
 
-    def __init__(self, host: ClientHost, reserved: ReservedTopics) -> None:
+    def __init__(self, host: ListenerInterface, reserved: ReservedTopics) -> None:
         self._host = host
         limits = host.settings.now.clients
         self.builder = BatchBuilder(
@@ -64,7 +64,7 @@ class ClientBatches:
         self.touched: dict[int, Client] = {}
         self._wills: list[WillRow] = []
 
-    def limits_changed(self) -> None:
+    def on_limits_changed(self) -> None:
         """Others hold from the next packet on."""
         limits, builder = self._host.settings.now.clients, self.builder
         builder.packet_max_bytes = limits.packet_max_bytes
@@ -88,11 +88,11 @@ class ClientBatches:
         """Whether there is anything in it, a message or the record of what was read; or what the store has to know."""
         return bool(len(self.builder) or self.touched or self._wills or self.room.unheeded)
 
-    def owes(self, client: Client) -> None:
+    def add_answer_due(self, client: Client) -> None:
         """The client is owed an answer with it."""
         self.touched[client.number] = client
 
-    def released(self, client: Client) -> None:
+    def on_released(self, client: Client) -> None:
         """The client's PUBREL is to be answered with it, and takes room in it like a message."""
         self.touched[client.number] = client
         self.builder.take_room(PUBREL_BYTES)
@@ -111,7 +111,7 @@ class ClientBatches:
         """The rows that are Wills."""
         return [row for _, row in self._wills if row != NO_ROW]
 
-    def moved(self, places: Mapping[int, int]) -> None:
+    def on_moved(self, places: Mapping[int, int]) -> None:
         """Rows have left it: where those that are left are now."""
         self._wills = [(session, places.get(row, NO_ROW)) for session, row in self._wills]
 
@@ -154,7 +154,7 @@ class ClientBatches:
             room=room,
             refused=refused,
         )
-        self.link.sent(published, Owed(bursts, received, published.wills), now_s)
+        self.link.on_sent(published, Owed(bursts, received, published.wills), now_s)
         self._wills.clear()
         self._host.send(DISTRIBUTOR, published)
         return True

@@ -13,9 +13,9 @@ from heapq import nsmallest
 from operator import attrgetter
 from typing import Any
 
+from actors.access.client import Client
 from actors.broker.client_sessions import ClientSessions
-from actors.broker.listener_interface import ClientHost
-from actors.door.client import Client
+from actors.broker.listener_interface import ListenerInterface
 from storage.store.commands import ORDERED
 from wire.frames.names import QUEUE_STORE, SUPERVISOR
 from wire.frames.supervision import NodeEvents, QueueAnswer, SessionCommand
@@ -27,7 +27,7 @@ LIVE_PER_PAGE = 500
 class ClientAdmin:
     """Between the Supervisor, which asks, and the store, which answers."""
 
-    def __init__(self, host: ClientHost, sessions: ClientSessions) -> None:
+    def __init__(self, host: ListenerInterface, sessions: ClientSessions) -> None:
         self._host = host
         self._sessions = sessions
         self._ends: dict[int, SessionCommand] = {}  # by request; not answered
@@ -46,14 +46,14 @@ class ClientAdmin:
             case _:
                 self._ask(replace(command, live=self._live(command)))
 
-    def answered(self, answer: QueueAnswer) -> None:
+    def on_answered(self, answer: QueueAnswer) -> None:
         """The store has answered a command that went by here."""
         command = self._ends.pop(answer.request, None)
         if command is not None:
             answer = self._end_answered(command, answer)
         self._host.send(SUPERVISOR, answer)
 
-    def gone(self, session: str) -> None:
+    def on_gone(self, session: str) -> None:
         """The store has ended ``session``: whatever its answer was to be, it is not asked again, since the next one is another."""
         for request in self._ends_of(session):
             del self._ends[request]
@@ -92,8 +92,8 @@ class ClientAdmin:
         if answer.result.get(ORDERED) and (not command.live or _was_lasting(command)):
             self._ends[command.request] = command  # SessionGone comes when the disk takes it; a new store is told again
         elif repeated and answer.error in ("", "no_such_session"):
-            self._sessions.lost(name)
-            self._sessions.ended(name, drops_will=bool(command.arguments.get("drops_will")))
+            self._sessions.on_lost(name)
+            self._sessions.on_ended(name, drops_will=bool(command.arguments.get("drops_will")))
         elif not self._ends_of(name):
             self._sessions.release(name)
         if answer.error and command.live:

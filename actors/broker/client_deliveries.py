@@ -12,18 +12,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from actors.broker.listener_interface import ClientHost
-from actors.door.client import Client
-from actors.door.logins_and_rights import Access
+from actors.access.access_control import AccessControl
+from actors.access.client import Client
+from actors.broker.listener_interface import ListenerInterface
 from actors.process.local_messages import Deliver
-from wire.door.access_rules import ClientAccess
+from wire.access.access_rules import ClientAccess
 from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.retained_passes import RetainedPasses
 from wire.exchange.subscriber_copies import Copies, Parcel, as_granted
 from wire.frames.batch import RETAIN, Batch, unpack_column
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Settled
 from wire.frames.names import LANE_EPOCH_SHIFT, QUEUE_STORE
-from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
+from wire.mqtt.publish_batch_parser import PACKET_BYTES_LIMIT
 from wire.status.bridges import ExchangeFigures
 from wire.status.clients import ConnectedSessions, DeliveryFigures
 
@@ -46,7 +46,7 @@ def pump_below_bytes(output_max_bytes: int) -> int:
 class Deliveries:
     """Delivers to clients; what is sent in a turn is written at its end."""
 
-    def __init__(self, host: ClientHost, access: Access) -> None:
+    def __init__(self, host: ListenerInterface, access: AccessControl) -> None:
         self._host = host
         self._access = access
         self._lanes: dict[str, Client] = {}
@@ -78,7 +78,7 @@ class Deliveries:
 
     # --- connections ---
 
-    def opened(self, client: Client) -> None:
+    def on_opened(self, client: Client) -> None:
         """The client has its CONNACK: begin, or go on with what waits in its session's queue."""
         client.outbox = ClientOutbox(
             queue=client.queue,
@@ -95,7 +95,7 @@ class Deliveries:
         else:
             client.outbox.begin()
 
-    def closed(self, client: Client) -> None:
+    def on_closed(self, client: Client) -> None:
         """The connection is gone; what is in its session's queue stays there."""
         outbox = client.outbox
         if outbox is None:
@@ -161,11 +161,11 @@ class Deliveries:
             return
         match frame:
             case LaneOpened():
-                client.outbox.opened(frame)
+                client.outbox.on_opened(frame)
             case HandOut():
                 self._access.left_out(client.outbox.hand_out(frame, client.rights, self._parcel(frame.bodies[0])))
             case Settled():
-                client.outbox.settled(frame.number)
+                client.outbox.on_settled(frame.number)
         self._touched[client.number] = client
 
     def _parcel(self, body: bytes) -> Parcel:
@@ -239,7 +239,7 @@ class Deliveries:
         self._access.left_out(len(copies) - len(readable))
         return readable
 
-    def retained(self, client: Client, batch: Batch, *, qos: int, identifier: int) -> None:
+    def on_retained(self, client: Client, batch: Batch, *, qos: int, identifier: int) -> None:
         """Send retained messages, with RETAIN, to a client that had room for them (broker.retained-as-taken)."""
         if client.closed or client.outbox is None:
             return
@@ -256,7 +256,7 @@ class Deliveries:
 
     # --- turns ---
 
-    def touched(self, client: Client) -> None:
+    def on_touched(self, client: Client) -> None:
         """Something may be written to the client at the end of the turn: it has acknowledged, or its socket has taken more."""
         if client.outbox is not None:
             self._touched[client.number] = client

@@ -1,27 +1,27 @@
 """Input of local clients: read, and taken in the order in which it came.
 
-Runs of PUBLISH go into the batch (parsing is ``wire/mqtt/publish_stream.py``'s), acknowledgements to the client's outbox, every
-other packet to ``actors/broker/client_packets.py``. Clients that have to wait are ``actors/broker/waiting_clients.py``'s; input
-that is kept meanwhile is counted.
+Runs of PUBLISH go into the batch (parsing is ``wire/mqtt/publish_batch_parser.py``'s), acknowledgements to the client's outbox,
+every other packet to ``actors/broker/client_packets.py``. Clients that have to wait are ``actors/broker/waiting_clients.py``'s;
+input that is kept meanwhile is counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container
 
+from actors.access.client import BEHIND, NO_ROOM, QUEUE_FULL, REQUESTS_MAX, Client
+from actors.access.input_budget import InputBudget
+from actors.access.publish_rate import PublishRate
 from actors.broker.client_batches import ClientBatches
 from actors.broker.client_packets import ClientPackets
-from actors.broker.listener_interface import ClientHost
+from actors.broker.listener_interface import ListenerInterface
 from actors.broker.waiting_clients import TURN_TIMER, WaitingClients
-from actors.door.client import BEHIND, NO_ROOM, QUEUE_FULL, REQUESTS_MAX, Client
-from actors.door.input_budget import InputBudget
-from actors.door.publish_rate import PublishRate
 from actors.system.receive_buffer import RECEIVE_BYTES
 from wire.errors import PeerViolation
 from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC
 from wire.exchange.receiver import ReceiverHalf
 from wire.mqtt.codec import missing_bytes, split
-from wire.mqtt.publish_stream import parse_publishes
+from wire.mqtt.publish_batch_parser import parse_publishes
 from wire.mqtt.reason_codes import ReasonCode
 from wire.routing.sys_topics import packets_in
 
@@ -44,7 +44,7 @@ class ClientInput:
 
     def __init__(
         self,
-        host: ClientHost,
+        host: ListenerInterface,
         batches: ClientBatches,
         packets: ClientPackets,
         waiting: WaitingClients,
@@ -62,7 +62,7 @@ class ClientInput:
         self._waiting = waiting
         self._budget = InputBudget(host.settings.now.clients.input_max_bytes)
 
-    def limits_changed(self) -> None:
+    def on_limits_changed(self) -> None:
         """Others hold from now on, for those who are connected as well."""
         self._budget.bytes_max = self._host.settings.now.clients.input_max_bytes
         now_s = self._host.mailbox.now_s()
@@ -105,7 +105,7 @@ class ClientInput:
             size_bytes = len(client.buffer)
             self._take(client)
             if len(client.buffer) < size_bytes:
-                client.keep_alive.heard(now_s)
+                client.keep_alive.on_heard(now_s)
         return True
 
     def read_on(self, client: Client) -> None:
@@ -117,7 +117,7 @@ class ClientInput:
         """Go on with those that wait for room in a queue of these, or of any."""
         self._waiting.room_came(bridges, self._take)
 
-    def look(self) -> None:
+    def read_departed(self) -> None:
         """Who waits for room, and has left, is read to its end; what it has published there is not taken."""
         for client, _ in list(self._waiting.for_room.values()):
             if client.has_left():
@@ -137,9 +137,9 @@ class ClientInput:
         else:
             self._waiting.rate_allows(now_s, self.read_on)
 
-    def closed(self, client: Client) -> None:
+    def on_closed(self, client: Client) -> None:
         """The client has gone, and what it sent with it."""
-        self._waiting.closed(client)
+        self._waiting.on_closed(client)
         self._budget.hold(client.number, 0)
 
     # --- packets ---
@@ -182,7 +182,7 @@ class ClientInput:
                     break
         except PeerViolation as error:
             if error.reason_code in LIMIT_OF:
-                self._host.limited(LIMIT_OF[error.reason_code])
+                self._host.on_limited(LIMIT_OF[error.reason_code])
             self._packets.violated(client, error)
         self._keep(client, data[position:] if position else data)
 
@@ -190,7 +190,7 @@ class ClientInput:
         """Leave ``client`` unread if the packet that begins like this has to wait."""
         if client.flow is None:
             return bool(client.level)  # CONNECT was read, and its session is being looked up: read_on goes on
-        if client.rate is not None and self._waiting.is_too_fast(client):
+        if client.rate is not None and self._waiting.hold_if_too_fast(client):
             return True
         kind = first_byte & 0xF0
         if kind == PUBLISH_BYTE and client.leaves:
@@ -214,7 +214,7 @@ class ClientInput:
         if client.outbox is None or not client.outbox.live:
             return position
         self._acknowledged(client)
-        end = client.outbox.received(data, position)
+        end = client.outbox.on_received(data, position)
         self._host.traffic.messages_received += packets_in(data, position, end)
         return end
 
@@ -256,7 +256,7 @@ class ClientInput:
                 return position
             flow.check_quota()
             goes_on = position < len(data) and data[position] & 0xF0 == PUBLISH_BYTE
-            if not goes_on or self._builder.full or self._waiting.is_too_fast(client):
+            if not goes_on or self._builder.full or self._waiting.hold_if_too_fast(client):
                 return position
 
     def _take_allowed(self, client: Client, flow: ReceiverHalf, data: bytes, position: int) -> int:
@@ -290,13 +290,13 @@ class ClientInput:
     def _hold(self, client: Client) -> None:
         """Count what is kept of the client's input; who has most of it goes where all together have too much.
 
-        door.input-bounded
+        access.input-bounded
         """
         client.held = 0 if client.closed else len(client.buffer) + len(client.gathered)
         if not self._budget.hold(client.number, client.held):
             return
         while (number := self._budget.over()) is not None:
-            self._host.limited("input_max_bytes")
+            self._host.on_limited("input_max_bytes")
             largest = self._host.client(number)
             assert largest is not None, "it gives back what it held when it goes"
             self._packets.violated(

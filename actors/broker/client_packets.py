@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from actors.access.client import Client
+from actors.access.publish_rate import TokenBucket
 from actors.broker.client_sessions import ClientSessions
 from actors.broker.client_subscriptions import ClientSubscriptions
-from actors.broker.listener_interface import ClientHost
-from actors.door.client import Client
-from actors.door.publish_rate import TokenBucket
+from actors.broker.listener_interface import ListenerInterface
 from wire.errors import PeerViolation
 from wire.mqtt.codec import decode, encode, encode_refusal
 from wire.mqtt.packets import (
@@ -44,7 +44,7 @@ class ClientPackets:
 
     def __init__(
         self,
-        host: ClientHost,
+        host: ListenerInterface,
         sessions: ClientSessions,
         subscriptions: ClientSubscriptions,
         released: Callable[[Client], None],
@@ -105,9 +105,10 @@ class ClientPackets:
             self._host.write(client, encode(Connack(session_present=False, reason_code=error.reason_code), MQTT_5_0))
         self._host.close_client(client, "violation")
 
-    def stalled(self, client: Client, **stalled: int) -> None:
-        """End the connection of a client that keeps its messages waiting (``clients.stall_timeout``); ``stalled``: for the log."""
-        self._host.limited("stall_timeout")
+    def on_stalled(self, client: Client, **stalled: int) -> None:
+        """End the connection of a client that keeps its messages waiting (``clients.stall_timeout``); ``on_stalled``: for the
+        log."""
+        self._host.on_limited("stall_timeout")
         error = PeerViolation("clients.stall_timeout is reached", reason_code=ReasonCode.QUOTA_EXCEEDED, **stalled)
         facts = self._tellable_facts(client, error)
         if facts is not None:
@@ -128,7 +129,7 @@ class ClientPackets:
 
         ``untold``: how many more there were.
         """
-        if self._tellable.left(self._host.mailbox.now_s()) < 1:
+        if self._tellable.refill(self._host.mailbox.now_s()) < 1:
             self._untold += 1
             return None
         self._tellable.take(1)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
+from actors.access.client import Client
 from actors.broker.client_deliveries import Deliveries, pump_below_bytes
-from actors.broker.listener_interface import ClientHost
-from actors.door.client import Client
+from actors.broker.listener_interface import ListenerInterface
 from wire.exchange.retained_passes import RetainedPasses
 from wire.exchange.subscriber_copies import Copies
 from wire.frames.batch import QOS_MASK, Batch
@@ -33,7 +33,7 @@ STORES_MAX = 3  # that may die on a piece; then it is not asked for any more
 class ClientRetained:
     """Asks for pieces, and delivers them. given_up: filters of which no more was asked for."""
 
-    def __init__(self, host: ClientHost, deliveries: Deliveries) -> None:
+    def __init__(self, host: ListenerInterface, deliveries: Deliveries) -> None:
         self._host = host
         self._deliveries = deliveries
         self._asked: dict[int, Client] = {}  # by request; a client that has gone keeps its place until it is answered
@@ -48,11 +48,11 @@ class ClientRetained:
             client.retained = client.retained or RetainedPasses(self._host.settings.now.clients.output_max_bytes)
             client.retained.begin(topic_filter)
 
-    def answered(self, client: Client, filters: Iterable[str]) -> None:
+    def on_answered(self, client: Client, filters: Iterable[str]) -> None:
         """The client has its SUBACK for ``filters``."""
         if client.retained is not None:
-            client.retained.answered(filters)
-            self._wants(client)
+            client.retained.on_answered(filters)
+            self._queue_turn(client)
 
     def end(self, client: Client, filters: Iterable[str]) -> None:
         """The client wants nothing under ``filters`` any more [MQTT-3.10.4-2]."""
@@ -69,14 +69,14 @@ class ClientRetained:
         found, late = client.retained.came(frame.done, frame.after, parts)
         for each, batch in found:
             options, identifier = client.filters[each.topic_filter]
-            self._deliveries.retained(client, batch, qos=options & QOS_MASK, identifier=identifier)
+            self._deliveries.on_retained(client, batch, qos=options & QOS_MASK, identifier=identifier)
         self._send(client, late)
-        self._wants(client)
+        self._queue_turn(client)
 
     def turn_end(self) -> None:
         """Ask for what clients have room for, in turn."""
         for client in self._deliveries.take_wanting():
-            self._wants(client)
+            self._queue_turn(client)
         while self._turns and len(self._asked) < PIECES_MAX:
             client = self._turns.pop(next(iter(self._turns)))
             if not client.closed and client.retained is not None and self._has_room(client):
@@ -95,21 +95,21 @@ class ClientRetained:
         for client in asked.values():
             if client.closed or client.retained is None:
                 continue
-            lost = client.retained.lost()
+            lost = client.retained.on_lost()
             if client.retained.unanswered >= STORES_MAX:
                 filters = [each.topic_filter for each in lost]
                 self.given_up += len(filters)
                 log.error("retained.given_up", extra={"client_id": client.label, "filters": len(filters)})
                 self.end(client, filters)
-            self._wants(client)
+            self._queue_turn(client)
 
-    def closed(self, client: Client) -> None:
+    def on_closed(self, client: Client) -> None:
         """The connection is gone, and its turn with it: while the store answers nobody, no turn comes."""
         self._turns.pop(client.number, None)
 
     # --- inside ---
 
-    def _wants(self, client: Client) -> None:
+    def _queue_turn(self, client: Client) -> None:
         if not client.closed:
             self._turns[client.number] = client
 

@@ -2,7 +2,7 @@
 
 Everything that outlives a connection is kept by the store, which is told here. ``actors/broker/session_records.py`` knows what may
 be on record; clients wait for CONNACK in ``actors/broker/session_openings.py``, Wills in ``actors/broker/client_wills.py``. Terms
-are ``wire/door/connect_checks.py``'s.
+are ``wire/access/connect_checks.py``'s.
 
 broker.one-link-per-client [MQTT]: a client identifier has one connection; a newer one ends the older first [MQTT-3.1.4-3].
 """
@@ -13,15 +13,15 @@ import uuid
 from dataclasses import replace
 from functools import partial
 
+from actors.access.access_control import AccessControl, Verdict
+from actors.access.client import OPENING, Client
 from actors.broker.client_wills import NO_SOURCE, ClientWills
-from actors.broker.listener_interface import ClientHost
+from actors.broker.listener_interface import ListenerInterface
 from actors.broker.reserved_topics import ReservedTopics
 from actors.broker.session_openings import SessionOpenings, end_connection
 from actors.broker.session_records import SessionRecords
-from actors.door.client import OPENING, Client
-from actors.door.logins_and_rights import Access, Verdict
 from actors.process.local_messages import SessionDown
-from wire.door.connect_checks import LoginFault, Welcome, judge_connect, refuse_login
+from wire.access.connect_checks import ConnectTerms, LoginFault, judge_connect, refuse_login
 from wire.exchange.wills import Message, size_bytes
 from wire.frames.batch import RETAIN
 from wire.frames.intake import SessionClose, SessionGone, SessionsKnown
@@ -40,8 +40,8 @@ class ClientSessions:
 
     def __init__(
         self,
-        host: ClientHost,
-        access: Access,
+        host: ListenerInterface,
+        access: AccessControl,
         reserved: ReservedTopics,
         records: SessionRecords,
         wills: ClientWills,
@@ -60,7 +60,7 @@ class ClientSessions:
     def connect(self, client: Client, connect: Connect) -> None:
         """Let the client in, or not."""
         client.level, client.bridge = connect.level, connect.bridge
-        self._host.greeted(client)
+        self._host.on_greeted(client)
         will = None if connect.will is None else _message(connect.will)
         settings, id_bytes = self._host.settings.now, len(connect.client_id.encode())
         limits = settings.clients
@@ -71,7 +71,7 @@ class ClientSessions:
             ("will_max_bytes", LoginFault.WILL_TOO_LARGE, will is None or size_bytes(will) <= limits.will_max_bytes),
         ):
             if not holds:
-                self._host.limited(limit)
+                self._host.on_limited(limit)
                 self._send(client, refuse_login(fault, client.level))
                 self._host.close_client(client, "refused")
                 return
@@ -85,23 +85,23 @@ class ClientSessions:
         client.hear(False, OPENING)  # what it sends before its CONNACK waits in its socket
         self._access.judge(client, connect, partial(self._admit, client, judged, will))
 
-    def _admit(self, client: Client, welcome: Welcome, will: Message | None, verdict: Verdict) -> None:
+    def _admit(self, client: Client, welcome: ConnectTerms, will: Message | None, verdict: Verdict) -> None:
         """Go on with a client that may come in, and has not gone meanwhile; send the others away [MQTT-3.1.4-2]."""
         if verdict is None:
             client.session = welcome.client_id
             self._access.give_rights(client)
             topic = b"" if will is None else will[0]
-            if will is not None and (is_reserved(topic) or not self._access.may_publish(client, topic)):
+            if will is not None and (is_reserved(topic) or not self._access.check_publish(client, topic)):
                 if topic.startswith(b"$"):  # bridges put it there unasked, so that is no reason to refuse them
                     self._reserved.drop(client, topic)
                     will = None
                 else:
                     verdict = LoginFault.WILL_FORBIDDEN
         older = self._clients.get(welcome.client_id)
-        if verdict is None and older is not None and not self._access.may_take_over(client, older):
+        if verdict is None and older is not None and not self._access.check_take_over(client, older):
             verdict = LoginFault.ANOTHERS
         if verdict is None and will is not None and not self._wills.fits(client.session, will, older):
-            self._host.limited("wills_max_bytes")
+            self._host.on_limited("wills_max_bytes")
             verdict = LoginFault.NO_ROOM_FOR_WILL
         if verdict is None and not self._host.logs_in(client, older):
             verdict = LoginFault.TOO_MANY
@@ -139,20 +139,20 @@ class ClientSessions:
         goodbye = packet.reason_code == ReasonCode.NORMAL_DISCONNECTION
         self._host.close_client(client, "disconnect", publish_will=not goodbye)  # [MQTT-3.14.4-3]
 
-    def closed(self, client: Client, *, publish_will: bool) -> None:
+    def on_closed(self, client: Client, *, publish_will: bool) -> None:
         """The connection is gone: so is the session, or it waits for its client from now on."""
         if self._clients.get(client.session) is not client:
             return
         del self._clients[client.session]
-        self._wills.left(client)
-        opening = self._openings.closed(client)
+        self._wills.on_left(client)
+        opening = self._openings.on_closed(client)
         if opening is not None and not opening.asked and not opening.let_in:
             return
         if not client.expiry_s:
             self._records.filters.has(client.session)
         told = opening is None or opening.asked
         keep_will = publish_will and client.will is not None and client.flow is not None
-        keep_will = keep_will and client.will is not None and self._access.may_publish(client, client.will[0])
+        keep_will = keep_will and client.will is not None and self._access.check_publish(client, client.will[0])
         if told and (client.will is not None or client.queue or client.expiry_s or opening is not None):
             close = SessionClose(
                 sender=self._host.name,
@@ -171,17 +171,17 @@ class ClientSessions:
                 DISTRIBUTOR, SessionDown(session=client.session, source=client.number, ended=ended, published=published)
             )
         if keep_will:
-            self._wills.connection_ended(client, on_record=told)
+            self._wills.on_connection_ended(client, on_record=told)
 
-    def gone(self, frame: SessionGone) -> None:
+    def on_gone(self, frame: SessionGone) -> None:
         """The session has ended, and not by its client's will; a Will that waited for its delay is due [MQTT-3.1.3-9]."""
         client = self._clients.get(frame.session)
         if client is not None and client.flow is not None and client.queue and client.queue == frame.queue:
             reason = ReasonCode.ADMINISTRATIVE_ACTION
             end_connection(self._host, client, reason, "session_ended", publish_will=not frame.drops_will)
         if frame.session not in self._clients:
-            self._records.gone(frame.session)
-        self.ended(frame.session, drops_will=frame.drops_will)
+            self._records.on_gone(frame.session)
+        self.on_ended(frame.session, drops_will=frame.drops_will)
 
     # --- by an operator's order ---
 
@@ -204,16 +204,16 @@ class ClientSessions:
         self._records.release(session)
         self._openings.look_up()
 
-    def ended(self, session: str, *, drops_will: bool) -> None:
+    def on_ended(self, session: str, *, drops_will: bool) -> None:
         """The session has ended: its Will waits no longer."""
-        self._wills.session_ended(session, drops_will=drops_will)
+        self._wills.on_session_ended(session, drops_will=drops_will)
         self.release(session)
 
-    def lost(self, session: str) -> None:
+    def on_lost(self, session: str) -> None:
         """It has ended with a store that could not tell the Distributor any more."""
         self._host.send(DISTRIBUTOR, SessionDown(session=session, source=NO_SOURCE, ended=True))
 
-    # --- other actors begin anew ---
+    # --- other actors start again ---
 
     def store_is_new(self) -> None:
         """Tell it how connections have ended (broker.end-told-until-committed), and ask again for what was not answered, and for
@@ -221,8 +221,8 @@ class ClientSessions:
         """
         self._records.filters.only(self._clients)
         if not self._records.known:  # it tells all anew
-            self._records.begin_anew()
-            self._wills.begin_anew()
+            self._records.restart()
+            self._wills.restart()
         for close in self._records.uncommitted_ends:
             self._host.send(QUEUE_STORE, close)
         self._openings.store_is_new(self._clients.values())

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from actors.access.client import Client
+from actors.access.closing_connections import ClosingConnection, ClosingConnections
+from actors.access.listening_sockets import ListeningSocket, ListeningSockets
 from actors.broker.client_deliveries import Deliveries
 from actors.broker.client_input import ClientInput
 from actors.broker.client_silence import ClientSilence
 from actors.broker.connected_clients import ConnectedClients
 from actors.broker.waiting_clients import TURN_S
-from actors.door.client import Client
-from actors.door.closing_connections import Lingering, Parting
-from actors.door.listening_sockets import Door, Reception
 from actors.process.mailbox import HANGUP, READ, WRITE, PollGroup
 
 LAST_READS_MAX = 4  # of a client that has left, before another is refused; who has sent more is still here
@@ -24,8 +24,8 @@ class ClientSockets:
         self,
         group: PollGroup,
         clients: ConnectedClients,
-        reception: Reception,
-        lingering: Lingering,
+        reception: ListeningSockets,
+        lingering: ClosingConnections,
         client_input: ClientInput,
         deliveries: Deliveries,
         silence: ClientSilence,
@@ -54,12 +54,12 @@ class ClientSockets:
             if isinstance(token, Client):
                 if events & WRITE and not token.closed:
                     if token.flush():
-                        self._deliveries.touched(token)
+                        self._deliveries.on_touched(token)
                     else:
                         self._clients.close_client(token, "gone")
                 if events & (READ | HANGUP) and not token.closed:
                     self._read(token, now_s)
-            elif isinstance(token, Parting):
+            elif isinstance(token, ClosingConnection):
                 self._lingering.ready(token, events)
             else:
                 self._accept(token, now_s)
@@ -70,10 +70,10 @@ class ClientSockets:
             if not self._reception.read_header(client, client.proxied, now_s, self._give_way, self._see_off):
                 self._clients.close_client(client, "refused")
         elif not self._input.read(client, now_s):
-            self._reception.failed(client, now_s)
+            self._reception.on_failed(client, now_s)
             self._clients.close_client(client, client.fault or "gone")
 
-    def _accept(self, door: Door, now_s: float) -> None:
+    def _accept(self, door: ListeningSocket, now_s: float) -> None:
         for client in self._reception.accept(door, now_s, self._give_way, self._see_off):
             self._clients.add(client)
             self._input.begin(client, now_s)

@@ -13,28 +13,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from actors.access.client import Client
 from actors.broker.client_deliveries import pump_below_bytes
 from actors.broker.client_packets import ClientPackets
-from actors.broker.listener_interface import ClientHost
-from actors.door.client import Client
-from wire.exchange.remote_keep_alive import LinkWatch, Verdict
+from actors.broker.listener_interface import ListenerInterface
+from wire.exchange.remote_keep_alive import RemoteKeepAlive, Verdict
 
 
 class ClientStalls:
     """Looks now and then at the clients to which something is sent; it knows only those for which something waits."""
 
-    def __init__(self, host: ClientHost, packets: ClientPackets, exchanging: Callable[[], Iterable[Client]]) -> None:
+    def __init__(self, host: ListenerInterface, packets: ClientPackets, exchanging: Callable[[], Iterable[Client]]) -> None:
         """exchanging: the clients for which something may wait."""
         self._host = host
         self._exchanging = exchanging
         self._packets = packets
-        self._watches: dict[int, LinkWatch] = {}
+        self._watches: dict[int, RemoteKeepAlive] = {}
 
-    def limits_changed(self) -> None:
+    def on_limits_changed(self) -> None:
         """Others hold from now on; who has kept something waiting already is watched anew."""
         self._watches = {}
 
-    def look(self, now_s: float, *, stood_still: bool) -> None:
+    def close_stalled(self, now_s: float, *, stood_still: bool) -> None:
         """Close who has stalled. stood_still: nobody was read since the last look."""
         before, self._watches = {} if stood_still else self._watches, {}
         pump_below = pump_below_bytes(self._host.settings.now.clients.output_max_bytes)
@@ -44,19 +44,19 @@ class ClientStalls:
                 self._watches[client.number] = watch
                 self._judge(client, watch, now_s)
 
-    def _begin(self, now_s: float) -> LinkWatch:
+    def _begin(self, now_s: float) -> RemoteKeepAlive:
         timeout_s = self._host.settings.now.clients.stall_timeout_s
-        watch = LinkWatch(stall_timeout_s=timeout_s, answer_timeout_s=timeout_s)
-        watch.started(now_s, keep_alive_s=0)
+        watch = RemoteKeepAlive(stall_timeout_s=timeout_s, answer_timeout_s=timeout_s)
+        watch.on_started(now_s, keep_alive_s=0)
         return watch
 
-    def _judge(self, client: Client, watch: LinkWatch, now_s: float) -> None:
+    def _judge(self, client: Client, watch: RemoteKeepAlive, now_s: float) -> None:
         outbox = client.outbox
         assert outbox is not None
-        verdict = watch.look(now_s, owed=outbox.owed, given=client.given_bytes, left=client.left_bytes)
+        verdict = watch.judge(now_s, owed=outbox.owed, given=client.written_bytes, left=client.left_bytes)
         if verdict is Verdict.STALLED:
-            outbox.stalled()
-            self._packets.stalled(client, in_flight=outbox.in_flight, waiting=outbox.depth - outbox.in_flight)
+            outbox.on_stalled()
+            self._packets.on_stalled(client, in_flight=outbox.in_flight, waiting=outbox.depth - outbox.in_flight)
 
 
 def _waits(client: Client, pump_below: int) -> bool:

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from actors.access.access_control import AccessControl
+from actors.access.client import ASKING, REQUESTS_MAX, Client
 from actors.broker.filter_bytes import FilterBytes
-from actors.broker.listener_interface import ClientHost
-from actors.door.client import ASKING, REQUESTS_MAX, Client
-from actors.door.logins_and_rights import Access
+from actors.broker.listener_interface import ListenerInterface
 from wire.errors import PeerViolation
 from wire.frames.base import Frame
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
@@ -40,7 +40,7 @@ class Retained(Protocol):
 
     def begin(self, client: Client, filters: Iterable[str], /) -> None: ...
 
-    def answered(self, client: Client, filters: Iterable[str], /) -> None: ...
+    def on_answered(self, client: Client, filters: Iterable[str], /) -> None: ...
 
     def end(self, client: Client, filters: Iterable[str], /) -> None: ...
 
@@ -60,8 +60,8 @@ class ClientSubscriptions:
 
     def __init__(
         self,
-        host: ClientHost,
-        access: Access,
+        host: ListenerInterface,
+        access: AccessControl,
         retained: Retained,
         filter_bytes: FilterBytes,
         *,
@@ -108,9 +108,9 @@ class ClientSubscriptions:
 
     def _refusal(self, client: Client, one: Subscription) -> ReasonCode | None:
         if not TopicLimits.of(self._host.settings.now.clients).allow(one.topic_filter):
-            self._host.limited("topic_limits")
+            self._host.on_limited("topic_limits")
             return ReasonCode.TOPIC_FILTER_INVALID
-        if client.rights is not None and not self._access.may_subscribe(client, one.topic_filter):
+        if client.rights is not None and not self._access.check_subscribe(client, one.topic_filter):
             return ReasonCode.NOT_AUTHORIZED  # [MQTT-3.8.4-5]
         if one.topic_filter in client.filters:
             return None
@@ -118,7 +118,7 @@ class ClientSubscriptions:
         if len(client.filters) >= self._host.settings.now.clients.subscriptions_max:
             limit = "subscriptions_max"
         if limit:
-            self._host.limited(limit)
+            self._host.on_limited(limit)
         return ReasonCode.QUOTA_EXCEEDED if limit else None
 
     def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
@@ -136,7 +136,7 @@ class ClientSubscriptions:
         answer = encode(Unsuback(packet_id=packet.packet_id, reason_codes=codes), client.level)
         self._ask(_Request(client, answer, False, gone))
 
-    def kept(self, frame: SubscriptionsKept) -> None:
+    def on_kept(self, frame: SubscriptionsKept) -> None:
         """The store has done as the request asked: answer it."""
         request = self._requests.pop(frame.request, None)
         if request is None:
@@ -145,13 +145,13 @@ class ClientSubscriptions:
         self._host.write(client, request.answer)
         if request.adds:
             self._subscribed(client, request.wanted)
-            self._retained.answered(client, request.wanted)
+            self._retained.on_answered(client, request.wanted)
         client.asking -= 1
         if client.asking == REQUESTS_MAX - 1 and not client.closed:
             client.hear_again(self._host.mailbox.now_s(), ASKING)
             self._read_on(client)
 
-    def closed(self, client: Client) -> None:
+    def on_closed(self, client: Client) -> None:
         """Nobody waits for the client's answers any more."""
         for number in [number for number, request in self._requests.items() if request.client is client]:
             del self._requests[number]

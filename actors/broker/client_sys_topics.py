@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from actors.access.client import Client
 from actors.broker.client_deliveries import Deliveries
-from actors.broker.listener_interface import ClientHost
-from actors.door.client import Client
+from actors.broker.listener_interface import ListenerInterface
 from wire.exchange.subscriber_copies import Copies, as_granted
 from wire.frames.batch import Batch
 from wire.frames.supervision import NodeFigures
 from wire.mqtt.topics import is_shared
 from wire.routing.sys_topics import (
-    Audience,
     Filters,
     LoadAverages,
     SysFigures,
+    SysTopicReaders,
     asks_for_sys,
     listener_values,
     rows_for,
@@ -30,16 +30,16 @@ from wire.routing.sys_topics import (
 class SysTopics:
     """Keeps the latest values, and knows who wants them."""
 
-    def __init__(self, host: ClientHost, deliveries: Deliveries, figures: Callable[[], SysFigures]) -> None:
+    def __init__(self, host: ListenerInterface, deliveries: Deliveries, figures: Callable[[], SysFigures]) -> None:
         self._host = host
         self._deliveries = deliveries
         self._figures = figures
         self._loads: LoadAverages | None = None
         self._latest: Batch | None = None
-        self._audience = Audience()
+        self._audience = SysTopicReaders()
         self._subscribers: dict[int, Client] = {}  # some may have gone, or have unsubscribed
 
-    def told(self, frame: NodeFigures) -> None:
+    def publish_values(self, frame: NodeFigures) -> None:
         """A period is over: send the new values to all that subscribe."""
         now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
         if self._loads is None:
@@ -55,12 +55,12 @@ class SysTopics:
             granted = as_granted(self._latest, rows, qos=0, retain_as_published=keeps_retain, identifiers=identifiers)
             self._deliveries.send(Copies(granted, wall_ms), numbers)
 
-    def opened(self, client: Client) -> None:
+    def on_opened(self, client: Client) -> None:
         """The client has its CONNACK: it may have subscribed on an earlier connection."""
         if self._filters(client):
             self._subscribers[client.number] = client
 
-    def subscribed(self, client: Client, wanted: Mapping[str, bool]) -> None:
+    def on_subscribed(self, client: Client, wanted: Mapping[str, bool]) -> None:
         """The client has its SUBACK. wanted: topic filter -> whether it is to get what is retained."""
         for topic_filter, wants_retained in wanted.items():
             if client.closed or topic_filter not in client.filters or not asks_for_sys(topic_filter):

@@ -13,11 +13,11 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from actors.access.access_control import AccessControl
+from actors.access.client import Client
 from actors.broker.client_batches import ClientBatches
-from actors.broker.listener_interface import ClientHost
+from actors.broker.listener_interface import ListenerInterface
 from actors.broker.session_records import SessionRecords
-from actors.door.client import Client
-from actors.door.logins_and_rights import Access
 from wire.clock_steps import elapsed_ms
 from wire.exchange.wills import Message, PendingWill, PendingWills, size_bytes
 from wire.frames.intake import SessionsKnown
@@ -31,7 +31,7 @@ NO_SOURCE = 0  # a connection that nothing waits behind
 class ClientWills:
     """Publishes them when they are due."""
 
-    def __init__(self, host: ClientHost, access: Access, batches: ClientBatches, records: SessionRecords) -> None:
+    def __init__(self, host: ListenerInterface, access: AccessControl, batches: ClientBatches, records: SessionRecords) -> None:
         self._host = host
         self._access = access
         self._batches = batches
@@ -46,7 +46,7 @@ class ClientWills:
 
     # --- what an earlier life has left ---
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """The store's report on it was incomplete, and a new one is complete."""
         self._pending = PendingWills()
 
@@ -71,12 +71,12 @@ class ClientWills:
         if client.will is not None:
             self._connected_bytes += size_bytes(client.will)
 
-    def left(self, client: Client) -> None:
+    def on_left(self, client: Client) -> None:
         """It is not any more."""
         if client.will is not None:
             self._connected_bytes -= size_bytes(client.will)
 
-    def connection_ended(self, client: Client, *, on_record: bool) -> None:
+    def on_connection_ended(self, client: Client, *, on_record: bool) -> None:
         """The client's Will is to be published, now or after its delay.
 
         on_record: the store has it, or is told of it; else there is a limit to how many are kept.
@@ -90,9 +90,9 @@ class ClientWills:
         elif on_record or len(self._pending) < UNRECORDED_WILLS_MAX:
             self._publish(client.session, pending)
         else:
-            self._host.limited("store_unavailable")
+            self._host.on_limited("store_unavailable")
 
-    def session_ended(self, session: str, *, drops_will: bool) -> None:
+    def on_session_ended(self, session: str, *, drops_will: bool) -> None:
         """The session's Will waits no longer [MQTT-3.1.3-9]."""
         pending = self._pending.take_ended(session)
         if pending is not None and not drops_will:  # whoever comes next under the identifier has it published first
@@ -128,7 +128,7 @@ class ClientWills:
         if self._batches.full:
             self._pending.add(session, pending)
             return False
-        if self._access.may_publish_left(session, pending.user, pending.listener, pending.message[0]):
+        if self._access.check_publish_left(session, pending.user, pending.listener, pending.message[0]):
             self._batches.add_will(session, pending.message, pending.source)
         else:  # broker.will-unless-taken-back
             self._batches.drop_will(session)

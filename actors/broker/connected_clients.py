@@ -1,7 +1,7 @@
 """The connections of local clients: each by its number, what is written to them, and how one ends.
 
-``actors/door/listening_sockets.py`` decides who may come in, ``actors/broker/client_sessions.py`` what a connection's end means for
-its session.
+``actors/access/listening_sockets.py`` decides who may come in, ``actors/broker/client_sessions.py`` what a connection's end means
+for its session.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from actors.door.client import Client
-from actors.door.closing_connections import Lingering
-from actors.door.connection_limits import CONNECTIONS_PER_USER
-from actors.door.listening_sockets import Reception
+from actors.access.client import Client
+from actors.access.closing_connections import ClosingConnections
+from actors.access.connection_limits import CONNECTIONS_PER_USER
+from actors.access.listening_sockets import ListeningSockets
 from actors.process.mailbox import Mailbox
 from actors.system.free_memory import give_memory_back
 from wire.frames.base import Frame
@@ -21,7 +21,7 @@ from wire.status.clients import TrafficFigures
 
 log = logging.getLogger("bascule")
 
-TOLD_PERIOD_S = 60.0  # of what each limit refuses
+REPORT_PERIOD_S = 60.0  # of what each limit refuses
 GIVE_BACK_LEFT = 500  # what so many had is worth a look at all that the process has
 GIVE_BACK_AFTER_S = 12.0  # by then nothing speaks of them any more
 
@@ -29,10 +29,17 @@ Parted = Callable[[Client, bool], None]
 
 
 class ConnectedClients:
-    """Everybody who is connected, and the traffic with them; the ``ClientHost`` of the modules that serve clients."""
+    """Everybody who is connected, and the traffic with them; the ``ListenerInterface`` of the modules that serve clients."""
 
     def __init__(
-        self, mailbox: Mailbox, epoch: int, reception: Reception, lingering: Lingering, settings: SettingsNow, *, parted: Parted
+        self,
+        mailbox: Mailbox,
+        epoch: int,
+        reception: ListeningSockets,
+        lingering: ClosingConnections,
+        settings: SettingsNow,
+        *,
+        parted: Parted,
     ) -> None:
         """``parted`` is told of each connection that ends, and whether its Will is to be published: what was kept of it goes."""
         self.mailbox = mailbox
@@ -46,7 +53,7 @@ class ConnectedClients:
         self._lingering = lingering
         self._parted = parted
         self._by_number: dict[int, Client] = {}
-        self._told_s: dict[str, float] = {}  # by limit
+        self._reported_s: dict[str, float] = {}  # by limit
         self._left = 0  # since memory was given back
         self._left_s = 0.0
 
@@ -69,23 +76,23 @@ class ConnectedClients:
         """Queue ``frame`` for another actor."""
         self.mailbox.send(peer, frame)
 
-    def limited(self, limit: str) -> None:
-        """Count for status what ``limit`` has refused, and tell of it once in ``TOLD_PERIOD_S``."""
+    def on_limited(self, limit: str) -> None:
+        """Count for status what ``limit`` has refused, and tell of it once in ``REPORT_PERIOD_S``."""
         refused, now_s = self._reception.admission.refused, self.mailbox.now_s()
         refused[limit] += 1
-        if now_s - self._told_s.get(limit, float("-inf")) >= TOLD_PERIOD_S:
-            self._told_s[limit] = now_s
+        if now_s - self._reported_s.get(limit, float("-inf")) >= REPORT_PERIOD_S:
+            self._reported_s[limit] = now_s
             log.warning("clients.limited", extra={"limit": limit, "count": refused[limit]})
 
-    def greeted(self, client: Client) -> None:
+    def on_greeted(self, client: Client) -> None:
         """The client's CONNECT was read: it is not half open any more."""
-        self._reception.admission.greeted(client.number)
+        self._reception.admission.on_greeted(client.number)
 
     def logs_in(self, client: Client, older: Client | None) -> bool:
         """Whether its user may have this connection as well, in place of ``older`` of the same identifier; it is counted then."""
         allowed = self._reception.admission.log_in(client.number, client.user, None if older is None else older.number)
         if not allowed:
-            self.limited(CONNECTIONS_PER_USER)
+            self.on_limited(CONNECTIONS_PER_USER)
         return allowed
 
     def give_back(self, now_s: float) -> None:
@@ -96,7 +103,7 @@ class ConnectedClients:
             self._left, self._left_s = 0, now_s
             give_memory_back()
 
-    def welcomed(self) -> None:
+    def on_welcomed(self) -> None:
         """A client has its CONNACK."""
         self.connected += 1
         self.most_connected = max(self.most_connected, self.connected)
@@ -108,7 +115,7 @@ class ConnectedClients:
         self.traffic.messages_sent += packets
         self.traffic.bytes_sent += len(data)
         if client.output_bytes > self.settings.now.clients.output_max_bytes:
-            self.limited("output_max_bytes")
+            self.on_limited("output_max_bytes")
             self.close_client(client, "output_limit")
         elif not client.write(data):
             self.close_client(client, "gone")
@@ -116,7 +123,7 @@ class ConnectedClients:
     def close_client(self, client: Client, why: str, *, publish_will: bool = True) -> None:
         """End the connection; its Will is published unless it said goodbye [MQTT-3.1.2-10].
 
-        The client may read its last packet as long as it is there (``actors/door/closing_connections.py``).
+        The client may read its last packet as long as it is there (``actors/access/closing_connections.py``).
         """
         if client.closed:
             return

@@ -11,20 +11,20 @@ from array import array
 from collections.abc import Sequence
 from functools import partial
 
-from actors.broker.followed_publish import RoutingWatch
+from actors.broker.followed_publish import FollowedRouting
 from actors.broker.local_routing import LocalRouting, Part, Routed, retained_part
 from actors.broker.repeated_batches import RoutedBatches
 from actors.process.actor import MailboxActor
 from actors.process.local_messages import Deliver, Published, PublishedAhead, SessionDown, SessionUp
 from actors.process.mailbox import Mailbox
 from wire.frames.base import Frame
-from wire.frames.batch import QOS_ONLY, Batch, pack_column, unpack_column, ways_columns
+from wire.frames.batch import QOS_ONLY, Batch, pack_column, route_columns, unpack_column
 from wire.frames.intake import NO_ROW, Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import LISTENER, QUEUE_STORE, BridgeLane, lane_of_actor, lane_of_queue
 from wire.frames.supervision import AclChanged
 from wire.frames.tracing import TopicsWanted, TraceWanted
-from wire.routing.bridge_rules import Route, Router
+from wire.routing.bridge_rules import BridgeRoute, BridgeRules
 from wire.routing.hop_count import hops_of
 from wire.routing.subscriber import Publisher
 from wire.settings import NodeSettings
@@ -46,13 +46,13 @@ class Distributor(MailboxActor):
         self._senders: dict[str, int] = {}  # Connections that send to this life -> their epochs
         self._held: dict[tuple[str, int], Publishes] = {}  # by sender and number
         self._newest = RoutedBatches()
-        self._watch = RoutingWatch(mailbox)
+        self._watch = FollowedRouting(mailbox)
         self._routed = 0
         self._loops = 0
 
     def on_peer_up(self, name: str, epoch: int) -> None:
         if name == QUEUE_STORE:
-            self._local.doubt()
+            self._local.mark_unconfirmed()
             self.send(QUEUE_STORE, SessionsWanted(epoch=self.epoch))
 
     def on_reconfigured(self, before: NodeSettings) -> None:
@@ -61,7 +61,7 @@ class Distributor(MailboxActor):
 
     def route_by(self, settings: NodeSettings) -> None:
         """New messages go by these rules; messages that were routed before and are sent again go where they went."""
-        self._router = Router(settings.bridges)
+        self._router = BridgeRules(settings.bridges)
         self._lanes = tuple((bridge.name, bridge.lanes) for bridge in settings.bridges if bridge.lanes > 1)
         self._hops_max = {
             bridge.name: bridge.loop_prevention.max_hops for bridge in settings.bridges if bridge.loop_prevention.enabled
@@ -82,13 +82,13 @@ class Distributor(MailboxActor):
                 if self._local:
                     self._deliver(self._local.route(frame.batch, unpack_column("I", frame.sources)), frame.batch)
             case SenderResumes():
-                self._sends_anew(frame.sender, frame.epoch)
+                self._on_sender_restarted(frame.sender, frame.epoch)
             case SubscriptionsAdd():
                 self._local.subscribe(frame.session, (filters[:3] for filters in frame.filters))
-                self._subscribed(frame)
+                self._on_subscribed(frame)
             case SubscriptionsDrop():
                 self._local.unsubscribe(frame.session, frame.filters)
-                self._subscribed(frame)
+                self._on_subscribed(frame)
             case RetainedWanted():
                 self.send(QUEUE_STORE, frame)  # behind all that was routed before
             case SessionUp():
@@ -96,19 +96,19 @@ class Distributor(MailboxActor):
             case SessionDown():
                 self._local.down(frame)
             case SessionGone():
-                self._local.gone(frame)
+                self._local.on_gone(frame)
             case AclChanged():
-                self._local.acl_changed(frame)
+                self._local.on_acl_changed(frame)
             case TraceWanted() | TopicsWanted():
-                self._watch.wanted(frame)
+                self._watch.on_wanted(frame)
             case SessionsKnown():
                 if frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
-                    self._sessions_kept(frame)
+                    self._on_sessions_kept(frame)
                     self.send(LISTENER, frame)
             case _:
                 raise AssertionError(f"not for a Distributor: {frame}")
 
-    def _subscribed(self, frame: SubscriptionsAdd | SubscriptionsDrop) -> None:
+    def _on_subscribed(self, frame: SubscriptionsAdd | SubscriptionsDrop) -> None:
         """Lasting subscriptions go to the store: one that is not known here would be acknowledged, and without effect."""
         if frame.queue:
             self.send(QUEUE_STORE, frame)
@@ -118,20 +118,20 @@ class Distributor(MailboxActor):
     def status(self) -> DistributorFigures:
         return DistributorFigures(routed=self._routed, loops=self._loops, subscriptions=len(self._local))
 
-    def _sessions_kept(self, frame: SessionsKnown) -> None:
+    def _on_sessions_kept(self, frame: SessionsKnown) -> None:
         self._local.confirm(frame)
         if self.state == "starting":
-            self._local.kept(frame)
+            self._local.on_kept(frame)
         if not frame.last:
             return
-        self._local.forget_doubted()
+        self._local.forget_unconfirmed()
         if self.state == "starting":
             self.ready()
             held, self._held = self._held, {}
             for publishes in held.values():
                 self._distribute_remote(publishes)
 
-    def _sends_anew(self, sender: str, epoch: int) -> None:
+    def _on_sender_restarted(self, sender: str, epoch: int) -> None:
         """All that ``sender`` has outstanding follows, in order; nothing of its earlier lives counts any more."""
         if epoch > self._senders.get(sender, 0):
             self._senders[sender] = epoch
@@ -175,7 +175,7 @@ class Distributor(MailboxActor):
         )
         self._newest.keep(append)
         if self._watch.on:
-            self._watch.routed(frame, batch, append, live=live, router=self._router)
+            self._watch.on_routed(frame, batch, append, live=live, router=self._router)
         self.send(QUEUE_STORE, append)
 
     def _route_locally(self, frame: Published | Publishes, batch: Batch) -> Routed:
@@ -200,7 +200,7 @@ class Distributor(MailboxActor):
         """The batch cut by queue. One that goes to a queue whole keeps its columns; only flags and ways change."""
         parts: list[Part] = []
         bodies: list[bytes] = []
-        routes: dict[str, dict[int, Route]] = {}
+        routes: dict[str, dict[int, BridgeRoute]] = {}
         for index, topic in enumerate(batch.topics):
             for route in self._router.route(topic, origin):
                 routes.setdefault(route.queue, {})[index] = route
@@ -243,7 +243,7 @@ def _publishers(frame: Published) -> Sequence[Publisher]:
     return publishers
 
 
-def _routed(batch: Batch, by_topic: dict[int, Route]) -> Batch:
+def _routed(batch: Batch, by_topic: dict[int, BridgeRoute]) -> Batch:
     """``batch`` with the way of each topic and the applied QoS of each row; its other columns are shared, not copied."""
     tables = {route.flags_table for route in by_topic.values()}
     if len(tables) == 1:
@@ -251,7 +251,9 @@ def _routed(batch: Batch, by_topic: dict[int, Route]) -> Batch:
     else:
         tables_of = [by_topic[index].flags_table if index in by_topic else b"" for index in range(len(batch.topics))]
         flags = bytes([tables_of[index][flag] for index, flag in zip(batch.topic_of, batch.flags, strict=True)])
-    ways, way_of = ways_columns([by_topic[index].way if index in by_topic else b"" for index in range(len(batch.topics))])
+    message_routes, route_of = route_columns(
+        [by_topic[index].message_route if index in by_topic else b"" for index in range(len(batch.topics))]
+    )
     return Batch(
         accepted_ms=batch.accepted_ms,
         topics=batch.topics,
@@ -259,7 +261,7 @@ def _routed(batch: Batch, by_topic: dict[int, Route]) -> Batch:
         flags=flags,
         lengths=batch.lengths,
         payloads=batch.payloads,
-        ways=ways,
-        way_of=way_of,
+        routes=message_routes,
+        route_of=route_of,
         properties=batch.properties,
     )

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from actors.access.client import Client
 from actors.broker.connected_clients import ConnectedClients
-from actors.door.client import Client
 from actors.process.local_messages import Published
 from actors.process.mailbox import Mailbox
 from wire.frames.base import Frame
@@ -21,10 +21,10 @@ from wire.frames.names import LISTENER, QUEUE_STORE, RETAINED, SUPERVISOR, lane_
 from wire.frames.tracing import TopicCounts as TopicCountsFrame
 from wire.frames.tracing import TopicsWanted, TraceMark, TraceStep, TraceWanted
 from wire.mqtt.topics import matches
-from wire.routing.bridge_rules import Router
+from wire.routing.bridge_rules import BridgeRules
 from wire.routing.hop_count import hops_of
+from wire.routing.message_route import MessageRoute
 from wire.routing.topic_counts import TopicCounts
-from wire.routing.ways import Way
 
 FOLLOWED_MAX = 8
 _SESSIONS_NAMED_MAX = 10
@@ -32,7 +32,7 @@ _TOPIC_SHOWN_BYTES = 1000
 
 
 class _Armed:
-    """A trace that waits for its message: the topic filter of ``wanted``, until ``until_s``."""
+    """A trace that waits for its message: the topic filter of ``on_wanted``, until ``until_s``."""
 
     def __init__(self, wanted: TraceWanted, now_s: float) -> None:
         self.wanted = wanted
@@ -45,7 +45,7 @@ class _Armed:
         return matches(self.wanted.topic_filter, topic.decode(errors="replace"))
 
 
-class RoutingWatch:
+class FollowedRouting:
     """The Distributor's part: finds the message, says how it was routed, and counts by topic. on: whether any of that is wanted."""
 
     def __init__(self, mailbox: Mailbox) -> None:
@@ -54,25 +54,25 @@ class RoutingWatch:
         self._armed: _Armed | None = None
         self._counts: TopicCounts | None = None
 
-    def wanted(self, frame: TraceWanted | TopicsWanted) -> None:
+    def on_wanted(self, frame: TraceWanted | TopicsWanted) -> None:
         """Follow a message from now on, or tell what was counted."""
         now_s = self._mailbox.now_s()
         if isinstance(frame, TraceWanted):
             self._armed = _Armed(frame, now_s) if frame.topic_filter else None
         else:
-            self._tell_counts(frame, now_s)
+            self._send_counts(frame, now_s)
         self.on = self._armed is not None or self._counts is not None
 
-    def _tell_counts(self, frame: TopicsWanted, now_s: float) -> None:
+    def _send_counts(self, frame: TopicsWanted, now_s: float) -> None:
         if self._counts is None or self._counts.over(now_s):
             self._counts = TopicCounts(now_s)
         counts = self._counts
-        counts.asked(now_s)
+        counts.on_asked(now_s)
         topics = counts.busiest(frame.count)
         told = TopicCountsFrame(request=frame.request, since_s=now_s - counts.since_s, topics=topics, others=counts.rest(topics))
         self._mailbox.send(SUPERVISOR, told)
 
-    def routed(self, frame: Published | Publishes, batch: Batch, append: Append, *, live: int, router: Router) -> None:
+    def on_routed(self, frame: Published | Publishes, batch: Batch, append: Append, *, live: int, router: BridgeRules) -> None:
         """``append`` is what became of ``batch``, and goes to the store next; so many groups of clients get it ``live``."""
         now_s = self._mailbox.now_s()
         if self._counts is not None:
@@ -92,7 +92,7 @@ class RoutingWatch:
         batch: Batch,
         append: Append,
         live: int,
-        router: Router,
+        router: BridgeRules,
         now_s: float,
     ) -> bool:
         """Whether the batch has what is ``armed`` for; then its way is told."""
@@ -123,7 +123,7 @@ class RoutingWatch:
         if frame.sender == LISTENER:
             self._mailbox.send(LISTENER, mark)
         self._step(request, "taken", frame.sender, taken_s, what)
-        self._step(request, "routed", self._mailbox.name, now_s, _way_of(row, topic, batch, frame, append, live, router))
+        self._step(request, "routed", self._mailbox.name, now_s, _route_of(row, topic, batch, frame, append, live, router))
         return True
 
     def _step(self, request: int, step: str, actor: str, at_s: float, details: dict[str, Any]) -> None:
@@ -131,8 +131,8 @@ class RoutingWatch:
         self._mailbox.send(SUPERVISOR, told)
 
 
-def _way_of(
-    row: int, topic: bytes, batch: Batch, frame: Published | Publishes, append: Append, live: int, router: Router
+def _route_of(
+    row: int, topic: bytes, batch: Batch, frame: Published | Publishes, append: Append, live: int, router: BridgeRules
 ) -> dict[str, Any]:
     """The receivers of ``row``, and why others are none."""
     queues = [queue for queue, _, _, _, rows in append.parts if not rows or row in unpack_column("H", rows)]
@@ -140,8 +140,8 @@ def _way_of(
     of_bridges = {lane.bridge: queue for queue in queues if (lane := lane_of_queue(queue)) is not None}
     rules = {}
     for route in router.route(topic, None):
-        way = Way.decode(route.way)
-        rules[route.queue] = {"rule": way.rule, "destination": way.destination}
+        message_route = MessageRoute.decode(route.message_route)
+        rules[route.queue] = {"rule": message_route.rule, "destination": message_route.destination}
     hops = hops_of(batch.properties.get(row, b""))
     why_not = router.refusals(topic, None if origin is None else origin.bridge)
     for bridge in router.bridges:
@@ -158,7 +158,7 @@ def _way_of(
     }
 
 
-class PublisherWatch:
+class FollowedPublisher:
     """The Listener's part: who published the message, when it was acknowledged, and that a client may not publish it.
 
     on: whether a message that was taken waits to be acknowledged.
@@ -171,10 +171,10 @@ class PublisherWatch:
         self._armed: _Armed | None = None
         self._marks: dict[int, TraceMark] = {}  # by request
 
-    def wanted(self, frame: TraceWanted, watch_denials: Callable[[Callable[[Client, bytes], None] | None], None]) -> None:
+    def on_wanted(self, frame: TraceWanted, watch_denials: Callable[[Callable[[Client, bytes], None] | None], None]) -> None:
         """Follow a message from now on. watch_denials: gets what is to be told of each PUBLISH that a client may not send."""
         self._armed = _Armed(frame, self._mailbox.now_s()) if frame.topic_filter else None
-        watch_denials(self._denied if self._armed is not None else None)
+        watch_denials(self._on_denied if self._armed is not None else None)
 
     def mark(self, frame: TraceMark) -> None:
         """It was found: say who published it."""
@@ -186,7 +186,7 @@ class PublisherWatch:
             self._marks[frame.request] = frame
             self.on = True
 
-    def committed(self, frame: Committed) -> None:
+    def on_committed(self, frame: Committed) -> None:
         """Publishers were answered for all batches up to that of ``frame``."""
         for request, mark in list(self._marks.items()):
             if mark.epoch != frame.epoch or mark.number > frame.number:
@@ -196,7 +196,7 @@ class PublisherWatch:
                 self._step(request, "acknowledged", {"packet": "PUBACK" if mark.qos == 1 else "PUBREC"})
         self.on = bool(self._marks)
 
-    def _denied(self, client: Client, topic: bytes) -> None:
+    def _on_denied(self, client: Client, topic: bytes) -> None:
         """``client`` may not publish to ``topic``."""
         armed = self._armed
         if armed is not None and not armed.over(self._mailbox.now_s()) and armed.takes(topic):

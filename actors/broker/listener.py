@@ -2,7 +2,7 @@
 
 It puts the parts together that serve them, and gives each what comes: frames, sockets, timers, the end of a turn. Their input is
 ``actors/broker/client_input.py``'s, the batch that is being built ``actors/broker/client_batches.py``'s, and its departure
-``actors/broker/batch_gathering.py``'s. ``actors/door/listening_sockets.py`` lets clients in; PUBACKs are released in
+``actors/broker/batch_gathering.py``'s. ``actors/access/listening_sockets.py`` lets clients in; PUBACKs are released in
 ``actors/broker/puback_release.py``; what goes out to clients is ``actors/broker/client_deliveries.py``'s.
 """
 
@@ -11,6 +11,10 @@ from __future__ import annotations
 from copy import copy
 from typing import Any
 
+from actors.access.access_control import AccessControl, Verified
+from actors.access.client import Client
+from actors.access.closing_connections import ClosingConnections
+from actors.access.listening_sockets import ACCEPT_TIMER, OPEN_TIMER, ListeningSockets
 from actors.broker.batch_gathering import REST_TIMER, Gathering
 from actors.broker.client_batches import ClientBatches
 from actors.broker.client_commands import ClientAdmin
@@ -19,24 +23,20 @@ from actors.broker.client_input import ClientInput
 from actors.broker.client_packets import ClientPackets
 from actors.broker.client_retained import ClientRetained
 from actors.broker.client_sessions import ClientSessions
-from actors.broker.client_silence import LOOK_PERIOD_S, ClientSilence
+from actors.broker.client_silence import CHECK_PERIOD_S, ClientSilence
 from actors.broker.client_sockets import ClientSockets
 from actors.broker.client_stalls import ClientStalls
 from actors.broker.client_subscriptions import ClientSubscriptions
 from actors.broker.client_sys_topics import SysTopics
 from actors.broker.client_wills import ClientWills
 from actors.broker.connected_clients import ConnectedClients
-from actors.broker.followed_publish import PublisherWatch
+from actors.broker.followed_publish import FollowedPublisher
 from actors.broker.puback_release import release
 from actors.broker.qos0_overtaking import OVERTAKING_TIMER, Qos0Overtaking
 from actors.broker.reserved_topics import ReservedTopics
 from actors.broker.session_openings import SessionOpenings
 from actors.broker.session_records import SessionRecords
 from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER, WaitingClients
-from actors.door.client import Client
-from actors.door.closing_connections import Lingering
-from actors.door.listening_sockets import ACCEPT_TIMER, OPEN_TIMER, Reception
-from actors.door.logins_and_rights import Access, Verified
 from actors.process.actor import MailboxActor
 from actors.process.local_messages import Deliver
 from actors.process.mailbox import Mailbox
@@ -63,14 +63,14 @@ class Listener(MailboxActor):
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
         self._group = group = mailbox.group()
-        self._lingering = Lingering(mailbox)
-        self.reception = Reception(mailbox, group, self._lingering, self.settings_now)
+        self._lingering = ClosingConnections(mailbox)
+        self.reception = ListeningSockets(mailbox, group, self._lingering, self.settings_now)
         self.clients = clients = ConnectedClients(
             mailbox, epoch, self.reception, self._lingering, self.settings_now, parted=self._parted
         )
         self._reserved = ReservedTopics(clients)
         self.batches = ClientBatches(clients, self._reserved)
-        self._access = Access(clients, self.tell_from_thread)
+        self._access = AccessControl(clients, self.send_from_thread)
         self._records = SessionRecords()
         self._wills = ClientWills(clients, self._access, self.batches, self._records)
         self.openings = SessionOpenings(clients, self._access, self.batches, self._records, self._wills, self._welcomed)
@@ -84,10 +84,10 @@ class Listener(MailboxActor):
             self._access,
             self._retained,
             self._records.filters,
-            subscribed=self._sys.subscribed,
+            subscribed=self._sys.on_subscribed,
             read_on=self._read_on,
         )
-        self.packets = ClientPackets(clients, self.sessions, self._subscriptions, self.batches.released)
+        self.packets = ClientPackets(clients, self.sessions, self._subscriptions, self.batches.on_released)
         self._overtaking = Qos0Overtaking(clients, self.batches)
         self._waiting = WaitingClients(mailbox)
         self._input = ClientInput(
@@ -95,10 +95,10 @@ class Listener(MailboxActor):
             self.batches,
             self.packets,
             self._waiting,
-            acknowledged=self.deliveries.touched,
-            crowded=self._overtaking.crowded,
+            acknowledged=self.deliveries.on_touched,
+            crowded=self._overtaking.on_crowded,
         )
-        self._watch = PublisherWatch(mailbox, clients)
+        self._watch = FollowedPublisher(mailbox, clients)
         self.gathering = Gathering(
             mailbox,
             self._group,
@@ -116,7 +116,7 @@ class Listener(MailboxActor):
 
     def on_start(self) -> None:
         super().on_start()
-        self.mailbox.set_timer(LOOK_TIMER, self.mailbox.now_s() + LOOK_PERIOD_S)
+        self.mailbox.set_timer(LOOK_TIMER, self.mailbox.now_s() + CHECK_PERIOD_S)
 
     def on_peer_up(self, name: str, epoch: int) -> None:
         if name not in (DISTRIBUTOR, QUEUE_STORE):
@@ -133,13 +133,13 @@ class Listener(MailboxActor):
         self._open_doors()
 
     def on_reconfigured(self, before: NodeSettings) -> None:
-        self.batches.room.settings_changed()
+        self.batches.room.on_settings_changed()
         self._input.room_came()
-        self._access.settings_changed()
+        self._access.on_settings_changed()
         if self.settings.clients != before.clients:
-            self.batches.limits_changed()
-            self._input.limits_changed()
-            self._stalls.limits_changed()
+            self.batches.on_limits_changed()
+            self._input.on_limits_changed()
+            self._stalls.on_limits_changed()
         if self.state == "starting":
             return  # the doors are opened by them
         shut = self.reception.rearrange(self.settings.listeners) if self.state == "ready" else set()
@@ -190,11 +190,11 @@ class Listener(MailboxActor):
             self.clients.close_client(client, "server_stopped")
         self._lingering.hurry()
         if self.batches.empty and not len(self._lingering):  # the turn's end sends the Wills
-            self.finished()
+            self.on_finished()
 
     def _open_doors(self) -> None:
         """Begin to serve once both actors behind are there; if an address cannot be had, try again later."""
-        if self.reception.doors or self.state != "starting" or not {DISTRIBUTOR, QUEUE_STORE} <= self.peers.keys():
+        if self.reception.listening_sockets or self.state != "starting" or not {DISTRIBUTOR, QUEUE_STORE} <= self.peers.keys():
             return
         try:
             self.listen()
@@ -218,22 +218,22 @@ class Listener(MailboxActor):
             case Committed():
                 if frame.sender == self.name and frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
                     release(self.clients, self.batches, frame.number)
-                    self.gathering.committed()
+                    self.gathering.on_committed()
                     if self._watch.on:
-                        self._watch.committed(frame)
+                        self._watch.on_committed(frame)
             case Room():
                 if frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
-                    first = self.batches.room.told(frame)
+                    first = self.batches.room.on_report(frame)
                     self._input.room_came(None if first else frame.queues)
             case HandOut() | LaneOpened() | Settled() | LaneReopen():
                 self.deliveries.lane(frame)
             case SessionGone():
-                self._admin.gone(frame.session)
-                self.sessions.gone(frame)
+                self._admin.on_gone(frame.session)
+                self.sessions.on_gone(frame)
             case SessionCommand():
                 self._admin.command(frame)
             case QueueAnswer():
-                self._admin.answered(frame)
+                self._admin.on_answered(frame)
             case Deliver():
                 self.deliveries.deliver(frame)
             case SessionsKnown():
@@ -242,11 +242,11 @@ class Listener(MailboxActor):
                 if frame.epoch == self.epoch:
                     self._of_this_life(frame)
             case AclChanged():
-                self._access.acl_changed(frame)
+                self._access.on_acl_changed(frame)
             case NodeFigures():
-                self._sys.told(frame)
+                self._sys.publish_values(frame)
             case TraceWanted():
-                self._watch.wanted(frame, self._access.watch_denials)
+                self._watch.on_wanted(frame, self._access.watch_denials)
             case TraceMark():
                 self._watch.mark(frame)
             case _:
@@ -257,16 +257,16 @@ class Listener(MailboxActor):
             case RetainedPiece():
                 self._retained.piece(frame)
             case SubscriptionsKept():
-                self._subscriptions.kept(frame)
+                self._subscriptions.on_kept(frame)
             case SessionOpened():
                 if not self.is_former(QUEUE_STORE, frame.store):  # the new one is asked again, and may know nothing of this
-                    self.openings.opened(frame)
+                    self.openings.on_opened(frame)
             case SessionClosed():
                 self._records.end_committed(frame.source)
 
-    def on_told(self, message: Any) -> None:
+    def on_thread_message(self, message: Any) -> None:
         assert isinstance(message, Verified), f"not for a Listener: {message}"
-        self._access.verified(message)
+        self._access.on_verified(message)
 
     # --- turns ---
 
@@ -284,8 +284,8 @@ class Listener(MailboxActor):
         if name == REST_TIMER:
             self.gathering.end_rest()
         elif name == LOOK_TIMER:
-            self.mailbox.set_timer(LOOK_TIMER, now_s + LOOK_PERIOD_S)
-            self._look(now_s)
+            self.mailbox.set_timer(LOOK_TIMER, now_s + CHECK_PERIOD_S)
+            self._on_check_due(now_s)
         elif name == OVERTAKING_TIMER:
             self._overtaking.on_timer()  # what is due goes at the turn's end
         elif name == SETTLE_TIMER:
@@ -299,20 +299,20 @@ class Listener(MailboxActor):
         elif name in (RATE_TIMER, TURN_TIMER):
             self._input.on_timer(name, now_s)
 
-    def _look(self, now_s: float) -> None:
+    def _on_check_due(self, now_s: float) -> None:
         """Checks by time: files that changed, clients that are silent or late, and what is due."""
-        self.reception.look_at_certificates(now_s)
+        self.reception.reload_certificates(now_s)
         self._access.reload()
         if self.batches.link.overdue(now_s):
             self.batches.resend()
-        self._lingering.look(now_s)
+        self._lingering.close_overdue(now_s)
         if self.state != "stopping":  # then nobody is read, so nobody is silent
-            self.silence.look(now_s)
+            self.silence.close_silent(now_s)
         self.deliveries.rest(now_s)
         self.clients.give_back(now_s)
         self.openings.wait_no_longer(now_s)
         self._retained.wait_no_longer(now_s)
-        self._input.look()
+        self._input.read_departed()
         self._wills.publish_due(now_s)
 
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
@@ -324,9 +324,9 @@ class Listener(MailboxActor):
 
     def _welcomed(self, client: Client) -> None:
         """It has its CONNACK."""
-        self.deliveries.opened(client)
-        self._sys.opened(client)
-        self.clients.welcomed()
+        self.deliveries.on_opened(client)
+        self._sys.on_opened(client)
+        self.clients.on_welcomed()
         self.silence.watch(client)
         self._input.read_on(client)
 
@@ -336,11 +336,11 @@ class Listener(MailboxActor):
 
     def _parted(self, client: Client, publish_will: bool) -> None:
         """Its connection has ended."""
-        self._input.closed(client)
-        self.deliveries.closed(client)
-        self._subscriptions.closed(client)
-        self._retained.closed(client)
-        self.sessions.closed(client, publish_will=publish_will)
+        self._input.on_closed(client)
+        self.deliveries.on_closed(client)
+        self._subscriptions.on_closed(client)
+        self._retained.on_closed(client)
+        self.sessions.on_closed(client, publish_will=publish_will)
 
     def _sys_figures(self) -> SysFigures:
         return SysFigures(

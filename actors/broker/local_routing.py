@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from actors.broker.ended_connections import EndedConnections
 from actors.process.local_messages import SessionDown, SessionUp
-from wire.door.access_lists import AccessLists
-from wire.door.access_rules import ClientAccess
+from wire.access.access_lists import AccessLists
+from wire.access.access_rules import ClientAccess
 from wire.exchange.subscriber_copies import as_granted
 from wire.frames.batch import PASSED, QOS_MASK, QOS_ONLY, RETAIN_ONLY, Batch, pack_column
 from wire.frames.intake import SessionGone, SessionsKnown
@@ -24,7 +24,7 @@ from wire.routing.retained_topics import pack_owned
 from wire.routing.shared_subscription import Hands, SharedGroup, through_queue
 from wire.routing.subscriber import Delivery, Publisher, Subscriber, options_of
 from wire.routing.subscriptions import Subscriptions
-from wire.routing.topic_receivers import Match, Way
+from wire.routing.topic_receivers import GroupRows, TopicReceivers
 from wire.settings import NodeSettings
 
 Part = tuple[str, int, int, int, bytes]
@@ -60,14 +60,14 @@ class LocalRouting:
 
     # --- sessions ---
 
-    def kept(self, frame: SessionsKnown) -> None:
+    def on_kept(self, frame: SessionsKnown) -> None:
         """Sessions that are on record; those that are connected are known better."""
         for session, queue, subscriptions, _, _, user, listener, _ in frame.sessions:
             if queue and session not in self._places:
                 self._clients[session] = listener, user
                 self._put(session, 0, queue, subscriptions)
 
-    def doubt(self) -> None:
+    def mark_unconfirmed(self) -> None:
         """A new store is asked what is kept: what the one before it has ended may not have been told here."""
         self._doubted = {session: queue for session, (source, queue) in self._places.items() if not source}
 
@@ -77,7 +77,7 @@ class LocalRouting:
             if self._doubted.get(session) == queue:
                 del self._doubted[session]
 
-    def forget_doubted(self) -> None:
+    def forget_unconfirmed(self) -> None:
         """The others are not. Sessions that came meanwhile are known from the Listener."""
         for session, queue in self._doubted.items():
             if self._places.get(session) == (0, queue):
@@ -101,7 +101,7 @@ class LocalRouting:
         if source == frame.source:
             self._offline(frame.session, source, "" if frame.ended else queue)
 
-    def gone(self, frame: SessionGone) -> None:
+    def on_gone(self, frame: SessionGone) -> None:
         """A session has ended; without effect if there is a newer one of that name."""
         if self._places.get(frame.session, (0, ""))[1] == frame.queue:
             self._forget(frame.session)
@@ -118,13 +118,13 @@ class LocalRouting:
 
     def _put(self, session: str, source: int, queue: str, subscriptions: Iterable[tuple[str, int, int]]) -> None:
         self._places[session] = source, queue
-        self._subscriptions.connected(session, source, queue)
+        self._subscriptions.on_connected(session, source, queue)
         for topic_filter, options, identifier in subscriptions:
             self._subscriptions.subscribe(session, topic_filter, options_of(options, identifier))
 
     def _offline(self, session: str, source: int, queue: str) -> None:
         if queue:
-            self._subscriptions.disconnected(session, source)
+            self._subscriptions.on_disconnected(session, source)
             self._places[session] = 0, queue
         else:
             self._forget(session)
@@ -143,12 +143,12 @@ class LocalRouting:
     def deal_by(self, settings: NodeSettings) -> None:
         """Deal by the rights of these settings from the next batch on."""
         self._lists = AccessLists(settings)
-        self._subscriptions.rights_changed()
+        self._subscriptions.on_rights_changed()
 
-    def acl_changed(self, frame: AclChanged) -> None:
+    def on_acl_changed(self, frame: AclChanged) -> None:
         """Deal by other rules from the next batch on."""
         if self._lists.change(frame):
-            self._subscriptions.rights_changed()
+            self._subscriptions.on_rights_changed()
 
     def _rights_of(self, subscriber: Subscriber) -> ClientAccess | None:
         return self._lists.rights_at(*self._clients[subscriber.session], subscriber.session)
@@ -168,7 +168,7 @@ class LocalRouting:
         had_at_qos0: those who are connected may have had of it what they get at QoS 0, be it published or subscribed so.
         """
         found = _Found(batch, sources, self._ended, had_at_qos0=had_at_qos0)
-        by_match: dict[Match, set[int]] = {}
+        by_match: dict[TopicReceivers, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
         for index, topic in enumerate(batch.topics):
             match = self._subscriptions.match(topic)
@@ -178,8 +178,8 @@ class LocalRouting:
                 by_group.setdefault(group, set()).add(index)
         for match, topics in by_match.items():
             rows = found.rows_of(topics)
-            for way in match.ways(found.publishers(match)):
-                found.send(way, rows)
+            for group_rows in match.group_rows(found.publishers(match)):
+                found.send(group_rows, rows)
         for group, topics in by_group.items():
             for hands, theirs in group.hands(batch.topics, topics):
                 found.deal(group, hands, theirs)
@@ -211,7 +211,7 @@ class _Found:
             return range(len(self._batch))
         return [row for row, index in enumerate(self._batch.topic_of) if index in topics]
 
-    def publishers(self, match: Match) -> frozenset[Publisher]:
+    def publishers(self, match: TopicReceivers) -> frozenset[Publisher]:
         """The connections and sessions that some of the match do not want to hear and that published in this batch."""
         if self._sources is None or not match.no_local:
             return frozenset()
@@ -219,14 +219,18 @@ class _Found:
             self._sources, self._ended = self._ended.named(self._sources), None
         return match.no_local.intersection(self._sources)
 
-    def send(self, way: Way, rows: Sequence[int]) -> None:
+    def send(self, group_rows: GroupRows, rows: Sequence[int]) -> None:
         """Rows for a group of subscribers."""
-        group, delivery = way.group, way.group.delivery
+        group, delivery = group_rows.group, group_rows.group.delivery
         if self._had_at_qos0 and not delivery.qos:
             return
-        if (way.without or way.only) and self._sources is not None:
+        if (group_rows.without or group_rows.only) and self._sources is not None:
             sources = self._sources
-            rows = [row for row in rows if (sources[row] in way.only if way.only else sources[row] not in way.without)]
+            rows = [
+                row
+                for row in rows
+                if (sources[row] in group_rows.only if group_rows.only else sources[row] not in group_rows.without)
+            ]
         fresh = [row for row in rows if not self._passed[row]] if self._passed else rows  # the others they have had
         if not delivery.qos:
             self._send_live(group.live, delivery, fresh)
@@ -290,8 +294,8 @@ class _Found:
                     retain_as_published=delivery.retain_as_published,
                     identifiers=delivery.identifiers,
                 )
-                if dealt_by is not None and dealt_by.way:
-                    body.ways, body.way_of = [dealt_by.way], [0] * len(body.topics)
+                if dealt_by is not None and dealt_by.message_route:
+                    body.routes, body.route_of = [dealt_by.message_route], [0] * len(body.topics)
                 known = made[delivery, dealt_by, column] = len(body), body.size_bytes(), body.encode()
             parts.append((queue, known[0], known[1], 0, column))
             bodies.append(known[2])

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable
 
 from actors.broker.client_batches import ClientBatches
-from actors.broker.listener_interface import ClientHost
+from actors.broker.listener_interface import ListenerInterface
 from actors.process.local_messages import PublishedAhead
 from wire.frames.names import DISTRIBUTOR
 from wire.frames.sending_link import OVERLAPPING_ROWS_MIN
@@ -28,7 +28,7 @@ SHED_ROWS_MIN = 256  # fewer leave a full batch only where there is no room for 
 class Qos0Overtaking:
     """Passes messages of QoS 0 on when a commit takes long."""
 
-    def __init__(self, host: ClientHost, batches: ClientBatches) -> None:
+    def __init__(self, host: ListenerInterface, batches: ClientBatches) -> None:
         self._host = host
         self._link = batches.link
         self._builder = batches.builder
@@ -56,11 +56,11 @@ class Qos0Overtaking:
             self._host.mailbox.set_timer(OVERTAKING_TIMER, due_s)
         return False
 
-    def crowded(self) -> None:
+    def on_crowded(self) -> None:
         """There is no room for more messages of QoS 0, and some wait."""
         self._crowded = True
 
-    def batch_sent(self) -> None:
+    def on_batch_sent(self) -> None:
         """The batch is on its way, and a new one is begun."""
         self._sheddable = 0
         self._crowded = False

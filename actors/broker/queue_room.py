@@ -17,12 +17,12 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from actors.broker.listener_interface import ClientHost
+from actors.broker.listener_interface import ListenerInterface
 from wire.frames.intake import FULL, OPEN, Room, RoomWanted
 from wire.frames.names import QUEUE_STORE, lane_of_queue
 from wire.mqtt.packets import MQTT_5_0
-from wire.mqtt.publish_stream import REFUSE, TAKE, WAIT, BatchBuilder, PublishSource
-from wire.routing.bridge_rules import Router
+from wire.mqtt.publish_batch_parser import REFUSE, TAKE, WAIT, BatchBuilder, PublishSource
+from wire.routing.bridge_rules import BridgeRules
 from wire.settings import LimitSettings
 
 Amount = tuple[int, int]  # messages and bytes
@@ -38,7 +38,7 @@ class QueueRoom:
     which the PUBLISH at which parsing has stopped last has to wait; None: for none.
     """
 
-    def __init__(self, host: ClientHost, builder: BatchBuilder) -> None:
+    def __init__(self, host: ListenerInterface, builder: BatchBuilder) -> None:
         self._host = host
         self._builder = builder
         self._known = False
@@ -51,13 +51,13 @@ class QueueRoom:
         self.refused: Counter[str] = Counter()
         self.refused_ever = 0
         self.waits_for: str | None = None
-        self.settings_changed()
-        self._look()
+        self.on_settings_changed()
+        self._request_room()
 
-    def settings_changed(self) -> None:
+    def on_settings_changed(self) -> None:
         """Messages go to other bridges from now on, and other limits hold."""
         settings = self._host.settings.now
-        self._router = Router(settings.bridges)
+        self._router = BridgeRules(settings.bridges)
         of_bridges = {bridge.name: bridge.limits for bridge in settings.bridges}
         self._most = {name: _most(limits) for name, limits in {NODE: settings.limits, **of_bridges}.items()}
 
@@ -68,9 +68,9 @@ class QueueRoom:
         self._known = False
         self._told, self._full, self._left = set(), set(), {}
         self._wanted, self._asked = {}, {}
-        self._look()
+        self._request_room()
 
-    def told(self, frame: Room) -> bool:
+    def on_report(self, frame: Room) -> bool:
         """What is so from now on; whether these are the store's first words."""
         first, self._known = not self._known, True
         self.number = frame.number
@@ -82,10 +82,10 @@ class QueueRoom:
             (self._told.discard if state == OPEN else self._told.add)(name)
             (self._full.add if state == FULL else self._full.discard)(name)
             self._left[name] = messages, size_bytes
-        self._look()
+        self._request_room()
         return first
 
-    def _look(self) -> None:
+    def _request_room(self) -> None:
         self._builder.ask_for_room(self.verdict if self._told or not self._known else None)
 
     # --- batches ---

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import logging
 
-from actors.broker.listener_interface import ClientHost
-from actors.door.client import Client
+from actors.access.client import Client
+from actors.broker.listener_interface import ListenerInterface
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import NodeEvents
 from wire.routing.sys_topics import is_reserved
 
 log = logging.getLogger("bascule")
 
-TOLD_PERIOD_S = 60.0  # one line and one event, with how many there were since the last
+REPORT_PERIOD_S = 60.0  # one line and one event, with how many there were since the last
 _TOPIC_SHOWN = 200
 
 
 class ReservedTopics:
     """Drops what nobody may publish (routing.sys-stays-here). dropped: how many PUBLISHes and Wills, in all."""
 
-    def __init__(self, host: ClientHost) -> None:
+    def __init__(self, host: ListenerInterface) -> None:
         self._host = host
         self.dropped = 0
         self._told = 0  # of them
-        self._told_s = float("-inf")
+        self._reported_s = float("-inf")
 
     def drop_reserved(self, number: int, topic: bytes) -> bool:
         """Drop what the client ``number`` publishes to ``topic``, if that is reserved; whether it is."""
@@ -36,9 +36,9 @@ class ReservedTopics:
         """Count a message of ``client`` that is not taken, and tell of it."""
         self.dropped += 1
         now_s = self._host.mailbox.now_s()
-        if now_s - self._told_s < TOLD_PERIOD_S:
+        if now_s - self._reported_s < REPORT_PERIOD_S:
             return
-        count, self._told, self._told_s = self.dropped - self._told, self.dropped, now_s
+        count, self._told, self._reported_s = self.dropped - self._told, self.dropped, now_s
         facts = {"client_id": client.label, "user": client.user or "", "address": client.address}
         shown = topic.decode()[:_TOPIC_SHOWN]
         log.warning("publish.reserved", extra={**facts, "topic": shown, "count": count})

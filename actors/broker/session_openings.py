@@ -17,15 +17,15 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from actors.access.access_control import AccessControl
+from actors.access.client import OPENING, Client
 from actors.broker.client_batches import ClientBatches
 from actors.broker.client_wills import ClientWills
-from actors.broker.listener_interface import ClientHost
+from actors.broker.listener_interface import ListenerInterface
 from actors.broker.session_records import SessionRecords
-from actors.door.client import OPENING, Client
-from actors.door.logins_and_rights import Access
 from actors.process.local_messages import SessionUp
-from wire.door.access_rules import resolve
-from wire.door.connect_checks import LoginFault, Welcome, refuse_login
+from wire.access.access_rules import resolve
+from wire.access.connect_checks import ConnectTerms, LoginFault, refuse_login
 from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.wills import PendingWill
 from wire.frames.batch import unpack_column
@@ -51,7 +51,7 @@ class Opening:
     """
 
     client: Client
-    welcome: Welcome
+    welcome: ConnectTerms
     since_s: float
     asked: bool = False
     let_in: bool = False
@@ -63,8 +63,8 @@ class SessionOpenings:
 
     def __init__(
         self,
-        host: ClientHost,
-        access: Access,
+        host: ListenerInterface,
+        access: AccessControl,
         batches: ClientBatches,
         records: SessionRecords,
         wills: ClientWills,
@@ -84,7 +84,7 @@ class SessionOpenings:
 
     # --- before the answer ---
 
-    def add(self, client: Client, welcome: Welcome) -> None:
+    def add(self, client: Client, welcome: ConnectTerms) -> None:
         """The client may come in on these terms."""
         self._requests += 1
         self._openings[self._requests] = Opening(client, welcome, self._host.mailbox.now_s())
@@ -130,7 +130,7 @@ class SessionOpenings:
                 opening.let_in = True
                 self._begin(opening)
             elif waited_s >= UNANSWERED_S + self._host.settings.now.persistence.flush_period_s:
-                self._host.limited("store_unavailable")
+                self._host.on_limited("store_unavailable")
                 self._send(client, refuse_login(LoginFault.UNAVAILABLE, client.level))
                 self._host.close_client(client, "store_unavailable", publish_will=False)
 
@@ -151,7 +151,7 @@ class SessionOpenings:
             if opening.asked:
                 self._open(request, opening)
 
-    def closed(self, client: Client) -> Opening | None:
+    def on_closed(self, client: Client) -> Opening | None:
         """The connection is gone: what it was waiting for, if it was."""
         request = next((request for request, opening in self._openings.items() if opening.client is client), None)
         if request is None:
@@ -162,7 +162,7 @@ class SessionOpenings:
 
     def _open(self, request: int, opening: Opening) -> None:
         client, welcome = opening.client, opening.welcome
-        self._records.asked(client.session, client.number, welcome.expiry_s)
+        self._records.on_asked(client.session, client.number, welcome.expiry_s)
         self._ask(request, client, clean=welcome.clean, expiry_s=welcome.expiry_s)
 
     def _ask(self, request: int, client: Client, *, clean: bool, expiry_s: int, resumes: bool = False) -> None:
@@ -186,7 +186,7 @@ class SessionOpenings:
 
     # --- the answer ---
 
-    def opened(self, frame: SessionOpened) -> None:
+    def on_opened(self, frame: SessionOpened) -> None:
         """The store has answered: send CONNACK, and go on with what the client sent meanwhile."""
         resumed = self._resuming.pop(frame.request, None)
         if resumed is not None and not frame.present and not resumed.closed:
@@ -198,7 +198,7 @@ class SessionOpenings:
         if frame.refused:
             self._refuse(opening, frame.refused)
             return
-        self._records.opened(client.session, client.number, lasts=bool(frame.queue))
+        self._records.on_opened(client.session, client.number, lasts=bool(frame.queue))
         client.queue = frame.queue
         client.filters = {topic_filter: (options, identifier) for topic_filter, options, identifier in frame.subscriptions}
         self._begin(opening, present=frame.present, received=unpack_column("H", frame.received))
@@ -207,12 +207,12 @@ class SessionOpenings:
         """The session is another user's, or there would be too many."""
         client = opening.client
         self._not_taken_back(opening)
-        self._records.refused(client.session)
+        self._records.on_refused(client.session)
         if why == "user":
             self._access.refuse_session(client)
             self._send(client, refuse_login(LoginFault.ANOTHERS, client.level))
         else:
-            self._host.limited(why)
+            self._host.on_limited(why)
             self._send(client, opening.welcome.no_room())
         self._host.close_client(client, "refused", publish_will=False)
 
@@ -264,7 +264,7 @@ class SessionOpenings:
         self._host.write(client, encode(packet, client.level))
 
 
-def end_connection(host: ClientHost, client: Client, reason_code: int, why: str, *, publish_will: bool = True) -> None:
+def end_connection(host: ListenerInterface, client: Client, reason_code: int, why: str, *, publish_will: bool = True) -> None:
     """End the connection of a client that has its CONNACK, and tell it the reason where its version can carry one."""
     if client.level == MQTT_5_0:
         host.write(client, encode(Disconnect(reason_code=reason_code), client.level))

@@ -34,7 +34,7 @@ class SessionRecords:
 
     # --- what an earlier life has left ---
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """The store's report on it was incomplete, and a new one is complete."""
         assert not self.known
         self._lasting.clear()
@@ -67,17 +67,17 @@ class SessionRecords:
 
     # --- what happens ---
 
-    def asked(self, session: str, source: int, expiry_s: int) -> None:
+    def on_asked(self, session: str, source: int, expiry_s: int) -> None:
         """Connection ``source`` asks the store for it."""
         if expiry_s or session in self._lasting:
             self._lasting[session] = source
 
-    def refused(self, session: str) -> None:
+    def on_refused(self, session: str) -> None:
         """The store does not open it: what was on record is still there."""
         if session in self._lasting:
             self._lasting[session] = 0
 
-    def opened(self, session: str, source: int, *, lasts: bool) -> None:
+    def on_opened(self, session: str, source: int, *, lasts: bool) -> None:
         """The store has opened it for connection ``source``."""
         if not lasts:
             self._lasts_no_more(session, source)
@@ -86,7 +86,7 @@ class SessionRecords:
         """The store is told how a connection has ended. answered: what became of its session when it came is known."""
         if not answered:
             self._left[close.session] = close.source
-            self.refused(close.session)
+            self.on_refused(close.session)
         self._closing[close.source] = close
 
     def end_committed(self, source: int) -> None:
@@ -99,7 +99,7 @@ class SessionRecords:
         if not close.expiry_s:
             self._lasts_no_more(close.session, source)
 
-    def gone(self, session: str) -> None:
+    def on_gone(self, session: str) -> None:
         """It has ended, and nobody is connected to it."""
         self._lasting.pop(session, None)
         self.filters.has(session)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
-from actors.door.client import BEHIND, CROWDING, NO_ROOM, QUEUE_FULL, TOO_FAST, Client
+from actors.access.client import BEHIND, CROWDING, NO_ROOM, QUEUE_FULL, TOO_FAST, Client
 from actors.process.mailbox import Mailbox
 
 TURN_TIMER = "crowding"
@@ -33,7 +33,7 @@ class WaitingClients:
         self._for_rate: dict[int, tuple[Client, float]] = {}
         self.slowed = 0
 
-    def closed(self, client: Client) -> None:
+    def on_closed(self, client: Client) -> None:
         """The client waits for nothing any more."""
         self.for_batch.pop(client.number, None)
         self.for_room.pop(client.number, None)
@@ -105,7 +105,7 @@ class WaitingClients:
 
     # --- for its rate ---
 
-    def is_too_fast(self, client: Client) -> bool:
+    def hold_if_too_fast(self, client: Client) -> bool:
         """Whether it may not publish now."""
         return client.number in self._for_rate
 

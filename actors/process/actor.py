@@ -49,7 +49,7 @@ class PolledActor(pykka.Actor):
     def on_turn_end(self, now_s: float) -> None:
         """The mailbox is drained for now: send and commit what has gathered."""
 
-    def on_told(self, message: Any) -> None:
+    def on_thread_message(self, message: Any) -> None:
         """A message from another thread of this process."""
         raise NotImplementedError
 
@@ -59,8 +59,8 @@ class PolledActor(pykka.Actor):
         """Queue ``frame`` for ``peer``."""
         self.mailbox.send(peer, frame)
 
-    def tell_from_thread(self, message: Any) -> bool:
-        """Have ``on_told`` called with ``message``; may be called in any thread. False if this actor has ended."""
+    def send_from_thread(self, message: Any) -> bool:
+        """Have ``on_thread_message`` called with ``message``; may be called in any thread. False if this actor has ended."""
         try:
             self.actor_ref.tell(message)
         except pykka.ActorDeadError:
@@ -106,7 +106,7 @@ class PolledActor(pykka.Actor):
             case BadFrame():
                 log.error("frame.refused", extra={"actor": self.name, "error": str(message.error)})
             case _:
-                self.on_told(message)
+                self.on_thread_message(message)
 
 
 class MailboxActor(PolledActor):
@@ -129,7 +129,7 @@ class MailboxActor(PolledActor):
 
     def on_stopping(self) -> None:
         """End intake and finish; call ``finished()`` when nothing is left in hand."""
-        self.finished()
+        self.on_finished()
 
     def status(self) -> ActorFigures | None:
         """Its figures for ``bascule status``, if it has any."""
@@ -150,7 +150,7 @@ class MailboxActor(PolledActor):
         """Whether ``peer`` is known to have begun a newer life than ``epoch``: what comes late from that one does not count."""
         return epoch < self.peers.get(peer, 0)
 
-    def finished(self) -> None:
+    def on_finished(self) -> None:
         """End in good order; the process ends with the last of its actors."""
         self.stop()
 

@@ -52,7 +52,7 @@ class Connected:
     def __len__(self) -> int:
         return len(self._since_s)
 
-    def accepted(self, fd: int, now_s: float) -> bool:
+    def on_accepted(self, fd: int, now_s: float) -> bool:
         """There is a connection more; whether it may stay."""
         self._accepted += 1
         self._since_s[fd] = now_s
@@ -61,11 +61,11 @@ class Connected:
         self.refused["too_many"] += 1
         return False
 
-    def succeeded(self) -> None:
+    def on_succeeded(self) -> None:
         """The handshake of one has succeeded."""
         self._succeeded += 1
 
-    def ended(self, fd: int) -> None:
+    def on_ended(self, fd: int) -> None:
         """One has ended."""
         self._since_s.pop(fd, None)
 
@@ -157,12 +157,12 @@ class CurveRouter:
     def _note(self, message: list[bytes], now_s: float) -> None:
         event, value = struct.unpack("=Hi", message[0])
         if event == _ACCEPTED:
-            if not self.connected.accepted(value, now_s):
+            if not self.connected.on_accepted(value, now_s):
                 self._shut(value)
         elif event == _SUCCEEDED:
-            self.connected.succeeded()
+            self.connected.on_succeeded()
         else:
-            self.connected.ended(value)
+            self.connected.on_ended(value)
 
     def _shut(self, fd: int) -> None:
         """Shut a connection of ours, which ZeroMQ then closes. It may have done so by now, and ``fd`` be something else."""

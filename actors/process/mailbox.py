@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from actors.process.curve_router import CurveRouter
     from actors.process.post import Post
-    from actors.process.request_sockets import Router
+    from actors.process.request_sockets import RequestRouter
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
@@ -166,9 +166,9 @@ class Mailbox:
         """``send`` to another process for a frame that is encoded already, such as one that is kept for resending."""
         self._post.send_parts(peer, parts)
 
-    def look_again(self) -> None:
+    def poll_again(self) -> None:
         """Look at the sockets once more in this turn, because some that were silenced are heard again."""
-        self._post.look_again()
+        self._post.poll_again()
 
     # --- sockets and timers ---
 
@@ -184,7 +184,7 @@ class Mailbox:
         """A new group of sockets that can be silenced together."""
         return self._post.group(self.name)
 
-    def router(self, path: Path) -> Router:
+    def router(self, path: Path) -> RequestRouter:
         """A ROUTER socket bound at ``path``, readable by its owner only; its requests are reported under token ``router``."""
         return self._post.router(self.name, path)
 

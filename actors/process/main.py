@@ -25,7 +25,16 @@ from actors.system.clock_file import ClockFile
 from actors.system.clocks import both_ms
 from wire.clock_steps import CLOCK
 from wire.errors import BasculeError, Unavailable
-from wire.frames.names import ASIDE, CONNECTION, DISTRIBUTOR, FORWARDER, LISTENER, QUEUE_STORE, actors_of, bridge_of_process
+from wire.frames.names import (
+    CONNECTION,
+    DISTRIBUTOR,
+    FORWARDER,
+    LISTENER,
+    OPTIONAL_PROCESSES,
+    QUEUE_STORE,
+    actors_of,
+    bridge_of_process,
+)
 from wire.frames.supervision import Command
 from wire.settings import NodeSettings, load
 
@@ -86,7 +95,7 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
         log.error("actor.failed", extra={"error": str(error)})
         return error.exit_status
     gc.freeze()
-    if name not in ASIDE:  # the path of a message makes many objects and no cycles; a connection over HTTP makes some
+    if name not in OPTIONAL_PROCESSES:  # the path of a message makes many objects and no cycles; a connection over HTTP makes some
         gc.set_threshold(50_000, 20, 50)
     failure = host.run()
     post.close()

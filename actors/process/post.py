@@ -27,7 +27,7 @@ from typing import Any
 import zmq
 
 from actors.process.mailbox import READ, BadFrame, PollGroup, SocketsReady, TimerDue, TurnEnded
-from actors.process.request_sockets import Router, ipc_endpoint, readable
+from actors.process.request_sockets import RequestRouter, ipc_endpoint, readable
 from actors.system.clocks import wall_ms
 from wire.errors import Unavailable, UnknownFrame
 from wire.frames.base import Frame
@@ -165,7 +165,7 @@ class Post:
 
     # --- sockets and timers ---
 
-    def look_again(self) -> None:
+    def poll_again(self) -> None:
         """Look at the sockets once more in this turn."""
         self._polled = False
 
@@ -188,14 +188,14 @@ class Post:
         self._groups[group.fileno()] = actor, group
         return group
 
-    def router(self, actor: str, path: Path) -> Router:
+    def router(self, actor: str, path: Path) -> RequestRouter:
         """A ROUTER socket bound at ``path``; its requests are reported under token ``router``."""
         socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         socket.setsockopt(zmq.MAXMSGSIZE, REQUEST_MAX_BYTES)
         socket.setsockopt(zmq.LINGER, 200)
         self._bind(socket, path)
         self.attend(actor, [socket], "router")
-        return Router(socket)
+        return RequestRouter(socket)
 
     def attend(self, actor: str, sockets: Iterable[zmq.Socket[bytes]], token: str) -> None:
         """Report to ``actor`` under ``token`` when a message waits at any of these ZeroMQ sockets."""

@@ -1,4 +1,4 @@
-"""Request sockets: who asks (``Connections``), and who answers (``Router``). Both ends of the control socket.
+"""Request sockets: who asks (``RequestConnections``), and who answers (``RequestRouter``). Both ends of the control socket.
 
 A request is answered once or not at all. ZeroMQ connects again by itself and says nothing; its monitor does, so whoever asks is
 told at once that nobody listens, that the answering end has gone, or that it does not take the asker's key.
@@ -36,7 +36,7 @@ def readable(socket: zmq.Socket[bytes]) -> bool:
     return bool(events & _POLLIN)
 
 
-class Router:
+class RequestRouter:
     """The answering end of a request socket. A request's first parts say whom to answer, its last is what was asked."""
 
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
@@ -94,8 +94,9 @@ _LOST = {
 }
 
 
-class Connections:
-    """Connections to one ``Router``: each request has one to itself, which the next one uses again. For any number of threads."""
+class RequestConnections:
+    """Connections to one ``RequestRouter``: each request has one to itself, which the next one uses again. For any number of
+    threads."""
 
     def __init__(self, endpoint: str, keys: CurveKeys | None = None) -> None:
         self._endpoint = endpoint
@@ -142,7 +143,7 @@ class Connections:
 
 
 class _Connection:
-    """One connection to a ``Router``, for one request at a time. After an error it is of no more use."""
+    """One connection to a ``RequestRouter``, for one request at a time. After an error it is of no more use."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, keys: CurveKeys | None) -> None:
         self._socket = context.socket(zmq.DEALER)
@@ -159,7 +160,7 @@ class _Connection:
         self._poller.register(self._monitor, zmq.POLLIN)
 
     def ask(self, payload: bytes, timeout_s: float) -> bytes:
-        """As ``Connections.ask``."""
+        """As ``RequestConnections.ask``."""
         deadline_s = time.monotonic() + timeout_s
         self._socket.send(payload)
         while (left_s := deadline_s - time.monotonic()) > 0:
@@ -167,14 +168,14 @@ class _Connection:
             if self._socket in ready:
                 return self._socket.recv()
             if self._monitor in ready:
-                self._look()
+                self._take_event()
         raise NoAnswer(Why.LATE)
 
     def is_lost(self) -> bool:
         """Whether it has been lost since the last answer."""
         try:
             while readable(self._monitor):
-                self._look()
+                self._take_event()
         except NoAnswer:
             return True
         return False
@@ -185,7 +186,7 @@ class _Connection:
         self._monitor.close(0)
         self._socket.close(0)
 
-    def _look(self) -> None:
+    def _take_event(self) -> None:
         """Take one event of the monitor; raises NoAnswer if the connection is lost by it."""
         head, *_ = self._monitor.recv_multipart(zmq.NOBLOCK)
         event, _ = struct.unpack("=Hi", head)

@@ -68,7 +68,7 @@ class Leading:
         if self._leader is not None:
             self._leader.engine.epoch = self._epoch
 
-    def not_opened(self) -> None:
+    def on_not_opened(self) -> None:
         """The store could not be opened over the engine, which is closed: nobody leads with it."""
         self._leader = None
         self._actor.mailbox.cancel_timer(LEAD_TIMER)
@@ -93,7 +93,7 @@ class Leading:
         self._actor.mailbox.set_timer(LEAD_TIMER, self._actor.mailbox.now_s())
         return self._leader.engine
 
-    def look(self) -> None:
+    def tick(self) -> None:
         """Do what time brings.
 
         Raises:
@@ -103,7 +103,7 @@ class Leading:
         leader = self._leader
         if leader is None or self._ended_at_once:
             return
-        leader.look(self._actor.mailbox.wall_ms())
+        leader.tick(self._actor.mailbox.wall_ms())
         now_s = self._actor.mailbox.now_s()  # it may have waited for the log; what else is to be done has its turn
         if self._ended:  # clients and bridges are told to stop, and may take their time
             self._actor.mailbox.set_timer(LEAD_TIMER, now_s + leader.period_s)
@@ -120,7 +120,7 @@ class Leading:
         elif not self._offering and leader.offered[0] and not leader.base_is_needed():
             self._offer_no_more()
 
-    def replaced(self, why: str) -> None:
+    def on_replaced(self, why: str) -> None:
         """Another member leads."""
         self._end(why, at_once=True)
 
@@ -254,11 +254,11 @@ class Leading:
             except (Unavailable, OSError) as error:
                 log.warning(failed, extra={"error": str(error)})
             finally:
-                self._actor.tell_from_thread(BaseOffered(name, sequence))
+                self._actor.send_from_thread(BaseOffered(name, sequence))
 
         self._actor.mailbox.in_thread("base", work)
 
-    def offered(self, message: BaseOffered) -> None:
+    def on_offered(self, message: BaseOffered) -> None:
         """The thread has ended."""
         self._offering = False
         if self._leader is not None:

@@ -80,7 +80,7 @@ class QueueStore(MailboxActor):
         try:
             super().take(message)
         except Replaced as error:
-            self._replaced(error)
+            self._on_replaced(error)
 
     def on_frame(self, frame: Frame) -> None:
         if self._leading is not None and self._leading.obey(frame):
@@ -103,17 +103,17 @@ class QueueStore(MailboxActor):
         if self._store is not None:
             self._store.adopt(self.settings)
 
-    def on_told(self, message: Any) -> None:
+    def on_thread_message(self, message: Any) -> None:
         match message:
             case _Flushed():
-                self._flushed(message.refusal)
+                self._on_flushed(message.refusal)
             case BaseOffered():
                 if self._leading is not None:
-                    self._leading.offered(message)
+                    self._leading.on_offered(message)
             case _Noted():
                 self.send(SUPERVISOR, SnapshotMade(request=message.request, error="", message="", facts=message.facts))
             case _:
-                super().on_told(message)
+                super().on_thread_message(message)
 
     def on_turn_end(self, now_s: float) -> None:
         store = self._store
@@ -132,7 +132,7 @@ class QueueStore(MailboxActor):
         if name == _OPEN:
             self._open(now_s)
         elif name == LEAD_TIMER and self._leading is not None:
-            self._leading.look()
+            self._leading.tick()
         elif self._store is not None and now_s - self._ticked_s >= TICK_S:
             self._ticked_s = now_s
             self._store.tick(now_s, self.mailbox.wall_ms())  # the turn that ends now commits what it changed
@@ -143,14 +143,14 @@ class QueueStore(MailboxActor):
             try:
                 self._send_all(self._store.commit(now_s, self.mailbox.wall_ms(), at_once=True))
             except Replaced as error:
-                self._replaced(error)
+                self._on_replaced(error)
         if self._leading is not None:
             self._leading.step_down()
         if self._store is not None:
             self._store.close()
         if self._leading is not None:
             self._leading.close()
-        self.finished()
+        self.on_finished()
 
     def status(self) -> StoreReport:
         replication = None if self._leading is None else self._leading.figures()
@@ -181,11 +181,11 @@ class QueueStore(MailboxActor):
             except (Unavailable, StorageDamaged) as error:
                 refusal = error
             finally:
-                self.tell_from_thread(_Flushed(refusal))
+                self.send_from_thread(_Flushed(refusal))
 
         self.mailbox.in_thread("flush", flush)
 
-    def _flushed(self, refusal: BasculeError | None) -> None:
+    def _on_flushed(self, refusal: BasculeError | None) -> None:
         snapshot = self._snapshot
         if snapshot is None or self._store is None:
             return
@@ -210,7 +210,7 @@ class QueueStore(MailboxActor):
         self._snapshot = None
 
         def tell() -> None:
-            self.tell_from_thread(_Noted(wanted.request, {**standing.facts(), "pause_ms": pause_ms}))
+            self.send_from_thread(_Noted(wanted.request, {**standing.facts(), "pause_ms": pause_ms}))
 
         self.mailbox.in_thread("facts", tell)
 
@@ -219,13 +219,13 @@ class QueueStore(MailboxActor):
             self._snapshot = None
         self.send(SUPERVISOR, SnapshotMade(request=wanted.request, error=error, message=message, facts={}))
 
-    def _replaced(self, error: Replaced) -> None:
+    def _on_replaced(self, error: Replaced) -> None:
         """Another node leads: nothing is answered any more."""
         store, self._store = self._store, None
         if store is not None:
             store.close()
         if self._leading is not None:
-            self._leading.replaced(str(error))
+            self._leading.on_replaced(str(error))
 
     def _open(self, now_s: float) -> None:
         engine: Engine | None = None
@@ -235,13 +235,13 @@ class QueueStore(MailboxActor):
         except Replaced as error:
             if engine is not None:
                 engine.close()
-            self._replaced(error)
+            self._on_replaced(error)
             return
         except (Unavailable, StoreGone) as error:  # its disk may be mounted late
             if engine is not None:
                 engine.close()
             if self._leading is not None:
-                self._leading.not_opened()
+                self._leading.on_not_opened()
             if self._refusal is None or type(self._refusal) is not type(error):
                 state, why = refusal_of(error)
                 log.error("store.unavailable", extra={"state": state.value, "error": why})

@@ -1,6 +1,6 @@
 """The store of a member that stands by: it follows the log, says how far it is, and leads when nobody else does.
 
-Its process has no other actor, and takes no client. Once it leads it says so to the supervisor and lets go of the store; the node
+Its process has no other actor, and takes no client. Once it leads it says so to the supervisor and releases the store; the node
 then begins as one that leads (``supervisor/tree/node.py``).
 """
 
@@ -19,7 +19,7 @@ from storage.replication.follower import Follower
 from storage.replication.jetstream import JetStreamLog
 from storage.replication.lease import clock_s, renewal_s
 from storage.replication.log import LogAway
-from storage.replication.members import Report, exchange_reports, member_rows
+from storage.replication.members import MemberReport, exchange_reports, member_rows
 from storage.replication.replica import open_replica
 from wire.errors import BasculeError, StoreGone, Unavailable
 from wire.frames.base import Frame
@@ -48,9 +48,9 @@ class StandbyStore(MailboxActor):
         self._store = Path(settings.node.data_dir) / "store"
         self._log = JetStreamLog(self._replication, self._replication.member)
         self._follower: Follower | None = None
-        self._members: dict[str, Report] = {}
+        self._members: dict[str, MemberReport] = {}
         self._error = ""
-        self._synced_s = self._told_s = 0.0
+        self._synced_s = self._reported_s = 0.0
         self._fetching = ""  # the base that is being brought
         self._leads = False
         self._redirecting: Redirecting | None = None
@@ -74,8 +74,8 @@ class StandbyStore(MailboxActor):
             case SnapshotWanted():
                 self.send(SUPERVISOR, SnapshotMade(request=frame.request, error="standby", message=_FOR_THE_LEADER, facts={}))
 
-    def on_told(self, message: Any) -> None:
-        self._fetched(message)
+    def on_thread_message(self, message: Any) -> None:
+        self._on_fetched(message)
 
     def on_timer(self, name: str, now_s: float) -> None:
         if self._leads or self._fetching:
@@ -96,7 +96,7 @@ class StandbyStore(MailboxActor):
 
     def on_stopping(self) -> None:
         self._release()
-        self.finished()
+        self.on_finished()
 
     def status(self) -> StoreReport:
         return StoreReport(mode=self.settings.persistence.mode, replication=self._figures())
@@ -132,9 +132,9 @@ class StandbyStore(MailboxActor):
     # --- inside ---
 
     def _step(self) -> None:
-        follower = self._follower or self._opened()
+        follower = self._follower or self._on_opened()
         now_s = clock_s()
-        speaks = now_s - self._told_s >= renewal_s(self._replication.lease_s)
+        speaks = now_s - self._reported_s >= renewal_s(self._replication.lease_s)
         if speaks or not follower.needs_base:
             follower.follow()
         position = follower.replica.position
@@ -143,15 +143,15 @@ class StandbyStore(MailboxActor):
             self._synced_s = now_s
             follower.replica.sync()
         if speaks:
-            self._told_s = now_s
-            follower.look()
+            self._reported_s = now_s
+            follower.poll()
             self._speak(follower)
         if follower.needs_base:
             self._seek_base(follower)
         elif follower.is_due() and follower.lead(self.epoch):
             self._lead(follower)
 
-    def _opened(self) -> Follower:
+    def _on_opened(self) -> Follower:
         try:
             install(self._store)
         except OSError as error:
@@ -210,11 +210,11 @@ class StandbyStore(MailboxActor):
                 error = Unavailable("the store to begin with cannot be written", error=str(refusal))
             finally:
                 objects.close()
-                self.tell_from_thread(error)
+                self.send_from_thread(error)
 
         self.mailbox.in_thread("base", bring)
 
-    def _fetched(self, error: BasculeError | None) -> None:
+    def _on_fetched(self, error: BasculeError | None) -> None:
         self._fetching = ""
         if error is not None:
             log.warning("replication.base_not_brought", extra={"error": str(error)})
@@ -246,7 +246,7 @@ class StandbyStore(MailboxActor):
         if follower.needs_base:
             return "behind", f"this member cannot lead yet: {follower.needs_base}; nothing was done", {}
         follower.wants = True
-        self._told_s = 0.0
+        self._reported_s = 0.0
         position = follower.replica.position
         asked = "" if position.released else position.leader
         return "", "", {"leads": False, "asked": asked, "silent_s": round(follower.silent_s(), 3)}

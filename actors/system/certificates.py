@@ -11,7 +11,7 @@ from typing import Any
 
 from wire.errors import Unavailable
 
-LOOK_PERIOD_S = 1.0  # how often the files of a certificate are looked at
+CHECK_PERIOD_S = 1.0  # how often the files of a certificate are looked at
 NONE, COMMON_NAME, SUBJECT = "none", "common-name", "subject"  # what of a client's certificate is its user name
 
 _SHORT = {  # RFC 4514, section 3

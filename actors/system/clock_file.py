@@ -1,7 +1,7 @@
 """The steps of the wall clock on record, for the node's next life and for processes that start after a step.
 
 ``<data_dir>/clock`` is written by the supervisor and read by each process as it starts. It has the last reading, and CLOCK_BOOTTIME
-beside it. In the same run of the machine the two tell of each step, also of those while nothing ran. The steady clock begins anew
+beside it. In the same run of the machine the two tell of each step, also of those while nothing ran. The steady clock starts again
 with the machine. Then only a wall clock that shows less than it did is known to have stepped, and the time without power counts as
 none. Without the file, or with one that cannot be read, no steps are known.
 """
@@ -47,7 +47,7 @@ class ClockFile:
             if run and run == self._run:
                 self._clock.distance_ms = shown_ms - beside_ms
             elif wall_ms < shown_ms:
-                self._clock.stepped(shown_ms, wall_ms)
+                self._clock.on_stepped(shown_ms, wall_ms)
                 self._clock.distance_ms = None
         self._clock.read(wall_ms, steady_ms)
 

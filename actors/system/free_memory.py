@@ -7,7 +7,7 @@ import gc
 
 
 def give_memory_back() -> None:
-    """Let go of what nothing refers to, and of free memory. It takes milliseconds, and more where much is there."""
+    """Release what nothing refers to, and of free memory. It takes milliseconds, and more where much is there."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

@@ -1,6 +1,6 @@
 """TLS towards local clients: the context made of a listener's files, made again when they change, and the TLS of one connection.
 
-Bytes in, bytes out, through memory: sockets are ``actors/door/client.py``'s. TLS towards remotes is
+Bytes in, bytes out, through memory: sockets are ``actors/access/client.py``'s. TLS towards remotes is
 ``actors/bridge/remote_tls.py``'s.
 """
 
@@ -127,7 +127,7 @@ class Certificates:
         self.reloads = 0
         self.refused = 0
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Take up what has changed; a file that cannot be used is told once, and the context before it stays."""
         seen, self._seen = self._seen, self._state()
         if self._seen == self._used or self._seen != seen:
@@ -154,7 +154,7 @@ class Certificates:
 
 
 class TlsLayer:
-    """The server's TLS of one connection (see ``actors.door.transports.Layer``)."""
+    """The server's TLS of one connection (see ``actors.access.transport_layers.Layer``)."""
 
     def __init__(self, context: ssl.SSLContext, identity_kind: str) -> None:
         self._incoming = ssl.MemoryBIO()

@@ -30,7 +30,7 @@ class WatchedFile:
         self.path = Path(path)
         self._seen: State | None = None
 
-    def changed(self) -> bool:
+    def poll_change(self) -> bool:
         """Whether the file is another one than at the last call; the first call says yes. Read it after the call, not before."""
         seen = state_of(self.path)
         changed = seen != self._seen

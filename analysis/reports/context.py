@@ -14,9 +14,20 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from analysis.reports.choice import Covered, MadeAt, Numbers, QueueAt, Take, bucket_s, covered, in_order, set_backs, takes
 from analysis.reports.report_model import SnapshotUsed
 from analysis.reports.report_parts import Row, Thresholds, collect, duration
+from analysis.reports.snapshot_choice import (
+    Covered,
+    Numbers,
+    QueueAt,
+    SnapshotAt,
+    Take,
+    bucket_s,
+    covered,
+    in_order,
+    set_backs,
+    takes,
+)
 from analysis.spark.session import QUICK_SETTINGS
 
 if TYPE_CHECKING:
@@ -162,7 +173,7 @@ class Context:
         return frame.localCheckpoint() if self._local else self.keep(frame)
 
     def close(self) -> None:
-        """Let go of what is kept, and leave the session as it was."""
+        """Release what is kept, and leave the session as it was."""
         for name, former in self._former.items():
             if former is None:
                 self.spark.conf.unset(name)
@@ -208,9 +219,9 @@ class Context:
         if not usable:
             raise NoSnapshots("there is no usable snapshot" + ("" if not every else ": all were left out"))
         self._usable = usable
-        self._tell_stores_apart()
+        self._name_stores_apart()
 
-    def _tell_stores_apart(self) -> None:
+    def _name_stores_apart(self) -> None:
         """A node with several stores is, from here on, several nodes by name: nothing of one store tells anything of another."""
         stores: dict[str, dict[str, list[Row]]] = {}
         for row in sorted(self._usable.values(), key=lambda row: row["snapshot_at"]):
@@ -261,7 +272,7 @@ class Context:
         for row in stood:
             progress[row["snapshot_id"]][row["queue"]] = row["progress"]
         ordered = in_order(
-            MadeAt(node=row["node"], snapshot_id=name, epoch=row["epoch"], at_ms=row["snapshot_at"], progress=progress[name])
+            SnapshotAt(node=row["node"], snapshot_id=name, epoch=row["epoch"], at_ms=row["snapshot_at"], progress=progress[name])
             for name, row in self._usable.items()
         )
         self._places = {one.snapshot_id: place for place, one in enumerate(ordered)}

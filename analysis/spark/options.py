@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Literal, cast
 
 try:
-    from analysis.tables.reader import TARGET_ROWS, Filters
+    from analysis.tables.reader import TARGET_ROWS, SplitFilters
 except ModuleNotFoundError as error:  # the first import in each Python of Spark's: of the planning, and of every executor
     raise ImportError(
         f'the data source "bascule" needs {error.name}, and there is none in {sys.executable}: it needs rocksdict, pyarrow, numpy'
@@ -47,7 +47,7 @@ class Options:
     damaged: Judgement
     newer: Judgement
     payload: bool
-    filters: Filters
+    filters: SplitFilters
     rows_per_partition: int
     snapshots_per_trigger: int
     fail_on_data_loss: bool
@@ -72,7 +72,7 @@ class Options:
             damaged=_judgement(options, "damaged"),
             newer=_judgement(options, "newer"),
             payload=_flag(options, "payload", default=False),
-            filters=Filters(
+            filters=SplitFilters(
                 nodes=_names(options, "nodes"),
                 queues=_names(options, "queues"),
                 bridges=_names(options, "bridges"),

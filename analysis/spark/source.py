@@ -82,7 +82,7 @@ class BasculeSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         if importlib.util.find_spec("pyspark.sql.streaming.datasource") is None:
             return _NoStream()
-        from analysis.spark.stream import ArrivalReader
+        from analysis.spark.arrival_stream import ArrivalReader
 
         options = self._options_for(schema)
         return ArrivalReader(options, columns_wanted(options.table, schema))

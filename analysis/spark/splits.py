@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from analysis.spark.options import Options
-from analysis.tables.reader import Filters, Problem, Split, plan, read
+from analysis.tables.reader import Problem, Split, SplitFilters, plan, read
 from storage.snapshots.manifest import Found
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class SplitPartition(InputPartition):
     """The split of one task, and the wanted part of it."""
 
     split: Split
-    filters: Filters
+    filters: SplitFilters
 
 
 class SplitReading:
@@ -48,7 +48,7 @@ class SplitReading:
             partition.split, self._columns, partition.filters, damaged=self.options.damaged, whole=self.whole, on_problem=tell
         )
 
-    def splits(self, found: Sequence[Found], filters: Filters) -> list[SplitPartition]:
+    def splits(self, found: Sequence[Found], filters: SplitFilters) -> list[SplitPartition]:
         """The partitions that read ``found``; a snapshot that cannot be used is an error, or is told to the log."""
         splits = plan(
             found,

@@ -34,7 +34,7 @@ class Bulk(NamedTuple):
     values: list[bytes]
 
 
-class SnapshotStore:
+class CheckpointReader:
     """The checkpoint in ``path``. Use it in ``with``.
 
     Raises (each method, and opening):
@@ -80,7 +80,7 @@ class SnapshotStore:
             error.fields = {**error.fields, "error": said}
             raise
 
-    def __enter__(self) -> SnapshotStore:
+    def __enter__(self) -> CheckpointReader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:

@@ -17,15 +17,15 @@ import pyarrow as pa
 
 from analysis.tables.arrow import INT, Makers, batch, binaries, longs, picked, slices, texts, times
 from analysis.tables.checkpoint_reader import Bulk
-from analysis.tables.columns import NONE, BadChunk, Chunks, Rows
+from analysis.tables.chunk_decoder import NONE, BadChunk, ChunkColumns, ChunkRows
 from analysis.tables.runs import Longs, Runs, painted
 from analysis.tables.schemas import PAYLOAD, SETTLED, STATES
 from analysis.tables.settlements import Settlements, settlements_about
 from analysis.tables.snapshot import Snapshot
-from analysis.tables.splits import Filters, Part
+from analysis.tables.splits import Part, SplitFilters
 from storage.engine.keys import chunk_key
 from storage.queue.chunk import claimed_span
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from storage.snapshots.manifest import QueueFacts
 from wire.errors import ConfigError, StorageDamaged
 from wire.ranges import RangeSet
@@ -37,11 +37,11 @@ _ALL = 1 << 62
 
 
 @dataclass(slots=True)
-class Place:
+class MessagePlace:
     """A queue while it is read: its row, its states by sequence, and its settlements if anybody asked for them."""
 
     queue: QueueFacts
-    row: LaneRow
+    row: LedgerRow
     states: Runs
     settlements: Settlements | None = None
 
@@ -54,13 +54,13 @@ class Place:
         return np.where(states == SETTLED_CODE, self.settlements.index.of(seqs), NONE)
 
 
-def read_messages(snapshot: Snapshot, part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
+def read_messages(snapshot: Snapshot, part: Part, schema: pa.Schema, filters: SplitFilters) -> Iterator[pa.RecordBatch]:
     """The messages of ``part`` that are wanted, in order."""
     queue = next(each for each in snapshot.manifest.queues if each.number == part.number)
     row = snapshot.row(queue)
     if row is None:
         return
-    place = Place(queue, row, states_of(queue, row))
+    place = MessagePlace(queue, row, states_of(queue, row))
     start, stop = wanted_range(row, part, filters)
     if start >= stop:
         return
@@ -76,13 +76,13 @@ def read_messages(snapshot: Snapshot, part: Part, schema: pa.Schema, filters: Fi
             yield from slices(_made(snapshot, place, rows, chosen, schema), rows.lengths[chosen] if with_lengths else None)
 
 
-def states_of(queue: QueueFacts, row: LaneRow) -> Runs:
+def states_of(queue: QueueFacts, row: LedgerRow) -> Runs:
     """The state of each sequence, as a place in ``STATES``."""
     settled = (*row.settled, (0, row.head))
     return painted(0, [(queue.in_flight, 1), (row.released, 2), (settled, SETTLED_CODE)])
 
 
-def wanted_range(row: LaneRow, part: Part, filters: Filters) -> tuple[int, int]:
+def wanted_range(row: LedgerRow, part: Part, filters: SplitFilters) -> tuple[int, int]:
     """The sequences to look at: those of ``part`` that can be wanted and that the snapshot has."""
     history = row.history.begins
     with_settled = history >= 0 and (filters.states is None or SETTLED in filters.states)
@@ -94,7 +94,7 @@ def wanted_range(row: LaneRow, part: Part, filters: Filters) -> tuple[int, int]:
 # --- chunks ---
 
 
-def decoded(snapshot: Snapshot, place: Place, start: int, stop: int, filters: Filters) -> Iterator[Rows]:
+def decoded(snapshot: Snapshot, place: MessagePlace, start: int, stop: int, filters: SplitFilters) -> Iterator[ChunkRows]:
     """The rows of the chunks with anything in ``[start, stop)`` that may be wanted. Damage is reported and left out."""
     store, queue = snapshot.store, place.queue
     assert store is not None
@@ -120,10 +120,10 @@ def decoded(snapshot: Snapshot, place: Place, start: int, stop: int, filters: Fi
         if unknown and bulk.keys[0] > begin_key:
             snapshot.damaged(unknown, queue.name, start, int.from_bytes(bulk.keys[0][4:12], "big") - 1)
         unknown = ""
-        chunks = Chunks(bulk)
+        chunks = ChunkColumns(bulk)
         for bad in chunks.bad:
             _tell_bad(snapshot, queue, bad, start)
-        gaps.look(chunks, anew=bool(chunks.bad))
+        gaps.scan(chunks, anew=bool(chunks.bad))
         chosen = chunks.stop > start
         chosen &= _chunks_wanted(chunks, place.states, filters, history=place.row.history.begins >= 0)
         if chosen.any():
@@ -133,7 +133,9 @@ def decoded(snapshot: Snapshot, place: Place, start: int, stop: int, filters: Fi
     gaps.end()
 
 
-def _rows(snapshot: Snapshot, queue: QueueFacts, bulk: Bulk, chunks: Chunks, chosen: npt.NDArray[np.bool_]) -> Iterator[Rows]:
+def _rows(
+    snapshot: Snapshot, queue: QueueFacts, bulk: Bulk, chunks: ChunkColumns, chosen: npt.NDArray[np.bool_]
+) -> Iterator[ChunkRows]:
     try:
         rows = chunks.rows(chosen)
     except StorageDamaged as error:
@@ -144,14 +146,14 @@ def _rows(snapshot: Snapshot, queue: QueueFacts, bulk: Bulk, chunks: Chunks, cho
         wanted = set(chunks.first_seq[chosen].tolist())
         for key, value in zip(*bulk, strict=True):  # one by one, to tell which it is
             alone = Bulk([key], [value])
-            single = Chunks(alone)
+            single = ChunkColumns(alone)
             if len(single) and int(single.first_seq[0]) in wanted:
                 yield from _rows(snapshot, queue, alone, single, np.ones(1, np.bool_))
         return
     yield rows
 
 
-def _chunks_wanted(chunks: Chunks, states: Runs, filters: Filters, *, history: bool) -> npt.NDArray[np.bool_]:
+def _chunks_wanted(chunks: ChunkColumns, states: Runs, filters: SplitFilters, *, history: bool) -> npt.NDArray[np.bool_]:
     """Which chunks may have rows that are wanted, by their headers."""
     chosen = np.ones(len(chunks), np.bool_)
     if filters.since_us is not None:
@@ -165,7 +167,7 @@ def _chunks_wanted(chunks: Chunks, states: Runs, filters: Filters, *, history: b
     return chosen
 
 
-def _state_codes(filters: Filters, *, history: bool) -> list[int]:
+def _state_codes(filters: SplitFilters, *, history: bool) -> list[int]:
     """The states that are wanted; settled messages only as far as history is kept."""
     wanted = STATES if filters.states is None else filters.states
     return [code for code, state in enumerate(STATES) if state in wanted and (history or state != SETTLED)]
@@ -183,7 +185,7 @@ def _tell_bad(snapshot: Snapshot, queue: QueueFacts, bad: BadChunk, start: int) 
 class _Gaps:
     """Whether durable bytes are missing between chunks that follow each other, above the head and not where they were purged."""
 
-    def __init__(self, snapshot: Snapshot, place: Place, stop: int) -> None:
+    def __init__(self, snapshot: Snapshot, place: MessagePlace, stop: int) -> None:
         self._snapshot = snapshot
         self._place = place
         self._stop = stop
@@ -194,7 +196,7 @@ class _Gaps:
         """Messages before that are not known, or reported already."""
         self.seq = NONE
 
-    def look(self, chunks: Chunks, *, anew: bool) -> None:
+    def scan(self, chunks: ChunkColumns, *, anew: bool) -> None:
         """At ``chunks``, which follow those before. anew: not all that follow each other here are neighbours."""
         if not len(chunks):
             return
@@ -205,16 +207,16 @@ class _Gaps:
         before = np.concatenate([[self._bytes if self.seq != NONE else chunks.bytes_before[0]], ends[:-1]])
         for at in np.flatnonzero(chunks.bytes_before != before):
             first = int(chunks.stop[at - 1]) if at else self.seq
-            self._tell(first, int(chunks.first_seq[at]))
+            self._warn(first, int(chunks.first_seq[at]))
         self.seq, self._bytes = int(chunks.stop[-1]), int(ends[-1])
 
     def end(self) -> None:
         """The last chunk was looked at."""
         row = self._place.row
         if self.seq != NONE and self._stop >= row.tail and self._bytes != row.tail_bytes:
-            self._tell(self.seq, row.tail)
+            self._warn(self.seq, row.tail)
 
-    def _tell(self, start: int, stop: int) -> None:
+    def _warn(self, start: int, stop: int) -> None:
         start = max(start, self._place.row.head)
         purged = self._purged.next_range(start)
         if start < stop and (purged is None or purged[0] >= stop):
@@ -224,7 +226,7 @@ class _Gaps:
 # --- rows ---
 
 
-def _chosen(rows: Rows, place: Place, start: int, stop: int, filters: Filters) -> npt.NDArray[np.intp] | None:
+def _chosen(rows: ChunkRows, place: MessagePlace, start: int, stop: int, filters: SplitFilters) -> npt.NDArray[np.intp] | None:
     """The rows that are wanted; None: all of them."""
     chosen = (rows.seq >= start) & (rows.seq < stop)
     codes = _state_codes(filters, history=place.row.history.begins >= 0)
@@ -239,7 +241,7 @@ def _chosen(rows: Rows, place: Place, start: int, stop: int, filters: Filters) -
     return None if chosen.all() else np.flatnonzero(chosen)
 
 
-def _made(snapshot: Snapshot, place: Place, rows: Rows, chosen: Any, schema: pa.Schema) -> pa.RecordBatch:
+def _made(snapshot: Snapshot, place: MessagePlace, rows: ChunkRows, chosen: Any, schema: pa.Schema) -> pa.RecordBatch:
     """The rows that are ``chosen`` (indices or a slice), in the columns of ``schema``."""
     seq = rows.seq[chosen]
     states = cache(lambda: place.states.of(seq))
@@ -249,8 +251,8 @@ def _made(snapshot: Snapshot, place: Place, rows: Rows, chosen: Any, schema: pa.
         "seq": lambda: longs(seq),
         "state": lambda: picked(STATES, states()),
         "topic": lambda: picked(texts(rows.topics), rows.topic[chosen]),
-        "rule": lambda: picked([way.rule for way in rows.ways], rows.topic_ways[rows.topic[chosen]]),
-        "destination": lambda: picked([way.destination for way in rows.ways], rows.topic_ways[rows.topic[chosen]]),
+        "rule": lambda: picked([route.rule for route in rows.routes], rows.topic_routes[rows.topic[chosen]]),
+        "destination": lambda: picked([route.destination for route in rows.routes], rows.topic_routes[rows.topic[chosen]]),
         "qos": lambda: longs(rows.qos[chosen], kind=INT),
         "retain": lambda: pa.array(rows.retain[chosen]),
         "accepted_at": lambda: times(rows.accepted_ms[chosen]),
@@ -263,12 +265,12 @@ def _made(snapshot: Snapshot, place: Place, rows: Rows, chosen: Any, schema: pa.
     return batch(schema, makers)
 
 
-def _payload(rows: Rows, chosen: Any) -> pa.Array:
+def _payload(rows: ChunkRows, chosen: Any) -> pa.Array:
     payloads = binaries(rows.payloads, rows.lengths)
     return payloads if isinstance(chosen, slice) else payloads.take(pa.array(chosen))
 
 
-def _of_settlement(name: str, place: Place, entries: Callable[[], Longs]) -> pa.Array:
+def _of_settlement(name: str, place: MessagePlace, entries: Callable[[], Longs]) -> pa.Array:
     assert place.settlements is not None
     settlements, entry = place.settlements, entries()
     match name:
@@ -282,7 +284,7 @@ def _of_settlement(name: str, place: Place, entries: Callable[[], Longs]) -> pa.
             return longs(settlements.at("numbers", entry), null=entry < 0)
 
 
-def _settlements(snapshot: Snapshot, queue: QueueFacts, row: LaneRow, start: int, stop: int, number: int) -> Settlements:
+def _settlements(snapshot: Snapshot, queue: QueueFacts, row: LedgerRow, start: int, stop: int, number: int) -> Settlements:
     """The settlements from ``number`` on that can have anything of ``[start, stop)``; what is missing is told.
 
     Nothing is read where nothing in there is settled.

@@ -13,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.tables.arrow import INT, STRING, Makers, batch, longs, picked, rows_batch, same, slices, texts, times
-from analysis.tables.checkpoint_reader import SnapshotStore
-from analysis.tables.columns import NONE, Rows
-from analysis.tables.message_table import KEY_BYTES, SETTLED_CODE, Place, decoded, states_of
+from analysis.tables.checkpoint_reader import CheckpointReader
+from analysis.tables.chunk_decoder import NONE, ChunkRows
+from analysis.tables.message_table import KEY_BYTES, SETTLED_CODE, MessagePlace, decoded, states_of
 from analysis.tables.runs import painted
 from analysis.tables.schemas import IN_FLIGHT, QUEUED, RELEASED, STATES
 from analysis.tables.settlements import Settlements, read_settlements
 from analysis.tables.snapshot import Snapshot
-from analysis.tables.splits import Filters, Part
+from analysis.tables.splits import Part, SplitFilters
 from storage.engine.keys import PARTS, PARTS_END, chunk_key, dead_key, retained_key, session_key
 from storage.queue.dead_letters import FATES, DeadLetter, DeadRow, dead_queue_name
-from storage.queue.ledger import HistoryRow, LaneRow, Ledger
+from storage.queue.ledger import HistoryRow, Ledger, LedgerRow
 from storage.snapshots.manifest import DeadFacts, QueueFacts, Ranges
 from storage.store.event_rows import Event, event_key, event_number
 from storage.store.retained_messages import decode_row
@@ -42,12 +42,12 @@ ROWS_MAX = 1000
 _ALL = (1 << 64) - 1
 
 
-def _store(snapshot: Snapshot) -> SnapshotStore:
+def _store(snapshot: Snapshot) -> CheckpointReader:
     assert snapshot.store is not None
     return snapshot.store
 
 
-def _within(us: int | None, filters: Filters) -> bool:
+def _within(us: int | None, filters: SplitFilters) -> bool:
     """Whether a time, UTC epoch in microseconds, is wanted."""
     if us is None:
         return filters.since_us is None and filters.until_us is None
@@ -70,7 +70,7 @@ def _batches(schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> Batches:
 # --- queues ---
 
 
-def read_queues(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Filters) -> Batches:
+def read_queues(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: SplitFilters) -> Batches:
     """The position of each queue, and its ledger."""
     if _within(snapshot.at_us, filters):
         letters = _letters_by_queue(snapshot) if "dead_letters" in schema.names else {}
@@ -130,13 +130,13 @@ def _queue(snapshot: Snapshot, queue: QueueFacts, letters: dict[str, int], with_
     }
 
 
-def _row_of_facts(queue: QueueFacts) -> LaneRow:
+def _row_of_facts(queue: QueueFacts) -> LedgerRow:
     """The manifest's facts about a queue whose row cannot be read."""
     facts = queue.ledger
     ledger = Ledger(
         facts.accepted, facts.delivered, facts.expired, facts.redelivered, dict(facts.dropped), dict(facts.dead), facts.refused
     )
-    return LaneRow(
+    return LedgerRow(
         head=queue.head,
         tail=queue.tail,
         handed=queue.cursor,
@@ -147,11 +147,11 @@ def _row_of_facts(queue: QueueFacts) -> LaneRow:
     )
 
 
-def _oldest_us(snapshot: Snapshot, queue: QueueFacts, row: LaneRow) -> int | None:
+def _oldest_us(snapshot: Snapshot, queue: QueueFacts, row: LedgerRow) -> int | None:
     if not row.depth:
         return None
-    place = Place(queue, row, states_of(queue, row))
-    unsettled = Filters(states=(QUEUED, IN_FLIGHT, RELEASED))
+    place = MessagePlace(queue, row, states_of(queue, row))
+    unsettled = SplitFilters(states=(QUEUED, IN_FLIGHT, RELEASED))
     for rows in decoded(snapshot, place, row.head, row.tail, unsettled):
         waiting = np.flatnonzero((place.states.of(rows.seq) != SETTLED_CODE) & (rows.seq >= row.head))
         if len(waiting):
@@ -170,15 +170,15 @@ def _json(ranges: Ranges) -> str:
 # --- in flight ---
 
 
-def read_inflight(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Filters) -> Batches:
+def read_inflight(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: SplitFilters) -> Batches:
     """Messages that were handed out and not settled: durable messages from the store, volatile ones by their sequence alone."""
     for queue in snapshot.queues(filters):
         row = snapshot.row(queue)
         if row is not None and (queue.in_flight or row.released):
-            yield from _inflight(snapshot, Place(queue, row, states_of(queue, row)), schema, filters)
+            yield from _inflight(snapshot, MessagePlace(queue, row, states_of(queue, row)), schema, filters)
 
 
-def _inflight(snapshot: Snapshot, place: Place, schema: pa.Schema, filters: Filters) -> Batches:
+def _inflight(snapshot: Snapshot, place: MessagePlace, schema: pa.Schema, filters: SplitFilters) -> Batches:
     queue, row = place.queue, place.row
     wanted = [state for state in (IN_FLIGHT, RELEASED) if filters.states is None or state in filters.states]
     bounds = (*queue.in_flight, *row.released)
@@ -187,7 +187,7 @@ def _inflight(snapshot: Snapshot, place: Place, schema: pa.Schema, filters: Filt
     if start >= stop:
         return
     wanted_codes = [STATES.index(state) for state in wanted]
-    narrowed = Filters(states=tuple(wanted), since_us=filters.since_us, until_us=filters.until_us)
+    narrowed = SplitFilters(states=tuple(wanted), since_us=filters.since_us, until_us=filters.until_us)
     for rows in decoded(snapshot, place, start, stop, narrowed):
         codes = place.states.of(rows.seq)
         chosen = np.flatnonzero((rows.seq >= start) & (rows.seq < stop) & np.isin(codes, wanted_codes))
@@ -199,7 +199,7 @@ def _inflight(snapshot: Snapshot, place: Place, schema: pa.Schema, filters: Filt
             yield from slices(_volatile_batch(snapshot, queue, volatile, schema))
 
 
-def _inflight_batch(snapshot: Snapshot, place: Place, rows: Rows, chosen: Any, schema: pa.Schema) -> pa.RecordBatch:
+def _inflight_batch(snapshot: Snapshot, place: MessagePlace, rows: ChunkRows, chosen: Any, schema: pa.Schema) -> pa.RecordBatch:
     seq = rows.seq[chosen]
     makers: Makers = {
         **snapshot.same(len(seq), place.queue),
@@ -213,7 +213,7 @@ def _inflight_batch(snapshot: Snapshot, place: Place, rows: Rows, chosen: Any, s
     return batch(schema, makers)
 
 
-def _volatile_in_flight(queue: QueueFacts, row: LaneRow, start: int, stop: int) -> Any:
+def _volatile_in_flight(queue: QueueFacts, row: LedgerRow, start: int, stop: int) -> Any:
     """The sequences in flight of messages that are in memory only."""
     in_flight = painted(0, [(queue.in_flight, 1), ((*row.settled, (0, row.head)), 0)])
     seqs = [np.arange(max(low, start), min(high, stop)) for low, high in queue.volatile.ranges if low < stop and high > start]
@@ -238,7 +238,7 @@ def _volatile_batch(snapshot: Snapshot, queue: QueueFacts, seq: Any, schema: pa.
 # --- settlements ---
 
 
-def read_settlement_rows(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Filters) -> Batches:
+def read_settlement_rows(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: SplitFilters) -> Batches:
     """Departures from the queues, when, how and by whom: a row for each range."""
     for queue in snapshot.queues(filters):
         row = snapshot.row(queue)
@@ -256,7 +256,7 @@ def read_settlement_rows(snapshot: Snapshot, _part: Part, schema: pa.Schema, fil
 
 
 def _settlement_batch(
-    snapshot: Snapshot, queue: QueueFacts, found: Settlements, schema: pa.Schema, filters: Filters
+    snapshot: Snapshot, queue: QueueFacts, found: Settlements, schema: pa.Schema, filters: SplitFilters
 ) -> pa.RecordBatch | None:
     wanted = np.ones(len(found), np.bool_)
     if filters.seq_from is not None:
@@ -289,13 +289,13 @@ def _settlement_batch(
 # --- events ---
 
 
-def read_events(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Filters) -> Batches:
+def read_events(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: SplitFilters) -> Batches:
     """The events of the node. A gap in the numbers is a loss, and told."""
     for first, stop in filters.numbers_of("", 0, _ALL):
         yield from _read_events(snapshot, first, stop, schema, filters)
 
 
-def _read_events(snapshot: Snapshot, first: int, last: int, schema: pa.Schema, filters: Filters) -> Batches:
+def _read_events(snapshot: Snapshot, first: int, last: int, schema: pa.Schema, filters: SplitFilters) -> Batches:
     due, why = NONE, ""
 
     def damaged(_start: bytes, _stop: bytes, error: str) -> None:
@@ -339,7 +339,7 @@ def _event(snapshot: Snapshot, number: int, event: Event) -> dict[str, Any]:
 # --- dead letters ---
 
 
-def read_dead_letters(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Filters) -> Batches:
+def read_dead_letters(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: SplitFilters) -> Batches:
     """The dead letters that are held."""
     for facts in snapshot.manifest.dead_letters:
         if filters.bridges is None or facts.bridge in filters.bridges:
@@ -357,7 +357,7 @@ def _dead_row(snapshot: Snapshot, facts: DeadFacts) -> DeadRow | None:
         return None
 
 
-def _letters(snapshot: Snapshot, facts: DeadFacts, filters: Filters) -> Iterator[dict[str, Any]]:
+def _letters(snapshot: Snapshot, facts: DeadFacts, filters: SplitFilters) -> Iterator[dict[str, Any]]:
     store, name, number = _store(snapshot), dead_queue_name(facts.bridge), facts.number
     row = _dead_row(snapshot, facts)
     if row is None:
@@ -386,7 +386,7 @@ def _letters(snapshot: Snapshot, facts: DeadFacts, filters: Filters) -> Iterator
         snapshot.damaged(f"{row.held - held} dead letters are missing", name)
 
 
-def _letter_wanted(found: dict[str, Any], queue: str, filters: Filters) -> bool:
+def _letter_wanted(found: dict[str, Any], queue: str, filters: SplitFilters) -> bool:
     seq = found["seq"]
     wanted = (filters.seq_from is None or seq >= filters.seq_from) and (filters.seq_to is None or seq < filters.seq_to)
     return wanted and (filters.queues is None or queue in filters.queues) and _within(found["at"], filters)
@@ -422,7 +422,7 @@ def _meta_rows(snapshot: Snapshot, start: bytes, stop: bytes, what: str) -> Iter
         yield from zip(*bulk, strict=True)
 
 
-def read_sessions(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Filters) -> Batches:
+def read_sessions(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: SplitFilters) -> Batches:
     """The sessions that outlive their connection: local clients', and those of the lanes at their remotes."""
     if not _within(snapshot.at_us, filters):
         return
@@ -458,7 +458,7 @@ def _session(snapshot: Snapshot, session: Session) -> dict[str, Any]:
     }
 
 
-def read_retained(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Filters) -> Batches:
+def read_retained(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: SplitFilters) -> Batches:
     """The retained messages."""
 
     def rows() -> Iterator[dict[str, Any]]:

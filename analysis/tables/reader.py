@@ -16,12 +16,12 @@ from analysis.tables.snapshot_arrivals import Gap, gaps_between
 from analysis.tables.splits import (
     EVERYTHING,
     Damaged,
-    Filters,
     Newer,
     Part,
     Problem,
     SnapshotDamaged,
     Split,
+    SplitFilters,
     Trouble,
     wants,
 )
@@ -42,12 +42,12 @@ __all__ = [
     "EVERYTHING",
     "TARGET_ROWS",
     "Damaged",
-    "Filters",
     "Newer",
     "Part",
     "Problem",
     "SnapshotDamaged",
     "Split",
+    "SplitFilters",
     "plan",
     "read",
     "read_table",
@@ -73,7 +73,7 @@ def plan(
     found: Sequence[Found],
     table: str,
     target_rows: int = TARGET_ROWS,
-    filters: Filters = EVERYTHING,
+    filters: SplitFilters = EVERYTHING,
     *,
     damaged: Damaged = "fail",
     newer: Newer = "fail",
@@ -110,7 +110,7 @@ def gap_split(gaps: Iterable[Gap]) -> list[Split]:
     return [Split("gaps", parts, len(parts))] if parts else []
 
 
-def wants_gap(filters: Filters, gap: Gap) -> bool:
+def wants_gap(filters: SplitFilters, gap: Gap) -> bool:
     """Whether ``gap`` is wanted: by node, queue, bridge, and when the snapshot was made in which it shows."""
     lane = lane_of_queue(gap.queue)
     return (
@@ -154,7 +154,7 @@ def _newer_versions(manifest: Manifest) -> str:
     return f"it was written by a newer version of Bascule: {', '.join(newer)}" if newer else ""
 
 
-def _parts(path: str, manifest: Manifest, table: str, target_rows: int, filters: Filters) -> Iterator[tuple[Part, int]]:
+def _parts(path: str, manifest: Manifest, table: str, target_rows: int, filters: SplitFilters) -> Iterator[tuple[Part, int]]:
     """The parts of one snapshot, with about how many rows each has."""
     if table == "messages":
         for queue in manifest.queues:
@@ -174,7 +174,7 @@ def _parts(path: str, manifest: Manifest, table: str, target_rows: int, filters:
         yield Part(path), rows.get(table, 1)
 
 
-def _queue_parts(path: str, queue: QueueFacts, target_rows: int, filters: Filters) -> Iterator[tuple[Part, int]]:
+def _queue_parts(path: str, queue: QueueFacts, target_rows: int, filters: SplitFilters) -> Iterator[tuple[Part, int]]:
     """The sequences of one queue in parts. How far its history goes back is known only when the store is opened."""
     settled_wanted = queue.retention_s > 0 and (filters.states is None or SETTLED in filters.states)
     start = max(queue.head, filters.seq_from or 0)
@@ -233,7 +233,7 @@ def _packed(table: str, pieces: Sequence[tuple[Part, int]], target_rows: int) ->
 def read(
     split: Split,
     columns: Sequence[str] | None = None,
-    filters: Filters = EVERYTHING,
+    filters: SplitFilters = EVERYTHING,
     *,
     damaged: Damaged = "fail",
     whole: bool = False,
@@ -258,7 +258,7 @@ def read_table(
     found: Sequence[Found],
     table: str,
     columns: Sequence[str] | None = None,
-    filters: Filters = EVERYTHING,
+    filters: SplitFilters = EVERYTHING,
     *,
     damaged: Damaged = "fail",
     newer: Newer = "fail",

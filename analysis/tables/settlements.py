@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgpack
 import numpy as np
 
-from analysis.tables.checkpoint_reader import SnapshotStore, uncollected
+from analysis.tables.checkpoint_reader import CheckpointReader, uncollected
 from analysis.tables.runs import Longs, Runs, numbered
 from storage.queue.history import (
     SETTLEMENT_VERSION,
@@ -138,7 +138,7 @@ class Settlements:
         return Runs(runs.bounds, np.where(runs.values < 0, -1, np.append(entries, -1)[runs.values]))
 
     @classmethod
-    def read(cls, store: SnapshotStore, queue: int, first: int, stop: int, missing: Missing) -> Settlements:
+    def read(cls, store: CheckpointReader, queue: int, first: int, stop: int, missing: Missing) -> Settlements:
         """The settlements ``[first, stop)`` of ``queue`` as one. Parts that are not there are told to ``missing``.
 
         Raises: as ``read_settlements``.
@@ -150,7 +150,7 @@ class Settlements:
 
 
 def read_settlements(
-    store: SnapshotStore, queue: int, first: int, stop: int, missing: Missing, *, into: Settlements | None = None
+    store: CheckpointReader, queue: int, first: int, stop: int, missing: Missing, *, into: Settlements | None = None
 ) -> Iterator[Settlements]:
     """The settlements ``[first, stop)`` of ``queue``, some at a time, or ``into`` one. Parts that are not there are told to
     ``missing``.
@@ -182,7 +182,7 @@ def read_settlements(
         missing(due, stop, why)
 
 
-def settlements_about(store: SnapshotStore, queue: int, numbers: tuple[int, int], start: int, stop: int) -> tuple[int, int]:
+def settlements_about(store: CheckpointReader, queue: int, numbers: tuple[int, int], start: int, stop: int) -> tuple[int, int]:
     """The settlements ``[low, high)`` of those with ``numbers`` that can have settled something of ``[start, stop)``.
 
     Those that cannot be read are not told of here: they are left in where they may matter.

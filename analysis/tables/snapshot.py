@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from analysis.tables.arrow import INT, STRING, TIMESTAMP, Makers, same
-from analysis.tables.checkpoint_reader import SnapshotStore
-from analysis.tables.splits import Filters, Problem, Trouble, wants
+from analysis.tables.checkpoint_reader import CheckpointReader
+from analysis.tables.splits import Problem, SplitFilters, Trouble, wants
 from storage.engine.keys import lane_key
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from storage.snapshots.manifest import STORE_NAME, Manifest, QueueFacts, index_faults, not_whole, read_manifest
 from wire.errors import BasculeError, StorageDamaged, Unavailable
 
@@ -36,9 +36,9 @@ class Snapshot:
         self.trouble = trouble
         self._whole = whole
         self._constant: dict[tuple[object, pa.DataType], pa.Array] = {}
-        self.store: SnapshotStore | None = None
+        self.store: CheckpointReader | None = None
         try:
-            store = SnapshotStore(Path(path) / STORE_NAME)
+            store = CheckpointReader(Path(path) / STORE_NAME)
         except StorageDamaged as error:
             faults = not_whole(Path(path), self.manifest, content=False)
             self.damaged("; ".join(["the store cannot be opened", *map(str, faults), str(error)]))
@@ -98,11 +98,11 @@ class Snapshot:
             known = self._constant[value, kind] = same(value, kind, count)
         return known[:count]
 
-    def queues(self, filters: Filters) -> list[QueueFacts]:
+    def queues(self, filters: SplitFilters) -> list[QueueFacts]:
         """The queues that are wanted."""
         return [queue for queue in self.manifest.queues if wants(filters, queue)]
 
-    def row(self, queue: QueueFacts) -> LaneRow | None:
+    def row(self, queue: QueueFacts) -> LedgerRow | None:
         """The row of ``queue``; None if it cannot be read, or if there is none, which is told unless nothing was in the queue.
 
         Raises:
@@ -112,7 +112,7 @@ class Snapshot:
         try:
             value = self.store.get("meta", lane_key(queue.number))
             if value is not None:
-                return LaneRow.decode(value, queue=queue.name)
+                return LedgerRow.decode(value, queue=queue.name)
         except BasculeError as error:
             if not isinstance(error, StorageDamaged):
                 raise

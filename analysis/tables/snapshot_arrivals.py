@@ -131,13 +131,13 @@ class StoreProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ArrivalProgress:
     """How far a stream is: what it had of each store, and the snapshots of its last batch, in order. As JSON, Spark's offset."""
 
     stores: Mapping[str, StoreProgress] = field(default_factory=dict)
     batch: tuple[Key, ...] = ()
 
-    def next(self, manifests: Iterable[Manifest], limit: int | None, only: Collection[Key] | None = None) -> Progress:
+    def next(self, manifests: Iterable[Manifest], limit: int | None, only: Collection[Key] | None = None) -> ArrivalProgress:
         """The progress with the next batch: of ``manifests`` those not taken, oldest first, ``limit`` at most; self for none.
 
         only: those that may be taken; None: all.
@@ -154,18 +154,18 @@ class Progress:
             return self
         _, behind = self._take(batch)
         stores = {name: store.without_older(there.get(name, ())) for name, store in behind.stores.items()}
-        return Progress(stores, tuple(map(key, batch)))
+        return ArrivalProgress(stores, tuple(map(key, batch)))
 
     def news(self, batch: Iterable[Manifest]) -> list[News]:
         """The new parts of each snapshot of the ``batch`` that follows this progress."""
         return self._take(batch)[0]
 
-    def _take(self, batch: Iterable[Manifest]) -> tuple[list[News], Progress]:
+    def _take(self, batch: Iterable[Manifest]) -> tuple[list[News], ArrivalProgress]:
         every, progress = [], self
         for manifest in batch:
             news, store = progress._of(manifest).take(manifest)
             every.append(news)
-            progress = Progress({**progress.stores, manifest.store_id: store})
+            progress = ArrivalProgress({**progress.stores, manifest.store_id: store})
         return every, progress
 
     def _of(self, manifest: Manifest) -> StoreProgress:
@@ -183,7 +183,7 @@ class Progress:
         return {"format": 1, "stores": stores, "batch": self.batch}
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Progress:
+    def from_json(cls, fields: Mapping[str, Any]) -> ArrivalProgress:
         """The progress that ``to_json`` wrote.
 
         Raises:
@@ -216,8 +216,8 @@ def key(manifest: Manifest) -> Key:
 def gaps_between(manifests: Iterable[Manifest]) -> list[Gap]:
     """The gaps between ``manifests``, in the order in which they were made."""
     there = {key(manifest): manifest for manifest in manifests}
-    batch = Progress().next(there.values(), None).batch
-    return [gap for news in Progress().news(there[each] for each in batch) for gap in news.gaps]
+    batch = ArrivalProgress().next(there.values(), None).batch
+    return [gap for news in ArrivalProgress().news(there[each] for each in batch) for gap in news.gaps]
 
 
 def _stood(manifest: Manifest) -> Iterator[tuple[str, tuple[int, int], tuple[int, int]]]:

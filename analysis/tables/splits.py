@@ -16,7 +16,7 @@ Newer = Literal["fail", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class SplitFilters:
     """Which rows are wanted; ``read`` applies all of them exactly. None: no matter which.
 
     since_us, until_us: UTC epoch in microseconds, ``[since, until)``, of accepted_at, settled_at, at or else snapshot_at.
@@ -41,7 +41,7 @@ class Filters:
         return [(max(first, low), min(stop, high)) for low, high in wanted if low < stop and high > first]
 
 
-EVERYTHING = Filters()
+EVERYTHING = SplitFilters()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Trouble:
             self._tell(problem)
 
 
-def wants(filters: Filters, queue: QueueFacts) -> bool:
+def wants(filters: SplitFilters, queue: QueueFacts) -> bool:
     """Whether rows of ``queue`` are wanted."""
     if filters.queues is not None and queue.name not in filters.queues:
         return False

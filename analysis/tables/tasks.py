@@ -16,11 +16,11 @@ from analysis.tables.message_table import read_messages
 from analysis.tables.schemas import arrow_schema
 from analysis.tables.snapshot import Snapshot
 from analysis.tables.snapshot_arrivals import Gap
-from analysis.tables.splits import EVERYTHING, Damaged, Filters, Part, Problem, SnapshotDamaged, Split, Trouble
+from analysis.tables.splits import EVERYTHING, Damaged, Part, Problem, SnapshotDamaged, Split, SplitFilters, Trouble
 from storage.snapshots.manifest import Manifest, read_manifest
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 
-Reader = Callable[[Snapshot, Part, pa.Schema, Filters], Iterator[pa.RecordBatch]]
+Reader = Callable[[Snapshot, Part, pa.Schema, SplitFilters], Iterator[pa.RecordBatch]]
 
 READERS: dict[str, Reader] = {
     "messages": read_messages,
@@ -37,7 +37,7 @@ READERS: dict[str, Reader] = {
 def read(
     split: Split,
     columns: Sequence[str] | None,
-    filters: Filters,
+    filters: SplitFilters,
     damaged: Damaged,
     whole: bool,
     on_problem: Callable[[Problem], None] | None,
@@ -56,7 +56,7 @@ def read(
 
 
 def _rows(
-    table: str, path: str, parts: Iterator[Part], schema: pa.Schema, filters: Filters, trouble: Trouble, whole: bool
+    table: str, path: str, parts: Iterator[Part], schema: pa.Schema, filters: SplitFilters, trouble: Trouble, whole: bool
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one snapshot. It may have gone since it was planned, or be another user's."""
     try:
@@ -72,7 +72,7 @@ def _rows(
         trouble.meet(Problem(path, Path(path).name, str(error)))
 
 
-def _snapshots(path: str, parts: list[Part], schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
+def _snapshots(path: str, parts: list[Part], schema: pa.Schema, filters: SplitFilters) -> Iterator[pa.RecordBatch]:
     problem = parts[0].problem
     try:
         manifest = None if problem else read_manifest(Path(path))
@@ -123,7 +123,7 @@ def _gap_row(gap: Gap) -> dict[str, Any]:
     }
 
 
-def _damage(path: str, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
+def _damage(path: str, schema: pa.Schema, filters: SplitFilters) -> Iterator[pa.RecordBatch]:
     """Read all that is in the snapshot, and tell what cannot be read, and what should be there and is not."""
     problems: dict[Problem, None] = {}
     head: Mapping[str, Any] = {"node": None, "store_id": None, "snapshot_id": Path(path).name, "snapshot_at": None}

@@ -42,7 +42,7 @@ from tests.support.made_snapshots import traffic
 from tests.support.made_snapshots.generate import Wanted, generate
 from wire.frames.batch import QOS_MASK, RETAIN, Batch
 from wire.mqtt.publish_properties import message_expiry_s
-from wire.routing.ways import Way
+from wire.routing.message_route import MessageRoute
 
 TABLE = "messages"
 CORES = 2
@@ -236,7 +236,7 @@ def _rows(
     batch = Batch.decode(chunk.body)
     accepted_at = datetime.fromtimestamp(batch.accepted_ms / 1000, UTC)
     topics = [topic.decode() for topic in batch.topics]
-    ways = [Way.decode(way)[:2] if way else (None, None) for way in batch.ways_of_topics()]
+    ways = [MessageRoute.decode(way)[:2] if way else (None, None) for way in batch.routes_of_topics()]
     common = [
         (len(each), _expires_at(batch.accepted_ms, each)) for each in batch.topic_properties or [b""] * len(topics)
     ]  # of the rows that have no properties of their own

@@ -82,7 +82,7 @@ def family(stats: Mapping[int, Stat], leader: int) -> set[int]:
     return members
 
 
-def look(leader: int) -> dict[int, Usage]:
+def usage_of_family(leader: int) -> dict[int, Usage]:
     """Resources of each process of the system that ``leader`` began so far, by pid."""
     stats = {}
     for entry in Path("/proc").iterdir():

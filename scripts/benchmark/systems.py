@@ -113,7 +113,7 @@ class System:
     def usage(self) -> dict[int, Usage]:
         """Resources of each of its processes so far, by pid."""
         assert self.process is not None
-        return processes.look(self.process.pid)
+        return processes.usage_of_family(self.process.pid)
 
     def names(self, told: dict[int, str] | None = None) -> dict[int, str]:
         """A name for each of its processes: what it ``told``, or what the command line says."""

@@ -21,7 +21,7 @@ class DeadBytes:
         self._before: tuple[int, int] | None = None  # what was taken, and kept, when the last merge was begun
         self._stay = self._looks = 0
 
-    def are_many(self, taken_bytes: int, kept_bytes: int, *, pressed: bool) -> bool:
+    def begin_merge(self, taken_bytes: int, kept_bytes: int, *, pressed: bool) -> bool:
         """Whether a merge is due, which is then taken for begun; not to be asked while one runs.
 
         pressed: there is little room on the disk.

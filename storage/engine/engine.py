@@ -65,7 +65,7 @@ TABLES_WAITING_MAX = 36  # to be merged; RocksDB takes no write with more
 STALL_LOOK_S = 0.002
 PROBE_BYTES = 16 << 10  # opening the store takes more, but for a moment it cannot be read then
 LOG_MAX_BYTES = 1 << 20  # of what RocksDB does; each table that it writes is told there
-MANIFEST_MAX_BYTES = 4 << 20  # which tables came and went; then it begins anew with those that are there
+MANIFEST_MAX_BYTES = 4 << 20  # which tables came and went; then it starts again with those that are there
 TABLES_OPEN_PART = 2  # of the files that the process may have open, half
 TABLES_OPEN_MAX = 2048
 LEVELS = 7
@@ -216,7 +216,7 @@ class Engine(Protocol):
     def free_bytes(self) -> int | None:
         """Free space where the engine keeps its data, less what is in memory and will need some; None where that means nothing."""
 
-    def look(self, waiting: int | None = None) -> None:
+    def check_files(self, waiting: int | None = None) -> None:
         """See that the store's files are there; with how many messages are ``waiting``, note that and how far it is beside them.
 
         Raises:
@@ -351,7 +351,7 @@ class RocksDatabase:
         with TRANSLATED:
             taken = {family: _taken_bytes(column) for family, column in self.columns.items()}
             small = {family for family, column in self.columns.items() if are_small(_tables(column), taken[family])}
-        if self._dead_bytes.are_many(sum(taken.values()), kept_bytes, pressed=pressed) or small:
+        if self._dead_bytes.begin_merge(sum(taken.values()), kept_bytes, pressed=pressed) or small:
             merges = [(column, family in small) for family, column in self.columns.items()]
             self._merging = threading.Thread(target=_merge, args=(merges, self._path), name="merge", daemon=True)
             self._merging.start()
@@ -398,7 +398,7 @@ class RocksDatabase:
                 continue
         return log_bytes
 
-    def look(self, *, tolerant: bool) -> tuple[int, str]:
+    def probe(self, *, tolerant: bool) -> tuple[int, str]:
         """The number that an opening would reach, and the store's identity, found by reading alone."""
         with TRANSLATED:
             cache = Cache(BLOCK_CACHE_BYTES)
@@ -520,7 +520,7 @@ class RocksEngine:
             disk = os.statvfs(self.path)
             return max(0, disk.f_bavail * disk.f_frsize - self.database.memory_bytes())
 
-    def look(self, waiting: int | None = None) -> None:
+    def check_files(self, waiting: int | None = None) -> None:
         self.opening.check()
         if waiting is not None and self.database.is_open:
             with TRANSLATED:

@@ -53,7 +53,7 @@ def dead_key(queue: int) -> bytes:
     return b"D" + queue.to_bytes(4, "big")
 
 
-def told_key(queue: int) -> bytes:
+def reported_key(queue: int) -> bytes:
     """The key of what events have told of the losses of ``queue``."""
     return b"T" + queue.to_bytes(4, "big")
 

@@ -161,13 +161,13 @@ class OpenFolder:
             return ""
         if (there.st_dev, there.st_ino) != self._is:
             return "another folder is in its place"
-        return self._look(there.st_mtime_ns)
+        return self._inspect(there.st_mtime_ns)
 
     def close(self) -> None:
         """Release it."""
         os.close(self._held)
 
-    def _look(self, changed_ns: int) -> str:
+    def _inspect(self, changed_ns: int) -> str:
         """As ``fault``, by the names of all descriptors. RocksDB may be about to close a file that it has removed: that passes."""
         for _ in range(_LOOKS):
             gone = self._unlinked()

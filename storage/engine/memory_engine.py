@@ -112,7 +112,7 @@ class MemoryEngine:
     def free_bytes(self) -> int | None:
         return None
 
-    def look(self, waiting: int | None = None) -> None:
+    def check_files(self, waiting: int | None = None) -> None:
         """There are no files."""
 
     def reserve(self, size_bytes: int) -> None:

@@ -95,7 +95,7 @@ class StoreFolder:
             for entry in self.path.iterdir()
         )
 
-    def begin_anew(self) -> None:
+    def clear_unfinished(self) -> None:
         """Remove what is left of a store whose making was cut short: RocksDB takes anything without CURRENT for a new store.
 
         To be called where nothing was ever promised. Tables are never removed.

@@ -34,7 +34,7 @@ class Database(Protocol):
 
     def number(self, *, sync: bool = False) -> int: ...
 
-    def look(self, *, tolerant: bool) -> tuple[int, str]: ...
+    def probe(self, *, tolerant: bool) -> tuple[int, str]: ...
 
     def identity(self) -> str: ...
 
@@ -90,7 +90,7 @@ class StoreOpening:
             self._mark = CommitMark(self._path)
             unmarked = self._mark.evidence is None
             if unmarked and not (self._mark.damaged or self.known.number):
-                self.folder.begin_anew()
+                self.folder.clear_unfinished()
         if self._mark.damaged or (unmarked and self.known.number):
             log.warning("store.mark_damaged", extra={"path": str(self._path)})
         self._open_somehow(self._mark)
@@ -246,7 +246,7 @@ class StoreOpening:
             self.folder.check()
         evidence, (replayed, identity) = mark.evidence, (0, "")
         if there := self.folder.holds_a_store():
-            replayed, identity = self._database.look(tolerant=tolerant)
+            replayed, identity = self._database.probe(tolerant=tolerant)
         short = evidence is not None and replayed < evidence.number
         if there and not (short and not identity):  # then it was among the commits that are missing
             self._compare(max(replayed, evidence.number if evidence is not None else 0), identity)

@@ -23,7 +23,7 @@ REFUSING = (REJECT, DAMAGED)
 
 
 @dataclass(slots=True)
-class Room:
+class AdmissionRoom:
     """The room for one bridge or for the node; None is unlimited. ``disk_full`` behaves as full.
 
     max_messages, max_bytes: what comes in when nothing is there.
@@ -37,7 +37,7 @@ class Room:
     max_bytes: int | None = None
 
     @classmethod
-    def of(cls, limits: LimitSettings, messages: int, size_bytes: int, *, disk_full: bool) -> Room:
+    def of(cls, limits: LimitSettings, messages: int, size_bytes: int, *, disk_full: bool) -> AdmissionRoom:
         """The room that ``limits`` leave above what is there already."""
         return cls(
             messages=None if limits.max_messages is None else limits.max_messages - messages,
@@ -108,7 +108,7 @@ class _Part:
     of a room, what has to find room in it before anything that is promised nothing.
     """
 
-    def __init__(self, queue: str, body: bytes, rooms: Sequence[Room], overflow: str, ahead: dict[int, Amount]) -> None:
+    def __init__(self, queue: str, body: bytes, rooms: Sequence[AdmissionRoom], overflow: str, ahead: dict[int, Amount]) -> None:
         self.queue = queue
         self.body = body
         self.batch = Batch.decode(body)
@@ -160,7 +160,7 @@ class _Part:
         drops = [policy for policy in full if policy != REJECT]
         return drops[0] if drops else _VOLATILE if volatile else self.overflow
 
-    def _has_room(self, room: Room, size_bytes: int, *, keeps: bool) -> bool:
+    def _has_room(self, room: AdmissionRoom, size_bytes: int, *, keeps: bool) -> bool:
         ahead = self.ahead.get(id(room), _NOTHING) if room.refuses and not keeps else _NOTHING
         return room.fits(1 + ahead[0], size_bytes + ahead[1])
 
@@ -210,7 +210,7 @@ class _Part:
         )
 
 
-def admit_all(frame: Append, rooms: Mapping[str, Sequence[Room]]) -> list[Admitted]:
+def admit_all(frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]]) -> list[Admitted]:
     """Take the room for every row of ``frame``, which ``fits``."""
     for queue, count, size_bytes, _, _ in frame.parts:
         for room in rooms[queue]:
@@ -223,7 +223,7 @@ def admit_all(frame: Append, rooms: Mapping[str, Sequence[Room]]) -> list[Admitt
 
 def admit_rows(
     frame: Append,
-    rooms: Mapping[str, Sequence[Room]],
+    rooms: Mapping[str, Sequence[AdmissionRoom]],
     overflow_of: Callable[[str], str],
     held: Mapping[int, Amount],
     drop_oldest: Callable[[str, int, int], int],
@@ -244,7 +244,7 @@ def admit_rows(
     return [part.admitted() for part in parts]
 
 
-def fits(frame: Append, rooms: Mapping[str, Sequence[Room]]) -> bool:
+def fits(frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]]) -> bool:
     """Whether the whole of ``frame`` fits, all its parts together."""
     if len(frame.parts) == 1:
         queue, count, size_bytes, _, _ = frame.parts[0]
@@ -252,9 +252,11 @@ def fits(frame: Append, rooms: Mapping[str, Sequence[Room]]) -> bool:
     return all(room.fits(messages, size_bytes) for room, messages, size_bytes in wanted(frame, rooms))
 
 
-def wanted(frame: Append, rooms: Mapping[str, Sequence[Room]], *, volatile: bool = True) -> Iterable[tuple[Room, int, int]]:
+def wanted(
+    frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]], *, volatile: bool = True
+) -> Iterable[tuple[AdmissionRoom, int, int]]:
     """Each room that ``frame`` needs, with the messages and bytes that it needs of it; volatile: those of QoS 0 included."""
-    found: dict[int, tuple[Room, int, int]] = {}
+    found: dict[int, tuple[AdmissionRoom, int, int]] = {}
     for queue, count, size_bytes, qos0, _ in frame.parts:
         needed = count if volatile else count - qos0
         if needed:

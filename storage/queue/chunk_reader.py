@@ -56,7 +56,7 @@ class ChunkReader:
         for key, value in self._engine.scan("msg", chunk_key(self.number, start), chunk_key(self.number, stop)):
             yield Chunk.decode(value, queue=self.name, seq=first_seq_of(key)), len(value)
 
-    def look(self, start: int, stop: int, damage: Callable[[StorageDamaged], None] | None) -> Iterator[Chunk]:
+    def chunks_in(self, start: int, stop: int, damage: Callable[[StorageDamaged], None] | None) -> Iterator[Chunk]:
         """The chunks with anything in ``[start, stop)``; the last is kept: the next look is near.
 
         damage: is told of a chunk that cannot be read, and the rest goes on; without it, that raises.

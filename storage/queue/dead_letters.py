@@ -76,7 +76,7 @@ class DeadLetter:
             message.payload,
             message.flags,
             message.properties,
-            message.way,
+            message.route,
             message.accepted_ms,
         )
         rest: bytes = msgpack.packb(fields)
@@ -99,10 +99,10 @@ class DeadLetter:
             raise StorageDamaged("a dead letter is damaged", seq=seq)
         if version != LETTER_VERSION:
             raise ConfigError("a dead letter was written by another version", seq=seq, version=version)
-        reason, at_ms, queue, was, remote, topic, payload, flags, properties, way, accepted_ms = msgpack.unpackb(
+        reason, at_ms, queue, was, remote, topic, payload, flags, properties, route, accepted_ms = msgpack.unpackb(
             rest, max_bin_len=len(rest)
         )
-        return cls(seq, reason, at_ms, queue, remote, Message(was, topic, payload, flags, properties, way, accepted_ms))
+        return cls(seq, reason, at_ms, queue, remote, Message(was, topic, payload, flags, properties, route, accepted_ms))
 
 
 def _check(key: bytes, version: int, rest: bytes) -> int:
@@ -293,7 +293,7 @@ class DeadLetters:
             except StorageDamaged:
                 yield first_seq_of(key), None
 
-    def replayed(self, letters: Iterable[DeadLetter], write: Write) -> None:
+    def on_replayed(self, letters: Iterable[DeadLetter], write: Write) -> None:
         """Take ``letters``, which ``write`` appends to their queue, out."""
         for letter in letters:
             key = chunk_key(self.number, letter.seq)
@@ -303,7 +303,7 @@ class DeadLetters:
                 self._row.head += 1
             self._row.replayed += 1
         self._leaving = True
-        write.on_commit(self._have_left)
+        write.on_commit(self._on_left)
         self._settle_down()
 
     def purge(self, write: Write) -> int:
@@ -321,7 +321,7 @@ class DeadLetters:
 
     # --- inside ---
 
-    def _have_left(self) -> None:
+    def _on_left(self) -> None:
         self._leaving = False
 
     def _over(self) -> bool:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from storage.queue.chunk import Chunk, Place
 from storage.queue.chunk_reader import ChunkReader
 from storage.queue.in_flight import InFlight
-from storage.queue.ledger import LaneRow
-from storage.queue.read_ahead import UpcomingChunks
+from storage.queue.ledger import LedgerRow
+from storage.queue.read_ahead import ReadAhead
 from storage.queue.settled_ranges import Settled
 from wire.frames.base import Ranges
 from wire.ranges import RangeSet
@@ -147,18 +147,18 @@ class Cursor:
     upcoming, qos0: what comes next of either kind. in_flight: what was handed out. purged: where chunks are rightly missing.
     """
 
-    def __init__(self, reader: ChunkReader, row: LaneRow, *, qos0_max_bytes: int, cache_bytes: int) -> None:
+    def __init__(self, reader: ChunkReader, row: LedgerRow, *, qos0_max_bytes: int, cache_bytes: int) -> None:
         self.seq = row.head
         self.tail = row.tail
         self.tail_bytes = self.bytes_before = row.tail_bytes
         self.floor: Place = (row.trimmed, 0)
-        self.upcoming = UpcomingChunks(reader, row.head, row.tail, cache_bytes)
+        self.upcoming = ReadAhead(reader, row.head, row.tail, cache_bytes)
         self.qos0 = Qos0Memory(qos0_max_bytes)
         self.in_flight = InFlight()
         self.purged = Purged(row.purged)
         self._passed_bytes: int | None = None  # durable bytes up to the end of the last chunk passed, if the next is read after it
 
-    def committed(self, tail: int, stored: Chunk | None, whole: bytes | None) -> None:
+    def on_committed(self, tail: int, stored: Chunk | None, whole: bytes | None) -> None:
         """Everything appended up to ``tail`` is committed; ``whole``: the batch as it came, where ``stored`` is not all of it."""
         self.tail = tail
         if stored is not None:

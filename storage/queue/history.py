@@ -210,7 +210,7 @@ class QueueHistory:
 
     # --- what is too old ---
 
-    def look(self, stays: Callable[[int], bool], rows_max: int) -> bool:
+    def age_out(self, stays: Callable[[int], bool], rows_max: int) -> bool:
         """Look at ``rows_max`` settlements more, the oldest first, and take them for old; whether there may be more of them.
 
         A settlement is old until one was made at a time that ``stays``.

@@ -17,7 +17,7 @@ from wire.exchange.left_sessions import LeftRows, LeftSession, left_rows
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.base import Ranges
 
-WaysRow = tuple[tuple[bytes, int], ...]  # see ``queued_ways``
+RoutesRow = tuple[tuple[bytes, int], ...]  # see ``queued_ways``
 
 ROW_VERSION = 1
 _pack = msgpack.Packer().pack  # one that is kept costs half of one that is made each time
@@ -104,7 +104,7 @@ NO_HISTORY = HistoryRow()
 
 
 @dataclass(slots=True)
-class LaneRow:
+class LedgerRow:
     """The durable row of a queue beside its chunks.
 
     handed: sequences below it may have been handed out. trimmed: chunks below it have nothing live in them; without history they
@@ -126,15 +126,15 @@ class LaneRow:
     ledger: Ledger = field(default_factory=Ledger)
     purged: Ranges = ()
     history: HistoryRow = NO_HISTORY
-    ways: WaysRow = ()
+    routes: RoutesRow = ()
     left: LeftRows = ()
 
     @classmethod
-    def begin(cls, first_seq: int, session: str = "") -> LaneRow:
+    def begin(cls, first_seq: int, session: str = "") -> LedgerRow:
         """Of a queue that was never written."""
         return cls(head=first_seq, tail=first_seq, handed=first_seq, trimmed=first_seq, session=session)
 
-    def begin_anew(self, *, leaves: bool) -> None:
+    def restart_exchange(self, *, leaves: bool) -> None:
         """No exchange goes on where the row says it stood: all that is in the queue may have been sent.
 
         leaves: the session that was used is left, and may hold every identifier; one without QoS 2 holds nothing that matters.
@@ -172,14 +172,14 @@ class LaneRow:
                 ),
                 self.purged,
                 self.history,
-                self.ways,
+                self.routes,
                 self.left,
             )
         )
         return packed
 
     @classmethod
-    def decode(cls, value: bytes, *, queue: str) -> LaneRow:
+    def decode(cls, value: bytes, *, queue: str) -> LedgerRow:
         """The row that ``encode`` made.
 
         Raises:
@@ -189,7 +189,7 @@ class LaneRow:
         fields = unpack_row(value, ROW_VERSION, what="queue", name=queue)
         try:
             head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, *rest = fields
-            purged, history, ways, left = rest
+            purged, history, routes, left = rest
             accepted, delivered, expired, redelivered, dropped, dead, refused = counts
             row = cls(
                 head=head,
@@ -205,7 +205,7 @@ class LaneRow:
                 ledger=Ledger(accepted, delivered, expired, redelivered, dict(dropped), dict(dead), refused),
                 purged=purged,
                 history=HistoryRow(*history),
-                ways=tuple(dict(ways).items()),
+                routes=tuple(dict(routes).items()),
                 left=left_rows(left),
             )
             sound = row.trimmed <= row.head <= row.tail and row.depth >= 0

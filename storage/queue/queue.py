@@ -17,7 +17,7 @@ from storage.engine.keys import chunk_key, lane_key
 from storage.queue.chunk import Chunk, Left
 from storage.queue.chunk_reader import ChunkReader
 from storage.queue.hand_out_cursor import Cursor
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from storage.queue.sent_record import SentRecord
 from storage.queue.settled_ranges import Settled
 from storage.queue.single_messages import Message, rows_of
@@ -55,7 +55,7 @@ class Queue:
         engine: Engine,
         name: str,
         number: int,
-        row: LaneRow | None = None,
+        row: LedgerRow | None = None,
         *,
         first_seq: int = 0,
         session: str = "",
@@ -78,7 +78,7 @@ class Queue:
         """
         if row is None:
             value = engine.get("meta", lane_key(number))
-            row = LaneRow.decode(value, queue=name) if value is not None else LaneRow.begin(first_seq, session)
+            row = LedgerRow.decode(value, queue=name) if value is not None else LedgerRow.begin(first_seq, session)
         self.name, self.number = name, number
         self.changed = False
         self._on_change = on_change
@@ -89,7 +89,7 @@ class Queue:
         self._settled = settled = Settled(row, self.trimming.history, self.change)
         self._waiting = Waiting(reader, cursor, settled, self.sent, durable=engine.durable)
         self.appended = Tail(number, row, cursor, settled, all_stored=not engine.durable)
-        self.ledger, self.settled, self.ways, self.qos0 = settled.ledger, settled.above, self.appended.ways, cursor.qos0
+        self.ledger, self.settled, self.routes, self.qos0 = settled.ledger, settled.above, self.appended.routes, cursor.qos0
         if self._waiting.begin() and row.head == row.trimmed:
             self.trimming.begin_at(cursor.bytes_before)
         if tail_known > row.tail:
@@ -197,11 +197,11 @@ class Queue:
         return self._waiting.cut_short
 
     @property
-    def wants_mark(self) -> bool:
+    def needs_sent_mark(self) -> bool:
         """Whether ``hand_out`` stopped for want of a higher mark: write the row, commit it in full strength, and go on
         (queue.handed-out-below-mark).
         """
-        return self.sent.wants_mark
+        return self.sent.needs_sent_mark
 
     def release(self, ranges: Ranges) -> None:
         """Remember that PUBREC came for ``ranges``: never PUBLISH again. It holds once the row is committed.
@@ -264,14 +264,14 @@ class Queue:
         self._waiting.advance()
         return stored + qos0
 
-    def look_waiting(self, ranges: Ranges) -> None:
+    def preload_waiting(self, ranges: Ranges) -> None:
         """Read what ``settle`` of ``ranges`` is to read, and change nothing.
 
         Raises:
             Unavailable: it cannot be read for now.
         """
         if any(stop > self._cursor.seq for _, stop in ranges):
-            self._waiting.look(ranges)
+            self._waiting.preload(ranges)
 
     def count_redelivered(self, ranges: Ranges, *, by: str = "store") -> None:
         """Count messages that were sent again; nothing is settled."""
@@ -313,7 +313,7 @@ class Queue:
         stored, qos0 = in_flight.stored, in_flight.qos0
         kept_bytes = 0
         if start > cursor:
-            for chunk in self._reader.look(cursor, start, None):
+            for chunk in self._reader.chunks_in(cursor, start, None):
                 rows = rows_left(chunk, cursor, start)
                 stored += rows
                 kept_bytes += chunk.size_bytes * rows // chunk.count
@@ -383,7 +383,7 @@ class Queue:
         """
         start = max(start, self._settled.head)
         settled = self.settled
-        stored = (row for chunk in self._reader.look(start, stop, damage) for row in rows_of(chunk, start, stop, settled))
+        stored = (row for chunk in self._reader.chunks_in(start, stop, damage) for row in rows_of(chunk, start, stop, settled))
         qos0 = (row for chunk in self._qos0_chunks(start, stop) for row in rows_of(chunk, start, stop, settled))
         return merge(stored, qos0, key=attrgetter("seq"))
 
@@ -437,7 +437,7 @@ class Queue:
         stored = self._settled.stored
         if stored < 0 or (stored and head == self.appended.seq):
             self._waiting.put_right()
-        row = LaneRow(
+        row = LedgerRow(
             head=head,
             tail=self.appended.seq,
             handed=handed,
@@ -451,7 +451,7 @@ class Queue:
             ledger=self.ledger,
             purged=self._cursor.purged.row(head),
             history=self.trimming.row(),
-            ways=self.appended.ways.row(head),
+            routes=self.appended.routes.row(head),
             left=sent.left,
         )
         write.put("meta", lane_key(self.number), row.encode())

@@ -14,7 +14,7 @@ QUARANTINE_MAX_BYTES = 64 << 20
 QUARANTINE_MAX_FILES = 1000
 
 
-class Quarantine:
+class QueueDamage:
     """Files with raw bytes in ``folder``, up to a limit; what does not fit is not kept."""
 
     def __init__(self, folder: Path) -> None:

@@ -12,7 +12,7 @@ READ_AHEAD_BYTES = 1 << 20
 READ_AHEAD_CHUNKS = 1000
 
 
-class UpcomingChunks:
+class ReadAhead:
     """The stored chunks of one queue from the cursor on, in order.
 
     low: from there on every chunk that is not handed out is in memory.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from storage.engine.engine import Write
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from wire.exchange.left_sessions import LeftRows, LeftSession
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.base import Ranges
@@ -28,7 +28,7 @@ class SentRecord:
     order of the PUBRECs, which PUBRELs have to keep. below: sequences below it may have been sent. mark: the committed one.
     """
 
-    def __init__(self, row: LaneRow, changed: Callable[[], None], *, mark_holds: bool = True) -> None:
+    def __init__(self, row: LedgerRow, changed: Callable[[], None], *, mark_holds: bool = True) -> None:
         """changed: is called when the row is to be written. mark_holds: nothing is committed that a loss of power takes back."""
         self.generation, self.session, self.left = row.generation, row.session, row.left
         self.released = ArrivalSet(row.released)
@@ -41,7 +41,7 @@ class SentRecord:
     # --- the mark ---
 
     @property
-    def wants_mark(self) -> bool:
+    def needs_sent_mark(self) -> bool:
         """Whether something was to be handed out above the mark: write the row, commit it in full strength, and go on
         (queue.handed-out-below-mark).
         """
@@ -78,14 +78,14 @@ class SentRecord:
         mark = self._marking  # a row that is written twice before a commit takes nothing back
         if strong:
             mark = max(mark, self._wanted)
-            if ahead or self.wants_mark:
+            if ahead or self.needs_sent_mark:
                 mark = max(mark, min(tail, cursor + HANDED_AHEAD))
             if mark > self.mark:
-                write.on_commit(partial(self._committed, mark))
+                write.on_commit(partial(self._on_committed, mark))
             self._marking = mark
         return max(self.below, mark)
 
-    def _committed(self, mark: int) -> None:
+    def _on_committed(self, mark: int) -> None:
         self.mark = max(self.mark, min(mark, self._marking))  # it may have been taken back meanwhile
 
     # --- the session ---
@@ -122,7 +122,7 @@ class SentRecord:
     def leave_session(self, head: int, settled: RangeSet) -> None:
         """Something that the remote may hold goes otherwise than by an exchange: the session is left, with all that it may hold.
 
-        A lane that takes nothing from its remote ends it by a clean start. One that does has the remote let go of that.
+        A lane that takes nothing from its remote ends it by a clean start. One that does has the remote release that.
         """
         if self.session:
             others = (left for left in self.left if left.session != self.session)

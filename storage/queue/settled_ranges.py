@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from storage.queue.chunk import Chunk
 from storage.queue.history import QueueHistory
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from wire.ranges import Ranges, RangeSet
 
 Gaps = Sequence[tuple[int, int]]
@@ -22,7 +22,7 @@ class Settled:
     disk, or a commit before it. qos0: those in memory only. noted: whether a history is kept. changed: the row is to be written.
     """
 
-    def __init__(self, row: LaneRow, history: QueueHistory | None, changed: Callable[[], None]) -> None:
+    def __init__(self, row: LedgerRow, history: QueueHistory | None, changed: Callable[[], None]) -> None:
         """As a row has them: what was accepted, and is neither ended nor stored, went with the memory of a former life.
 
         changed: is called when the row is to be written.

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from storage.queue.chunk import Chunk
-from wire.frames.batch import Batch, ways_columns
+from wire.frames.batch import Batch, route_columns
 from wire.ranges import RangeSet
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message as the queue has it. ``properties``: encoded, without their length; ``way``: encoded, empty for none."""
+    """One message as the queue has it. ``properties``: encoded, without their length; ``route``: encoded, empty for none."""
 
     seq: int
     topic: bytes
     payload: bytes
     flags: int
     properties: bytes
-    way: bytes
+    route: bytes
     accepted_ms: int
 
     @property
@@ -40,7 +40,7 @@ def rows_of(chunk: Chunk, start: int, stop: int, settled: RangeSet) -> Iterator[
     if not rows:
         return
     batch = Batch.decode(chunk.body)
-    ways = batch.ways_of_topics()
+    routes = batch.routes_of_topics()
     ends = list(accumulate(batch.lengths, initial=0))
     for row, seq in rows:
         topic = batch.topic_of[row]
@@ -53,7 +53,7 @@ def rows_of(chunk: Chunk, start: int, stop: int, settled: RangeSet) -> Iterator[
             payload=batch.payloads[ends[row] : ends[row + 1]],
             flags=batch.flags[row],
             properties=properties,
-            way=ways[topic],
+            route=routes[topic],
             accepted_ms=batch.accepted_ms,
         )
 
@@ -61,8 +61,8 @@ def rows_of(chunk: Chunk, start: int, stop: int, settled: RangeSet) -> Iterator[
 def batch_of(messages: list[Message], *, accepted_ms: int) -> Batch:
     """A batch of ``messages`` that counts from ``accepted_ms`` on."""
     numbers: dict[tuple[bytes, bytes], int] = {}
-    topic_of = array("H", [numbers.setdefault((message.topic, message.way), len(numbers)) for message in messages])
-    ways, way_of = ways_columns([way for _, way in numbers])
+    topic_of = array("H", [numbers.setdefault((message.topic, message.route), len(numbers)) for message in messages])
+    routes, route_of = route_columns([route for _, route in numbers])
     return Batch(
         accepted_ms=accepted_ms,
         topics=[topic for topic, _ in numbers],
@@ -70,7 +70,7 @@ def batch_of(messages: list[Message], *, accepted_ms: int) -> Batch:
         flags=bytes([message.flags for message in messages]),
         lengths=array("I", [len(message.payload) for message in messages]),
         payloads=b"".join([message.payload for message in messages]),
-        ways=ways,
-        way_of=way_of,
+        routes=routes,
+        route_of=route_of,
         properties={row: message.properties for row, message in enumerate(messages) if message.properties},
     )

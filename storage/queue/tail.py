@@ -9,8 +9,8 @@ from storage.engine.engine import Write
 from storage.engine.keys import chunk_key
 from storage.queue.chunk import Chunk
 from storage.queue.hand_out_cursor import Cursor
-from storage.queue.ledger import LaneRow
-from storage.queue.queued_ways import QueuedWays
+from storage.queue.ledger import LedgerRow
+from storage.queue.queued_routes import QueuedRoutes
 from storage.queue.settled_ranges import Settled
 from wire.frames.batch import QOS_MASK, Batch, head_of
 
@@ -24,11 +24,11 @@ class Tail:
     seq: one past the last message. size_bytes: of all stored messages that were ever appended. ways: by which they go.
     """
 
-    def __init__(self, number: int, row: LaneRow, cursor: Cursor, settled: Settled, *, all_stored: bool) -> None:
+    def __init__(self, number: int, row: LedgerRow, cursor: Cursor, settled: Settled, *, all_stored: bool) -> None:
         """all_stored: QoS 0 is stored with the rest."""
         self.seq = row.tail
         self.size_bytes = row.tail_bytes
-        self.ways = QueuedWays(row.ways)
+        self.routes = QueuedRoutes(row.routes)
         self._number = number
         self._cursor = cursor
         self._settled = settled
@@ -40,7 +40,7 @@ class Tail:
         count: its rows, qos0: how many of them are QoS 0.
         """
         first_seq, self.seq = self.seq, self.seq + count
-        accepted_ms, ways = head_of(body)
+        accepted_ms, routes = head_of(body)
         stored: Chunk | None
         apart: Chunk | None = None
         if qos0 and qos0 < count and not self._all_stored:
@@ -58,13 +58,13 @@ class Tail:
             )
             if qos0 and not self._all_stored:
                 stored, apart = None, stored
-        if ways:
-            self.ways.take(ways, self.seq)
+        if routes:
+            self.routes.take(routes, self.seq)
         self._settled.accept(stored.count if stored is not None else 0, apart.count if apart is not None else 0)
         if stored is not None:
             write.put("msg", chunk_key(self._number, first_seq), stored.encode())
             self.size_bytes += stored.size_bytes
-        write.on_commit(partial(self._cursor.committed, self.seq, stored, None if apart is None else body))
+        write.on_commit(partial(self._cursor.on_committed, self.seq, stored, None if apart is None else body))
         if apart is not None:
             write.on_commit(partial(self._keep, apart))
         return range(first_seq, self.seq)

@@ -9,7 +9,7 @@ from storage.engine.keys import chunk_key
 from storage.queue.chunk import Place
 from storage.queue.chunk_reader import ChunkReader
 from storage.queue.history import QueueHistory
-from storage.queue.ledger import HistoryRow, LaneRow
+from storage.queue.ledger import HistoryRow, LedgerRow
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.frames.base import Ranges
 
@@ -31,7 +31,7 @@ class Trimming:
         self,
         engine: Engine,
         reader: ChunkReader,
-        row: LaneRow,
+        row: LedgerRow,
         live_from: Callable[[], Place],
         changed: Callable[[], None],
         *,
@@ -124,7 +124,7 @@ class Trimming:
         return 0 if self.history is None else max(0, head - self.history.begins)
 
     def restart(self, head: int, settled: Ranges) -> None:
-        """The kept history has a hole, or cannot be read: begin anew where nothing has left the queue, which has ``settled``
+        """The kept history has a hole, or cannot be read: start again where nothing has left the queue, which has ``settled``
         these."""
         assert self.history is not None
         self.history.restart(max(head, settled[-1][1] if settled else 0))

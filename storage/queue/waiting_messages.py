@@ -308,7 +308,7 @@ class Waiting:
         stored = sum(
             self._rows_in(chunk, start, stop, noted, left)
             for start, stop in gaps
-            for chunk in self._reader.look(start, stop, damaged.append)
+            for chunk in self._reader.chunks_in(start, stop, damaged.append)
         )
         qos0 = sum(self._rows_in(chunk, start, stop, noted, left) for start, stop in gaps for chunk in self._cursor.qos0.waiting)
         self._settled.leave_rows(by, outcome, gaps, noted, damaged=bool(damaged))
@@ -317,14 +317,14 @@ class Waiting:
         self._oldest = (-1, None)
         return stored, qos0
 
-    def look(self, ranges: Ranges) -> None:
+    def preload(self, ranges: Ranges) -> None:
         """Read what ``settle`` of ``ranges`` is to read, and change nothing.
 
         Raises:
             Unavailable: it cannot be read for now.
         """
         for start, stop in self._gaps(ranges):
-            for _ in self._reader.look(start, stop, lambda _: None):
+            for _ in self._reader.chunks_in(start, stop, lambda _: None):
                 pass
 
     def _gaps(self, ranges: Ranges) -> Sequence[tuple[int, int]]:

@@ -58,15 +58,15 @@ class Follower:
         try:
             for entry in entries:
                 replica.take(entry)
-                self._watch.heard(self._clock())
+                self._watch.on_heard(self._clock())
                 self.needs_base = ""
         except NeedsBase as error:
             self.needs_base = str(error)
-            self._watch.heard(self._clock())
+            self._watch.on_heard(self._clock())
             return 0
         return len(entries)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """See how far it is, and whether the log still has what it lacks.
 
         Raises:

@@ -121,7 +121,7 @@ class JetStreamLog:
         if not found:
             return []
         if found[0].metadata.sequence.stream != after + 1:
-            await self._forget_reader()  # what it was sent is lost with a connection, or it has begun anew
+            await self._forget_reader()  # what it was sent is lost with a connection, or it has started again
             if (await self._ends(stream))[0] <= after + 1:
                 return []
         entries = [Entry(message.metadata.sequence.stream, message.data) for message in found]
@@ -189,13 +189,13 @@ class JetStreamLog:
     def _members(self) -> str:
         return f"{self._settings.stream}-members"
 
-    def tell(self, member: str, report: bytes) -> None:
+    def report(self, member: str, report: bytes) -> None:
         self._run(self._tell(member, report))
 
     async def _tell(self, member: str, report: bytes) -> None:
         await (await self._connected()).publish(f"{self._members}.{member}", report, timeout=self._call_s)
 
-    def told(self) -> dict[str, bytes]:
+    def reports(self) -> dict[str, bytes]:
         return self._run(self._told())
 
     async def _told(self) -> dict[str, bytes]:

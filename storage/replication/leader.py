@@ -11,7 +11,7 @@ from dataclasses import replace
 from storage.replication.lease import LeaseFile, renewal_s
 from storage.replication.lease import clock_s as lease_clock_s
 from storage.replication.log import Log
-from storage.replication.members import Report, exchange_reports, keep_from
+from storage.replication.members import MemberReport, exchange_reports, keep_from
 from storage.replication.replica import Replica
 from storage.replication.replicated_engine import ReplicatedEngine
 from wire.errors import Unavailable
@@ -38,7 +38,7 @@ class Leader:
         Replaced, Unavailable, StorageDamaged, ConfigError: as the engine.
         """
         self.engine = ReplicatedEngine(replica, shared, lease.hold, clock)
-        self.members: dict[str, Report] = {}
+        self.members: dict[str, MemberReport] = {}
         self.successor = ""
         self.offered: tuple[str, int] = ("", 0)
         self.log_error = ""
@@ -49,11 +49,11 @@ class Leader:
         self._lease = lease
         self._clock = clock
         self._synced_s = clock()
-        self._told_s = 0.0
+        self._reported_s = 0.0
 
     @property
     def period_s(self) -> float:
-        """How often ``look`` is to be called."""
+        """How often ``tick`` is to be called."""
         return min(renewal_s(self._settings.lease_s), SYNC_S)
 
     @property
@@ -61,7 +61,7 @@ class Leader:
         """For how long nobody else leads."""
         return self._lease.left_s()
 
-    def look(self, wall_ms: int) -> None:
+    def tick(self, wall_ms: int) -> None:
         """Do what is due.
 
         Raises:
@@ -75,8 +75,8 @@ class Leader:
             if now_s - self._synced_s >= SYNC_S:
                 self._synced_s = now_s
                 self.engine.sync()
-            if now_s - self._told_s >= renewal_s(self._settings.lease_s):
-                self._told_s = now_s
+            if now_s - self._reported_s >= renewal_s(self._settings.lease_s):
+                self._reported_s = now_s
                 self._speak(wall_ms)
             self.log_error = ""
         except Unavailable as error:
@@ -85,7 +85,7 @@ class Leader:
     def offer(self, name: str, sequence: int) -> None:
         """A base of that name is there, at ``sequence``, or none (an empty one); others are told at the next look."""
         self.offered = (name, sequence if name else 0)
-        self._told_s = 0.0
+        self._reported_s = 0.0
 
     def wanted(self) -> str:
         """The member that an operator wants to lead, if it is level enough."""
@@ -102,7 +102,7 @@ class Leader:
         """Whether a member waits for one, offered or not."""
         return any(report.needs_base for report in self._others())
 
-    def _others(self) -> list[Report]:
+    def _others(self) -> list[MemberReport]:
         return [report for report in self.members.values() if report.node != self._replica.node]
 
     def _speak(self, wall_ms: int) -> None:

@@ -47,7 +47,7 @@ class Watch:
     def __init__(self, now_s: float) -> None:
         self._heard_s = now_s
 
-    def heard(self, now_s: float) -> None:
+    def on_heard(self, now_s: float) -> None:
         """A record has come."""
         self._heard_s = now_s
 

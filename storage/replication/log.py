@@ -57,10 +57,10 @@ class Log(Protocol):
     def size_bytes(self) -> int:
         """How large it was when ``ends`` was asked the last time."""
 
-    def tell(self, member: str, report: bytes) -> None:
+    def report(self, member: str, report: bytes) -> None:
         """Have ``report`` in place of what ``member`` said of itself before."""
 
-    def told(self) -> dict[str, bytes]:
+    def reports(self) -> dict[str, bytes]:
         """The report of each member about itself."""
 
     def forget(self, member: str) -> bool:

@@ -24,7 +24,7 @@ ID_NAME = "member"
 
 
 @named_record
-class Report:
+class MemberReport:
     """node: which data folder it is, whatever it is called. sequence, synced: up to where it has the log, and has it on disk.
 
     at_ms: when it said so, by its own clock. wants: whether it is to lead. needs_base: whether the log has not all that it lacks.
@@ -49,26 +49,28 @@ class Report:
         return packed
 
 
-def read_reports(told: Mapping[str, bytes]) -> dict[str, Report]:
+def read_reports(told: Mapping[str, bytes]) -> dict[str, MemberReport]:
     """The reports, by member; one that cannot be read is left out: a later version may say more."""
-    found: dict[str, Report] = {}
+    found: dict[str, MemberReport] = {}
     for member, packed in told.items():
         try:
             fields: dict[str, Any] = msgpack.unpackb(packed)
-            found[member] = Report(**{name: value for name, value in fields.items() if name in Report.__dataclass_fields__})
+            found[member] = MemberReport(
+                **{name: value for name, value in fields.items() if name in MemberReport.__dataclass_fields__}
+            )
         except (ValueError, TypeError, AttributeError, msgpack.UnpackException):
             continue
     return found
 
 
-def exchange_reports(shared: Log, member: str, own: Report) -> dict[str, Report]:
+def exchange_reports(shared: Log, member: str, own: MemberReport) -> dict[str, MemberReport]:
     """Say ``own`` as ``member``; what each member says, this one included.
 
     Raises:
         ConfigError: another node goes by that name. It has said so first, so this one is the newcomer, and says nothing.
         LogAway: the log cannot be used for now.
     """
-    members = read_reports(shared.told())
+    members = read_reports(shared.reports())
     said = members.get(member)
     if said is not None and said.node != own.node:
         raise ConfigError(
@@ -77,11 +79,11 @@ def exchange_reports(shared: Log, member: str, own: Report) -> dict[str, Report]
             member=member,
             other=said.node,
         )
-    shared.tell(member, own.encode())
+    shared.report(member, own.encode())
     return members | {member: own}
 
 
-def member_rows(members: Mapping[str, Report], last: int, now_ms: int) -> dict[str, MemberFigures]:
+def member_rows(members: Mapping[str, MemberReport], last: int, now_ms: int) -> dict[str, MemberFigures]:
     """The members, as ``status`` shows them. ``last``: the number of the newest message that is known of."""
     return {
         member: MemberFigures(
@@ -99,7 +101,7 @@ def member_rows(members: Mapping[str, Report], last: int, now_ms: int) -> dict[s
     }
 
 
-def keep_from(reports: Iterable[Report], *, synced: int, now_ms: int, max_age_s: float | None, waits: bool) -> int:
+def keep_from(reports: Iterable[MemberReport], *, synced: int, now_ms: int, max_age_s: float | None, waits: bool) -> int:
     """The first message that the log has to keep; ``synced`` is what the leader has on its own disk.
 
     waits: whether members are waited for at all; the log may have grown too large for that. A member that has said nothing for

@@ -115,7 +115,7 @@ def split(of: Record, part_bytes: int) -> list[bytes]:
     ]
 
 
-class Assembly:
+class RecordAssembly:
     """Puts records together from the messages of the log, which come in order."""
 
     def __init__(self) -> None:

@@ -12,15 +12,15 @@ from typing import Protocol
 
 from storage.engine.engine import Engine, Operation, RocksEngine, Write
 from storage.replication.log import Entry
-from storage.replication.members import Report, member_id
+from storage.replication.members import MemberReport, member_id
 from storage.replication.position import POSITION_KEY, Position, read_position
 from storage.replication.records import (
     COMMIT,
     RENEWAL,
     STEP_DOWN,
     TERM,
-    Assembly,
     Record,
+    RecordAssembly,
     Term,
     decode_operations,
 )
@@ -56,7 +56,7 @@ class Replica:
         self.position = self.synced = read_position(engine)
         self.is_empty = not self.position.log and next(engine.scan("meta", b"", b"\xff"), None) is None
         self.applied = 0
-        self._assembly = Assembly()
+        self._assembly = RecordAssembly()
         self._read_to = self.position.sequence  # a record's parts may be read and not complete
         self._refused = False  # the disk has; the store is opened anew before it takes anything
 
@@ -135,7 +135,7 @@ class Replica:
         self.engine.reopen()
         self.position = read_position(self.engine)
         self._refused = False
-        self._assembly = Assembly()
+        self._assembly = RecordAssembly()
         self._read_to = self.position.sequence
 
     def sync(self) -> None:
@@ -149,10 +149,10 @@ class Replica:
                 raise
             self.synced = position
 
-    def report(self, role: str, at_ms: int, address: str) -> Report:
+    def report(self, role: str, at_ms: int, address: str) -> MemberReport:
         """The node's report of itself, at ``at_ms``; ``address`` is where clients are to go while it leads."""
         position = self.position
-        return Report(
+        return MemberReport(
             node=self.node,
             role=role,
             sequence=position.sequence,

@@ -199,8 +199,8 @@ class ReplicatedEngine:
     def free_bytes(self) -> int | None:
         return self._engine.free_bytes()
 
-    def look(self, waiting: int | None = None) -> None:
-        self._engine.look(waiting)
+    def check_files(self, waiting: int | None = None) -> None:
+        self._engine.check_files(waiting)
 
     def reserve(self, size_bytes: int) -> None:
         self._engine.reserve(size_bytes)

@@ -1,8 +1,8 @@
 """A checkpoint of the running store, and where everything stood in it. Part of the store's process.
 
 ``take`` runs on the store's thread between two commits: it makes the engine's checkpoint and notes from memory what it holds, so
-the figures are those of the rows on disk. ``Standing.facts`` does what takes time with the messages that are in memory only, in
-any thread. The manifest around the facts, checksums and the folder are the supervisor's
+the figures are those of the rows on disk. ``CheckpointStands.facts`` does what takes time with the messages that are in memory
+only, in any thread. The manifest around the facts, checksums and the folder are the supervisor's
 (``supervisor/snapshots/node_snapshots.py``).
 
 store.snapshot-as-rows-say [reports]: what is said of a checkpoint is what its rows say: between two commits, of durable messages,
@@ -53,7 +53,7 @@ class QueueStands:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class CheckpointStands:
     """The contents of a checkpoint, as noted when it was made; at_ms: UTC epoch, epoch: of the store's life.
 
     identity: of the store, 32 hexadecimal digits.
@@ -101,7 +101,7 @@ def take(
     retained: int,
     free_bytes: int | None,
     events: tuple[int, int],
-) -> Standing:
+) -> CheckpointStands:
     """Make the checkpoint ``path`` of ``engine``, in which everything is committed, and note what it holds.
 
     Raises:
@@ -109,7 +109,7 @@ def take(
     """
     engine.checkpoint(path)
     letters = dead_letters.queues.items()
-    return Standing(
+    return CheckpointStands(
         at_ms=at_ms,
         epoch=epoch,
         identity=identity,

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storage.queue.admission import REFUSING, Amount, Room, wanted
+from storage.queue.admission import REFUSING, AdmissionRoom, Amount, wanted
 from storage.store.room_left import Rooms
 from wire.frames import intake
 from wire.frames.base import Effects
@@ -38,7 +38,7 @@ _NOTHING: Amount = (0, 0)
 class _Offer:
     """How full one queue is, as the Listener was told.
 
-    held: what it may take, or may have taken, until a batch has heeded ``Room`` ``number``. wanted: what one PUBLISH
+    held: what it may take, or may have taken, until a batch has heeded ``AdmissionRoom`` ``number``. wanted: what one PUBLISH
     that waits comes to; nothing: none waits.
     """
 
@@ -87,7 +87,7 @@ class ClientRoom:
             self._clients_next.clear()
             self.news, self._spoken = True, False
 
-    def asked(self, frame: RoomWanted) -> None:
+    def on_asked(self, frame: RoomWanted) -> None:
         """Somebody waits for room."""
         if frame.epoch == self._listener:
             for name, amount in frame.wanted.items():
@@ -95,7 +95,7 @@ class ClientRoom:
 
     # --- batches ---
 
-    def must_wait(self, frame: Append, rooms: Mapping[str, Sequence[Room]]) -> bool:
+    def wait_for_room(self, frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]]) -> bool:
         """Whether a batch from a remote does not fit yet; one that is larger than a limit waits until nothing else is there."""
         waits = False
         for name, room, messages, size_bytes in self._needed(frame, rooms):
@@ -120,7 +120,7 @@ class ClientRoom:
         """What is held ready for local clients near a limit, by identity of the room."""
         return {id(self.rooms.of[name]): offer.held for name, offer in self.offers.items() if offer.held != _NOTHING}
 
-    def admitted(self, frame: Append, rooms: Mapping[str, Sequence[Room]]) -> None:
+    def on_admitted(self, frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]]) -> None:
         """A batch is in, and has taken its room."""
         if frame.sender != LISTENER and self.offers:
             needed = {name for name, *_ in self._needed(frame, rooms)}
@@ -144,7 +144,7 @@ class ClientRoom:
         offer = self.offers.get(name)
         return self._most(name) if offer is None else offer.held
 
-    def beside_clients(self, now_s: float, bridge: str, queues: Sequence[str]) -> Mapping[str, Sequence[Room]]:
+    def beside_clients(self, now_s: float, bridge: str, queues: Sequence[str]) -> Mapping[str, Sequence[AdmissionRoom]]:
         """The rooms of a bridge's ``queues``, less what is held ready for clients; for something else that fills them."""
         rooms = self.rooms.measure(now_s, queues)
         for name in ("", bridge):
@@ -154,7 +154,7 @@ class ClientRoom:
         self.news = True
         return rooms
 
-    def _needed(self, frame: Append, rooms: Mapping[str, Sequence[Room]]) -> Iterator[tuple[str, Room, int, int]]:
+    def _needed(self, frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]]) -> Iterator[tuple[str, AdmissionRoom, int, int]]:
         names = {id(room): name for name, room in self.rooms.of.items()}
         for room, messages, size_bytes in wanted(frame, rooms, volatile=False):
             name = names.get(id(room))
@@ -163,7 +163,7 @@ class ClientRoom:
 
     # --- what the Listener is told ---
 
-    def look(self, now_s: float, wall_ms: int) -> Effects:
+    def report_changes(self, now_s: float, wall_ms: int) -> Effects:
         """What has changed for the Listener, at the end of a turn."""
         if not self._listener:  # it is told all when it comes
             self.news = False
@@ -185,7 +185,7 @@ class ClientRoom:
         self._number += 1
         return [(LISTENER, intake.Room(epoch=self._listener, store=self._epoch, number=self._number, queues=queues))]
 
-    def _judge(self, name: str, room: Room) -> tuple[int, int, int] | None:
+    def _judge(self, name: str, room: AdmissionRoom) -> tuple[int, int, int] | None:
         """What the Listener is to be told of a queue; None for nothing."""
         offer = self.offers.get(name)
         copies = 1 if name else self._copies
@@ -212,7 +212,7 @@ class ClientRoom:
         self._clients_next.discard(name)
         return OPEN, 0, 0
 
-    def _grant(self, name: str, room: Room, offer: _Offer) -> tuple[int, int, int] | None:
+    def _grant(self, name: str, room: AdmissionRoom, offer: _Offer) -> tuple[int, int, int] | None:
         """Room for the batch that is being built; None while an earlier offer stands, or a remote has its turn."""
         if offer.held != _NOTHING or (name in self._remotes and name not in self._clients_next):
             return None
@@ -223,7 +223,7 @@ class ClientRoom:
         self._clients_next.discard(name)
         return NEAR, messages, size_bytes
 
-    def _is_wide(self, room: Room, times: int) -> bool:
+    def _is_wide(self, room: AdmissionRoom, times: int) -> bool:
         """Whether so many times what may be under way fits."""
         messages, size_bytes = self._under_way
         return room.fits(messages * times, size_bytes * times)
@@ -234,7 +234,7 @@ class ClientRoom:
         return self._under_way[0] * copies, self._under_way[1] * copies
 
 
-def _low_mark(room: Room, offer: _Offer) -> Amount:
+def _low_mark(room: AdmissionRoom, offer: _Offer) -> Amount:
     """What has to be free in a queue that was full."""
     messages = 0 if room.max_messages is None else room.max_messages // LOW_MARK
     size_bytes = 0 if room.max_bytes is None else room.max_bytes // LOW_MARK

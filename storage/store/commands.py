@@ -56,7 +56,7 @@ class Commands:
         """Take a command."""
         self.waiting.append(command)
 
-    def look(self, now_s: float, wall_ms: int, refusal: Unavailable) -> list[tuple[str, Frame]]:
+    def answer_while_refused(self, now_s: float, wall_ms: int, refusal: Unavailable) -> list[tuple[str, Frame]]:
         """Answer those that wait while the disk refuses for ``refusal``: what needs a commit is not done."""
         waiting, self.waiting = self.waiting, []
         return [(_asker(command), self._looked(command, now_s, wall_ms, refusal)) for command in waiting]
@@ -88,12 +88,12 @@ class Commands:
             except Unavailable as error:
                 self._disk.refuses(error, now_s, wall_ms)
                 self.waiting.insert(0, command)
-                return [*answers, *self.look(now_s, wall_ms, error)]
+                return [*answers, *self.answer_while_refused(now_s, wall_ms, error)]
             else:
                 if command.verb in _CHANGES and not self._commits.commit_now(now_s, wall_ms):
                     text = "the disk refuses for now; what was ordered is done as soon as it does not"
                     answers.append((_asker(command), _refusal(command, "unavailable", text, {ORDERED: True})))
-                    return [*answers, *self.look(now_s, wall_ms, Unavailable("the disk refuses"))]
+                    return [*answers, *self.answer_while_refused(now_s, wall_ms, Unavailable("the disk refuses"))]
                 answer = QueueAnswer(request=command.request, error="", message="", result=result)
             answers.append((_asker(command), answer))
         return answers

@@ -88,10 +88,10 @@ class Commits:
             self._written_bytes += write.size_bytes
             self._disk.wrote(write.size_bytes)
             self.count += 1
-        commit.done(now_s, written=written)
-        lanes.committed(changed)
+        commit.on_done(now_s, written=written)
+        lanes.on_committed(changed)
         if self._disk.refusal is not None:
-            self._disk.takes_again(wall_ms)
+            self._disk.on_recovered(wall_ms)
             lanes.all_ready()
             log.info("store.available")
 

@@ -89,14 +89,14 @@ class DeadLetterQueues:
             error = str(damages[0]) if damages else "not found"
             log.error("dead_letter.damaged", extra={"queue": queue.name, "messages": settled - added, "error": error})
         if settled:
-            self._tell("message.dead_lettered", bridge, reason, settled)
+            self._log_dead("message.dead_lettered", bridge, reason, settled)
 
     def write_rows(self, write: Write, moment: Moment) -> None:
         """Put what changed into ``write``; what gives way to limits is looked up where it is readable."""
         for bridge, letters in self._queues.items():
             if letters.changed:
                 evicted = letters.write(write, moment.wall_ms, evict=moment.readable)
-                self._tell("dead_letters.evicted", bridge, "limit", evicted)
+                self._log_dead("dead_letters.evicted", bridge, "limit", evicted)
         if self._unsaid:
             self._say(moment.now_s)
 
@@ -108,7 +108,7 @@ class DeadLetterQueues:
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
         """Housekeeping; call it about once a second, while the disk does not refuse."""
         for bridge, letters in self._queues.items():
-            self._tell("dead_letters.evicted", bridge, "limit", letters.tick(write, wall_ms))
+            self._log_dead("dead_letters.evicted", bridge, "limit", letters.tick(write, wall_ms))
         if self._unsaid:
             self._say(now_s)
 
@@ -123,7 +123,7 @@ class DeadLetterQueues:
         letters = self._queues[bridge] = DeadLetters(self._engine, bridge, number, self._limits.get(bridge, _UNLIMITED))
         return letters
 
-    def _tell(self, event: str, bridge: str, reason: str, messages: int) -> None:
+    def _log_dead(self, event: str, bridge: str, reason: str, messages: int) -> None:
         if messages:
             key = (event, f"{bridge} {reason}")
             self._unsaid[key] = self._unsaid.get(key, 0) + messages

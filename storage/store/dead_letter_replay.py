@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
 
-from storage.queue.admission import Room
+from storage.queue.admission import AdmissionRoom
 from storage.queue.dead_letters import DeadLetter
 
 SCANNED_MESSAGES = 5000  # of a page, those that are not in it included
@@ -40,7 +40,7 @@ class Page(NamedTuple):
 def choose_page(
     letters: Iterable[tuple[int, DeadLetter | None]],
     names: Sequence[str],
-    rooms: Mapping[str, Sequence[Room]],
+    rooms: Mapping[str, Sequence[AdmissionRoom]],
     *,
     reason: str | None,
     count: int,

@@ -18,7 +18,7 @@ log = logging.getLogger("bascule")
 
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
-LOOK_PERIOD_S = 1.0
+CHECK_PERIOD_S = 1.0
 LOOK_BYTES = 1 << 20  # written between two looks is too little to look again
 TIGHT_BYTES = 256 << 20
 
@@ -56,9 +56,9 @@ class Disk:
         """Whether it may soon be."""
         return self.free_bytes is not None and self.free_bytes < max(2 * self.needed_bytes, TIGHT_BYTES)
 
-    def look(self, now_s: float) -> None:
+    def measure_room(self, now_s: float) -> None:
         """See how much room there is, if the last look is some time ago, or much was written since."""
-        if now_s - self._looked_s >= LOOK_PERIOD_S or self._look_bytes <= 0:
+        if now_s - self._looked_s >= CHECK_PERIOD_S or self._look_bytes <= 0:
             self._looked_s = now_s
             self.free_bytes = self._engine.free_bytes()
             self._look_bytes = max(LOOK_BYTES, ((self.free_bytes or 0) - self.needed_bytes) // 4)
@@ -94,7 +94,7 @@ class Disk:
         self.retry_s = None
         return True
 
-    def takes_again(self, wall_ms: int) -> None:
+    def on_recovered(self, wall_ms: int) -> None:
         """The first commit after a refusal went through."""
         self.refusal = None
         self._events.disk("", wall_ms, self.free_bytes)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from storage.queue.admission import Room
+from storage.queue.admission import AdmissionRoom
 from storage.queue.single_messages import Message, batch_of
 from storage.store.lane import Lane, State
 from storage.store.next_commit import NextCommit
@@ -30,8 +30,8 @@ from wire.exchange.subscriber_copies import as_granted
 from wire.frames.batch import QOS_MASK
 from wire.frames.local_sessions import PIECE_BYTES, PIECE_MESSAGES
 from wire.mqtt.publish_properties import without_connection_properties
+from wire.routing.message_route import MessageRoute
 from wire.routing.subscriber import Delivery, delivery_for, options_of
-from wire.routing.ways import Way
 
 Read = Callable[[Lane, float, Callable[..., None]], None]
 
@@ -41,7 +41,7 @@ class _Member:
     """Another session with the subscription. away: nobody is connected; waits: messages in its queue."""
 
     lane: Lane
-    room: Room
+    room: AdmissionRoom
     away: bool
     waits: int
     delivery: Delivery
@@ -66,7 +66,7 @@ class EndedQueues:
     def end(self, name: str) -> int:
         """The session of the queue ``name`` has ended, with the open write; how many messages waited in it."""
         lane = self._queues.lane(name)
-        if lane is None or not lane.queue.ways.row(lane.queue.head):
+        if lane is None or not lane.queue.routes.row(lane.queue.head):
             return self._queues.remove(name)
         self._ended[name] = self.ready[name] = None
         return lane.queue.depth
@@ -89,7 +89,7 @@ class EndedQueues:
         if lane.is_open or lane.state is State.OPENING:
             lane.close(-1)
         messages = list(_piece(queue.read(queue.head, queue.tail, damage=lambda _: None)))
-        lane.can_read()
+        lane.mark_readable()
         if messages:
             self._deal(lane, messages)
             queue.settle(LEFT, ((messages[0].seq, messages[-1].seq + 1),))
@@ -103,11 +103,11 @@ class EndedQueues:
 
     def _deal(self, lane: Lane, messages: Iterable[Message]) -> None:
         """Put ``messages``, which leave the queue of ``lane``, into other queues, or count them as dropped."""
-        members = self._members({message.way for message in messages})
+        members = self._members({message.route for message in messages})
         dealt: dict[tuple[int, int], tuple[_Member, list[Message]]] = {}  # by its member and when it was accepted
         left: Counter[str] = Counter()
         for message in messages:
-            theirs = members[message.way]
+            theirs = members[message.route]
             takers = [one for one in theirs if one.room.fits(1, message.size_bytes)]
             if theirs and message.flags & QOS_MASK == 2 and message.seq < lane.queue.sent.below:
                 left[MAYBE_RECEIVED] += 1
@@ -134,23 +134,23 @@ class EndedQueues:
             retain_as_published=taker.delivery.retain_as_published,
             identifiers=taker.delivery.identifiers,
         )
-        granted = replace(granted, ways=batch.ways, way_of=batch.way_of)
+        granted = replace(granted, routes=batch.routes, route_of=batch.route_of)
         if name in self._pieces.queues:
             self._pieces.precede(name, granted.encode())
         self._queues.put(taker.lane, granted)
 
-    def _members(self, ways: Set[bytes]) -> dict[bytes, list[_Member]]:
-        """The other members of the shared subscription of each of ``ways`` that get QoS 1 and 2 through a queue."""
-        found: dict[bytes, list[_Member]] = {way: [] for way in ways}
-        shares = {Way.decode(way).rule: way for way in ways if way}
-        rooms: dict[str, Room] = {}
+    def _members(self, routes: Set[bytes]) -> dict[bytes, list[_Member]]:
+        """The other members of the shared subscription of each of ``routes`` that get QoS 1 and 2 through a queue."""
+        found: dict[bytes, list[_Member]] = {route: [] for route in routes}
+        shares = {MessageRoute.decode(route).rule: route for route in routes if route}
+        rooms: dict[str, AdmissionRoom] = {}
         for session in self._sessions if shares else ():
             lane = self._queues.lane(session.queue)
             for share in shares.keys() & session.subscriptions.keys():
                 delivery = delivery_for([options_of(*session.subscriptions[share])])
                 if lane is not None and delivery.qos:
                     depth, size_bytes = lane.queue.depth, lane.queue.size_bytes
-                    room = rooms.setdefault(session.queue, Room.of(lane.limits, depth, size_bytes, disk_full=False))
+                    room = rooms.setdefault(session.queue, AdmissionRoom.of(lane.limits, depth, size_bytes, disk_full=False))
                     found[shares[share]].append(_Member(lane, room, session.connected is None, depth, delivery))
         return found
 

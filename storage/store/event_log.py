@@ -14,7 +14,7 @@ from typing import Any
 import msgpack
 
 from storage.engine.engine import Engine, Moment, Write
-from storage.engine.keys import told_key
+from storage.engine.keys import reported_key
 from storage.queue.history import ROW_BYTES
 from storage.queue.ledger import Ledger
 from storage.store.event_rows import Detail, Event, event_key, event_number
@@ -27,7 +27,7 @@ from wire.status.store import EventFigures
 log = logging.getLogger("bascule")
 
 WAITING_MAX = 1000
-TOLD_PERIOD_S = 10.0  # of what repeats, by bridge, lane and reason
+REPORT_PERIOD_S = 10.0  # of what repeats, by bridge, lane and reason
 CUT_TOLD_PERIOD_S = 3600.0  # of histories that are as long as they may be
 TRIM_PERIOD_S = 60.0
 TRIMMED_MAX = 1000  # events looked at for their age at once
@@ -120,31 +120,31 @@ class EventLog:
             return
         told = self._told.get(number)
         if told is None:
-            told = self._told[number] = self._read_told(number, losses)
+            told = self._told[number] = self._read_reported(number, losses)
         for (kind, reason), total in losses.items():
             count = total - told.get((kind, reason), 0)
-            if count > 0 and self._may_say((kind, bridge, lane, reason), now_s, TOLD_PERIOD_S):
+            if count > 0 and self._start_report((kind, bridge, lane, reason), now_s, REPORT_PERIOD_S):
                 told[kind, reason] = total
                 self._newly_told.add(number)
-                self._tell(wall_ms, kind, bridge, lane, reason, count, total=total)
+                self._report(wall_ms, kind, bridge, lane, reason, count, total=total)
 
-    def _read_told(self, number: int, losses: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    def _read_reported(self, number: int, losses: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
         """The reported losses of queue ``number`` on record. If that is damaged, ``losses`` pass for reported."""
         try:
-            row = self._engine.get("meta", told_key(number))
+            row = self._engine.get("meta", reported_key(number))
             return {} if row is None else {(kind, reason): total for kind, reason, total in msgpack.unpackb(row)}
         except (StorageDamaged, ValueError, TypeError, msgpack.UnpackException) as error:
             log.error("events.damaged", extra={"error": str(error), "queue": number})
             return losses
 
-    def overflowed(self, bridge: str, policy: str, count: int, now_s: float, wall_ms: int) -> None:
+    def on_overflowed(self, bridge: str, policy: str, count: int, now_s: float, wall_ms: int) -> None:
         """A limit of ``bridge``, or of the node, refused or dropped ``count`` messages."""
         if not self.kept:
             return
         overflow = self._overflows.get(bridge)
         if overflow is None:
             overflow = self._overflows[bridge] = _Overflow(policy, wall_ms)
-            self._tell(wall_ms, "overflow.began", bridge, -1, policy, 0)
+            self._report(wall_ms, "overflow.began", bridge, -1, policy, 0)
         overflow.count += count
         overflow.met_s, overflow.met_ms = now_s, wall_ms
 
@@ -156,17 +156,17 @@ class EventLog:
         if reason:
             self._disk = reason, wall_ms
             kind, facts = ("log.away", {}) if reason == StoreState.LOG_AWAY else ("disk.full", free)
-            self._tell(wall_ms, kind, "", -1, reason, 0, **facts)
+            self._report(wall_ms, kind, "", -1, reason, 0, **facts)
         elif self._disk is not None:
             (was, since_ms), self._disk = self._disk, None
             kind, facts = ("log.available", {}) if was == StoreState.LOG_AWAY else ("disk.available", free)
-            self._tell(wall_ms, kind, "", -1, was, 0, lasted_ms=wall_ms - since_ms, **facts)
+            self._report(wall_ms, kind, "", -1, was, 0, lasted_ms=wall_ms - since_ms, **facts)
 
     def clock(self, now_s: float, wall_ms: int) -> None:
         """The clocks' readings; call it about once a second."""
         skew_ms = wall_ms - now_s * 1000
         if self._skew_ms is not None and abs(skew_ms - self._skew_ms) > CLOCK_JUMP_MS:
-            self._tell(wall_ms, "clock.jumped", "", -1, "", 0, by_ms=int(skew_ms - self._skew_ms))
+            self._report(wall_ms, "clock.jumped", "", -1, "", 0, by_ms=int(skew_ms - self._skew_ms))
         self._skew_ms = skew_ms
 
     # --- keeping ---
@@ -187,12 +187,12 @@ class EventLog:
             if now_s - overflow.met_s >= OVERFLOW_ENDS_S:
                 del self._overflows[bridge]
                 lasted_ms = overflow.met_ms - overflow.since_ms
-                self._tell(overflow.met_ms, "overflow.ended", bridge, -1, overflow.policy, overflow.count, lasted_ms=lasted_ms)
+                self._report(overflow.met_ms, "overflow.ended", bridge, -1, overflow.policy, overflow.count, lasted_ms=lasted_ms)
         for about, count in tuple(self._counted.items()):
-            period_s = CUT_TOLD_PERIOD_S if about[0] == "history.cut" else TOLD_PERIOD_S
-            if self._may_say(about, now_s, period_s):
+            period_s = CUT_TOLD_PERIOD_S if about[0] == "history.cut" else REPORT_PERIOD_S
+            if self._start_report(about, now_s, period_s):
                 del self._counted[about]
-                self._tell(wall_ms, *about, count)
+                self._report(wall_ms, *about, count)
         if now_s - self._trimmed_s >= TRIM_PERIOD_S:
             self._trimmed_s = now_s
             self._trim(write, wall_ms)
@@ -225,7 +225,7 @@ class EventLog:
         self._uncommitted += self.waiting
         self.waiting.clear()
         for number in self._newly_told:
-            write.put("meta", told_key(number), msgpack.packb([(*about, total) for about, total in self._told[number].items()]))
+            write.put("meta", reported_key(number), msgpack.packb([(*about, total) for about, total in self._told[number].items()]))
         self._newly_told.clear()
 
     def _trim(self, write: Write, wall_ms: int) -> None:
@@ -284,13 +284,13 @@ class EventLog:
 
     # --- inside ---
 
-    def _may_say(self, about: _About, now_s: float, period_s: float) -> bool:
+    def _start_report(self, about: _About, now_s: float, period_s: float) -> bool:
         if now_s - self._said_s.get(about, float("-inf")) < period_s:
             return False
         self._said_s[about] = now_s
         return True
 
-    def _tell(self, at_ms: int, kind: str, bridge: str, lane: int, reason: str, count: int, **details: Detail) -> None:
+    def _report(self, at_ms: int, kind: str, bridge: str, lane: int, reason: str, count: int, **details: Detail) -> None:
         self.add(Event(at_ms=at_ms, kind=kind, bridge=bridge, lane=lane, reason=reason, count=count, details=details))
 
 

@@ -54,8 +54,8 @@ class FollowedMessages:
         """The batch that comes next has a message to follow; the oldest of too many is given up."""
         self.all = [*self.all[-FOLLOWED_MAX + 1 :], _Followed(mark)]
 
-    def admitted(self, frame: Append, admitted: Sequence[Admitted], now_s: float) -> None:
-        """``frame`` goes into the next commit, as far as it is ``admitted``; its queues have not got it yet."""
+    def on_admitted(self, frame: Append, admitted: Sequence[Admitted], now_s: float) -> None:
+        """``frame`` goes into the next commit, as far as it is ``on_admitted``; its queues have not got it yet."""
         for followed in self.all:
             mark = followed.mark
             if followed.admitted or (mark.sender, mark.epoch, mark.number) != (frame.sender, frame.epoch, frame.number):
@@ -86,7 +86,7 @@ class FollowedMessages:
                     self._hand_out(followed, place)
                     self._leaves(followed, place, outcome)
 
-    def look(self, now_s: float, *, committed: bool, facts: dict[str, Any]) -> Effects:
+    def report_progress(self, now_s: float, *, committed: bool, facts: dict[str, Any]) -> Effects:
         """How far all have come at the end of a turn.
 
         committed: nothing waits for a commit. facts: what to tell of the last one.
@@ -97,7 +97,7 @@ class FollowedMessages:
                 followed.committed = True
                 self._step(followed.mark.request, "committed", "", facts)
             for place in list(followed.places):
-                self._look(followed, place)
+                self._report_progress(followed, place)
         self.all = [one for one in self.all if not one.admitted or (one.places and now_s < one.until_s)]
         return self.take_effects()
 
@@ -106,7 +106,7 @@ class FollowedMessages:
         effects, self._effects = self._effects, []
         return effects
 
-    def _look(self, followed: _Followed, place: _Place) -> None:
+    def _report_progress(self, followed: _Followed, place: _Place) -> None:
         lane = self._lanes.all.get(place.queue)
         if lane is None:
             self._leaves(followed, place, "its session has ended")

@@ -104,7 +104,7 @@ class Retention:
         )
 
     def went_back(self, lane: Lane) -> None:
-        """Commits of the store are missing: the history of the lane may have a hole, so it begins anew."""
+        """Commits of the store are missing: the history of the lane may have a hole, so it starts again."""
         if lane.queue.trimming.history is not None:
             self._forget(lane, "commits are missing")
 
@@ -132,7 +132,7 @@ class Retention:
         def stays(settled_ms: int) -> bool:
             return settled_ms <= wall_ms + retention_ms and elapsed_ms(settled_ms, wall_ms) <= retention_ms
 
-        if history.look(stays, SETTLEMENTS_A_PASS):
+        if history.age_out(stays, SETTLEMENTS_A_PASS):
             self._begun.add(lane.bridge)
         lane.queue.trimming.cut(write)
 

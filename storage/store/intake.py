@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from storage.queue.admission import Admitted, Room, admit_all, admit_rows, fits
+from storage.queue.admission import AdmissionRoom, Admitted, admit_all, admit_rows, fits
 from storage.store.client_room import ClientRoom
 from storage.store.followed_messages import FollowedMessages
 from storage.store.lanes import Lanes
 from storage.store.local_sessions import LocalSessions, SessionFrame
 from storage.store.next_commit import NextCommit
-from storage.store.receiving_link import Senders, Verdict
+from storage.store.receiving_link import ReceivingLinks, Verdict
 from wire.frames.base import Effects
 from wire.frames.batch import unpack_column
 from wire.frames.intake import Append, Committed, SessionClose, SessionOpen, SessionsWanted
@@ -40,7 +40,7 @@ class Intake:
 
     def __init__(
         self,
-        senders: Senders,
+        senders: ReceivingLinks,
         lanes: Lanes,
         client_room: ClientRoom,
         next_commit: NextCommit,
@@ -142,12 +142,12 @@ class Intake:
             return True  # since it came: its sender has begun a new life
         if frame.lanes != self._lane_changes.routed_by:
             self._lane_changes.route(frame.lanes)
-        queued, retained = self._told_apart(frame)
+        queued, retained = self._split_off(frame)
         holds = self._rooms.hold(queued, now_s)
         rooms = self._rooms.measured if holds else self._rooms.measure(now_s, [part[0] for part in queued.parts])
         held = {}
         if frame.sender != LISTENER:
-            if self._client_room.must_wait(queued, rooms):
+            if self._client_room.wait_for_room(queued, rooms):
                 return False
         elif self._client_room.offers:
             self._client_room.heeded(frame)
@@ -164,15 +164,15 @@ class Intake:
                 lambda queue, messages, size_bytes: self._drop_oldest(queue, messages, size_bytes, rooms, now_s),
             )
         if self.followed.all:
-            self.followed.admitted(queued, admitted, now_s)
+            self.followed.on_admitted(queued, admitted, now_s)
         self._append(admitted)
-        self._client_room.admitted(queued, rooms)
+        self._client_room.on_admitted(queued, rooms)
         self._take(queued, retained)
         if self._dropped:
-            self._tell_overflow(admitted, queued, rooms, now_s, wall_ms)
+            self._report_overflow(admitted, queued, rooms, now_s, wall_ms)
         return True
 
-    def _told_apart(self, frame: Append) -> tuple[Append, tuple[bytes, bytes] | None]:
+    def _split_off(self, frame: Append) -> tuple[Append, tuple[bytes, bytes] | None]:
         """``frame`` with the parts that go into a queue that is there; and the rows and the body that are to be retained."""
         if len(frame.parts) == 1 and frame.parts[0][0] in self._lanes.all:
             return frame, None
@@ -190,7 +190,7 @@ class Intake:
     def _take(self, frame: Append, retained: tuple[bytes, bytes] | None) -> None:
         """Everything of the batch but its messages: their number, identifiers, Wills, what is retained, what was refused."""
         self._next.take(frame.rows)
-        self._senders.admitted(frame.sender, frame.number)
+        self._senders.on_admitted(frame.sender, frame.number)
         if frame.received or frame.released:
             self._change_identifiers(frame)
         if retained is not None:
@@ -206,7 +206,9 @@ class Intake:
                 lane.queue.count_refused(messages)
         self._acks[frame.sender] = Committed(sender=frame.sender, epoch=frame.epoch, store=self._epoch, number=frame.number)
 
-    def _drop_oldest(self, queue: str, messages: int, size_bytes: int, rooms: Mapping[str, list[Room]], now_s: float) -> int:
+    def _drop_oldest(
+        self, queue: str, messages: int, size_bytes: int, rooms: Mapping[str, list[AdmissionRoom]], now_s: float
+    ) -> int:
         dropped, dropped_bytes = self._lanes.drop_oldest(queue, messages, size_bytes, now_s)
         for room in rooms[queue]:
             room.take(-dropped, -dropped_bytes)
@@ -234,7 +236,7 @@ class Intake:
                 if part.qos0 < part.count or not self._lanes.durable:
                     self._next.survive()
         if messages:
-            self._sessions.queues.added(messages, size_bytes)
+            self._sessions.queues.on_added(messages, size_bytes)
 
     def _change_identifiers(self, frame: Append) -> None:
         for session, (ids, _) in frame.received.items():
@@ -245,8 +247,8 @@ class Intake:
             self._sessions.rows.release(session, unpack_column("H", ids))
             self._next.survive()
 
-    def _tell_overflow(
-        self, admitted: Sequence[Admitted], frame: Append, rooms: Mapping[str, Sequence[Room]], now_s: float, wall_ms: int
+    def _report_overflow(
+        self, admitted: Sequence[Admitted], frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]], now_s: float, wall_ms: int
     ) -> None:
         """Some messages were dropped, because of ``frame``: which limits were reached?"""
         messages, self._dropped = self._dropped, 0

@@ -100,7 +100,7 @@ class Lane:
     # --- who takes from it ---
 
     def begin(self, epoch: int) -> None:
-        """The taker of the queue begins under ``epoch``, and is due an ``opened``. The epoch before counts no more."""
+        """The taker of the queue begins under ``epoch``, and is due an ``on_opened``. The epoch before counts no more."""
         if not self.bridge:
             self.queue.cache(SESSION_CACHE_BYTES)
         self.queue.reset(forwarder_lives=self.epoch >> LANE_EPOCH_SHIFT == epoch >> LANE_EPOCH_SHIFT)
@@ -113,7 +113,7 @@ class Lane:
         self._settled_number = self._answered = 0
         self.settles.clear()  # never answered, so nobody relies on them
 
-    def opened(self, *, receives: bool) -> LaneOpened:
+    def on_opened(self, *, receives: bool) -> LaneOpened:
         """It is open; what its Forwarder is told. receives: whether something came from the remote to this lane."""
         self.state = State.OPEN
         queue = self.queue
@@ -158,7 +158,7 @@ class Lane:
         An opening that is under way is that: nothing was handed out in it, and ``LaneOpened`` tells of the queue as it is now.
         """
         if whole:
-            self.can_read()  # nothing is left to be read
+            self.mark_readable()  # nothing is left to be read
         if self.state is State.OPENING or self.state is State.UNREADABLE or not (whole or self.state is State.STOPPED):
             return False
         self.state = State.FENCED if whole else State.CLOSED
@@ -166,7 +166,7 @@ class Lane:
             self.settles.clear()
         return True
 
-    def give(self, chunks: Iterable[Chunk]) -> Effects:
+    def hand_out(self, chunks: Iterable[Chunk]) -> Effects:
         """Hand ``chunks`` out."""
         effects: Effects = []
         for chunk in chunks:
@@ -204,7 +204,7 @@ class Lane:
         self.settles.append(frame)
         return len(self.settles) == 1
 
-    def settled(self) -> None:
+    def on_settled(self) -> None:
         """The first of those that wait is applied."""
         del self.settles[0]
 
@@ -213,17 +213,17 @@ class Lane:
         self._releasing = True
         self._settled_number = max(self._settled_number, number)
 
-    def committed(self) -> None:
+    def on_committed(self) -> None:
         """Releases are on record."""
         self._releasing = False
 
     def answer(self, *, receives: bool) -> Effects | None:
-        """The answer that is due to its taker; None while that waits for a commit. receives: see ``opened``."""
+        """The answer that is due to its taker; None while that waits for a commit. receives: see ``on_opened``."""
         if self._releasing:
             return None
         effects: Effects = []
         if self.state is State.OPENING:
-            effects.append((self.peer, self.opened(receives=receives)))
+            effects.append((self.peer, self.on_opened(receives=receives)))
         if self._settled_number > self._answered:
             self._answered = self._settled_number
             effects.append((self.peer, Settled(queue=self.queue.name, epoch=self.epoch, number=self._answered)))
@@ -249,7 +249,7 @@ class Lane:
             self.state = State.STOPPED
         log.error("queue.stopped", extra={"queue": self.queue.name, "error": str(error)})
 
-    def cannot_read(self, error: Unavailable, now_s: float) -> None:
+    def mark_unreadable(self, error: Unavailable, now_s: float) -> None:
         """It cannot be read for now; each attempt in vain makes the wait for the next one longer."""
         if self.unread is None:
             self._retry_delay_s = RETRY_FIRST_S
@@ -259,7 +259,7 @@ class Lane:
         self.unread = error
         self.retry_s = now_s + self._retry_delay_s
 
-    def can_read(self) -> None:
+    def mark_readable(self) -> None:
         """It was read."""
         if self.unread is not None:
             self.unread = None

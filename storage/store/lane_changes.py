@@ -122,7 +122,7 @@ class LaneChanges:
         marks = self.waiting[lane.bridge][0]
         return [number for number, mark in sorted(marks.items()) if not self._is_through(lane.bridge, number, mark)]
 
-    def look(self) -> list[str]:
+    def advance(self) -> list[str]:
         """Call it when messages have left their queues: the queues of which more may be handed out now than before."""
         freed: list[str] = []
         for bridge, changes in list(self.waiting.items()):

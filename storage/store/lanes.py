@@ -20,9 +20,9 @@ from storage.engine.engine import Engine, Moment, Write
 from storage.engine.keys import QueueNumbers
 from storage.queue.admission import REJECT
 from storage.queue.history import ROW_BYTES
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from storage.queue.queue import CACHE_BYTES, Queue
-from storage.queue.queue_damage import Quarantine
+from storage.queue.queue_damage import QueueDamage
 from storage.queue.waiting_messages import TooOld
 from storage.store.lane import Lane, State
 from storage.store.lane_changes import LaneChanges
@@ -85,7 +85,7 @@ class Lanes:
         self._keeps_history = keeps_history
         self._mark_holds = settings.persistence.sync == "full"
         self._know(settings)
-        self._quarantine = Quarantine(Path(settings.node.data_dir) / "damaged")
+        self._quarantine = QueueDamage(Path(settings.node.data_dir) / "damaged")
         self._trimmed_s = 0.0
         self._open_all()
         self.changes = LaneChanges(engine, settings, self.of_bridges)
@@ -147,7 +147,7 @@ class Lanes:
             )
         except StorageDamaged as error:
             log.critical("queue.row_damaged", extra={"queue": name, "error": str(error), "kept": self._engine.keep_evidence()})
-            nothing = LaneRow(head=0, tail=0, handed=0, trimmed=0)
+            nothing = LedgerRow(head=0, tail=0, handed=0, trimmed=0)
             queue = Queue(self._engine, name, number, nothing, volatile_max_bytes=limits.volatile_max_bytes)
             readable = False
         lane = Lane(queue, limits, max_age_s, readable=readable)
@@ -222,7 +222,7 @@ class Lanes:
             if frame.messages:
                 self.ready.add(frame.queue)
 
-    def purged(self, name: str, *, whole: bool) -> None:
+    def on_purged(self, name: str, *, whole: bool) -> None:
         """Queue ``name`` was purged: hand out what comes now; where the ``whole`` queue went, once its lane is opened anew."""
         lane = self.all[name]
         self.ready.add(name)
@@ -261,7 +261,7 @@ class Lanes:
         """Hand out what may be; ``at_once`` of the next commit tells whether more can be after it."""
         effects: Effects = []
         if self.changes.waiting:
-            self.ready.update(self.changes.look())
+            self.ready.update(self.changes.advance())
         for name in tuple(self.ready):
             self.ready.discard(name)
             lane = self.all.get(name)
@@ -293,13 +293,13 @@ class Lanes:
             finally:
                 if self._hold_behind(name, lane, on_disk_before):
                     self._next.go_on()
-            if queue.wants_mark:
+            if queue.needs_sent_mark:
                 self._next.go_on()
                 self.changed.add(name)
                 self.ready.add(name)
             if pieces:
-                lane.can_read()
-                effects += lane.give(pieces)
+                lane.mark_readable()
+                effects += lane.hand_out(pieces)
             more = queue.cut_short  # nobody else would see to what could not be read
 
     def expire(self, now_s: float, wall_ms: int) -> None:
@@ -328,7 +328,7 @@ class Lanes:
         except StorageDamaged as error:
             queue.isolate(error)
         except Unavailable as error:
-            lane.cannot_read(error, now_s)
+            lane.mark_unreadable(error, now_s)
         self._hold_behind(name, lane, on_disk_before)
         return messages_before - queue.depth, bytes_before - queue.size_bytes
 
@@ -342,10 +342,10 @@ class Lanes:
         self._next.survive()
         if not lane.discarding:
             lane.discard(on_record=False)
-            self._next.write.on_commit(partial(self._has_discarded, name))
+            self._next.write.on_commit(partial(self._on_discarded, name))
         return True
 
-    def _has_discarded(self, name: str) -> None:
+    def _on_discarded(self, name: str) -> None:
         lane = self.all.get(name)
         if lane is not None:
             lane.discard(on_record=True)
@@ -365,7 +365,7 @@ class Lanes:
             lane.stop(error)
         except Unavailable as error:
             self.ready.add(lane.queue.name)
-            lane.cannot_read(error, now_s)
+            lane.mark_unreadable(error, now_s)
 
     # --- a commit ---
 
@@ -374,7 +374,7 @@ class Lanes:
         changed, self.changed = self.changed, set()
         for name in changed:
             lane = self.all.get(name)
-            if lane is not None and lane.state is not State.UNREADABLE and (lane.queue.changed or lane.queue.wants_mark):
+            if lane is not None and lane.state is not State.UNREADABLE and (lane.queue.changed or lane.queue.needs_sent_mark):
                 lane.queue.trim(write, idle=False)
                 ahead = lane.is_open and lane.has_credit and (not self.changes.waiting or self.changes.below(lane) is None)
                 lane.queue.write_row(write, strong=moment.strong, ahead=ahead, wall_ms=moment.wall_ms)
@@ -383,12 +383,12 @@ class Lanes:
         self.changes.write_rows(write)
         return changed
 
-    def committed(self, changed: Iterable[str]) -> None:
+    def on_committed(self, changed: Iterable[str]) -> None:
         """Releases, and losses that were found in the queues that have ``changed``, are on record: tell of them."""
         for name in self.owing:
             lane = self.all.get(name)
             if lane is not None:
-                lane.committed()
+                lane.on_committed()
         for name in changed:
             lane = self.all.get(name)
             for loss in lane.take_losses() if lane is not None else ():

@@ -81,7 +81,7 @@ class LocalSessions:
         self.remote = RemoteSessions(sessions, lanes.queue_that_stands)
         self._subscriptions = SessionSubscriptions(sessions, self.pieces, next_commit)
         self._next = next_commit
-        self._settings, self._tells_users_apart = settings.sessions, settings.tells_users_apart
+        self._settings, self._tells_users_apart = settings.sessions, settings.authenticates_users
         self._epoch = epoch
         self._limit_expiry()
         self._listener_epoch = max((session.connected[0] for session in sessions if session.connected), default=0)
@@ -96,7 +96,7 @@ class LocalSessions:
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on."""
         self.pieces.retained.adopt(settings)
-        self._settings, self._tells_users_apart = settings.sessions, settings.tells_users_apart
+        self._settings, self._tells_users_apart = settings.sessions, settings.authenticates_users
         self._limit_expiry()
 
     def _limit_expiry(self) -> None:
@@ -168,7 +168,7 @@ class LocalSessions:
             session.limit(0)
             self.rows.empty(session)
             self._remove_queue(session, _OPERATOR)
-            self._changed(session)
+            self._on_changed(session)
         self.answers.append((LISTENER, gone))
         return self._purged - before
 
@@ -263,7 +263,7 @@ class LocalSessions:
             session.take_queue(self.queues.make(frame.session), frame.owner)
             self._shares.add(session.owner, 1)
         if changes:
-            self._changed(session)
+            self._on_changed(session)
             self.rows.put_will(session, frame.will)
         return session
 
@@ -274,7 +274,7 @@ class LocalSessions:
         for topic_filter in new:
             self.rows.subscribe(session, topic_filter, 0, 0)
         if new:
-            self._changed(session)
+            self._on_changed(session)
 
     def _close(self, frame: SessionClose) -> None:
         session = self.rows.get(frame.session)
@@ -287,7 +287,7 @@ class LocalSessions:
 
     def _disconnect(self, session: Session, wall_ms: int) -> None:
         session.leave(wall_ms)
-        self._changed(session)
+        self._on_changed(session)
         if not session.expiry_s and session.queue:
             self._remove_queue(session, "disconnected")
         if not session.expiry_s:
@@ -310,7 +310,7 @@ class LocalSessions:
             if why == _OPERATOR:
                 self._purged += waited
 
-    def _changed(self, session: Session) -> None:
+    def _on_changed(self, session: Session) -> None:
         self.rows.keep(session)
         self._next.promise()
 

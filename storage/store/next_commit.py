@@ -45,11 +45,11 @@ class CommitTime:
         if self._lazy_due_s is None:
             self._lazy_due_s = now_s + LAZY_S
 
-    def written(self, now_s: float) -> None:
+    def on_written(self, now_s: float) -> None:
         """The open write went to the disk."""
         self._committed_s = now_s
 
-    def committed(self) -> None:
+    def on_committed(self) -> None:
         """Nothing is left uncommitted."""
         self._only_settled, self._lazy_due_s = True, None
 
@@ -112,14 +112,14 @@ class NextCommit:
         self.needs_sync |= goes_on
         return goes_on
 
-    def done(self, now_s: float, *, written: bool) -> None:
-        """Everything that was wanted is committed; if that was ``written`` to the disk, another write begins."""
+    def on_done(self, now_s: float, *, written: bool) -> None:
+        """Everything that was wanted is committed; if that was ``on_written`` to the disk, another write begins."""
         if written:
             self.write = Write()
             self.messages = 0
-            self.time.written(now_s)
+            self.time.on_written(now_s)
         self.needs_sync = self.awaited = self.at_once = False
-        self.time.committed()
+        self.time.on_committed()
 
 
 def _can_wait(frame: Frame) -> bool:

@@ -44,7 +44,7 @@ from wire.figure import to_map
 from wire.frames.batch import QOS_MASK, RETAIN
 from wire.frames.names import queue_name
 from wire.frames.supervision import QueueCommand
-from wire.routing.ways import Way
+from wire.routing.message_route import MessageRoute
 from wire.settings import BridgeSettings, NodeSettings
 
 PAGE_MESSAGES = 500
@@ -214,7 +214,7 @@ class QueueCommands:
             lane = self._lanes.of_bridges[name]
             gone = queue.purge_all(write) if whole else queue.purge_unsent(unsent[name], write)
             purged += gone
-            self._lanes.purged(name, whole=whole)
+            self._lanes.on_purged(name, whole=whole)
             self._events.note(
                 wall_ms, "queue.purged", actor="operator", bridge=bridge, lane=lane.number, reason="queue", count=gone
             )
@@ -259,7 +259,7 @@ class QueueCommands:
         batch = batch_of([letter.message for letter in back], accepted_ms=wall_ms)
         qos0 = sum(1 for flags in batch.flags if not flags & QOS_MASK)
         self._lanes.of_bridges[name].queue.append(batch.encode(), len(batch), batch.size_bytes(), qos0, write)
-        letters.replayed(back, write)
+        letters.on_replayed(back, write)
         write.on_commit(partial(self._lanes.ready.add, name))
 
     # --- names ---
@@ -323,7 +323,7 @@ def _oldest_on_record(queue: Queue) -> int | None:
 
 
 def _message_map(message: Message, payload_bytes: int | None) -> dict[str, Any]:
-    way = Way.decode(message.way) if message.way else None
+    route = MessageRoute.decode(message.route) if message.route else None
     return {
         "topic": message.topic,
         "qos": message.flags & QOS_MASK,
@@ -331,8 +331,8 @@ def _message_map(message: Message, payload_bytes: int | None) -> dict[str, Any]:
         "size": len(message.payload),
         "payload": message.payload if payload_bytes is None else message.payload[:payload_bytes],
         "properties": message.properties,
-        "rule": way.rule if way else "",
-        "destination": way.destination if way else "",
+        "rule": route.rule if route else "",
+        "destination": route.destination if route else "",
         "accepted_ms": message.accepted_ms,
     }
 

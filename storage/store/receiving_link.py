@@ -32,7 +32,7 @@ class Verdict(Enum):
 
 
 @dataclass(slots=True)
-class Sender:
+class ReceivingLink:
     """One sender in its newest epoch.
 
     last: the highest number taken. admitted: the highest that is in the open write, or was. committed: the highest in a finished
@@ -45,19 +45,19 @@ class Sender:
     committed: int = 0
 
 
-class Senders:
+class ReceivingLinks:
     """All senders. ``lenient``: what was answered may be forgotten, so a sender may say where its numbers stand (``resume``)."""
 
     def __init__(self, engine: Engine, *, lenient: bool) -> None:
         self._lenient = lenient
-        self._senders: dict[str, Sender] = {}
+        self._senders: dict[str, ReceivingLink] = {}
         self._changed: set[str] = set()
         for key, value in engine.scan("meta", b"P", b"Q"):
             name = key[1:].decode()
             fields = unpack_row(value, ROW_VERSION, what="sender", name=name)
             try:
                 epoch, last = fields
-                self._senders[name] = Sender(epoch, last, last, last)
+                self._senders[name] = ReceivingLink(epoch, last, last, last)
             except (TypeError, ValueError) as error:
                 raise StorageDamaged("the row of a sender is damaged", name=name) from error
 
@@ -73,16 +73,16 @@ class Senders:
         sender.last = number
         return Verdict.NEXT
 
-    def admitted(self, name: str, number: int) -> None:
+    def on_admitted(self, name: str, number: int) -> None:
         """What ``number`` of the sender's newest epoch has goes with the open write."""
         self._senders[name].admitted = number
         self._changed.add(name)
 
-    def begin(self, name: str, epoch: int) -> Sender:
+    def begin(self, name: str, epoch: int) -> ReceivingLink:
         """Fence the older epochs of ``name``; what is known of its newest one."""
         sender = self._senders.get(name)
         if sender is None or epoch > sender.epoch:
-            sender = self._senders[name] = Sender(epoch)
+            sender = self._senders[name] = ReceivingLink(epoch)
             self._changed.add(name)
         return sender
 
@@ -104,7 +104,7 @@ class Senders:
             sender.last = sender.admitted = number - 1
             self._changed.add(name)
 
-    def get(self, name: str) -> Sender | None:
+    def get(self, name: str) -> ReceivingLink | None:
         """The record of ``name``."""
         return self._senders.get(name)
 
@@ -122,7 +122,7 @@ class _Committed:
 
     __slots__ = ("_number", "_sender")
 
-    def __init__(self, sender: Sender, number: int) -> None:
+    def __init__(self, sender: ReceivingLink, number: int) -> None:
         self._sender = sender
         self._number = number
 

@@ -4,7 +4,7 @@ The checkpoint's sequences are given again, to other messages, and remotes and c
 them first. They would take another message for a repeat, and throw it away. So nothing that was on record of an exchange holds:
 
 store.restored-begins-anew [P2]: after a restore no exchange goes on where the record says it stood. A lane's session is left, and
-    may hold every packet identifier: it is ended by a clean start, or lets go of all of them before anything is PUBLISHed. All that
+    may hold every packet identifier: it is ended by a clean start, or releases all of them before anything is PUBLISHed. All that
     is in a queue may have been sent. Received identifiers are forgotten: what they stand for may come twice, and nothing is taken
     for a repeat that is none.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import IDENTITY_BYTES, QueueNumbers, lane_key, open_format
 from storage.engine.known_store import IDENTITY_KEY
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from storage.replication.position import POSITION_KEY
 from storage.store.event_rows import Detail, Event, event_key, event_number
 from storage.store.session_rows import Session, Sessions
@@ -37,7 +37,7 @@ class Restored:
     damaged: tuple[str, ...]
 
 
-def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) -> Restored:
+def restart_exchanges(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) -> Restored:
     """Change the rows of ``engine`` by one synced commit, and note it as an event (store.restored-begins-anew).
 
     Done twice, it is as done once. snapshot: where the store comes from; messages: that are in its queues.
@@ -60,11 +60,11 @@ def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) ->
         if value is None and is_bridge:
             continue  # nothing was ever in it, and no session is on record: one that its remote has is ended by a clean start
         try:
-            row = LaneRow.decode(value, queue=name) if value is not None else LaneRow.begin(0, CLIENT_SESSION)
+            row = LedgerRow.decode(value, queue=name) if value is not None else LedgerRow.begin(0, CLIENT_SESSION)
         except StorageDamaged:
             damaged.append(name)
             continue
-        row.begin_anew(leaves=is_bridge or name in of_qos2)
+        row.restart_exchange(leaves=is_bridge or name in of_qos2)
         write.put("meta", lane_key(number), row.encode())
         queues += 1
     known = list(sessions)
@@ -78,7 +78,7 @@ def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) ->
         Event(at_ms=wall_ms, kind="node.restored", actor="operator", reason=snapshot, count=messages, details=details),
     )
     engine.commit(write, sync=True)
-    engine.look(messages)  # what is noted beside it follows
+    engine.check_files(messages)  # what is noted beside it follows
     return Restored(queues=queues, sessions=len(known), damaged=tuple(damaged))
 
 

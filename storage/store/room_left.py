@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from storage.queue.admission import DAMAGED, Room, fits
+from storage.queue.admission import DAMAGED, AdmissionRoom, fits
 from storage.store.disk_trouble import Disk
 from storage.store.lanes import Lanes
 from storage.store.session_queues import SessionQueues
@@ -29,8 +29,8 @@ class Rooms:
         self._session_queues = session_queues
         self._disk = disk
         self._limits = limits
-        self.measured: dict[str, list[Room]] = {}
-        self.of: dict[str, Room] = {}
+        self.measured: dict[str, list[AdmissionRoom]] = {}
+        self.of: dict[str, AdmissionRoom] = {}
         self._free_bytes: int | None = None  # on the disk, when that was
 
     def adopt(self, settings: NodeSettings) -> None:
@@ -44,7 +44,7 @@ class Rooms:
 
     def hold(self, frame: Append, now_s: float) -> bool:
         """Whether all of ``frame`` fits, as far as is known without measuring."""
-        self._disk.look(now_s)
+        self._disk.measure_room(now_s)
         measured = self.measured
         if self._disk.free_bytes != self._free_bytes:
             return False
@@ -53,13 +53,13 @@ class Rooms:
                 return False
         return fits(frame, measured)
 
-    def measure(self, now_s: float, wanted: Iterable[str]) -> dict[str, list[Room]]:
+    def measure(self, now_s: float, wanted: Iterable[str]) -> dict[str, list[AdmissionRoom]]:
         """For each queue of a bridge, and the ``wanted`` ones, both rooms as they are now; a wanted one is made if need be."""
         lanes = self._lanes
         for name in wanted:
             if name not in lanes.all:
                 lanes.open(name)
-        self._disk.look(now_s)
+        self._disk.measure_room(now_s)
         used: dict[str, tuple[int, int]] = {}
         limits = {}
         for lane in lanes.of_bridges.values():
@@ -67,27 +67,27 @@ class Rooms:
             messages, size_bytes = used.get(lane.bridge, (0, 0))
             used[lane.bridge] = (messages + lane.queue.depth, size_bytes + lane.queue.size_bytes)
         free_bytes = self._free_bytes = self._disk.free_bytes
-        node = Room.of(
+        node = AdmissionRoom.of(
             self._limits,
             sum(messages for messages, _ in used.values()) + self._session_queues.messages,
             sum(size_bytes for _, size_bytes in used.values()) + self._session_queues.size_bytes,
             disk_full=free_bytes is not None and free_bytes < self._limits.min_free_disk_bytes,
         )
-        bridges: dict[str, Room] = {}
+        bridges: dict[str, AdmissionRoom] = {}
         for name, (messages, size_bytes) in used.items():
             disk_full = free_bytes is not None and free_bytes < limits[name].min_free_disk_bytes
-            bridges[name] = Room.of(limits[name], messages, size_bytes, disk_full=disk_full)
+            bridges[name] = AdmissionRoom.of(limits[name], messages, size_bytes, disk_full=disk_full)
         for lane in lanes.of_bridges.values():
             if lane.is_unreadable:
-                bridges[lane.bridge] = Room(messages=0, size_bytes=0, overflow=DAMAGED, disk_full=True)
+                bridges[lane.bridge] = AdmissionRoom(messages=0, size_bytes=0, overflow=DAMAGED, disk_full=True)
         self.of = {"": node, **bridges}
         rooms = {name: [bridges[lane.bridge], node] for name, lane in lanes.of_bridges.items()}
         for name in wanted:
             if name not in rooms:
                 lane = lanes.all[name]
-                room = Room.of(lane.limits, lane.queue.depth, lane.queue.size_bytes, disk_full=False)
+                room = AdmissionRoom.of(lane.limits, lane.queue.depth, lane.queue.size_bytes, disk_full=False)
                 if lane.is_unreadable:
-                    room = Room(messages=0, size_bytes=0, overflow="drop-newest")
+                    room = AdmissionRoom(messages=0, size_bytes=0, overflow="drop-newest")
                 rooms[name] = [room, node]
         self.measured = rooms
         return rooms

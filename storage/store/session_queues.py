@@ -94,9 +94,9 @@ class SessionQueues:
         lane.queue.append(batch.encode(), len(batch), size_bytes, 0, self._next.write)
         self._next.write.on_commit(partial(self._lanes.ready.add, lane.queue.name))
         self._next.promise()
-        self.added(len(batch), size_bytes)
+        self.on_added(len(batch), size_bytes)
 
-    def added(self, messages: int, size_bytes: int) -> None:
+    def on_added(self, messages: int, size_bytes: int) -> None:
         """So much was put into them."""
         self.messages += messages
         self.size_bytes += size_bytes

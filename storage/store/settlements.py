@@ -56,7 +56,7 @@ class Settlements:
                 if not lane.settles:
                     self.waiting.discard(name)
                     self._lanes.ready.add(name)
-                    lane.can_read()
+                    lane.mark_readable()
 
     def _settle(self, name: str, lane: Lane, now_s: float, wall_ms: int) -> None:
         """Apply what waits of ``lane`` in order, until one needs what cannot be read for now; that one and the rest wait."""
@@ -73,11 +73,11 @@ class Settlements:
             except Unavailable as error:
                 self.waiting.add(name)
                 if remains is None:
-                    lane.cannot_read(error, now_s)
+                    lane.mark_unreadable(error, now_s)
                 else:  # it was read, so this is more than that; what is applied of it waits with the open write
                     self._next.disk.refuses(error, now_s, wall_ms)
                 return
-            lane.settled()
+            lane.on_settled()
 
     def _read_remains(self, frame: Settle, queue: Queue) -> list[Remains]:
         """Do the reading that ``frame`` needs before anything changes; what is to be kept of those that died, in their order."""
@@ -86,7 +86,7 @@ class Settlements:
             if outcome.startswith("dead:"):
                 remains.append(self._dead_letters.read(queue, ranges))
             elif outcome != "redelivered":
-                queue.look_waiting(ranges)
+                queue.preload_waiting(ranges)
         return remains
 
     def _apply(self, frame: Settle, lane: Lane, remains: Iterable[Remains]) -> None:

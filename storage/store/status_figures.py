@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.queue.queued_ways import former_rules
+from storage.queue.queued_routes import former_rules
 from storage.store.lane import Lane
 from storage.store.lanes import Lanes
 from wire.clock_steps import elapsed_ms

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from storage.engine.engine import Engine
 from storage.engine.keys import QueueNumbers, open_format
-from storage.store.checkpoint import QueueStands, Standing, note, take
+from storage.store.checkpoint import CheckpointStands, QueueStands, note, take
 from storage.store.client_room import ClientRoom
 from storage.store.commands import Commands
 from storage.store.commits import Commits
@@ -35,7 +35,7 @@ from storage.store.lanes import Lanes
 from storage.store.local_sessions import LocalSessions
 from storage.store.next_commit import NextCommit
 from storage.store.queue_commands import QueueCommands
-from storage.store.receiving_link import Senders
+from storage.store.receiving_link import ReceivingLinks
 from storage.store.room_left import Rooms
 from storage.store.session_commands import SessionCommands
 from storage.store.settlements import Settlements
@@ -83,7 +83,7 @@ class Store:
         self._now_s, self._wall_ms = 0.0, 0
         self._effects: Effects = []
         numbers = QueueNumbers(engine)
-        senders = self.senders = Senders(engine, lenient=not engine.durable or _may_forget(settings))
+        senders = self.senders = ReceivingLinks(engine, lenient=not engine.durable or _may_forget(settings))
         events = self.events = EventLog(engine, now)
         disk = self._disk = Disk(engine, events, now)
         commit = self.next_commit = NextCommit(disk, now)
@@ -103,7 +103,7 @@ class Store:
         self._space = Space(engine, disk, (lanes, dead_letters, local.pieces.retained, events))
         self._settlements = Settlements(lanes, dead_letters, local.remote, commit)
         rooms = self._rooms = Rooms(lanes, local.queues, disk, settings.limits)
-        room = self._client_room = ClientRoom(rooms, settings, overflowed=events.overflowed, epoch=epoch)
+        room = self._client_room = ClientRoom(rooms, settings, overflowed=events.on_overflowed, epoch=epoch)
         self.intake = Intake(senders, lanes, room, commit, local, epoch=epoch)
         commits = self.commits = Commits(engine, settings.persistence, commit, lanes, (dead_letters, senders, sessions, events))
         on_queues = self._queue_commands = QueueCommands(settings.bridges, lanes, dead_letters, events, commit, room)
@@ -145,7 +145,7 @@ class Store:
             case Credit():
                 self.lanes.credit(frame, self._wall_ms)
             case RoomWanted():
-                self._client_room.asked(frame)
+                self._client_room.on_asked(frame)
             case _:
                 self._rooms.forget()
                 self._receive_rare(frame)
@@ -175,7 +175,7 @@ class Store:
     def admit(self, now_s: float, wall_ms: int) -> Effects:
         """Decide on what waits and put it into the next commit. Acknowledgements, where they need not wait for it."""
         if (self.intake.waiting or self.intake.late) and self.intake.admit(now_s, wall_ms) and self.acknowledges_fast:
-            self._engine.look()
+            self._engine.check_files()
             return self.intake.take_acks()
         return []
 
@@ -193,7 +193,7 @@ class Store:
         if self._settlements.waiting and disk.retry_s is None:
             self._settlements.try_again(now_s, wall_ms)
         if disk.retry_s is not None:
-            effects += self._look(now_s, wall_ms)
+            effects += self._answer_while_refused(now_s, wall_ms)
             return self._take_effects()
         if refused:
             if isinstance(disk.refusal, DiskFull):
@@ -215,7 +215,7 @@ class Store:
         answers: Effects = []
         if commands.waiting:
             self._rooms.forget()
-            answers = commands.obey(now_s, wall_ms) if disk.retry_s is None else self._look(now_s, wall_ms)
+            answers = commands.obey(now_s, wall_ms) if disk.retry_s is None else self._answer_while_refused(now_s, wall_ms)
         if disk.retry_s is None:
             if self._space.is_due:
                 self._space.tidy(self.next_commit.write)
@@ -233,16 +233,16 @@ class Store:
                     effects += self.lanes.hand_out(now_s, wall_ms)
         effects += answers
         if self._client_room.news or self._client_room.offers:
-            effects += self._client_room.look(now_s, wall_ms)
+            effects += self._client_room.report_changes(now_s, wall_ms)
         if self.intake.followed.all:
             took_s = self.commits.last_s
             facts = {"commit": self.commits.count, "took_ms": round(took_s * 1000, 3)}
-            effects += self.intake.followed.look(now_s + took_s, committed=not self.next_commit.awaited, facts=facts)
+            effects += self.intake.followed.report_progress(now_s + took_s, committed=not self.next_commit.awaited, facts=facts)
         return self._take_effects()
 
-    def _look(self, now_s: float, wall_ms: int) -> Effects:
+    def _answer_while_refused(self, now_s: float, wall_ms: int) -> Effects:
         """Answer commands while the disk refuses."""
-        return self._commands.look(now_s, wall_ms, self._disk.refusal or Unavailable("the disk refuses"))
+        return self._commands.answer_while_refused(now_s, wall_ms, self._disk.refusal or Unavailable("the disk refuses"))
 
     def _answer(self) -> None:
         """Collect all answers that the last commit permits: everything that the last commit has made true, and what needs no
@@ -295,8 +295,8 @@ class Store:
         self.dead_letters.tick(write, now_s, wall_ms)
         self._local_sessions.tick(write, now_s, wall_ms)
         queues = (lane.queue for lane in self.lanes.all.values() if lane.queue.depth)
-        self._engine.look(sum(queue.depth - queue.in_memory()[0] for queue in queues))
-        self._disk.look(now_s)
+        self._engine.check_files(sum(queue.depth - queue.in_memory()[0] for queue in queues))
+        self._disk.measure_room(now_s)
         self._keep_events(now_s, wall_ms)
         self._space.tick(now_s)
         self._retention.tick(self.lanes.of_bridges.values(), write, now_s, wall_ms, self._disk.free_bytes)
@@ -345,7 +345,7 @@ class Store:
         """
         self._engine.flush()
 
-    def checkpoint(self, path: str, now_s: float, wall_ms: int) -> Standing:
+    def checkpoint(self, path: str, now_s: float, wall_ms: int) -> CheckpointStands:
         """Commit everything, make a checkpoint in the new folder ``path``, and say what it holds.
 
         Raises:

@@ -16,7 +16,7 @@ from supervisor.backup.manifest import (
     MANIFEST_NAME,
     SNAPSHOT_NAME,
     SUFFIX,
-    Backup,
+    BackupManifest,
     ConfigurationFile,
     faults,
 )
@@ -34,7 +34,7 @@ class Made:
     """A backup that is whole: every file was read back. left_out: files of the configuration that are not in it, and why."""
 
     path: Path
-    backup: Backup
+    backup: BackupManifest
     left_out: tuple[tuple[str, str], ...]
 
 
@@ -57,7 +57,7 @@ def make_backup(config: Path, data_dir: Path, snapshot: Path, folder: Path, *, s
         files.make_folder(part)
         copy_snapshot(snapshot, part / SNAPSHOT_NAME)
         configuration, left_out = _save(config.absolute(), part / CONFIGURATION_NAME, secrets=secrets)
-        backup = Backup(
+        backup = BackupManifest(
             node=manifest.node,
             at_ms=manifest.at_ms,
             version=VERSION,

@@ -44,7 +44,7 @@ class ConfigurationFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backup:
+class BackupManifest:
     """One backup, as its manifest has it."""
 
     node: str
@@ -66,7 +66,7 @@ class Backup:
         return self.configuration[0]
 
 
-def read_backup(folder: Path) -> Backup:
+def read_backup(folder: Path) -> BackupManifest:
     """The backup in ``folder``; what it says is checked, and not what it holds.
 
     Raises:
@@ -85,14 +85,14 @@ def read_backup(folder: Path) -> Backup:
         check = fields.pop("check")
         if check != _check(fields) or fields.pop("format") != FORMAT:
             raise ValueError("its checksum is another")
-        backup: Backup = build(Backup, fields)
+        backup: BackupManifest = build(BackupManifest, fields)
         _refuse_names(backup)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageDamaged(f"{folder / MANIFEST_NAME} is damaged", error=str(error)) from error
     return backup
 
 
-def _refuse_names(backup: Backup) -> None:
+def _refuse_names(backup: BackupManifest) -> None:
     """A manifest has no key: whoever holds the backup may have written it. So no name leads out of the folder that it is meant for.
 
     Raises:
@@ -109,7 +109,7 @@ def _refuse_names(backup: Backup) -> None:
         raise ValueError("it has no configuration")
 
 
-def faults(folder: Path, backup: Backup) -> list[Fault]:
+def faults(folder: Path, backup: BackupManifest) -> list[Fault]:
     """Differences between ``folder`` and all that ``backup`` should hold; every byte is read.
 
     Raises:

@@ -1,6 +1,6 @@
 """Makes a node's data folder of a backup. Everything is checked first, and nothing of a node that lives is touched.
 
-While a folder ``restoring`` is in the data folder the restore is not done, and no node starts there; given again, it begins anew.
+While a folder ``restoring`` is in the data folder the restore is not done, and no node starts there; given again, it starts again.
 Former contents of the data folder are kept beside it, never removed.
 """
 
@@ -20,8 +20,8 @@ from storage.engine.known_store import begin_store
 from storage.plain_names import lies_below
 from storage.snapshots.manifest import STORE_NAME, Manifest, read_manifest, sha256_of
 from storage.snapshots.snapshot_copy import copy_snapshot
-from storage.store.restored_rows import Restored, begin_anew
-from supervisor.backup.manifest import CONFIGURATION_NAME, SNAPSHOT_NAME, Backup, ConfigurationFile, faults, read_backup
+from storage.store.restored_rows import Restored, restart_exchanges
+from supervisor.backup.manifest import CONFIGURATION_NAME, SNAPSHOT_NAME, BackupManifest, ConfigurationFile, faults, read_backup
 from supervisor.lock import lock_data_dir, running_pid
 from supervisor.tree.epochs import carry_on
 from supervisor.tree.node import RESTORING_NAME
@@ -38,7 +38,7 @@ class Checked:
     """A backup of which every byte was compared."""
 
     folder: Path
-    backup: Backup
+    backup: BackupManifest
     manifest: Manifest
 
 
@@ -83,7 +83,7 @@ def write_configuration(checked: Checked, config: Path) -> list[ConfigurationFil
     return [file for file in checked.backup.configuration if file not in written]
 
 
-def places(backup: Backup, config: Path) -> list[tuple[ConfigurationFile, Path]]:
+def places(backup: BackupManifest, config: Path) -> list[tuple[ConfigurationFile, Path]]:
     """The files of the configuration that a restore writes where they are not, each with where, if the main one is ``config``."""
     main, *others = backup.configuration
     found = [(main, config), *((file, config.parent / file.below) for file in others if file.below is not None)]
@@ -165,7 +165,7 @@ def _fill(checked: Checked, data_dir: Path) -> Restored:
     engine = RocksEngine(copied.path / STORE_NAME)
     try:
         messages = sum(queue.depth for queue in checked.manifest.queues)
-        restored = begin_anew(engine, wall_ms=time.time_ns() // 1_000_000, snapshot=backup.snapshot, messages=messages)
+        restored = restart_exchanges(engine, wall_ms=time.time_ns() // 1_000_000, snapshot=backup.snapshot, messages=messages)
     finally:
         engine.close()
     carry_on(data_dir, backup.epoch)
@@ -186,7 +186,7 @@ def _discard(path: Path) -> None:
         files.remove(path)
 
 
-def refuse_another(backup: Backup, node: str) -> None:
+def refuse_another(backup: BackupManifest, node: str) -> None:
     """A configuration of another node cannot go on with this one's queues.
 
     Raises:

@@ -168,8 +168,8 @@ def _topics(remote: str, asks: bool) -> tuple[str, ...]:
 
 def _make_user(folder: Path, user: str) -> None:
     """Give ``user`` a password of the machine's making: its hash for the node, itself for whoever sets up the clients."""
-    from actors.door.password_hashes import hash_password
-    from wire.door.password_table import name_fault, with_password
+    from actors.access.password_hashes import hash_password
+    from wire.access.password_table import name_fault, with_password
 
     fault = name_fault(user)
     if fault is not None:

@@ -1,7 +1,7 @@
 """``bascule passwd``: users and their passwords in a password file.
 
 The file is replaced in one step, with mode 0600 and the owner it had; a running node notices within a second. The lines are read by
-``wire/door/password_table.py``, hashed by ``actors/door/password_hashes.py``.
+``wire/access/password_table.py``, hashed by ``actors/access/password_hashes.py``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def passwd(file: Path, user: str, delete: bool, from_stdin: bool) -> int:
 
     FILE is made if need be; it holds hashes. A running node notices within a second.
     """
-    from actors.door.password_file import read_passwords
-    from wire.door.password_table import name_fault, with_password, without_user
+    from actors.access.password_file import read_passwords
+    from wire.access.password_table import name_fault, with_password, without_user
 
     fault = name_fault(user)
     if fault is not None:
@@ -74,6 +74,6 @@ def _password(user: str, *, from_stdin: bool) -> bytes:
 
 
 def _hash(password: bytes) -> str:
-    from actors.door.password_hashes import hash_password
+    from actors.access.password_hashes import hash_password
 
     return hash_password(password)

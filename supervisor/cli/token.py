@@ -1,7 +1,7 @@
 """``bascule token``: tokens of the HTTP interface and their roles, in a tokens file.
 
 The file is replaced in one step, with mode 0600 and the owner it had; a running node notices within a second. The lines are read by
-``wire/door/token_table.py``. A token is told once, when it is made: the file has its hash.
+``wire/access/token_table.py``. A token is told once, when it is made: the file has its hash.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import click
 
 from supervisor.cli.node_calls import JSON
 from supervisor.cli.secret_file import locked, replace
-from wire.door.roles import ROLES, Role
+from wire.access.roles import ROLES, Role
 from wire.errors import Unavailable
 
 FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
@@ -46,7 +46,7 @@ def add(file: Path, name: str, role: Role, as_json: bool) -> int:
 
     It cannot be printed again: FILE, which is made if need be, has its hash. A running node notices within a second.
     """
-    from wire.door.token_table import PREFIX, Token, digest_of, name_fault, with_token
+    from wire.access.token_table import PREFIX, Token, digest_of, name_fault, with_token
 
     fault = name_fault(name)
     if fault is not None:
@@ -71,7 +71,7 @@ def add(file: Path, name: str, role: Role, as_json: bool) -> int:
 @JSON
 def list_tokens(file: Path, as_json: bool) -> int:
     """List the names and roles in the tokens file FILE."""
-    from actors.door.token_file import read_tokens
+    from actors.access.token_file import read_tokens
 
     rows = [(each.name, each.role) for each in read_tokens(file)]
     if as_json:
@@ -91,7 +91,7 @@ def remove(file: Path, name: str) -> int:
 
     The token is refused within a second.
     """
-    from wire.door.token_table import without_token
+    from wire.access.token_table import without_token
 
     file = Path(os.path.realpath(file))
     try:
@@ -113,7 +113,7 @@ def _read(file: Path) -> str:
 
 def _names(file: Path) -> set[str]:
     """The names in ``file``. Raises ConfigError if it is wrong: it then stays as it is."""
-    from actors.door.token_file import read_tokens
+    from actors.access.token_file import read_tokens
 
     return {each.name for each in read_tokens(file)} if file.exists() else set()
 

@@ -23,7 +23,7 @@ from wire.exchange.failback import place_of
 from wire.exchange.refusal_policy import DEFAULT_REASON, WITHOUT_CODE, code_of
 from wire.frames.names import remote_client_id
 from wire.mqtt.topics import covers, overlap
-from wire.routing.topic_mapping import Template
+from wire.routing.topic_mapping import TopicTemplate
 from wire.settings import (
     AccessSettings,
     BackoffSettings,
@@ -190,7 +190,7 @@ def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:
 
 def _rule(rule: RuleSettings, _: _File) -> RuleSettings:
     try:
-        Template.parse(rule.destination, filters=rule.filters)
+        TopicTemplate.parse(rule.destination, filters=rule.filters)
     except BasculeError as error:
         raise Inconsistent([(("destination",), error.message)]) from error
     return rule if rule.name else replace(rule, name=_named_by(rule.filters))
@@ -343,7 +343,7 @@ def _with_names(bridge: BridgeSettings, node: str) -> BridgeSettings:
     """The bridge with its own name and the node's in the destinations of its rules."""
 
     def named(rule: RuleSettings) -> RuleSettings:
-        return replace(rule, destination=Template.parse(rule.destination).named(bridge=bridge.name, node=node).text)
+        return replace(rule, destination=TopicTemplate.parse(rule.destination).named(bridge=bridge.name, node=node).text)
 
     local, remote = (tuple(map(named, rules)) for rules in (bridge.local_subscriptions, bridge.remote_subscriptions))
     return replace(bridge, local_subscriptions=local, remote_subscriptions=remote)

@@ -38,7 +38,7 @@ class FilesRead:
         self._seen: dict[str, State] = {}
         self._changed: set[str] = set()
 
-    def changed(self) -> tuple[str, ...]:
+    def poll_changes(self) -> tuple[str, ...]:
         """Those that are not what they were. Call it about each second."""
         for path, known in self._digests.items():
             state = state_of(path)

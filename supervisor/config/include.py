@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from supervisor.config.substitution import Substitution
-from supervisor.config.yaml_file import Document, Key, Problem, read_document
+from supervisor.config.yaml_file import Key, Problem, YamlDocument, read_document
 from supervisor.units import shown
 
 KEY = "include"
@@ -21,7 +21,7 @@ LISTS = ("bridges", "listeners")
 _LEAST = "write bridges: or another key of the configuration, or remove the file"
 
 
-def read_with_included(path: Path, substitution: Substitution) -> Document:
+def read_with_included(path: Path, substitution: Substitution) -> YamlDocument:
     """The values of the file ``path`` and of those it includes.
 
     Raises:
@@ -56,7 +56,7 @@ def folders_included(path: Path) -> list[Path]:
     return list(dict.fromkeys(folder for folder in folders if folder.is_dir()))
 
 
-def _patterns(document: Document) -> Iterator[tuple[Key, str]]:
+def _patterns(document: YamlDocument) -> Iterator[tuple[Key, str]]:
     patterns = document.data.get(KEY, ())
     if isinstance(patterns, tuple):  # what else it may be, the model refuses
         yield from (((KEY, index), pattern) for index, pattern in enumerate(patterns) if isinstance(pattern, str) and pattern)
@@ -68,7 +68,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
     return [Path(name) for name in sorted(found) if not os.path.isdir(name)]
 
 
-def _join(document: Document, included: Document) -> None:
+def _join(document: YamlDocument, included: YamlDocument) -> None:
     document.problems += included.problems
     for name, value in included.data.items():
         if name == KEY:
@@ -87,7 +87,7 @@ def _join(document: Document, included: Document) -> None:
             document.problems.append(Problem(included.place((name,), of_key=True), (name,), message))
 
 
-def _keep_places(document: Document, included: Document, name: str, before: int) -> None:
+def _keep_places(document: YamlDocument, included: YamlDocument, name: str, before: int) -> None:
     """Take over the places of ``included`` below ``name``, whose items come behind ``before`` others."""
     for places, theirs in ((document.keys, included.keys), (document.values, included.values)):
         for key, place in theirs.items():

@@ -19,14 +19,14 @@ from typing import Any
 from pydantic import Field, TypeAdapter, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
-from actors.door.password_file import read_passwords
-from actors.door.token_file import read_tokens
+from actors.access.password_file import read_passwords
+from actors.access.token_file import read_tokens
 from storage import trusted_files
 from supervisor.config.include import read_with_included
 from supervisor.config.model import Section, section_type, several
 from supervisor.config.named_files import TRUSTED_KEYS, named_by
 from supervisor.config.substitution import Substitution
-from supervisor.config.yaml_file import Document, Key, Problem, read_document
+from supervisor.config.yaml_file import Key, Problem, YamlDocument, read_document
 from supervisor.running_node import NodePlace, run_dir_of
 from supervisor.units import Inconsistent, nearest, parse_address, shown
 from wire.errors import ConfigError
@@ -133,7 +133,7 @@ def locate(path: Path | str) -> NodePlace:
     document = read_document(path, substitution=Substitution(path.parent, os.environ))
     if "node" not in document.data and "include" in document.data:
         document = read_with_included(path, Substitution(path.parent, os.environ))
-    node = Document({"node": document.data.get("node")} if "node" in document.data else {}, document.keys, document.values)
+    node = YamlDocument({"node": document.data.get("node")} if "node" in document.data else {}, document.keys, document.values)
     node.problems = [problem for problem in document.problems if problem.key[:1] == ("node",)]
     found, problems = _validate(_NODE_ALONE, node, path)
     if problems or found is None:
@@ -156,7 +156,7 @@ def load_acl(path: Path | str) -> tuple[AclRuleSettings, ...]:
     return rules
 
 
-def _validate(kind: TypeAdapter[Any], document: Document, path: Path) -> tuple[Any, list[Problem]]:
+def _validate(kind: TypeAdapter[Any], document: YamlDocument, path: Path) -> tuple[Any, list[Problem]]:
     problems = list(document.problems)
     try:
         return kind.validate_python(document.data, context={"folder": path.parent}), problems
@@ -226,7 +226,7 @@ def _lines(path: Path, problems: list[Problem]) -> list[str]:
     return [problem.line(path) for problem in in_order]
 
 
-def _problems(details: ErrorDetails, document: Document, kind: TypeAdapter[Any]) -> list[Problem]:
+def _problems(details: ErrorDetails, document: YamlDocument, kind: TypeAdapter[Any]) -> list[Problem]:
     """One of pydantic's errors, in words for the operator."""
     key: Key = details["loc"]
     cause = details.get("ctx", {}).get("error")
@@ -290,7 +290,7 @@ def _fields(key: Key, kind: TypeAdapter[Any]) -> set[str]:
     return set(at["properties"])
 
 
-def _whole_file(document: Document) -> list[Problem]:
+def _whole_file(document: YamlDocument) -> list[Problem]:
     """Values that must differ between list items. It reads the plain values, so it speaks even when others of them are wrong."""
     found: list[tuple[Key, str]] = []
     binds: dict[tuple[str, int], str] = {}

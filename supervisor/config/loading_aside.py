@@ -56,9 +56,9 @@ class Loading:
             ConfigError: the configuration does not hold.
             Unavailable: it could not be loaded for another reason, which the process has printed.
         """
-        return load(self.told())
+        return load(self.wait())
 
-    def told(self) -> bytes:
+    def wait(self) -> bytes:
         """Wait for what the process writes; the errors are those of ``settings``."""
         told, _ = self._process.communicate()
         _running.discard(self._process)
@@ -66,7 +66,7 @@ class Loading:
 
     @staticmethod
     def judged(told: bytes, status: int) -> bytes:
-        """``told``, if the process that wrote it ended with 0; the errors are those of ``settings``."""
+        """``wait``, if the process that wrote it ended with 0; the errors are those of ``settings``."""
         if status == ConfigError.exit_status:
             message, problems = json.loads(told)
             raise ConfigError(message, problems=problems)
@@ -77,7 +77,7 @@ class Loading:
 
 def load_acl(path: str) -> tuple[AclRuleSettings, ...]:
     """The rules in the ACL file ``path``; the errors are those of ``Loading.settings``."""
-    return tuple(_rule(values) for values in json.loads(Loading(_ACL, path).told()))
+    return tuple(_rule(values) for values in json.loads(Loading(_ACL, path).wait()))
 
 
 def _rule(values: list[Any]) -> AclRuleSettings:

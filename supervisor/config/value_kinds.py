@@ -31,7 +31,7 @@ from supervisor.units import (
     write_duration,
     write_size,
 )
-from wire.door.access_rules import pattern_fault, prefix_fault
+from wire.access.access_rules import pattern_fault, prefix_fault
 from wire.exchange.refusal_policy import ACTIONS, DEFAULT_REASON, REASONS, RETRY, TOO_LARGE, code_of
 from wire.mqtt.topics import filter_fault
 from wire.setting_kinds import Duration, Number, Size, Written

@@ -61,7 +61,7 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Document:
+class YamlDocument:
     """A file's values, the places of its keys and values, and what is wrong with it as YAML."""
 
     data: dict[str, object] = field(default_factory=dict)
@@ -85,7 +85,7 @@ def write_key(key: Key) -> str:
 LEAST = 'the least it needs is "node" and "listeners", see configs/minimal.yaml'
 
 
-def read_document(path: Path, least: str = LEAST, *, substitution: Substitution | None = None) -> Document:
+def read_document(path: Path, least: str = LEAST, *, substitution: Substitution | None = None) -> YamlDocument:
     """The values in the file ``path`` and where they stand. ``least`` is what an empty file is told.
 
     ``substitution`` fills in the references in its values; without, ``${`` is just text.
@@ -112,7 +112,7 @@ def read_document(path: Path, least: str = LEAST, *, substitution: Substitution 
         raise _refused(path, Place(1, 1), f"the file is empty; {least}")
     if not isinstance(root, yaml.MappingNode):
         raise _refused(path, _place(root), f"the file must be a mapping, key: value; {least}")
-    document = Document()
+    document = YamlDocument()
     data = _Walk(document, path, substitution).value(root, ())
     assert isinstance(data, dict)
     document.data = data
@@ -168,7 +168,7 @@ def _explain(error: yaml.MarkedYAMLError, text: str, place: Place) -> str:
 class _Walk:
     """Turns yaml nodes into plain values, noting places and traps in ``document``."""
 
-    def __init__(self, document: Document, path: Path, substitution: Substitution | None) -> None:
+    def __init__(self, document: YamlDocument, path: Path, substitution: Substitution | None) -> None:
         self._document = document
         self._path = path
         self._substitution = substitution

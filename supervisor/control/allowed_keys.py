@@ -10,7 +10,7 @@ from supervisor.control.key_files import SUFFIX, Allowed, read_allowed
 
 log = logging.getLogger("bascule")
 
-LOOK_PERIOD_S = 0.1  # a key that was taken out is refused no later
+CHECK_PERIOD_S = 0.1  # a key that was taken out is refused no later
 
 
 class AllowedKeys:
@@ -28,12 +28,12 @@ class AllowedKeys:
 
     def find(self, public: str, now_s: float) -> Allowed | None:
         """The key ``public``, if it is let in."""
-        self.look(now_s)
+        self.reload(now_s)
         return self._by_key.get(public)
 
-    def look(self, now_s: float) -> None:
-        """Read the files again, if any has changed; not more often than each ``LOOK_PERIOD_S``."""
-        if now_s < self._looked_s + LOOK_PERIOD_S:
+    def reload(self, now_s: float) -> None:
+        """Read the files again, if any has changed; not more often than each ``CHECK_PERIOD_S``."""
+        if now_s < self._looked_s + CHECK_PERIOD_S:
             return
         self._looked_s = now_s
         seen = self._state()

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from actors.process.request_sockets import Connections, CurveKeys, NoAnswer, Why, ipc_endpoint
+from actors.process.request_sockets import CurveKeys, NoAnswer, RequestConnections, Why, ipc_endpoint
 from supervisor.control.control_socket import SOCKET_NAME, ControlError, NotRunning, encode_request, parse_answer
 from supervisor.control.store_commands import ANSWER_TIMEOUT_S, is_queue_command
 from supervisor.running_node import run_dir_of
@@ -50,7 +50,7 @@ class ControlClient:
         self._endpoint = endpoint
         self._timeout_s = timeout_s
         self._path = path
-        self._connections = Connections(endpoint, keys)
+        self._connections = RequestConnections(endpoint, keys)
 
     @classmethod
     def of_run_dir(cls, run_dir: Path | str, *, timeout_s: float = TIMEOUT_S) -> Self:

@@ -5,7 +5,7 @@ A user who can open the control socket's file is the node's owner, and may give 
 
 from __future__ import annotations
 
-from wire.door.roles import ROLES, Role
+from wire.access.roles import ROLES, Role
 
 __all__ = ["NEEDED", "ROLES", "Role", "may", "needed"]
 

@@ -131,7 +131,7 @@ class _Pending(Generic[Asker]):
     again: bool
 
 
-class Relay(Generic[Asker]):
+class StoreCommands(Generic[Asker]):
     """Askers by the answer of the store that they wait for."""
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ class Relay(Generic[Asker]):
             return SessionCommand(request=self._number, verb=verb, arguments=arguments, asker=SUPERVISOR)
         return QueueCommand(request=self._number, verb=_VERBS[request.command], arguments=arguments)
 
-    def answered(self, answer: QueueAnswer) -> tuple[Asker, Any, ControlError | None] | None:
+    def on_answered(self, answer: QueueAnswer) -> tuple[Asker, Any, ControlError | None] | None:
         """Returns the asker, the identifier of the request and what was wrong, if anything was; None if nobody waits any more."""
         pending = self._pending.pop(answer.request, None)
         if pending is None:
@@ -177,11 +177,11 @@ class Relay(Generic[Asker]):
         taken = [self._pending.pop(number) for number in numbers]
         return [(pending.asker, pending.request) for pending in taken]
 
-    def store_ended(self) -> list[tuple[Asker, ControlError]]:
+    def on_store_ended(self) -> list[tuple[Asker, ControlError]]:
         """The store has ended: what to tell all who wait."""
         return self._give_up(list(self._pending), "the queue store ended meanwhile")
 
-    def listener_ended(self) -> list[tuple[Asker, ControlError]]:
+    def on_listener_ended(self) -> list[tuple[Asker, ControlError]]:
         """The Listener has ended: what to tell those whose questions went by it."""
         return self._give_up(
             [number for number, pending in self._pending.items() if pending.by_listener], "the listener ended meanwhile"

@@ -39,7 +39,7 @@ CONNECT_TIMEOUT_S = 5.0
 _POLL_S = 0.05
 
 
-class MqttSocket:
+class ClientSocket:
     """A connected MQTT 3.1.1 client: packets out, packets in."""
 
     def __init__(self, port: int, client_id: str, *, clean: bool = True) -> None:
@@ -136,11 +136,11 @@ class Publisher(_Worker):
                 self._publish(self.published)
                 next_s += self._period_s
             for packet in self._socket.receive(min(_POLL_S, max(0.0, next_s - now_s)) if may_publish else _POLL_S):
-                self._answered(packet)
+                self._on_answered(packet)
         self._socket.close()
 
-    def _connect(self, port: int) -> MqttSocket:
-        return MqttSocket(port, "demo-publisher")
+    def _connect(self, port: int) -> ClientSocket:
+        return ClientSocket(port, "demo-publisher")
 
     def _publish(self, number: int) -> None:
         self.published += 1  # before it is sent: whoever connects anew sends what has no answer
@@ -148,7 +148,7 @@ class Publisher(_Worker):
             self._in_flight[number % PACKET_IDS + 1] = number
         self._socket.send(_message(number))
 
-    def _answered(self, packet: Packet) -> None:
+    def _on_answered(self, packet: Packet) -> None:
         match packet:
             case Puback() | Pubrec():
                 self.acknowledged.add(self._in_flight.pop(packet.packet_id))
@@ -177,10 +177,10 @@ class RoamingPublisher(Publisher):
                 continue
             return
 
-    def _connect(self, port: int) -> MqttSocket:
+    def _connect(self, port: int) -> ClientSocket:
         for other in (port, *self._ports):
             try:
-                return MqttSocket(other, "demo-publisher", clean=False)
+                return ClientSocket(other, "demo-publisher", clean=False)
             except (Unavailable, OSError) as error:
                 refusal = error
         raise refusal
@@ -203,7 +203,7 @@ class Subscriber(_Worker):
 
     def __init__(self, port: int) -> None:
         super().__init__("subscriber")
-        self._socket = MqttSocket(port, "demo-subscriber")
+        self._socket = ClientSocket(port, "demo-subscriber")
         self._socket.send(Subscribe(packet_id=1, subscriptions=(Subscription(topic_filter="demo/#", qos=2),)))
         self._socket.wait_for(Suback)
         self.arrivals: Counter[int] = Counter()
@@ -212,12 +212,12 @@ class Subscriber(_Worker):
         while not self.ending.is_set():
             for packet in self._socket.receive(_POLL_S):
                 if isinstance(packet, Publish):
-                    self._arrived(packet)
+                    self._on_arrived(packet)
                 elif isinstance(packet, Pubrel):
                     self._socket.send(Pubcomp(packet_id=packet.packet_id))
         self._socket.close()
 
-    def _arrived(self, packet: Publish) -> None:
+    def _on_arrived(self, packet: Publish) -> None:
         self.arrivals[int(packet.payload)] += 1
         if packet.qos == 1:
             self._socket.send(Puback(packet_id=packet.packet_id))

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from actors.access.address_holder import belongs_to, holder_of_path, holder_of_port
 from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, open_remote
-from actors.door.address_holder import belongs_to, holder_of_path, holder_of_port
 from supervisor.doctor.findings import Finding, fail, ok
 from wire.errors import BasculeError, Unavailable
 from wire.mqtt.reason_codes import ReasonCode

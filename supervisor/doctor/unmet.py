@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
+from actors.access.listening_sockets import tcp_socket
 from actors.bridge.remote_socket import LEVEL_5, credentials_fault
-from actors.door.listening_sockets import tcp_socket
 from actors.system.tls import certificate_dates
 from supervisor.doctor.machine import folder_fault
 from wire.errors import ConfigError
 from wire.mqtt.topics import covers, overlap
-from wire.routing.topic_mapping import Template
+from wire.routing.topic_mapping import TopicTemplate
 from wire.settings import BridgeSettings, NodeSettings, RuleSettings
 
 Key = tuple[str | int, ...]
@@ -143,7 +143,7 @@ def _common(sent: str, back: RuleSettings) -> list[str]:
 def _mapped(rule: RuleSettings, topic_filter: str) -> str:
     """The filter of what ``rule`` makes of what ``topic_filter`` matches: at least that."""
     try:
-        levels = Template.parse(rule.destination).map(topic_filter.encode()).decode().split("/")
+        levels = TopicTemplate.parse(rule.destination).map(topic_filter.encode()).decode().split("/")
     except ConfigError:
         return topic_filter
     end = next((place for place, level in enumerate(levels) if "#" in level), None)

@@ -4,7 +4,7 @@ With a tokens file everybody needs a token. Without one the address is loopback 
 this machine may do everything. The rights of a role are ``supervisor/control/roles.py``'s.
 
 After too many wrong tokens from one address, tokens that have not been right from there before are refused for a while; whoever was
-let in stays in. ``actors/door/login_limits.py`` counts, as for MQTT (door.failed-logins-wait).
+let in stays in. ``actors/access/login_limits.py`` counts, as for MQTT (access.failed-logins-wait).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.params import Depends as Dependency
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from actors.door.login_limits import LoginLimits, network_of
-from actors.door.token_file import TokenFile
+from actors.access.login_limits import LoginLimits, network_of
+from actors.access.token_file import TokenFile
 from supervisor.control.roles import may, needed
 from supervisor.http.figures import HttpCounts
 from supervisor.http.front import READING
-from wire.door.roles import ROLES
+from wire.access.roles import ROLES
 from wire.settings import HttpSettings
 
 log = logging.getLogger("bascule")
 
-LOOK_PERIOD_S = 1.0
+CHECK_PERIOD_S = 1.0
 ON_LOOPBACK = "loopback"
 
 BEARER = HTTPBearer(
@@ -90,7 +90,7 @@ class Callers:
         if self._file is None:
             return Caller(ON_LOOPBACK, ROLES[-1])
         now_s = time.monotonic()
-        if now_s - self._looked_s >= LOOK_PERIOD_S:
+        if now_s - self._looked_s >= CHECK_PERIOD_S:
             self._looked_s = now_s
             self._file.reload()
         if credentials is None:
@@ -112,5 +112,5 @@ class Callers:
 
     def _wrong(self, network: str, now_s: float) -> None:
         self._figures.refuse("wrong_token")
-        if any(self._limits.failed(network, b"", now_s)):
+        if any(self._limits.on_failed(network, b"", now_s)):
             log.warning("http.logins_blocked", extra={"network": network, "block_s": self._block_s})

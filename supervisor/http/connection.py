@@ -54,7 +54,7 @@ class HttpConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._got_request()
-        self._was_read()
+        self._on_read()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
         self._figures.connections = len(self.connections)
@@ -92,13 +92,13 @@ class HttpConnection(H11Protocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._was_read()
+        self._on_read()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's name
         """Refuse what is no HTTP; after the beginning of an answer there is nothing left to say."""
         self._figures.refuse("malformed")
         if self._idle:
-            self._figures.answered(400)
+            self._figures.on_answered(400)
             self.transport.write(MALFORMED)
             self.transport.close()
             self._expect_reading()
@@ -143,7 +143,7 @@ class HttpConnection(H11Protocol):
         if self._reading_timer is None:
             self._reading_timer = self._later("slow_reader")
 
-    def _was_read(self) -> None:
+    def _on_read(self) -> None:
         if self._reading_timer is not None:
             self._reading_timer.cancel()
             self._reading_timer = None

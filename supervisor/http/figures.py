@@ -16,7 +16,7 @@ class HttpCounts:
         self.answers: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
 
-    def answered(self, status: int) -> None:
+    def on_answered(self, status: int) -> None:
         """An answer with ``status`` was begun."""
         self.answers[f"{status // 100}xx"] += 1
 
@@ -24,7 +24,7 @@ class HttpCounts:
         """A request, or a connection, was refused."""
         self.refused[why] += 1
 
-    def told(self, *, error: str, bind: str, tls: bool) -> HttpFigures:
+    def figures(self, *, error: str, bind: str, tls: bool) -> HttpFigures:
         """For ``status``, with what is known of the listening socket."""
         return HttpFigures(
             error=error,

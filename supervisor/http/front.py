@@ -110,7 +110,7 @@ class Front:
 
         async def finished(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._figures.answered(message["status"])
+                self._figures.on_answered(message["status"])
                 message["headers"] = [*_without(message.get("headers", ()), private), *_HEADERS, *private]
             await send(message)
 

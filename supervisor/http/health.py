@@ -8,11 +8,11 @@ from supervisor.control.control_socket import ControlError, NotRunning
 from supervisor.http.json_answer import Json
 from supervisor.http.models import Live, Ready
 from supervisor.http.node_calls import NodeCalls
-from wire.frames.names import ASIDE, SUPERVISOR
+from wire.frames.names import OPTIONAL_PROCESSES, SUPERVISOR
 from wire.status.node import Status
 from wire.status.states import ChildState
 
-_NOT_NEEDED = (SUPERVISOR, "template", *ASIDE)
+_NOT_NEEDED = (SUPERVISOR, "template", *OPTIONAL_PROCESSES)
 
 
 def readiness_of(status: Status) -> Ready:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from actors.door.listening_sockets import tcp_refusal, tcp_socket
+from actors.access.listening_sockets import tcp_refusal, tcp_socket
 from actors.process.actor import MailboxActor
 from actors.process.mailbox import Mailbox
 from supervisor.http.figures import HttpCounts
@@ -76,7 +76,7 @@ class HttpServer(MailboxActor):
             case "probe":
                 self._probe(now_s)
 
-    def on_told(self, message: Any) -> None:
+    def on_thread_message(self, message: Any) -> None:
         match message:
             case Serves():
                 self._serves = message
@@ -88,7 +88,7 @@ class HttpServer(MailboxActor):
                     self.ready()
                     log.info("http.opened", extra={"bind": self._bind, "tls": self._http.tls is not None})
             case ServerEnded() if self.state == "stopping":
-                self.finished()
+                self.on_finished()
             case ServerEnded():
                 raise message.fault or BasculeError("the HTTP server has ended by itself")
 
@@ -96,13 +96,13 @@ class HttpServer(MailboxActor):
         if self._serves is not None:
             self._serves.stop()
         elif not self._bind:
-            self.finished()
+            self.on_finished()
 
     def on_frame(self, frame: Frame) -> None:
         log.error("frame.refused", extra={"actor": self.name, "error": "no frame comes here", "kind": frame.KIND})
 
     def status(self) -> HttpFigures:
-        return self._figures.told(error=self._refusal, bind=self._bind or self._http.bind, tls=self._http.tls is not None)
+        return self._figures.figures(error=self._refusal, bind=self._bind or self._http.bind, tls=self._http.tls is not None)
 
     # --- inside ---
 
@@ -115,14 +115,14 @@ class HttpServer(MailboxActor):
                 sock.close()
                 raise
         except OSError as error:
-            self._cannot_open(tcp_refusal(self._http.host, self._http.port, error))
+            self._on_open_failed(tcp_refusal(self._http.host, self._http.port, error))
             return
         self._refusal = ""
         host, port, *_ = sock.getsockname()
         self._bind = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.mailbox.in_thread("http", lambda: self._serve(sock))
 
-    def _cannot_open(self, refusal: Unavailable) -> None:
+    def _on_open_failed(self, refusal: Unavailable) -> None:
         if self._refusal != str(refusal):
             self._refusal = str(refusal)
             log.error("http.unavailable", extra={"error": self._refusal, "remedy": _REMEDY})
@@ -134,19 +134,19 @@ class HttpServer(MailboxActor):
         try:
             from supervisor.http.serving import serve  # its libraries take a second, in which the process beats
 
-            serve(sock, self.settings, self._http, self._figures, lambda ask, stop: self.tell_from_thread(Serves(ask, stop)))
+            serve(sock, self.settings, self._http, self._figures, lambda ask, stop: self.send_from_thread(Serves(ask, stop)))
         except Unavailable as error:
             fault = error
         finally:
-            self.tell_from_thread(ServerEnded(fault))
+            self.send_from_thread(ServerEnded(fault))
 
     def _probe(self, now_s: float) -> None:
         assert self._serves is not None
         if now_s - self._answered_s > self.settings.supervision.heartbeat_timeout_s:
             raise LoopHangs("the HTTP server's event loop does not answer", silent_s=round(now_s - self._answered_s, 3))
-        self._serves.ask(self._answered)
+        self._serves.ask(self._on_answered)
         self.mailbox.set_timer(PROBE_TIMER, now_s + self.settings.supervision.heartbeat_period_s)
 
-    def _answered(self) -> None:
+    def _on_answered(self) -> None:
         """In the server's thread."""
         self._answered_s = self.mailbox.now_s()

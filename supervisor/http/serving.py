@@ -17,7 +17,7 @@ from pathlib import Path
 
 import uvicorn
 
-from actors.system.certificates import LOOK_PERIOD_S
+from actors.system.certificates import CHECK_PERIOD_S
 from actors.system.tls import Certificates
 from supervisor.http.app import make_app
 from supervisor.http.connection import HttpConnection
@@ -117,11 +117,11 @@ class LimitedServer(uvicorn.Server):
         while not self._told_to_stop.is_set():
             await self.on_tick(0)
             if self._certificates is not None:
-                self._certificates.look()
+                self._certificates.reload()
             if self._accepting.done():
                 self._accepting.result()  # raises what ended it
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._told_to_stop.wait(), LOOK_PERIOD_S)
+                await asyncio.wait_for(self._told_to_stop.wait(), CHECK_PERIOD_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  # uvicorn's name
         self._accepting.cancel()

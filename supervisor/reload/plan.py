@@ -24,7 +24,7 @@ _RULES = ("local_subscriptions", "remote_subscriptions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change. what: the key, in words. target: the bridge or process that begins anew, or the bridge that it is about.
+    """One change. what: the key, in words. target: the bridge or process that starts again, or the bridge that it is about.
 
     act: what is done; loss: what is given up by it, empty where nothing is. detail: more of it, in words.
     """
@@ -54,12 +54,12 @@ class Plan:
 
     @property
     def reconnects(self) -> frozenset[str]:
-        """The bridges whose processes begin anew."""
+        """The bridges whose processes start again."""
         return frozenset(change.target for change in self.changes if change.act == Effect.RECONNECT and change.target)
 
     @property
     def restarts(self) -> frozenset[str]:
-        """The processes that begin anew, besides those of bridges."""
+        """The processes that start again, besides those of bridges."""
         return frozenset(change.target for change in self.changes if change.act == Effect.RESTART)
 
     def of(self, how: Effect) -> list[Change]:

@@ -21,8 +21,8 @@ from storage.snapshots.manifest import STORE_NAME, Manifest
 from storage.snapshots.snapshot_folder import FOLDER_NAME, SnapshotFolder, Usage
 from storage.store.event_rows import Detail
 from supervisor.control.control_socket import ControlError, Request
-from supervisor.snapshots.schedule import Space, next_s
 from supervisor.snapshots.shipping import Shipping
+from supervisor.snapshots.snapshot_schedule import SnapshotSpace, next_s
 from supervisor.version import VERSION
 from supervisor.workers import Worker, words
 from wire.errors import BasculeError, DiskFull, Unavailable
@@ -89,7 +89,7 @@ class Snapshots:
     def start(self) -> None:
         """The node starts: remove what its former life left half made, and begin the schedule."""
         if self._folder.path.exists():
-            self._worker.do(self._look_around, self._looked_around, self._upkeep_failed)
+            self._worker.do(self._look_around, self._looked_around, self._on_upkeep_failed)
         else:
             self._schedule(None)
 
@@ -98,10 +98,10 @@ class Snapshots:
         return self._settings.now.snapshots
 
     @property
-    def _space(self) -> Space:
-        return Space.of(self._settings.now)
+    def _space(self) -> SnapshotSpace:
+        return SnapshotSpace.of(self._settings.now)
 
-    def settings_changed(self) -> None:
+    def on_settings_changed(self) -> None:
         """Others hold, from the next snapshot and the next look at what is too much on."""
         self._usage_s = float("-inf")
         self._shipping.ship()
@@ -120,18 +120,18 @@ class Snapshots:
         """Whether the timer ``name``, which has run out, was of a snapshot."""
         match name:
             case "snapshots":
-                self._scheduled(now_s)
+                self._on_scheduled(now_s)
             case "snapshot_late":
                 self._give_up(f"the store has not answered within {LATE_S:g} s")
             case "snapshot_upkeep":
-                self._worker.do(partial(self._upkeep, now_s - self._usage_s >= USAGE_S), self._kept_up, self._upkeep_failed)
+                self._worker.do(partial(self._upkeep, now_s - self._usage_s >= USAGE_S), self._kept_up, self._on_upkeep_failed)
             case "snapshot_ship":
                 self._shipping.ship()
             case _:
                 return False
         return True
 
-    def store_ended(self) -> None:
+    def on_store_ended(self) -> None:
         """The store has ended: what it was making is not whole."""
         if self._making is not None and self._making.stage == "checkpoint":
             self._give_up("the queue store ended meanwhile")
@@ -156,7 +156,7 @@ class Snapshots:
         self._number += 1
         making = self._making = _Making(self._number, scheduled, self._host.mailbox.now_s())
         at_ms = self._host.mailbox.wall_ms()
-        self._worker.do(partial(self._begin, at_ms, making.number), partial(self._begun, making), partial(self._failed, making))
+        self._worker.do(partial(self._begin, at_ms, making.number), partial(self._begun, making), partial(self._on_failed, making))
         return making.number
 
     def result(self, text: str) -> dict[str, Any]:
@@ -189,13 +189,13 @@ class Snapshots:
         self._host.send(QUEUE_STORE, SnapshotWanted(request=making.number, path=str(part / STORE_NAME)))
         self._host.mailbox.set_timer(LATE_TIMER, self._host.mailbox.now_s() + LATE_S)
 
-    def made(self, frame: SnapshotMade) -> None:
+    def on_made(self, frame: SnapshotMade) -> None:
         """The store has answered."""
         making = self._making
         if making is None or making.number != frame.request or making.stage != "checkpoint":
             log.warning("snapshot.late", extra={"request": frame.request})
             keep = making.part if making is not None else None
-            self._worker.do(partial(self._folder.clean, keep=keep), lambda _: None, self._upkeep_failed)
+            self._worker.do(partial(self._folder.clean, keep=keep), lambda _: None, self._on_upkeep_failed)
             return
         self._host.mailbox.cancel_timer(LATE_TIMER)
         if frame.error:
@@ -206,8 +206,8 @@ class Snapshots:
         fields = {**frame.facts, **self._facts()}
         fields["versions"] = {"bascule": VERSION, **frame.facts["versions"]}
         pause_ms = fields.pop("pause_ms")
-        done = partial(self._finished, making, pause_ms)
-        self._worker.do(partial(self._finish, making.part, fields), done, partial(self._failed, making))
+        done = partial(self._on_finished, making, pause_ms)
+        self._worker.do(partial(self._finish, making.part, fields), done, partial(self._on_failed, making))
 
     def _facts(self) -> dict[str, Any]:
         """The part of the manifest that the supervisor knows."""
@@ -225,7 +225,7 @@ class Snapshots:
         """In a thread: checksums, the manifest, the name."""
         return self._folder.finish(part, {**fields, "boot_id": machine_run()})
 
-    def _finished(self, making: _Making, pause_ms: float, manifest: Manifest) -> None:
+    def _on_finished(self, making: _Making, pause_ms: float, manifest: Manifest) -> None:
         self._making = None
         took_s = round(self._host.mailbox.now_s() - making.began_s, 3)
         path = self._folder.path / manifest.id
@@ -236,10 +236,10 @@ class Snapshots:
         details: dict[str, Detail] = {"made": True, "bytes": manifest.size_bytes, "took_s": took_s, "pause_ms": pause_ms}
         self._note(manifest.id, sum(queue.depth for queue in manifest.queues), details)
         self._schedule(manifest.at_ms)
-        self._worker.do(partial(self._upkeep, True), self._kept_up, self._upkeep_failed)
+        self._worker.do(partial(self._upkeep, True), self._kept_up, self._on_upkeep_failed)
         self._shipping.ship()
 
-    def _failed(self, making: _Making, error: OSError | BasculeError) -> None:
+    def _on_failed(self, making: _Making, error: OSError | BasculeError) -> None:
         if self._making is making:
             self._give_up(words(error), "disk_full" if _is_full(error) else "unavailable")
 
@@ -252,7 +252,7 @@ class Snapshots:
         self._failure = SnapshotFailure(at_ms=self._host.mailbox.wall_ms(), kind=kind, message=why)
         log.error("snapshot.failed", extra={"kind": kind, "error": why, "scheduled": making.scheduled})
         self._note(kind, 0, {"made": False, "error": why})
-        self._worker.do(self._folder.clean, lambda _: None, self._upkeep_failed)
+        self._worker.do(self._folder.clean, lambda _: None, self._on_upkeep_failed)
         if self._own.every_s and not self._stopping:
             self._arm(self._host.mailbox.now_s() + min(self._own.every_s, RETRY_S))
 
@@ -272,7 +272,7 @@ class Snapshots:
         self._due_s = at_s
         self._host.mailbox.set_timer(TIMER, at_s)
 
-    def _scheduled(self, now_s: float) -> None:
+    def _on_scheduled(self, now_s: float) -> None:
         self._due_s = None
         free_bytes = self._space.free_bytes()
         if free_bytes is not None and free_bytes < self._space.wanted_bytes:
@@ -321,7 +321,7 @@ class Snapshots:
             self._usage, self._usage_s = usage, self._host.mailbox.now_s()
         self._watch()
 
-    def _upkeep_failed(self, error: OSError | BasculeError) -> None:
+    def _on_upkeep_failed(self, error: OSError | BasculeError) -> None:
         log.warning("snapshot.upkeep_failed", extra={"error": words(error)})
         self._watch()
 

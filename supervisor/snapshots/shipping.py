@@ -47,7 +47,7 @@ class Shipping:
         """Bring what is not there yet."""
         if self.target and not self._stopping and not self._worker.busy:
             self._host.mailbox.cancel_timer(TIMER)
-            self._worker.do(partial(self._ship_all, Path(self.target)), self._all_shipped, self._failed)
+            self._worker.do(partial(self._ship_all, Path(self.target)), self._on_all_shipped, self._on_failed)
 
     def stop(self) -> None:
         """Begin no further one; the next life of the node goes on with one that is under way."""
@@ -77,14 +77,14 @@ class Shipping:
             prune_target(target, self._settings.now.node.name, keep, self._host.mailbox.wall_ms())
         return done
 
-    def _all_shipped(self, done: list[ShippedSnapshot]) -> None:
+    def _on_all_shipped(self, done: list[ShippedSnapshot]) -> None:
         self.failure = None
         for self.shipped in done:
             log.info("snapshot.shipped", extra={**to_map(self.shipped), "target": self.target})
         if done:  # one may have been made meanwhile
             self.ship()
 
-    def _failed(self, error: OSError | BasculeError) -> None:
+    def _on_failed(self, error: OSError | BasculeError) -> None:
         why = words(error)
         if self.failure is None or self.failure.message != why:
             log.error("snapshot.not_shipped", extra={"target": self.target, "error": why})

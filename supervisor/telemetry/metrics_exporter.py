@@ -24,7 +24,7 @@ from wire.settings import NodeSettings, OtlpSettings
 from wire.status.node import TelemetryFigures
 
 if TYPE_CHECKING:
-    from supervisor.telemetry.otlp import Collector
+    from supervisor.telemetry.otlp import OtlpCollector
 
 log = logging.getLogger("bascule")
 
@@ -60,7 +60,7 @@ class MetricsExporter(MailboxActor):
             raise ConfigError("the configuration has no telemetry")
         self._otlp: OtlpSettings = settings.telemetry.otlp
         self._node = ControlClient.of_run_dir(settings.run_dir)
-        self._collector: Collector | None = None
+        self._collector: OtlpCollector | None = None
         self._sending_since_s: float | None = None
         self._exports = self._failures = self._refused = 0
         self._last_export_ms: int | None = None
@@ -80,7 +80,7 @@ class MetricsExporter(MailboxActor):
         if name == SEND_TIMER:
             self._send(now_s)
 
-    def on_told(self, message: Any) -> None:
+    def on_thread_message(self, message: Any) -> None:
         match message:
             case Sent(fault=None):
                 self._sending_since_s = None
@@ -117,7 +117,7 @@ class MetricsExporter(MailboxActor):
     def _in_thread(self) -> None:
         told = Sent(fault=BasculeError("the sending of metrics has ended by itself"))
         try:
-            told = self._sent()
+            told = self._on_sent()
         except ImportError as error:
             told = Sent(fault=ConfigError(NO_OTEL, missing=error.name))
         except (ControlError, NotRunning) as error:
@@ -125,13 +125,13 @@ class MetricsExporter(MailboxActor):
         except Unavailable as error:
             told = Sent(error=error.message)
         finally:
-            self.tell_from_thread(told)
+            self.send_from_thread(told)
 
-    def _sent(self) -> Sent:
-        from supervisor.telemetry.otlp import Collector  # its libraries take a second, in which the process beats
+    def _on_sent(self) -> Sent:
+        from supervisor.telemetry.otlp import OtlpCollector  # its libraries take a second, in which the process beats
 
         if self._collector is None:
-            self._collector = Collector(self._otlp, resource_of(self.settings))
+            self._collector = OtlpCollector(self._otlp, resource_of(self.settings))
         status = self._node.status()
         refused, words = self._collector.send(status, time.time_ns())
         said = f"it left out {refused} values" if refused else "it says" if words else ""

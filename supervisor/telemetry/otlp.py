@@ -53,7 +53,7 @@ class NotTaken(Unavailable):
     """The collector did not take an export, or nobody knows whether it did; ``message`` says why."""
 
 
-class Collector:
+class OtlpCollector:
     """The collector of ``settings``. resource: what is told of the node with each export, by OpenTelemetry's names."""
 
     def __init__(self, settings: OtlpSettings, resource: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 A node's counters begin at different times: those of queues outlive it, others begin with the life of a process. None says when. So
 OTLP's rule for an unknown start holds: the first value of a series begins at its own time, and what is counted from there on is
-what a later one has more. One that has become less has begun anew since the values before it.
+what a later one has more. One that has become less has started again since the values before it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class StartTimes:
         self._now: dict[Hashable, tuple[int, float]] = {}
 
     def begin(self, now_ns: int) -> None:
-        """The values of another export follow, which are those of ``now_ns``. If the clock was set back, all begin anew."""
+        """The values of another export follow, which are those of ``now_ns``. If the clock was set back, all start again."""
         self._last, self._now = (self._now, {}) if now_ns > self._now_ns else ({}, {})
         self._last_ns, self._now_ns = self._now_ns, now_ns
 

@@ -52,7 +52,7 @@ def refused(error: BasculeError) -> int:
     return error.exit_status
 
 
-def tell(line: str) -> str | None:
+def try_print(line: str) -> str | None:
     """Print ``line`` for whoever may wait for it; why that was refused. Nothing of it is left to fail again."""
     try:
         sys.stdout.write(f"{line}\n")

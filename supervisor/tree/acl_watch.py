@@ -29,7 +29,7 @@ class AclWatch:
 
     def changes(self) -> list[AclChanged]:
         """Changes since the last call; the first call compares with the settings."""
-        return [frame for file in self._files if file.changed() and (frame := self._read(file)) is not None]
+        return [frame for file in self._files if file.poll_change() and (frame := self._read(file)) is not None]
 
     def so_far(self) -> list[AclChanged]:
         """Rules that a Listener with just the settings lacks."""

@@ -7,7 +7,7 @@ import logging
 import os
 from datetime import UTC, datetime
 
-from supervisor.terminal.failures import tell
+from supervisor.terminal.failures import try_print
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
@@ -20,6 +20,6 @@ def announce(settings: NodeSettings, took_s: float, *, stands_by: bool) -> None:
     facts = {"pid": os.getpid(), "listeners": listeners, "took_s": round(took_s, 3)}
     log.info(event, extra=facts)
     ts = datetime.now(UTC).isoformat(timespec="milliseconds")
-    refusal = tell(json.dumps({"ts": ts, "event": event, "node": settings.node.name, **facts}))
+    refusal = try_print(json.dumps({"ts": ts, "event": event, "node": settings.node.name, **facts}))
     if refusal is not None:
         log.warning("output.refused", extra={"error": refusal, "why": f"standard output did not take the line {event}"})

@@ -87,7 +87,7 @@ class Lives:
             log.info("child.restarted", extra={"child": child.name, "pid": child.life.pid, "restarts": child.restart_count})
 
     def restart_on_order(self, children: Iterable[Child]) -> None:
-        """Have ``children`` begin anew: at once who does not run, else when they have stopped."""
+        """Have ``children`` start again: at once who does not run, else when they have stopped."""
         for child in children:
             child.ordered = True
             if child.life is None:
@@ -105,9 +105,9 @@ class Lives:
                 log.info("lane.former", extra={"child": name, "messages": queues[queue_name(*lane)].depth})
                 self.spawn(self._children.add(spec))
         for child in [child for child in self._children if child.spec.former and child.wanted and child.name not in needed]:
-            self.let_go(child)
+            self.release(child)
 
-    def let_go(self, child: Child) -> None:
+    def release(self, child: Child) -> None:
         """End ``child``, which is former or removed; its row goes with its life."""
         child.wanted = False
         self._mailbox.cancel_timer(f"restart {child.name}")
@@ -121,7 +121,7 @@ class Lives:
         child.removed = True
 
     def keep(self, child: Child) -> None:
-        """Have ``child`` live on that was former or removed; if its end was ordered, it begins anew with that."""
+        """Have ``child`` live on that was former or removed; if its end was ordered, it starts again with that."""
         child.removed = False
         if not child.wanted:
             child.wanted, child.ordered = True, child.life is not None
@@ -144,12 +144,12 @@ class Lives:
 
     def follow(self, child: Child, ending: Ending) -> bool:
         """Do what follows from the end of ``child``'s life; whether the node, which is to stop, has stopped with it."""
-        self.look_for_folder()
+        self.check_folder()
         if self.stopping or not child.wanted:
             child.state = ChildState.STOPPED
             self._stop_waits.discard(child.name)
             if child.name == STORE:  # nobody commits what they wait for
-                self._tell_to_stop(self._stop_waits)
+                self._send_stop(self._stop_waits)
             if (child.spec.former or child.removed) and not self.stopping:
                 self._children.remove(child)
             return self.stopping and not self._stop_waits and self._stop_next()
@@ -160,14 +160,14 @@ class Lives:
         return False
 
     def _judge(self, child: Child, exit_status: int, now_s: float) -> None:
-        match child.restarts.ended(exit_status, now_s):
+        match child.restarts.on_ended(exit_status, now_s):
             case Restart(delay_s):
                 child.state = ChildState.RESTARTING
                 self._mailbox.set_timer(f"restart {child.name}", now_s + delay_s)
             case GiveUp(state):
                 child.state = state
                 log.critical("child.abandoned", extra={"child": child.name, "state": state, "exit_status": exit_status})
-                self._abandoned(child)
+                self._on_abandoned(child)
             case Escalate() if not child.spec.needed:
                 child.state = ChildState.RESTARTING
                 rest_s = child.spec.restart_period_s
@@ -180,7 +180,7 @@ class Lives:
                 log.critical("node.escalated", extra={**facts, "remedy": remedy})
                 self._end_node(EXIT_ESCALATED)
 
-    def _abandoned(self, child: Child) -> None:
+    def _on_abandoned(self, child: Child) -> None:
         """A lane, HTTP or telemetry without its process leaves the others at work. Without store or clients there is no intake."""
         if child.spec.bridge is not None or not child.spec.needed:
             return
@@ -200,7 +200,7 @@ class Lives:
         elif clients is not child:
             clients.state = ChildState.STOPPED
 
-    def look_for_folder(self) -> bool:
+    def check_folder(self) -> bool:
         """Whether the node goes on: it ends if its data folder is gone, for no child can begin again, and what waits for the store
         waits in vain.
         """
@@ -237,11 +237,11 @@ class Lives:
             living = [child for child in self._children.living() if child.spec.order == order]
             if living:
                 self._stop_waits = {child.name for child in living}
-                self._tell_to_stop(self._stop_waits)
+                self._send_stop(self._stop_waits)
                 return False
         return True
 
-    def _tell_to_stop(self, names: Iterable[str]) -> None:
+    def _send_stop(self, names: Iterable[str]) -> None:
         self._stop_until_s = self._mailbox.now_s()
         for child in map(self._children.__getitem__, names):
             within_s = self._stop_time_s(child)

@@ -71,7 +71,7 @@ class Life:
         return Ending(-found.si_status, signal.Signals(found.si_status).name)
 
 
-class Spawner:
+class ChildProcesses:
     """Starts children of one node, and keeps what they read as they start.
 
     clock: what is on record of the wall clock. inherit: descriptors that each child keeps open (the node's lock).

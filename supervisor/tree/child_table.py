@@ -9,12 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from wire.frames.names import ASIDE, BRIDGE, CLIENTS, HTTP, STORE, TELEMETRY, BridgeLane, lane_of_queue, process_name, queue_name
+from wire.frames.names import (
+    BRIDGE,
+    CLIENTS,
+    HTTP,
+    OPTIONAL_PROCESSES,
+    STORE,
+    TELEMETRY,
+    BridgeLane,
+    lane_of_queue,
+    process_name,
+    queue_name,
+)
 from wire.settings import BackoffSettings, NodeSettings
 from wire.status.bridges import QueueFigures
 
 # Start order; stop is the reverse. Children of one order start and stop together. HTTP answers from the first to the last.
-START_ORDER = (*ASIDE, STORE, BRIDGE, CLIENTS)
+START_ORDER = (*OPTIONAL_PROCESSES, STORE, BRIDGE, CLIENTS)
 # The module of a process that has one of its own. No other process imports that: no other has its libraries.
 _MODULES = {HTTP: "supervisor.http.process", TELEMETRY: "supervisor.telemetry.process"}
 
@@ -69,7 +80,7 @@ def standby_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:
     return tuple(
         replace(spec, flags=("--standby",)) if spec.kind == STORE else spec
         for spec in child_specs(settings)
-        if spec.kind in (*ASIDE, STORE)
+        if spec.kind in (*OPTIONAL_PROCESSES, STORE)
     )
 
 
@@ -96,5 +107,5 @@ def _spec(settings: NodeSettings, kind: str, bridge: str | None, lane: int | Non
         bridge=bridge,
         lane=lane,
         command=(_MODULES[kind], "--process", kind) if kind in _MODULES else None,
-        needed=kind not in ASIDE,
+        needed=kind not in OPTIONAL_PROCESSES,
     )

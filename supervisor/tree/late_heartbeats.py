@@ -28,7 +28,7 @@ class _Heard:
     timeout_s: float
 
 
-class Liveness:
+class HeartbeatMonitor:
     """Judges silence. Heartbeats are due each ``period_s``; who is silent for ``timeout_s`` is dead.
 
     tree.nobody-dead-early [alive]: nobody is dead before ``timeout_s`` of silence, counted only while the judge itself was running.
@@ -48,18 +48,18 @@ class Liveness:
     def _timeout_s(self) -> float:
         return self._settings.now.supervision.heartbeat_timeout_s
 
-    def started(self, name: str, now_s: float) -> None:
-        """A new life of ``name`` begins: until it is ``heard`` as ready it has ``STARTUP_TIMEOUT_S`` between heartbeats."""
+    def on_started(self, name: str, now_s: float) -> None:
+        """A new life of ``name`` begins: until it is ``on_heard`` as ready it has ``STARTUP_TIMEOUT_S`` between heartbeats."""
         self._heard[name] = _Heard(now_s, max(self._timeout_s, STARTUP_TIMEOUT_S))
 
-    def heard(self, name: str, now_s: float, *, starting: bool) -> None:
-        """A heartbeat of ``name`` came at ``now_s``; names that were not ``started`` are ignored."""
+    def on_heard(self, name: str, now_s: float, *, starting: bool) -> None:
+        """A heartbeat of ``name`` came at ``now_s``; names that were not ``on_started`` are ignored."""
         heard = self._heard.get(name)
         if heard is not None:
             heard.at_s = now_s
             heard.timeout_s = max(self._timeout_s, STARTUP_TIMEOUT_S) if starting else self._timeout_s
 
-    def ended(self, name: str) -> None:
+    def on_ended(self, name: str) -> None:
         """``name`` has ended; its silence means nothing any more."""
         self._heard.pop(name, None)
 

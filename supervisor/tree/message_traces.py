@@ -43,7 +43,7 @@ class _Trace:
     follow_until_s: float = 0.0
     steps: list[TraceStep] = field(default_factory=list)
 
-    def look(self, now_s: float) -> None:
+    def finish_if_done(self, now_s: float) -> None:
         """Whether the time is up, or all that is to come has come."""
         if self.state == WAITING and now_s > self.until_s:
             self.state = TIMED_OUT
@@ -57,7 +57,7 @@ class _Trace:
         if self.state == WAITING:
             self.state, self.follow_until_s = FOLLOWING, now_s + FOLLOW_S
         self.steps.append(step)
-        self.look(now_s)
+        self.finish_if_done(now_s)
 
     @property
     def complete(self) -> bool:
@@ -148,7 +148,7 @@ class MessageTraces:
             raise ControlError("bad_arguments", f"topic: {fault}", request.request_id)
         now_s = self._mailbox.now_s()
         for trace in self._traces.values():
-            trace.look(now_s)
+            trace.finish_if_done(now_s)
             if trace.state == WAITING:
                 trace.state = REPLACED
         self._number += 1
@@ -166,10 +166,10 @@ class MessageTraces:
         trace = self._traces.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 19 else None
         if trace is None:
             raise ControlError("unknown", f"there is no trace {text}; the last {KEPT} are kept", request.request_id)
-        trace.look(self._mailbox.now_s())
+        trace.finish_if_done(self._mailbox.now_s())
         return trace.result()
 
-    def stepped(self, step: TraceStep) -> None:
+    def on_stepped(self, step: TraceStep) -> None:
         """Something has happened to a message that is followed."""
         trace = self._traces.get(step.request)
         if trace is not None:
@@ -195,7 +195,7 @@ class MessageTraces:
         self._mailbox.send(DISTRIBUTOR, TopicsWanted(request=self._number, count=count))
         self._mailbox.set_timer(TIMER, now_s + ANSWER_S)
 
-    def counted(self, frame: TopicCounts) -> Answers:
+    def on_counted(self, frame: TopicCounts) -> Answers:
         """The Distributor has told what was counted."""
         asked = self._askers.pop(frame.request, None)
         if asked is None:

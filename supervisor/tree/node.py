@@ -22,7 +22,7 @@ from actors.system.clocks import both_ms
 from storage import files
 from supervisor.lock import is_there, lock_data_dir
 from supervisor.reload.source import Source
-from supervisor.tree.child_processes import Spawner
+from supervisor.tree.child_processes import ChildProcesses
 from supervisor.tree.child_table import ChildSpec, child_specs, standby_specs
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.epochs import Epochs
@@ -137,7 +137,7 @@ def _one_life(
         raise _unusable(data_dir, error) from error
     post = Post(run_dir, SUPERVISOR)
     mailbox = Mailbox(post, SUPERVISOR)
-    spawner = Spawner(template, current.file, clock, inherit=(lock,))
+    spawner = ChildProcesses(template, current.file, clock, inherit=(lock,))
     children = RunningChildren(mailbox, current, table(settings), spawner, epochs)
     has_folder = partial(is_there, data_dir, lock)
     supervisor = Supervisor(mailbox, signals, current, children, pauses, source, table, has_folder)

@@ -60,7 +60,7 @@ class Peers:
         bridge = child.spec.bridge
         return bridge is not None and self._pauses.since_ms(bridge) is not None
 
-    def tell_acl_changes(self) -> None:
+    def send_acl_changes(self) -> None:
         """Look at the ACL files, and tell the Listener what has changed."""
         for frame in self._acl_watch.changes():
             if CLIENTS in self._children:  # else this node stands by; when it leads it reads them anew

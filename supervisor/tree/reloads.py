@@ -115,7 +115,7 @@ class Reloads:
         if self._asking >= ASKERS_MAX:
             raise ControlError("busy", "too many are waiting for the configuration to be read", request.request_id)
         self._asking += 1
-        tell = partial(self._tell, whom, request.request_id)
+        tell = partial(self._report, whom, request.request_id)
         apply, now_ms = request.command == "reload", self._mailbox.wall_ms()
         self._read(_Asked(apply=apply, yes=yes == "yes", actor="operator", at_ms=now_ms, tell=tell))
 
@@ -129,9 +129,9 @@ class Reloads:
         self._hung_up = True
         self._read(_Asked(apply=True, yes=False, actor=SUPERVISOR, at_ms=self._mailbox.wall_ms(), done=done))
 
-    def heard(self, child: Child, heartbeat: Heartbeat | None = None) -> None:
+    def on_heard(self, child: Child, heartbeat: Heartbeat | None = None) -> None:
         """``child`` has reported, maybe what the store was asked; or its life has ended."""
-        self._rollout.heard(child)
+        self._rollout.on_heard(child)
         if heartbeat is not None and heartbeat.request == REPORT:
             self._go_on(self._waiting())
 
@@ -139,10 +139,10 @@ class Reloads:
         """One of the timers has run out: nobody is waited for any longer."""
         self._rollout.go_on() if name == STEP_TIMER else self._go_on()
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """See whether the files have changed, and who is to be told again. Call it each heartbeat period."""
         self._rollout.remind()
-        changed = self._files.changed()
+        changed = self._files.poll_changes()
         if changed and changed != self._changed:
             log.info("configuration.changed", extra={"files": changed, "remedy": f"bascule reload {self._source.path} applies it"})
         self._changed = changed
@@ -166,7 +166,7 @@ class Reloads:
                 self._hung_up = False  # who hangs up from here on may have changed what is being read
             return self._source.read()
 
-        self._worker.do(read, partial(self._holds, asked), partial(self._unread, asked))
+        self._worker.do(read, partial(self._on_valid, asked), partial(self._unread, asked))
 
     def _unread(self, asked: _Asked, error: OSError | BasculeError) -> None:
         """The configuration does not hold, or cannot be read."""
@@ -174,7 +174,7 @@ class Reloads:
         problems = told or [words(error)]
         self._refuse(asked, _result(None, refused=words(error), problems=problems), problems[0])
 
-    def _holds(self, asked: _Asked, settings: NodeSettings) -> None:
+    def _on_valid(self, asked: _Asked, settings: NodeSettings) -> None:
         """The configuration holds: ask the store what waits now, and go on when it has said so, or does not."""
         self._unplanned.append((asked, settings))
         store = self._children[STORE]
@@ -189,9 +189,9 @@ class Reloads:
         self._mailbox.cancel_timer(TIMER)
         unplanned, self._unplanned = self._unplanned, []
         for asked, settings in unplanned:
-            self._planned(asked, settings, waiting)
+            self._on_planned(asked, settings, waiting)
 
-    def _planned(self, asked: _Asked, settings: NodeSettings, waiting: Waiting | None) -> None:
+    def _on_planned(self, asked: _Asked, settings: NodeSettings, waiting: Waiting | None) -> None:
         """Say what the configuration changes, and do it."""
         made = plan(self._settings.now, settings, waiting)
         refusal = made.refusal(yes=asked.yes or not asked.apply)
@@ -235,7 +235,7 @@ class Reloads:
         asked.done()
         asked.tell(result)
 
-    def _tell(self, whom: Asker, request_id: Any, result: dict[str, Any]) -> None:
+    def _report(self, whom: Asker, request_id: Any, result: dict[str, Any]) -> None:
         self._asking -= 1
         self._answer(whom, encode_result(request_id, result))
 

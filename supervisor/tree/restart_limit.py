@@ -73,13 +73,13 @@ class ChildRestarts:
         self._backoff = backoff
         self._crashes = 0
 
-    def started(self, now_s: float) -> None:
+    def on_started(self, now_s: float) -> None:
         """A life of the child begins."""
-        self._backoff.connected(now_s)
+        self._backoff.on_connected(now_s)
 
-    def ended(self, exit_status: int, now_s: float) -> Decision:
+    def on_ended(self, exit_status: int, now_s: float) -> Decision:
         """Judge an end that nobody ordered; ``exit_status`` is negative for a signal."""
-        if self._backoff.lost(now_s):
+        if self._backoff.on_lost(now_s):
             self._crashes = 0
         if exit_status == StorageDamaged.exit_status:
             return GiveUp(ChildState.DAMAGED)

@@ -1,9 +1,9 @@
 """How changed settings reach the processes of a running node, one after the other.
 
-1. The store hears first, or begins anew: it knows every queue before anything is sent to one, and is never behind the clients.
+1. The store hears first, or starts again: it knows every queue before anything is sent to one, and is never behind the clients.
 2. Processes that begin do so with the new settings from here on. The clients' process hears, and bridges that have not changed.
-3. Nothing is routed by what was any more. New bridges begin, changed ones begin anew, what is configured no more ends. HTTP
-   and telemetry begin anew last: who asked by HTTP has been answered.
+3. Nothing is routed by what was any more. New bridges begin, changed ones start again, what is configured no more ends. HTTP
+   and telemetry start again last: who asked by HTTP has been answered.
 
 Each step waits until the process before it says that it goes by these settings, or a while: one that hangs holds up nobody, and is
 told again. Settings that change again meanwhile begin with the first step, and what was to begin
@@ -57,7 +57,7 @@ class Rollout:
         self._steps = (self._to_store, self._to_clients, self._to_the_rest)
         self._next = len(self._steps)
         self._awaited = ""  # the process that the next step waits for
-        self._begin: set[str] = set()  # processes that are to begin, or to begin anew
+        self._begin: set[str] = set()  # processes that are to begin, or to start again
         self._told: dict[str, int] = {}  # the settings that a process was told
 
     # --- events ---
@@ -71,7 +71,7 @@ class Rollout:
         self._next = 0
         self.go_on()
 
-    def heard(self, child: Child) -> None:
+    def on_heard(self, child: Child) -> None:
         """``child`` has said by which settings it goes, or its life has ended."""
         if child.name == self._awaited and self._goes_by_them(child):
             self.go_on()
@@ -99,7 +99,7 @@ class Rollout:
         told = [child for child in self._children.living() if self._told.get(child.name) == number]
         for child in told:
             del self._told[child.name]
-        self._tell(told)
+        self._send(told)
 
     def pending(self) -> list[str]:
         """The processes that run, or are to, and do not go by the settings yet."""
@@ -115,7 +115,7 @@ class Rollout:
         store = self._children[STORE]
         if STORE in self._begin or store.life is None:
             self._publish()
-        self._anew_or_told([store])
+        self._restart_or_send([store])
         return store
 
     def _to_clients(self) -> Child | None:
@@ -124,13 +124,13 @@ class Rollout:
             return None
         clients = self._children[CLIENTS]
         bridges = [child for child in self._children if child.spec.kind == BRIDGE and child.name not in self._begin]
-        self._tell([clients, *(child for child in bridges if not child.removed)])
+        self._send([clients, *(child for child in bridges if not child.removed)])
         return clients
 
     def _to_the_rest(self) -> None:
         for child in [child for child in self._children if child.removed and child.wanted]:
-            self._lives.let_go(child)
-        self._anew_or_told(child for child in self._children if not child.removed)
+            self._lives.release(child)
+        self._restart_or_send(child for child in self._children if not child.removed)
 
     # --- inside ---
 
@@ -158,8 +158,8 @@ class Rollout:
             child = self._children.add(spec)
             self._begin.add(child.name)
 
-    def _anew_or_told(self, children: Iterable[Child]) -> None:
-        """Have those begin anew that are to, and tell the others."""
+    def _restart_or_send(self, children: Iterable[Child]) -> None:
+        """Have those start again that are to, and tell the others."""
         others = []
         for child in list(children):
             if child.name in self._begin:
@@ -170,9 +170,9 @@ class Rollout:
                     self._lives.restart_on_order([child])
             else:
                 others.append(child)
-        self._tell(others)
+        self._send(others)
 
-    def _tell(self, children: Iterable[Child]) -> None:
+    def _send(self, children: Iterable[Child]) -> None:
         """Tell those of ``children`` that were not told yet, and do not know."""
         frame, number = None, self._settings.now.number
         for child in children:

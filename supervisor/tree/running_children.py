@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from actors.process.mailbox import READ, Mailbox
-from supervisor.tree.child_processes import Ending, Life, Spawner
+from supervisor.tree.child_processes import ChildProcesses, Ending, Life
 from supervisor.tree.child_table import ChildSpec
 from supervisor.tree.epochs import Epochs
-from supervisor.tree.late_heartbeats import Health, Liveness
+from supervisor.tree.late_heartbeats import Health, HeartbeatMonitor
 from supervisor.tree.process_usage import Usage
 from supervisor.tree.restart_limit import ChildRestarts, RestartWindow
 from wire.backoff import Backoff
@@ -90,13 +90,13 @@ class RunningChildren:
         mailbox: Mailbox,
         settings: SettingsNow,
         specs: tuple[ChildSpec, ...],
-        spawner: Spawner,
+        spawner: ChildProcesses,
         epochs: Epochs,
     ) -> None:
         self._mailbox = mailbox
         self._spawner = spawner
         self._epochs = epochs
-        self._liveness = Liveness(settings, mailbox.now_s())
+        self._liveness = HeartbeatMonitor(settings, mailbox.now_s())
         self._children = {spec.name: Child(spec, _restarts(spec, mailbox)) for spec in specs}
 
     def __iter__(self) -> Iterator[Child]:
@@ -160,18 +160,18 @@ class RunningChildren:
             return False
         child.life = life
         child.heralded, child.states = set(), {}
-        child.restarts.started(now_s)
-        self._liveness.started(child.name, now_s)
+        child.restarts.on_started(now_s)
+        self._liveness.on_started(child.name, now_s)
         self._mailbox.watch(life.pidfd, READ, ("exit", child.name))
         log.info("child.started", extra={"child": child.name, "pid": life.pid, "epoch": life.epoch})
         return True
 
-    def heard(self, heartbeat: Heartbeat) -> Child | None:
+    def on_heard(self, heartbeat: Heartbeat) -> Child | None:
         """Note a heartbeat; whose it is, or None if it is a late word from an earlier life."""
         child = self._children.get(heartbeat.name)
         if child is None or child.life is None or child.life.epoch != heartbeat.epoch:
             return None
-        self._liveness.heard(child.name, self._mailbox.now_s(), starting=heartbeat.state == "starting")
+        self._liveness.on_heard(child.name, self._mailbox.now_s(), starting=heartbeat.state == "starting")
         child.states, child.settings_number, child.traffic = heartbeat.states, heartbeat.settings, heartbeat.traffic
         child.reports |= {actor: report_of(actor, told) for actor, told in heartbeat.figures.items()}
         return child
@@ -217,7 +217,7 @@ class RunningChildren:
         child.life = None
         if not expected:
             child.last_cause = "it said nothing for too long, and was killed" if child.hung else ending.cause
-        self._liveness.ended(child.name)
+        self._liveness.on_ended(child.name)
         self._mailbox.cancel_timer(f"kill {child.name}")
         log.log(
             logging.INFO if expected else logging.ERROR,

@@ -38,12 +38,12 @@ class Collection(Generic[Asker]):
         self.number += 1
         return True
 
-    def reported(self, name: str, number: int) -> None:
+    def on_reported(self, name: str, number: int) -> None:
         """``name`` has answered collection ``number``."""
         if number == self.number:
             self._unreported.discard(name)
 
-    def gone(self, name: str) -> None:
+    def on_gone(self, name: str) -> None:
         """``name`` has ended and will not answer."""
         self._unreported.discard(name)
 

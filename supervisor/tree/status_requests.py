@@ -103,7 +103,7 @@ class StatusRequests:
                 self._mailbox.send(name, ReportNow(request=self._collection.number))
             self._mailbox.set_timer(TIMER, self._mailbox.now_s() + (COLLECT_TIMEOUT_S if living else 0.0))
 
-    def reported(self, heartbeat: Heartbeat) -> bool:
+    def on_reported(self, heartbeat: Heartbeat) -> bool:
         """A process has reported, maybe as it was asked to; whether that completes the collection, so that it is to be ended."""
         now_s = self._mailbox.now_s()
         for actor in heartbeat.figures:
@@ -112,15 +112,15 @@ class StatusRequests:
                 self._rates.note(now_s, told.queues)
             elif isinstance(told, ConnectionFigures) and told.link is not None:
                 self._downs.note(actor, told.link, now_s)
-        self._collection.reported(heartbeat.name, heartbeat.request)
+        self._collection.on_reported(heartbeat.name, heartbeat.request)
         return self._collection.complete
 
-    def gone(self, name: str) -> bool:
+    def on_gone(self, name: str) -> bool:
         """``name`` has ended; whether that completes the collection."""
-        self._collection.gone(name)
+        self._collection.on_gone(name)
         return self._collection.complete
 
-    def collected(self) -> Answers:
+    def on_collected(self) -> Answers:
         """End the collection: whom to answer, with what is known; ``collect`` then begins the next one."""
         self._mailbox.cancel_timer(TIMER)
         served = self._collection.end()

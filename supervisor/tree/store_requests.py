@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from actors.process.mailbox import Mailbox
 from supervisor.control.control_socket import ControlError, Request, encode_error, encode_result
-from supervisor.control.store_commands import ASKERS_MAX, CHANGES, Relay, is_session_command
+from supervisor.control.store_commands import ASKERS_MAX, CHANGES, StoreCommands, is_session_command
 from supervisor.tree.running_children import RunningChildren
 from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE
 from wire.frames.supervision import QueueAnswer
@@ -43,7 +43,7 @@ class StoreRequests:
     def __init__(self, mailbox: Mailbox, children: RunningChildren) -> None:
         self._mailbox = mailbox
         self._children = children
-        self._relay: Relay[Asker] = Relay()
+        self._relay: StoreCommands[Asker] = StoreCommands()
         self._early: list[_Early] = []
 
     def ask(self, whom: Asker, request: Request) -> None:
@@ -63,7 +63,7 @@ class StoreRequests:
             self._wait(whom, request, again=False)
             self._watch()
 
-    def store_is_ready(self) -> Answers:
+    def on_store_ready(self) -> Answers:
         """The store has started: it gets what has waited for that."""
         early, self._early = self._early, []
         answers: Answers = []
@@ -75,27 +75,27 @@ class StoreRequests:
         self._watch()
         return answers
 
-    def answered(self, answer: QueueAnswer) -> Answers:
+    def on_answered(self, answer: QueueAnswer) -> Answers:
         """The store has answered."""
-        asked = self._relay.answered(answer)
+        asked = self._relay.on_answered(answer)
         if asked is None:
             return []
         whom, request_id, error = asked
         self._watch()
         return [(whom, encode_error(error) if error is not None else encode_result(request_id, answer.result))]
 
-    def store_ended(self, *, starts_again: bool) -> Answers:
+    def on_store_ended(self, *, starts_again: bool) -> Answers:
         """The store has ended: nobody answers any more, unless it ``starts_again``."""
         if starts_again:
             for whom, request in self._relay.take_looks():
                 self._wait(whom, request, again=True)
-            return self._refused(self._relay.store_ended())
+            return self._refused(self._relay.on_store_ended())
         early, self._early = self._early, []
-        return self._refused([*self._relay.store_ended(), *((each.whom, self._why_not(each.request)) for each in early)])
+        return self._refused([*self._relay.on_store_ended(), *((each.whom, self._why_not(each.request)) for each in early)])
 
-    def listener_ended(self) -> Answers:
+    def on_listener_ended(self) -> Answers:
         """The Listener has ended: nobody answers what went by it."""
-        return self._refused(self._relay.listener_ended())
+        return self._refused(self._relay.on_listener_ended())
 
     def timed_out(self, now_s: float) -> Answers:
         """Somebody's time is up."""

@@ -20,12 +20,12 @@ from supervisor.control.store_commands import is_queue_command
 from supervisor.reload.source import Source
 from supervisor.snapshots import node_snapshots
 from supervisor.snapshots.node_snapshots import STANDS_BY, Snapshots
-from supervisor.tree import control_doors, message_traces, reloads, status_requests, store_requests
+from supervisor.tree import control_endpoints, message_traces, reloads, status_requests, store_requests
 from supervisor.tree.announcement import announce
 from supervisor.tree.bridge_orders import BridgeOrders
 from supervisor.tree.child_lives import Lives
 from supervisor.tree.child_table import child_specs
-from supervisor.tree.control_doors import ControlDoors
+from supervisor.tree.control_endpoints import ControlEndpoints
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.event_queue import Detail
@@ -83,7 +83,7 @@ class Supervisor(PolledActor):
         self._peers = Peers(mailbox, settings, children, pauses)
         self._lives = Lives(mailbox, settings, children, self._peers, self._notes, self._end_node, has_folder)
         self._snapshots = Snapshots(self, settings, self._store_state, self._note_snapshot)
-        self._doors = ControlDoors(mailbox, settings.now)
+        self._doors = ControlEndpoints(mailbox, settings.now)
         rollout = Rollout(mailbox, settings, children, self._lives, table)
         self._reloads = Reloads(self, source, settings, children, rollout, self._notes, self._remake, self._doors.answer)
         figures = self._doors.figures, self._reloads.figures
@@ -122,25 +122,25 @@ class Supervisor(PolledActor):
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
         for token, _ in ready:
             match token:
-                case control_doors.FILE | control_doors.REMOTE:
+                case control_endpoints.FILE | control_endpoints.REMOTE:
                     for whom, request in self._doors.requests(token):
                         self._serve(whom, request)
                 case "signals":
                     for number in self._signals.read():
                         self._signalled(number)
                 case ("exit", name):
-                    self._exited(self._children[name])
+                    self._on_exited(self._children[name])
 
     def on_turn_end(self, now_s: float) -> None:  # noqa: ARG002  # the actor's name
         while asked := self._doors.waited():
             for whom, request in asked:
                 self._serve(whom, request)
 
-    def on_told(self, message: Any) -> None:
+    def on_thread_message(self, message: Any) -> None:
         if isinstance(message, Then):
             message.do()
         else:
-            super().on_told(message)
+            super().on_thread_message(message)
 
     def on_timer(self, name: str, now_s: float) -> None:
         if self._snapshots.on_timer(name, now_s):
@@ -150,10 +150,10 @@ class Supervisor(PolledActor):
             case "tick":
                 self.mailbox.set_timer("tick", now_s + self._settings.now.supervision.heartbeat_period_s)
                 self._notes.send()
-                if self._lives.look_for_folder():
+                if self._lives.check_folder():
                     self._children.kill_hung(now_s)
-                    self._peers.tell_acl_changes()
-                    self._reloads.look()
+                    self._peers.send_acl_changes()
+                    self._reloads.check_files()
             case "watchdog":
                 self._service.alive()
                 self.mailbox.set_timer("watchdog", now_s + (self._service.watchdog_period_s or 1.0))
@@ -162,38 +162,38 @@ class Supervisor(PolledActor):
             case "kill":
                 self._children.kill(self._children[child_name])
             case status_requests.TIMER:
-                self._collected()
+                self._on_collected()
             case store_requests.TIMER:
                 self._answer(self._store_requests.timed_out(now_s))
             case message_traces.TIMER:
                 self._answer(self._traces.timed_out(now_s))
-            case control_doors.TIMER:
+            case control_endpoints.TIMER:
                 self._doors.bind()
             case reloads.TIMER | reloads.STEP_TIMER:
                 self._reloads.on_timer(name)
             case "sys":
-                self._tell_figures(now_s)
+                self._send_figures(now_s)
 
     def on_frame(self, frame: Frame) -> None:
         match frame:
             case QueueAnswer():
-                self._answer(self._store_requests.answered(frame))
+                self._answer(self._store_requests.on_answered(frame))
             case SnapshotMade():
-                self._snapshots.made(frame)
+                self._snapshots.on_made(frame)
             case TraceStep():
-                self._traces.stepped(frame)
+                self._traces.on_stepped(frame)
             case RoleChanged():
                 self._turn_into(frame)
             case TopicCounts():
-                self._answer(self._traces.counted(frame))
+                self._answer(self._traces.on_counted(frame))
             case Heartbeat():
-                child = self._children.heard(frame)
+                child = self._children.on_heard(frame)
                 if child is not None:
-                    self._heard(child, frame)
+                    self._on_heard(child, frame)
             case _:
                 log.error("frame.refused", extra={"error": "only heartbeats and answers come here", "kind": frame.KIND})
 
-    def _heard(self, child: Child, heartbeat: Heartbeat) -> None:
+    def _on_heard(self, child: Child, heartbeat: Heartbeat) -> None:
         self._peers.herald(child)
         if heartbeat.state == ChildState.STARTING:
             self._peers.brief(child)
@@ -201,26 +201,26 @@ class Supervisor(PolledActor):
             self._became_ready(child)
         if child.name == STORE and child.state is ChildState.READY and not self._lives.stopping:
             self._lives.run_former_lanes(self._children.queues)
-        self._reloads.heard(child, heartbeat)
-        if self._status.reported(heartbeat):
-            self._collected()
+        self._reloads.on_heard(child, heartbeat)
+        if self._status.on_reported(heartbeat):
+            self._on_collected()
 
-    def _exited(self, child: Child) -> None:
+    def _on_exited(self, child: Child) -> None:
         ending = self._lives.reap(child)
         if ending is None:
             return
-        if self._status.gone(child.name):
-            self._collected()
+        if self._status.on_gone(child.name):
+            self._on_collected()
         if child.name == STORE:
-            self._answer(self._store_requests.store_ended(starts_again=not self._lives.stopping))
-            self._snapshots.store_ended()
+            self._answer(self._store_requests.on_store_ended(starts_again=not self._lives.stopping))
+            self._snapshots.on_store_ended()
         elif child.name == CLIENTS:
-            self._answer(self._store_requests.listener_ended())
+            self._answer(self._store_requests.on_listener_ended())
         if self._lives.follow(child, ending):
-            self._ended()
+            self._on_ended()
         elif self._announced and not self._lives.stopping:
             self._service.say(self._state())
-        self._reloads.heard(child)
+        self._reloads.on_heard(child)
 
     # --- the beginning ---
 
@@ -229,7 +229,7 @@ class Supervisor(PolledActor):
         self._notes.note("process.started", child=child, count=child.restart_count, details={"pid": child.life.pid})
         if child.name == STORE:
             self._notes.send()
-            self._answer(self._store_requests.store_is_ready())
+            self._answer(self._store_requests.on_store_ready())
         if child.name == CLIENTS and self._settings.now.clients.sys_period_s:
             self.mailbox.set_timer("sys", self.mailbox.now_s())
         if not self._announced and self._lives.all_ready:
@@ -240,7 +240,7 @@ class Supervisor(PolledActor):
         elif self._announced:
             self._service.say(self._state())
 
-    def _tell_figures(self, now_s: float) -> None:
+    def _send_figures(self, now_s: float) -> None:
         """Give the Listener what the children report, for the $SYS topics; a new Listener begins the periods anew."""
         period_s = self._settings.now.clients.sys_period_s
         if (
@@ -267,7 +267,7 @@ class Supervisor(PolledActor):
     def _remake(self, settings: NodeSettings) -> None:
         """Make anew what is made of the settings."""
         self._peers.watch_files()
-        self._snapshots.settings_changed()
+        self._snapshots.on_settings_changed()
         self._doors.rebind(settings.control)
         if settings.clients.sys_period_s:
             self.mailbox.set_timer("sys", self.mailbox.now_s())
@@ -299,11 +299,11 @@ class Supervisor(PolledActor):
         if self.next_role is None:
             self._service.stopping(self._lives.stop_left_s(self.mailbox.now_s()) or 0.0)
         if ended:
-            self._ended()
+            self._on_ended()
 
-    def _ended(self) -> None:
+    def _on_ended(self) -> None:
         """No child runs any more."""
-        self._collected()
+        self._on_collected()
         log.info("node.stopped", extra={"exit_status": self.exit_status})
         self.stop()
 
@@ -329,9 +329,9 @@ class Supervisor(PolledActor):
         for whom, payload in answers:
             self._doors.answer(whom, payload)
 
-    def _collected(self) -> None:
+    def _on_collected(self) -> None:
         """All have reported, or the time is up: answer with what is known."""
-        self._answer(self._status.collected())
+        self._answer(self._status.on_collected())
         self._status.collect()
 
     def _obey(self, request: Request) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Template:
     """One process at a time, begun at once; whoever asks first waits until it has imported everything.
 
     ``forked``: the first one is this process's own child and shares its pages; so this process must have no
-    thread yet. Those that follow an ended one begin anew. ``private``: descriptors of this process that children shall not have.
+    thread yet. Those that follow an ended one start again. ``private``: descriptors of this process that children shall not have.
     """
 
     def __init__(self, *, forked: bool = False, private: tuple[int, ...] = ()) -> None:

@@ -45,12 +45,12 @@ class LaneParts:
     def connect(self, **connack: Any) -> None:
         """The remote has accepted a connection."""
         self.remote.connack = Connack(session_present=True, **connack)
-        self.exchange.connected(self.remote, self.mailbox.clock_s)
+        self.exchange.on_connected(self.remote, self.mailbox.clock_s)
 
     def publish(self, *payloads: bytes, qos: int = 1) -> None:
         """Messages of topic t come from the Forwarder."""
         batch = from_rows([(b"t", qos, payload) for payload in payloads])
-        self.flow.exchange.offer_batch(batch, self._next_seq, None, batch.size_bytes())
+        self.flow.exchange.hand_out_batch(batch, self._next_seq, None, batch.size_bytes())
         self._next_seq += len(payloads)
 
     def written(self) -> bytes:

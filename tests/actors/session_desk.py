@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from actors.access.access_control import AccessControl
+from actors.access.client import Client
 from actors.broker.client_sessions import ClientSessions
 from actors.broker.client_wills import ClientWills
 from actors.broker.reserved_topics import ReservedTopics
 from actors.broker.session_openings import SessionOpenings
 from actors.broker.session_records import SessionRecords
-from actors.door.client import Client
-from actors.door.logins_and_rights import Access
 from actors.process.local_messages import SessionDown
 from actors.process.mailbox import PollGroup
 from tests.supervisor.settings import node_settings
@@ -81,7 +81,7 @@ class FakeHost:
         if not client.closed:
             client.close()
             assert self.sessions is not None
-            self.sessions.closed(client, publish_will=publish_will)
+            self.sessions.on_closed(client, publish_will=publish_will)
 
     def add_will(self, session: str, message: Message, source: int, refused: tuple[int, int] = (0, 0)) -> None:
         self.wills.append(session)
@@ -89,7 +89,7 @@ class FakeHost:
     def logs_in(self, client: Client, older: Client | None) -> bool:
         return True
 
-    def limited(self, limit: str) -> None:
+    def on_limited(self, limit: str) -> None:
         self.limits.append(limit)
 
     def write(self, client: Client, data: bytes) -> None:
@@ -99,9 +99,9 @@ class FakeHost:
     def busy(self, session: str) -> bool:
         return session in self.busy_sessions
 
-    def welcomed(self, client: Client) -> None: ...
+    def on_welcomed(self, client: Client) -> None: ...
 
-    def greeted(self, client: Client) -> None: ...
+    def on_greeted(self, client: Client) -> None: ...
 
 
 def opened(asked: SessionOpen, *, received: bytes = b"") -> SessionOpened:
@@ -121,10 +121,10 @@ class Parts:
 
     def __init__(self, host: Any, settings: NodeSettings) -> None:
         host.settings = SettingsNow(settings)
-        access = Access(host, lambda _: True)
+        access = AccessControl(host, lambda _: True)
         self.records = SessionRecords()
         self.wills = ClientWills(host, access, host, self.records)
-        self.openings = SessionOpenings(host, access, host, self.records, self.wills, host.welcomed)
+        self.openings = SessionOpenings(host, access, host, self.records, self.wills, host.on_welcomed)
         self.sessions = ClientSessions(host, access, ReservedTopics(host), self.records, self.wills, self.openings)
         host.sessions = self.sessions
 
@@ -180,7 +180,7 @@ class Door:
     def answer(self, *, queue: str = "", present: bool = False, refused: str = "") -> None:
         """The store answers the oldest question."""
         answer = opened(self.host.asked.pop(0))
-        self.parts.openings.opened(replace(answer, queue=queue, present=present, refused=refused))
+        self.parts.openings.on_opened(replace(answer, queue=queue, present=present, refused=refused))
 
     def commit_ends(self) -> None:
         """The store has committed how connections ended."""

@@ -13,7 +13,7 @@ from rocksdict import AccessType, Options, Rdict
 from storage.engine.keys import part_key
 from storage.queue.chunk import Chunk
 from storage.queue.dead_letters import DeadLetter, DeadRow
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from storage.queue.single_messages import rows_of
 from storage.snapshots.manifest import Manifest, QueueFacts, read_manifest
 from storage.store.event_rows import Event
@@ -21,7 +21,7 @@ from storage.store.session_rows import Session
 from wire.frames.batch import Batch
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.ranges import RangeSet
-from wire.routing.ways import Way
+from wire.routing.message_route import MessageRoute
 
 Row = dict[str, Any]
 
@@ -46,11 +46,11 @@ class Plain:
         made = {"snapshot_id": manifest.id, "snapshot_at": manifest.at_ms * 1000}
         return {"node": manifest.node, "store_id": manifest.store_id, **made}
 
-    def row(self, queue: QueueFacts) -> LaneRow:
+    def row(self, queue: QueueFacts) -> LedgerRow:
         value = self.families["meta"].get(b"L" + queue.number.to_bytes(4, "big"))
         if value is None:  # nothing was ever in it
-            return LaneRow(head=0, tail=0, handed=0, trimmed=0)
-        return LaneRow.decode(value, queue=queue.name)
+            return LedgerRow(head=0, tail=0, handed=0, trimmed=0)
+        return LedgerRow.decode(value, queue=queue.name)
 
     def chunks(self, queue: QueueFacts) -> Iterator[Chunk]:
         prefix = queue.number.to_bytes(4, "big")
@@ -84,8 +84,8 @@ class Plain:
                     "seq": message.seq,
                     "state": "settled" if gone else state,
                     "topic": message.topic.decode(),
-                    "rule": Way.decode(message.way).rule if message.way else None,
-                    "destination": Way.decode(message.way).destination if message.way else None,
+                    "rule": MessageRoute.decode(message.route).rule if message.route else None,
+                    "destination": MessageRoute.decode(message.route).destination if message.route else None,
                     "qos": message.flags & 3,
                     "retain": bool(message.flags & 4),
                     "accepted_at": message.accepted_ms * 1000,
@@ -99,7 +99,7 @@ class Plain:
                     "payload": message.payload,
                 }
 
-    def _settled_by(self, queue: QueueFacts, row: LaneRow) -> dict[int, Row]:
+    def _settled_by(self, queue: QueueFacts, row: LedgerRow) -> dict[int, Row]:
         found: dict[int, Row] = {}
         for settlement in self._settlements(queue, row):
             if settlement["outcome"] != "redelivered":
@@ -113,7 +113,7 @@ class Plain:
             del row["_outcome"]
         return rows
 
-    def _settlements(self, queue: QueueFacts, row: LaneRow) -> Iterator[Row]:
+    def _settlements(self, queue: QueueFacts, row: LedgerRow) -> Iterator[Row]:
         prefix = b"T" + queue.number.to_bytes(4, "big")
         for key, value in self.families["history"].items():
             number = int.from_bytes(key[5:], "big")

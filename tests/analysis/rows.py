@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from analysis.tables.reader import EVERYTHING, Filters, Problem, plan, read
+from analysis.tables.reader import EVERYTHING, Problem, SplitFilters, plan, read
 from storage.snapshots.manifest import find_snapshots
 
 Row = dict[str, Any]
@@ -33,7 +33,7 @@ def table(
     path: Path,
     name: str,
     columns: Sequence[str] | None = None,
-    filters: Filters = EVERYTHING,
+    filters: SplitFilters = EVERYTHING,
     *,
     target_rows: int = 250_000,
     problems: list[Problem] | None = None,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.reports.choice import Covered, MadeAt, Numbers, QueueAt, bucket_s, covered, in_order, set_backs, takes
+from analysis.reports.snapshot_choice import Covered, Numbers, QueueAt, SnapshotAt, bucket_s, covered, in_order, set_backs, takes
 
 QUEUE = "bridge:cloud:0"
 
@@ -62,9 +62,9 @@ def test_what_a_former_store_of_that_name_had_is_left_out() -> None:
 
 
 @st.composite
-def made(draw: st.DrawFn) -> list[MadeAt]:
+def made(draw: st.DrawFn) -> list[SnapshotAt]:
     """Snapshots of a node in the order in which they were made: lives follow each other, queues come, and any clock may be set."""
-    found: list[MadeAt] = []
+    found: list[SnapshotAt] = []
     epoch, progress = 5, {"a": 1}
     for number in range(draw(st.integers(1, 9))):
         if draw(st.integers(0, 4)) == 0:
@@ -76,12 +76,14 @@ def made(draw: st.DrawFn) -> list[MadeAt]:
             progress.setdefault("b", draw(st.integers(0, 2)))
         damaged = {queue: 0 for queue in progress if queue == "b" and draw(st.integers(0, 5)) == 0}
         at_ms = draw(st.integers(0, 20))
-        found.append(MadeAt(node="n", snapshot_id=f"s{number:03}", epoch=epoch, at_ms=at_ms, progress={**progress, **damaged}))
+        found.append(SnapshotAt(node="n", snapshot_id=f"s{number:03}", epoch=epoch, at_ms=at_ms, progress={**progress, **damaged}))
     return found
 
 
 @given(made(), st.randoms(use_true_random=False))
-def test_snapshots_are_in_the_order_in_which_they_were_made_whatever_the_clock_said(found: list[MadeAt], random: Random) -> None:
+def test_snapshots_are_in_the_order_in_which_they_were_made_whatever_the_clock_said(
+    found: list[SnapshotAt], random: Random
+) -> None:
     arrived = list(found)
     random.shuffle(arrived)
 
@@ -105,7 +107,7 @@ def test_snapshots_are_in_the_order_in_which_they_were_made_whatever_the_clock_s
 )
 def test_where_queues_prove_nothing_time_decides(epoch: int | None, early: dict[str, int], late: dict[str, int]) -> None:
     first, second = (
-        MadeAt(node="n", snapshot_id=name, epoch=epoch, at_ms=at_ms, progress=progress)
+        SnapshotAt(node="n", snapshot_id=name, epoch=epoch, at_ms=at_ms, progress=progress)
         for name, at_ms, progress in (("first", 1, early), ("second", 2, late))
     )
 

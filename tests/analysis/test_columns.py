@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.tables.checkpoint_reader import Bulk
-from analysis.tables.columns import NONE, Chunks, expiry_s
+from analysis.tables.chunk_decoder import NONE, ChunkColumns, expiry_s
 from analysis.tables.runs import numbered, painted
 from storage.engine.keys import chunk_key
 from storage.queue.chunk import HEADER_BYTES, Chunk
 from storage.queue.single_messages import rows_of
 from wire.errors import StorageDamaged
-from wire.frames.batch import NO_WAY, Batch, ways_columns
+from wire.frames.batch import NO_ROUTE, Batch, route_columns
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.ranges import RangeSet
-from wire.routing.ways import Way
+from wire.routing.message_route import MessageRoute
 
 EVERYTHING = RangeSet()
 TOPICS = st.sampled_from([b"a", b"plant/1/state", "ünter/der/brücke".encode(), "\U0001f600/\uffff".encode(), b"/", b"x" * 300])
@@ -34,7 +34,7 @@ PROPERTY = st.one_of(
     st.integers(1, 65_535).map(lambda value: b"\x23" + value.to_bytes(2, "big")),
     st.tuples(STRINGS, STRINGS).map(lambda pair: b"\x26" + pair[0] + pair[1]),
 )
-WAYS = st.sampled_from([b"", *(Way(name, "{#}", True, b"").encode() for name in "abc")])
+WAYS = st.sampled_from([b"", *(MessageRoute(name, "{#}", True, b"").encode() for name in "abc")])
 PROPERTIES = st.lists(PROPERTY, max_size=5).map(b"".join)
 
 
@@ -48,7 +48,7 @@ def chunks(draw: st.DrawFn) -> list[Chunk]:
         count = draw(st.integers(1, 8))
         payloads = draw(st.lists(st.binary(max_size=20), min_size=count, max_size=count))
         of_topics = draw(st.one_of(st.just([]), st.lists(WAYS, min_size=len(topics), max_size=len(topics))))
-        ways, way_of = ways_columns(of_topics)
+        routes, route_of = route_columns(of_topics)
         body = Batch(
             accepted_ms=draw(st.integers(0, 1 << 42)),
             topics=topics,
@@ -56,8 +56,8 @@ def chunks(draw: st.DrawFn) -> list[Chunk]:
             flags=bytes(draw(st.lists(st.integers(0, 31).filter(lambda flag: flag & 3 != 3), min_size=count, max_size=count))),
             lengths=array("I", map(len, payloads)),
             payloads=b"".join(payloads),
-            ways=ways,
-            way_of=way_of,
+            routes=routes,
+            route_of=route_of,
             properties=draw(st.dictionaries(st.integers(0, count - 1), PROPERTIES)),
             topic_properties=draw(st.one_of(st.just([]), st.lists(PROPERTIES, min_size=len(topics), max_size=len(topics)))),
         )
@@ -100,7 +100,7 @@ def by_row(of: list[Chunk]) -> list[tuple[Any, ...]]:
                 (
                     message.seq,
                     message.topic,
-                    message.way,
+                    message.route,
                     message.flags & 3,
                     bool(message.flags & 4),
                     message.accepted_ms,
@@ -114,13 +114,13 @@ def by_row(of: list[Chunk]) -> list[tuple[Any, ...]]:
 
 
 def in_columns(bulk: Bulk, chosen: Any = None) -> list[tuple[Any, ...]]:
-    rows = Chunks(bulk).rows(chosen)
+    rows = ChunkColumns(bulk).rows(chosen)
     ends = np.cumsum(rows.lengths)
     return list(
         zip(
             rows.seq.tolist(),
             [rows.topics[at] for at in rows.topic],
-            [rows.ways[at].encode() if at != NO_WAY else b"" for at in rows.topic_ways[rows.topic]],
+            [rows.routes[at].encode() if at != NO_ROUTE else b"" for at in rows.topic_routes[rows.topic]],
             rows.qos.tolist(),
             rows.retain.tolist(),
             rows.accepted_ms.tolist(),
@@ -160,7 +160,7 @@ def test_a_chunk_with_any_byte_changed_is_named_and_the_others_are_read(of: list
     changed[at] ^= 1 << bit
     values[which] = bytes(changed)
 
-    found = Chunks(Bulk(keys, values))
+    found = ChunkColumns(Bulk(keys, values))
 
     assert [bad.seq for bad in found.bad] == [of[which].first_seq]
     assert in_columns(Bulk(keys, values)) == by_row(of[:which] + of[which + 1 :])
@@ -173,7 +173,7 @@ def test_a_chunk_that_is_cut_short_is_named(of: list[Chunk], data: st.DataObject
     which = data.draw(st.integers(0, len(of) - 1))
     values[which] = values[which][: data.draw(st.integers(0, len(values[which]) - 1))]
 
-    assert [bad.seq for bad in Chunks(Bulk(keys, values)).bad] == [of[which].first_seq]
+    assert [bad.seq for bad in ChunkColumns(Bulk(keys, values)).bad] == [of[which].first_seq]
 
 
 @settings(max_examples=50, deadline=None)
@@ -187,7 +187,7 @@ def test_a_sound_chunk_in_the_wrong_place_or_of_a_newer_version_is_named(of: lis
     else:
         keys[which] = chunk_key(3, of[which].first_seq + 1)
 
-    (bad,) = Chunks(Bulk(keys, values)).bad
+    (bad,) = ChunkColumns(Bulk(keys, values)).bad
 
     assert bad.newer == newer
     assert ("newer version: 2" if newer else "not where it belongs") in bad.why
@@ -202,7 +202,7 @@ def test_a_batch_that_is_none_under_a_right_checksum_is_damage() -> None:
     ):
         chunk = Chunk(first_seq=5, span=1, count=1, qos0=0, bytes_before=0, size_bytes=0, accepted_ms=0, offsets=None, body=body)
         with pytest.raises(StorageDamaged):
-            Chunks(bulk_of([chunk])).rows()
+            ChunkColumns(bulk_of([chunk])).rows()
 
 
 def resealed(value: bytes) -> bytes:

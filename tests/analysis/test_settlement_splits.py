@@ -11,8 +11,8 @@ import msgpack
 import pytest
 
 from analysis.tables import message_table
-from analysis.tables.checkpoint_reader import SnapshotStore
-from analysis.tables.reader import Filters, plan, read
+from analysis.tables.checkpoint_reader import CheckpointReader
+from analysis.tables.reader import SplitFilters, plan, read
 from analysis.tables.settlements import Missing, Settlements
 from storage.engine.engine import Write
 from storage.queue.history import settlement_key
@@ -70,7 +70,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     real: Callable[..., Settlements] = Settlements.read
 
-    def counted(store: SnapshotStore, queue: int, first: int, stop: int, missing: Missing) -> Settlements:
+    def counted(store: CheckpointReader, queue: int, first: int, stop: int, missing: Missing) -> Settlements:
         found.append((first, stop))
         return real(store, queue, first, stop, missing)
 
@@ -121,7 +121,7 @@ def test_what_a_stream_has_seen_is_not_read_again(tmp_path: Path, reads: list[tu
     last = max(row["settlement"] or 0 for row in every)
     reads.clear()
 
-    found = table(path, "messages", COLUMNS, Filters(numbers={QUEUE: ((last - 5, last + 1),)}))
+    found = table(path, "messages", COLUMNS, SplitFilters(numbers={QUEUE: ((last - 5, last + 1),)}))
 
     assert found == [row for row in every if row["state"] != "settled" or row["settlement"] >= last - 5]
     assert [first for first, _ in reads] == [last - 5]

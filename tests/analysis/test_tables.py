@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from analysis.tables.arrow import BATCH_BYTES_MAX, BATCH_ROWS_MAX
-from analysis.tables.reader import Filters, plan, read, read_table
+from analysis.tables.reader import SplitFilters, plan, read, read_table
 from analysis.tables.schemas import TABLES, arrow_schema, columns_of
 from storage.snapshots.manifest import find_snapshots, read_manifest
 from tests.analysis.plainly import Plain
@@ -77,18 +77,18 @@ def test_what_is_not_settled_is_exactly_the_depth(day: Made) -> None:
 
 
 CLOUD = "bridge:cloud:1"
-FILTERS: list[tuple[Filters, Callable[[Row], bool]]] = [
-    (Filters(queues=(CLOUD,)), lambda row: row["queue"] == CLOUD),
-    (Filters(bridges=("plant", "archive")), lambda row: row["bridge"] in ("plant", "archive")),
-    (Filters(nodes=("box-1",)), lambda row: True),
-    (Filters(nodes=("other",)), lambda row: False),
-    (Filters(seq_from=100, seq_to=333), lambda row: 100 <= row["seq"] < 333),
-    (Filters(seq_to=57), lambda row: row["seq"] < 57),
-    (Filters(states=("settled",)), lambda row: row["state"] == "settled"),
-    (Filters(states=("queued", "released")), lambda row: row["state"] in ("queued", "released")),
-    (Filters(states=("in_flight",), queues=(CLOUD,)), lambda row: row["state"] == "in_flight" and row["queue"] == CLOUD),
+FILTERS: list[tuple[SplitFilters, Callable[[Row], bool]]] = [
+    (SplitFilters(queues=(CLOUD,)), lambda row: row["queue"] == CLOUD),
+    (SplitFilters(bridges=("plant", "archive")), lambda row: row["bridge"] in ("plant", "archive")),
+    (SplitFilters(nodes=("box-1",)), lambda row: True),
+    (SplitFilters(nodes=("other",)), lambda row: False),
+    (SplitFilters(seq_from=100, seq_to=333), lambda row: 100 <= row["seq"] < 333),
+    (SplitFilters(seq_to=57), lambda row: row["seq"] < 57),
+    (SplitFilters(states=("settled",)), lambda row: row["state"] == "settled"),
+    (SplitFilters(states=("queued", "released")), lambda row: row["state"] in ("queued", "released")),
+    (SplitFilters(states=("in_flight",), queues=(CLOUD,)), lambda row: row["state"] == "in_flight" and row["queue"] == CLOUD),
     (
-        Filters(numbers={CLOUD: ((20, 25), (40, 90))}),
+        SplitFilters(numbers={CLOUD: ((20, 25), (40, 90))}),
         lambda row: (
             row["queue"] != CLOUD or row["state"] != "settled" or 20 <= row["settlement"] < 25 or 40 <= row["settlement"] < 90
         ),
@@ -115,7 +115,7 @@ def test_a_range_of_time_lets_through_exactly_what_is_in_it(middle: Path, name: 
     times = sorted(row[column] for row in every if row[column] is not None)
     since, until = times[len(times) // 4], times[len(times) * 3 // 4]
 
-    found = table(middle, name, None, Filters(since_us=since, until_us=until))
+    found = table(middle, name, None, SplitFilters(since_us=since, until_us=until))
 
     assert found == [row for row in every if row[column] is not None and since <= row[column] < until]
     assert 0 < len(found) < len(every) or name == "inflight"
@@ -124,8 +124,8 @@ def test_a_range_of_time_lets_through_exactly_what_is_in_it(middle: Path, name: 
 def test_settlements_are_found_by_sequence_and_number(middle: Path) -> None:
     every = table(middle, "settlements")
 
-    by_seq = table(middle, "settlements", None, Filters(queues=(CLOUD,), seq_from=50, seq_to=60))
-    by_number = table(middle, "settlements", None, Filters(numbers={CLOUD: ((5, 7), (30, 10**9)), "bridge:plant:0": ()}))
+    by_seq = table(middle, "settlements", None, SplitFilters(queues=(CLOUD,), seq_from=50, seq_to=60))
+    by_number = table(middle, "settlements", None, SplitFilters(numbers={CLOUD: ((5, 7), (30, 10**9)), "bridge:plant:0": ()}))
 
     assert by_seq == [row for row in every if row["queue"] == CLOUD and row["last_seq"] >= 50 and row["first_seq"] < 60]
     assert by_number == [

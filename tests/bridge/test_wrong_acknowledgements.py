@@ -24,7 +24,7 @@ from tests.support.mqtt_packets import (
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.scripted_remote import RemoteEnd, ScriptedRemote
 from tests.support.waiting import PATIENCE_S, wait_until
-from wire.exchange.suspected_messages import BARREN, RELEASED
+from wire.exchange.quarantine import BARREN, RELEASED
 
 QUICK = {"initial": "5ms", "max": "20ms"}
 LEVELS = pytest.mark.parametrize(("protocol", "version"), [("mqtt311", 4), ("mqtt5", 5)])

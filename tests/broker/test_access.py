@@ -13,7 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from actors.door.password_hashes import hash_password
+from actors.access.password_hashes import hash_password
 from tests.broker.raw import client_context
 from tests.conftest import StartNode
 from tests.support.authority import Authority, Pair, client_words, tls_keys

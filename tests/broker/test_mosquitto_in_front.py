@@ -119,7 +119,7 @@ def kill_node(_proxy: Proxy, _front: Mosquitto, node: Node) -> None:
 def test_each_message_crosses_once_over(
     tmp_path: Path, path: str | None, trouble: Callable[[Proxy, Mosquitto, Node], None]
 ) -> None:
-    """At QoS 2, both ways, published while the trouble comes twice. A Mosquitto 2.0 that has begun anew sends again itself."""
+    """At QoS 2, both ways, published while the trouble comes twice. A Mosquitto 2.0 that has started again sends again itself."""
     exchange(tmp_path, trouble, "mqttv311", path, up_once=trouble is not restart_front)
 
 

@@ -113,7 +113,7 @@ def test_where_the_proxy_tells_no_address_it_is_its_own(broker: Broker, header: 
 
 
 def test_nobody_but_the_proxy_says_who_he_is_and_the_proxy_has_to(broker: Broker) -> None:
-    """door.header-from-proxies-only"""
+    """access.header-from-proxies-only"""
     for kind in ("tcp", "named", "tls", "ws"):
         for header in (version_1("203.0.113.7"), version_2("203.0.113.7", values=tls_value(b"ada")), binary(0x20, 0)):
             with socket.create_connection(("127.0.0.1", broker.ports[kind]), PATIENCE_S, (ANYBODY, 0)) as sock:

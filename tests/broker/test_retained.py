@@ -153,7 +153,7 @@ def test_a_client_that_reads_nothing_and_asks_again_and_again_harms_nobody(tmp_p
 
 
 def test_who_subscribes_again_and_again_and_reads_gets_all(tmp_path: Path) -> None:
-    """A repeat begins anew, and what comes is the newest."""
+    """A repeat starts again, and what comes is the newest."""
     with Node(node_config(), tmp_path) as node, MqttClient(node.port, "repeats") as client:
         retain(node, 2000)
         for number in range(20):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from actors.door.password_hashes import hash_password
+from actors.access.password_hashes import hash_password
 from tests.conftest import StartNode
 from tests.support.mqtt_client import MqttClient, publish, take, take_one
 from tests.support.node import Config, Node, node_config

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.door.password_hashes import hash_password
+from actors.access.password_hashes import hash_password
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node, node_config
 from tests.support.ports import free_port

@@ -15,8 +15,8 @@ Then, with the words of ``tests/support/recorder.py``, which sits between the Co
   after it under ``on_session_loss: republish`` only. A message that was taken and not completed in the session that is the last one
   is a fault.
 - *refused*: Mosquitto 2.0 counts the QoS 2 messages that it holds of an earlier connection against its receive maximum, though MQTT
-  begins anew with each connection [MQTT-4.9], and one that was killed holds what its last save has. So it may refuse a message with
-  0x97 that it had room for by its own word. Such a message must be taken all the same, earlier or later.
+  starts again with each connection [MQTT-4.9], and one that was killed holds what its last save has. So it may refuse a message
+  with 0x97 that it had room for by its own word. Such a message must be taken all the same, earlier or later.
 - *order*: the messages of a topic were taken in the order in which they were published, each counted at its first sending that
   was acknowledged. One that was refused may come behind those that were in flight with it.
 - QoS 0 arrives at most once and in order, and the ledger accounts for the rest: it closes.

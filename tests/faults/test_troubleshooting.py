@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from actors.door.password_hashes import hash_password
+from actors.access.password_hashes import hash_password
 from supervisor.doctor.examination import examine
 from supervisor.doctor.findings import Finding
 from supervisor.doctor.running_node import ask

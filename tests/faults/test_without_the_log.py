@@ -1,4 +1,4 @@
-"""The log is away for long, and a person has the member that led last go on alone; later a cluster begins anew with its store."""
+"""The log is away for long, and a person has the member that led last go on alone; later a cluster starts again with its store."""
 
 from __future__ import annotations
 

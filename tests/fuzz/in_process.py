@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, cast
 
+from actors.access.client import Client
+from actors.access.listening_sockets import ListeningSocket
 from actors.broker.distributor import Distributor
 from actors.broker.listener import Listener
-from actors.door.client import Client
-from actors.door.listening_sockets import Door
 from actors.process.actor import MailboxActor
 from actors.process.host import ChildHost
 from actors.process.local_messages import Published
@@ -188,7 +188,7 @@ class _Post(Post):
     def send_parts(self, peer: str, parts: list[bytes]) -> None:
         self._node.carry(peer, parts)
 
-    def look_again(self) -> None:
+    def poll_again(self) -> None:
         pass
 
     def watch(self, actor: str, fd: int, events: int, token: Hashable) -> None:
@@ -235,7 +235,7 @@ class _Post(Post):
 class _OpenListener(Listener):
     """Listens where the test connects."""
 
-    door: Door
+    door: ListeningSocket
 
     def listen(self) -> None:
         self.reception.add(self.door)
@@ -273,7 +273,7 @@ class InProcessNode:
         listener = self._actors[LISTENER]
         assert isinstance(listener, _OpenListener)
         self.listener: Listener = listener
-        listener.door = Door(self._listening, here)
+        listener.door = ListeningSocket(self._listening, here)
         judge = listener.packets.violated
 
         def violated(client: Client, error: PeerViolation) -> None:

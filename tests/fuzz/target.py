@@ -19,7 +19,7 @@ from wire.exchange.receiver import ReceiverHalf
 from wire.frames.batch import Batch
 from wire.mqtt.codec import decode, split
 from wire.mqtt.packets import Connect, Packet
-from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
+from wire.mqtt.publish_batch_parser import BatchBuilder, parse_publishes
 from wire.mqtt.topics import TopicLimits
 
 ANSWERS = (0x4, 0x5, 0x7, 0x9, 0xB)  # PUBACK, PUBREC, PUBCOMP, SUBACK, UNSUBACK: when it is committed

@@ -87,6 +87,6 @@ def test_a_session_with_many_long_filters_costs_what_its_packets_bring(start_nod
     for _ in range(20):
         MqttClient(node.port, "c" * 1000, version=5, clean=True, session_expiry_s=FOR_EVER).connect()
     wait_until(lambda: node.status()["store"]["sessions"]["connected"] == 0, PATIENCE_S, "all to be gone")
-    meter.check(40, "sessions that begin anew")
+    meter.check(40, "sessions that start again")
     MqttClient(node.port, "c", version=5, clean=True).connect()
     meter.check(40, "the end of the session")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.door.logins_and_rights import VERIFIED_AT_ONCE
+from actors.access.access_control import VERIFIED_AT_ONCE
 from tests.broker.test_access import Arriving, client, config, figures
 from tests.support.node import Node
 from tests.support.ports import free_port
@@ -43,7 +43,8 @@ def guess(node: Node, user: str, source: str, count: int) -> list[int]:
 
 @pytest.mark.parametrize(("wrong", "source"), [(10, "127.1.0.1"), (1000, "127.1.0.2")])
 def test_who_is_known_gets_in_beside_wrong_logins_from_the_same_address(node: Node, wrong: int, source: str) -> None:
-    """door.known-login-let-in. A client that is not known is refused, with the same answer whether there is such a user or not."""
+    """access.known-login-let-in. A client that is not known is refused, with the same answer whether there is such a user or
+    not."""
     assert login(node, "ada", source) == LET_IN
     failed = figures(node)["logins_failed"]
     assert {login(node, f"user-{number}", source, "guess") for number in range(wrong)} <= {WRONG, BLOCKED}
@@ -80,7 +81,7 @@ def test_one_device_with_an_old_password_shuts_out_none_of_those_that_share_its_
 
 
 def test_guesses_at_who_is_known_are_counted_too(node: Node) -> None:
-    """door.known-login-let-in: with the same answer, and only there."""
+    """access.known-login-let-in: with the same answer, and only there."""
     here, elsewhere = "127.1.3.1", "127.1.3.2"
     assert (login(node, "eve", here), login(node, "eve", elsewhere), login(node, "ada", here)) == (LET_IN,) * 3
     assert guess(node, "eve", here, 2 * FAILURES_MAX) == [WRONG] * FAILURES_MAX + [BLOCKED] * FAILURES_MAX
@@ -90,7 +91,7 @@ def test_guesses_at_who_is_known_are_counted_too(node: Node) -> None:
 
 @pytest.mark.parametrize(("user", "network"), [("bob", "127.2.0"), ("mallory", "127.2.1")])
 def test_guesses_at_one_user_from_many_addresses_have_that_user_wait(node: Node, user: str, network: str) -> None:
-    """door.failed-logins-wait: whether there is that user or not; who is known from where it comes gets in."""
+    """access.failed-logins-wait: whether there is that user or not; who is known from where it comes gets in."""
     if user == "bob":
         assert login(node, user, f"{network}.100") == LET_IN
     assert [login(node, user, f"{network}.{number}", "guess") for number in range(1, 1 + FAILURES_MAX)] == [WRONG] * FAILURES_MAX

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from actors.door.password_file import read_passwords
-from actors.door.token_file import read_tokens
+from actors.access.password_file import read_passwords
+from actors.access.token_file import read_tokens
 from supervisor.config.loading import json_schema, load
 from supervisor.units import shown
 from tests.support import programs

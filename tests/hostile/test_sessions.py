@@ -53,7 +53,7 @@ def test_a_user_has_half_of_all_sessions_and_another_the_rest(start_node: StartN
 
 
 def test_a_user_has_as_many_connections_as_one_may_have(start_node: StartNode, tmp_path: Path) -> None:
-    """door.connections-bounded, by whatever addresses; who comes again takes its own place, who leaves gives it back."""
+    """access.connections-bounded, by whatever addresses; who comes again takes its own place, who leaves gives it back."""
     greedy, honest = list(USERS)[:2]
     node = start_node({**config(tmp_path), "clients": {"connections_per_user": 3}})
 

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
+from actors.access.password_file import PasswordFile
+from actors.access.token_file import TokenFile
 from actors.bridge.remote_socket import credentials_fault
-from actors.door.password_file import PasswordFile
-from actors.door.token_file import TokenFile
 from actors.process.request_sockets import new_key_pair
 from supervisor.cli.main import main
 from supervisor.config.loading import load
-from supervisor.control.allowed_keys import LOOK_PERIOD_S, AllowedKeys
+from supervisor.control.allowed_keys import CHECK_PERIOD_S, AllowedKeys
 from supervisor.control.key_files import KeyFile, server_key, write_key
 from tests.support import settings
 from tests.support.authority import Authority
 from tests.support.node import Node, node_config
-from wire.door.password_table import with_password
-from wire.door.token_table import Token, digest_of, with_token
+from wire.access.password_table import with_password
+from wire.access.token_table import Token, digest_of, with_token
 from wire.errors import ConfigError, Unavailable
 
 LEAST: dict[str, Any] = {
@@ -129,10 +129,10 @@ def test_a_file_that_is_replaced_by_others_while_the_node_runs_changes_nothing(p
     assert "others can write" in str(credentials_fault(replace(settings.bridge().remote, password_file=str(users))))
 
     assert (len(passwords.table), len(token_file.table)) == (1, 1)
-    assert allowed.find(PUBLIC, LOOK_PERIOD_S) is None
+    assert allowed.find(PUBLIC, CHECK_PERIOD_S) is None
     assert "others can write" in allowed.problems[0]
     keys.chmod(0o700)
-    assert allowed.find(PUBLIC, 2 * LOOK_PERIOD_S) is not None
+    assert allowed.find(PUBLIC, 2 * CHECK_PERIOD_S) is not None
     for path in (users, tokens):
         path.chmod(0o600)
     passwords.reload()

@@ -304,7 +304,7 @@ class BrokerConnection(Far):
         known = self.session.received.get(packet.packet_id) if packet.qos else None
         if self.session.left and known not in (None, packet.payload) and not broker.watcher.amnesia:
             raise Violation("exchange.left-identifiers-released", f"{packet}, and the identifier is held for {known!r}")
-        if packet.qos == 1:  # it was lowered since, and as Mosquitto does, the remote lets go of what it held under that identifier
+        if packet.qos == 1:  # it was lowered since, and as Mosquitto does, the remote releases what it held under that identifier
             self.session.received.pop(packet.packet_id, None)
         known = known if packet.qos == 2 else None
         reason = broker.reason(self.level) if packet.qos and known is None else 0

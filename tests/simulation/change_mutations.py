@@ -14,9 +14,9 @@ from storage.store.store import Store
 from supervisor.tree.child_lives import Lives
 from wire.frames.batch import Batch
 from wire.frames.names import lane_of_queue, queue_name
-from wire.routing.bridge_rules import Router
+from wire.routing.bridge_rules import BridgeRules
 from wire.routing.form_for_remote import RemoteForm
-from wire.routing.ways import Way
+from wire.routing.message_route import MessageRoute
 from wire.settings import BridgeSettings, RuleSettings
 
 
@@ -43,7 +43,7 @@ def _keeps_rules(original: Any) -> Any:
 
 
 def _called_by_place(original: Any) -> Any:
-    def init(self: Router, bridges: Sequence[BridgeSettings], **options: Any) -> None:
+    def init(self: BridgeRules, bridges: Sequence[BridgeSettings], **options: Any) -> None:
         def numbered(bridge: BridgeSettings) -> BridgeSettings:
             rules = [replace(rule, name=f"rule-{place}") for place, rule in enumerate(bridge.local_subscriptions)]
             return replace(bridge, local_subscriptions=tuple(rules))
@@ -53,27 +53,27 @@ def _called_by_place(original: Any) -> Any:
     return init
 
 
-def _found_by(rule_now: Callable[[Any, Way], RuleSettings | None]) -> Any:
+def _found_by(rule_now: Callable[[Any, MessageRoute], RuleSettings | None]) -> Any:
     """Each way of a batch is the one of a rule that is in the file now, where ``rule_now`` names one."""
 
     def planted(original: Any) -> Any:
         def transform(self: Any, batch: Batch, *, now_ms: int) -> Any:
-            known = [(encoded, rule_now(self, Way.decode(encoded))) for encoded in batch.ways]
-            ways = [encoded if rule is None else Way.of(rule).encode() for encoded, rule in known]
-            return original(self, replace(batch, ways=ways), now_ms=now_ms)
+            known = [(encoded, rule_now(self, MessageRoute.decode(encoded))) for encoded in batch.routes]
+            routes = [encoded if rule is None else MessageRoute.of(rule).encode() for encoded, rule in known]
+            return original(self, replace(batch, routes=routes), now_ms=now_ms)
 
         return transform
 
     return planted
 
 
-def _by_place(form: Any, way: Way) -> RuleSettings | None:
-    place = int(way.rule.removeprefix("rule-"))
+def _by_place(form: Any, route: MessageRoute) -> RuleSettings | None:
+    place = int(route.rule.removeprefix("rule-"))
     return form.rules_now[place] if place < len(form.rules_now) else None
 
 
-def _by_name(form: Any, way: Way) -> RuleSettings | None:
-    return next((rule for rule in form.rules_now if rule.name == way.rule), None)
+def _by_name(form: Any, route: MessageRoute) -> RuleSettings | None:
+    return next((rule for rule in form.rules_now if rule.name == route.rule), None)
 
 
 def _never_held_back(original: Any) -> Any:
@@ -104,7 +104,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         "what a rule took goes by the rule that has its place in the file now",
         (
             (RemoteForm, "__init__", _keeps_rules),
-            (Router, "__init__", _called_by_place),
+            (BridgeRules, "__init__", _called_by_place),
             (RemoteForm, "transform", _found_by(_by_place)),
         ),
     ),

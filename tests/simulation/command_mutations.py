@@ -47,11 +47,11 @@ def _nothing_taken_out(self: DeadLetters, letters: Any, write: Write) -> None:
 def _taken_out_later(original: Any) -> Any:
     def put_back(self: QueueCommands, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
         kept = DeadLetters.__dict__["replayed"]
-        DeadLetters.replayed = _nothing_taken_out  # type: ignore[method-assign]
+        DeadLetters.on_replayed = _nothing_taken_out  # type: ignore[method-assign]
         try:
             original(self, name, back, letters, wall_ms)
         finally:
-            DeadLetters.replayed = kept  # type: ignore[method-assign]
+            DeadLetters.on_replayed = kept  # type: ignore[method-assign]
         self.next_commit.write.on_commit(lambda: DUE.append((letters, back)))
 
     return put_back
@@ -62,7 +62,7 @@ def _taken_out_now(original: Any) -> Any:
         original(self, now_s, written=written)
         while DUE:
             letters, back = DUE.pop()
-            letters.replayed(back, self.write)
+            letters.on_replayed(back, self.write)
 
     return done
 
@@ -73,7 +73,7 @@ def _never_taken_out(original: Any) -> Any:
 
 def _counted_and_not_put_back(original: Any) -> Any:
     def put_back(self: QueueCommands, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
-        letters.replayed(back, self.next_commit.write)
+        letters.on_replayed(back, self.next_commit.write)
 
     return put_back
 
@@ -99,17 +99,17 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "store.purge-begins-a-session/lane-goes-on",
         "after a purge of everything the lane goes on",
-        ((Lanes, "purged", _lane_goes_on),),
+        ((Lanes, "on_purged", _lane_goes_on),),
     ),
     (
         "queue.dead-or-queued-never-both/replayed-in-two-commits",
         "a dead letter leaves one commit after its message went back",
-        ((QueueCommands, "put_back", _taken_out_later), (NextCommit, "done", _taken_out_now)),
+        ((QueueCommands, "put_back", _taken_out_later), (NextCommit, "on_done", _taken_out_now)),
     ),
     (
         "queue.dead-or-queued-never-both/letter-kept",
         "a dead letter goes back and stays",
-        ((DeadLetters, "replayed", _never_taken_out),),
+        ((DeadLetters, "on_replayed", _never_taken_out),),
     ),
     (
         "queue.dead-or-queued-never-both/letter-lost",

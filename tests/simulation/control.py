@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from actors.process.mailbox import READ
-from actors.process.request_sockets import Router
+from actors.process.request_sockets import RequestRouter
 from supervisor.control.control_socket import ControlError, encode_request, parse_answer
 from tests.simulation.world import Pollable, World
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BRIDGE = "cloud"
 
 
-class SimRouter(Router, Pollable):
+class SimRouter(RequestRouter, Pollable):
     """The control socket of one life of the Supervisor. ``operator`` hears the answers of the requests that it put in."""
 
     def __init__(self, world: World) -> None:

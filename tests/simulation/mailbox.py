@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.process.mailbox import HANGUP, LEFT, READ, PollGroup
 from actors.process.post import Post, TimerName
-from actors.process.request_sockets import Router
+from actors.process.request_sockets import RequestRouter
 from tests.simulation.control import SimRouter
 from tests.simulation.tcp import SimSocket
 from tests.simulation.world import Pollable
@@ -112,7 +112,7 @@ class ProcessPost(Post):
 
     # --- sockets and timers ---
 
-    def look_again(self) -> None:
+    def poll_again(self) -> None:
         self._looks_again = True
 
     def looks_again(self) -> bool:
@@ -135,7 +135,7 @@ class ProcessPost(Post):
         self._sim_groups.append((actor, group))
         return group
 
-    def router(self, actor: str, path: Path) -> Router:
+    def router(self, actor: str, path: Path) -> RequestRouter:
         router = self._process.router = SimRouter(self._world)
         self.watch(actor, router.fileno(), READ, "router")
         return router

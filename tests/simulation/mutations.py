@@ -9,7 +9,7 @@ from typing import Any
 
 from actors.bridge.connection import Connection
 from actors.bridge.forwarder import Forwarder
-from actors.bridge.forwarder_buffer import Tier2
+from actors.bridge.forwarder_buffer import ForwarderBuffer
 from actors.bridge.remote_intake import RemoteIntake
 from actors.broker.client_batches import ClientBatches
 from actors.broker.queue_room import QueueRoom
@@ -23,7 +23,7 @@ from storage.store.client_room import ClientRoom
 from storage.store.intake import Intake
 from storage.store.lane import Lane
 from storage.store.lanes import Lanes
-from storage.store.receiving_link import Sender, Senders, Verdict
+from storage.store.receiving_link import ReceivingLink, ReceivingLinks, Verdict
 from storage.store.session_rows import Sessions
 from storage.store.store import Store
 from supervisor.tree.epochs import Epochs
@@ -37,23 +37,23 @@ from tests.simulation import (
     snapshot_mutations,
 )
 from tests.simulation.disk import SimEngine
+from wire.exchange.due_messages import DueMessages
 from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.in_flight import InFlight as Window
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.left_sessions import LeftSessions
+from wire.exchange.quarantine import FIRST, Quarantine
 from wire.exchange.receiver import AnswerBurst
 from wire.exchange.remote_batches import RemoteBatches
 from wire.exchange.remote_inbox import RemoteInbox
 from wire.exchange.sender import SenderHalf
-from wire.exchange.suspected_messages import FIRST, Suspects
-from wire.exchange.what_may_be_sent import PublishDue
 from wire.frames.base import Frame
 from wire.frames.intake import Append
 from wire.frames.lanes import HandOut, LaneOpened, Settle, Settled
 from wire.frames.sending_link import SendingLink
-from wire.mqtt.publish_stream import TAKE
+from wire.mqtt.publish_batch_parser import TAKE
 from wire.ranges import RangeSet
 
 Change = Callable[[Any], Any]
@@ -119,7 +119,7 @@ def _answered_when_sent(original: Any) -> Any:
             if batch.number == last:
                 for client, burst in batch.kept.bursts:
                     if not client.closed and client.flow is not None:
-                        client.flow.answered(burst)
+                        client.flow.on_answered(burst)
                         client.write(burst.encode())
                 batch.kept.bursts.clear()
         return sent
@@ -186,12 +186,12 @@ def _opened_with(**changes: Callable[[LaneOpened], Any]) -> Change:
 _mutation(
     "exchange.dup-on-repeats/none-after-a-crash",
     "dup_below is the head",
-    (Lane, "opened", _opened_with(dup_below=lambda frame: frame.head)),
+    (Lane, "on_opened", _opened_with(dup_below=lambda frame: frame.head)),
 )
 
 
 def _no_dup_on_reconnect(original: Any) -> Any:
-    def disconnected(self: PublishDue, *unanswered: RangeSet) -> None:
+    def disconnected(self: DueMessages, *unanswered: RangeSet) -> None:
         kept = self.dup_below
         original(self, *unanswered)
         self.dup_below = kept
@@ -202,7 +202,7 @@ def _no_dup_on_reconnect(original: Any) -> Any:
 _mutation(
     "exchange.dup-on-repeats/none-on-reconnect",
     "a resend on a resumed session has no DUP",
-    (PublishDue, "disconnected", _no_dup_on_reconnect),
+    (DueMessages, "on_disconnected", _no_dup_on_reconnect),
 )
 
 
@@ -246,7 +246,7 @@ def _settled_at_pubrec(original: Any) -> Any:
 _mutation(
     "exchange.settled-by-last-answer/at-pubrec",
     "QoS 2 is settled before its PUBCOMP",
-    (SenderHalf, "received", _settled_at_pubrec),
+    (SenderHalf, "on_received", _settled_at_pubrec),
 )
 _mutation(
     "exchange.settled-by-last-answer/not-in-the-row",
@@ -317,7 +317,7 @@ _mutation(
     "exchange.session-on-record-first/loss-ignored",
     "a lost session is not noticed",
     (LaneRecord, "lose_session", _instead(_nothing)),
-    (HeldIdentifiers, "lost", _instead(lambda self: (RangeSet(), {}))),
+    (HeldIdentifiers, "on_lost", _instead(lambda self: (RangeSet(), {}))),
 )
 
 
@@ -414,7 +414,7 @@ def _late_answered(original: Any) -> Any:
 
 
 def _late_counted(original: Any) -> Any:
-    def write_rows(self: Senders, write: Write) -> None:
+    def write_rows(self: ReceivingLinks, write: Write) -> None:
         for name in self._changed:
             self._senders[name].admitted = self._senders[name].last
         original(self, write)
@@ -432,7 +432,9 @@ _mutation(
     (Lanes, "overflow_of", _dropped_when_full),
 )
 _mutation("store.taken-is-kept/late-answered", "a batch from a remote that waits is answered", (Intake, "_admit", _late_answered))
-_mutation("store.next-number-only/late-counted", "a batch that waits counts as on record", (Senders, "write_rows", _late_counted))
+_mutation(
+    "store.next-number-only/late-counted", "a batch that waits counts as on record", (ReceivingLinks, "write_rows", _late_counted)
+)
 _mutation(
     "store.full-announced/held-twice",
     "what is held ready for clients is offered again",
@@ -441,7 +443,7 @@ _mutation(
 _mutation(
     "store.full-announced/remotes-unasked",
     "a batch from a remote comes in, whatever is there",
-    (ClientRoom, "must_wait", _instead(lambda self, frame, rooms: False)),
+    (ClientRoom, "wait_for_room", _instead(lambda self, frame, rooms: False)),
 )
 _mutation("broker.room-before-taken/unasked", "a PUBLISH is taken, whatever room there is", (QueueRoom, "verdict", _taken_unasked))
 
@@ -496,7 +498,7 @@ _mutation(
 def _not_awaited(original: Any) -> Any:
     def connected(self: RemoteInbox, *session: Any, **named: Any) -> None:
         original(self, *session, **named)
-        self.opened(b"")
+        self.on_opened(b"")
 
     return connected
 
@@ -504,7 +506,7 @@ def _not_awaited(original: Any) -> Any:
 _mutation(
     "exchange.session-asked-when-idle/not-awaited",
     "PUBLISHes are taken before the identifiers are known",
-    (RemoteInbox, "connected", _not_awaited),
+    (RemoteInbox, "on_connected", _not_awaited),
 )
 _mutation(
     "exchange.inbox-bounded/left-out-for-good",
@@ -526,7 +528,7 @@ _mutation(
 
 
 def _no_repeats(original: Any) -> Any:
-    def judge(self: Senders, name: str, epoch: int, number: int) -> Verdict:
+    def judge(self: ReceivingLinks, name: str, epoch: int, number: int) -> Verdict:
         verdict: Verdict = original(self, name, epoch, number)
         return Verdict.NEXT if verdict is Verdict.REPEAT else verdict
 
@@ -534,7 +536,7 @@ def _no_repeats(original: Any) -> Any:
 
 
 def _gaps_taken(original: Any) -> Any:
-    def judge(self: Senders, name: str, epoch: int, number: int) -> Verdict:
+    def judge(self: ReceivingLinks, name: str, epoch: int, number: int) -> Verdict:
         verdict: Verdict = original(self, name, epoch, number)
         if verdict is Verdict.GAP:
             self._senders[name].last = number
@@ -545,7 +547,7 @@ def _gaps_taken(original: Any) -> Any:
 
 
 def _not_fenced(original: Any) -> Any:
-    def judge(self: Senders, name: str, epoch: int, number: int) -> Verdict:
+    def judge(self: ReceivingLinks, name: str, epoch: int, number: int) -> Verdict:
         sender = self._senders.get(name)
         if sender is not None and epoch < sender.epoch:
             return Verdict.NEXT
@@ -556,9 +558,9 @@ def _not_fenced(original: Any) -> Any:
 
 
 def _numbers_in_memory(original: Any) -> Any:
-    def write_rows(self: Senders, write: Write, *_: object) -> None:
+    def write_rows(self: ReceivingLinks, write: Write, *_: object) -> None:
         for name in self._changed:
-            sender: Sender = self._senders[name]
+            sender: ReceivingLink = self._senders[name]
             write.on_commit(lambda sender=sender, last=sender.last: setattr(sender, "committed", last))  # type: ignore[misc]
         self._changed.clear()
 
@@ -566,21 +568,25 @@ def _numbers_in_memory(original: Any) -> Any:
 
 
 _mutation(
-    "store.next-number-only/repeats-taken", "a batch that is committed already is taken again", (Senders, "judge", _no_repeats)
+    "store.next-number-only/repeats-taken",
+    "a batch that is committed already is taken again",
+    (ReceivingLinks, "judge", _no_repeats),
 )
 _mutation(
-    "store.next-number-only/gaps-taken", "a batch is taken although one before it is missing", (Senders, "judge", _gaps_taken)
+    "store.next-number-only/gaps-taken",
+    "a batch is taken although one before it is missing",
+    (ReceivingLinks, "judge", _gaps_taken),
 )
 _mutation(
     "store.next-number-only/old-epoch-taken",
     "a batch of a former Listener is taken",
-    (Senders, "judge", _not_fenced),
-    (Senders, "is_fenced", _instead(lambda self, name, epoch: False)),
+    (ReceivingLinks, "judge", _not_fenced),
+    (ReceivingLinks, "is_fenced", _instead(lambda self, name, epoch: False)),
 )
 _mutation(
     "store.next-number-only/in-memory",
     "the last number of a sender stays in memory",
-    (Senders, "write_rows", _numbers_in_memory),
+    (ReceivingLinks, "write_rows", _numbers_in_memory),
 )
 _mutation(
     "frames.uncommitted-resent/never",
@@ -720,7 +726,7 @@ _mutation(
 _mutation(
     "exchange.receive-maximum-kept/one-too-many",
     "one message more than the receive maximum",
-    (Window, "connected", _window_ignored),
+    (Window, "on_connected", _window_ignored),
 )
 
 
@@ -742,7 +748,7 @@ _mutation(
 
 
 def _quietly_lost(original: Any) -> Any:
-    def take(self: Tier2) -> HandOut | None:
+    def take(self: ForwarderBuffer) -> HandOut | None:
         handout: HandOut | None = original(self)
         while handout is not None and handout.first_seq % 7 == 6:
             handout = original(self)
@@ -751,11 +757,13 @@ def _quietly_lost(original: Any) -> Any:
     return take
 
 
-_mutation("bridge.hand-outs-in-order/one-in-seven-lost", "one hand-out in seven goes nowhere", (Tier2, "take", _quietly_lost))
+_mutation(
+    "bridge.hand-outs-in-order/one-in-seven-lost", "one hand-out in seven goes nowhere", (ForwarderBuffer, "take", _quietly_lost)
+)
 
 
 def _unproven(original: Any) -> Any:
-    def closed(self: Suspects, **facts: Any) -> int | None:
+    def closed(self: Quarantine, **facts: Any) -> int | None:
         convicted: int | None = original(self, **facts)
         if convicted is None and self._sets_aside:
             return next((seq for seq, suspect in self.found.items() if suspect.closed > FIRST), None)
@@ -767,7 +775,7 @@ def _unproven(original: Any) -> Any:
 _mutation(
     "exchange.given-up-only-when-proven/unproven",
     "a message is given up though the remote takes no other",
-    (Suspects, "closed", _unproven),
+    (Quarantine, "on_closed", _unproven),
 )
 
 

@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from actors.access.listening_sockets import ListeningSocket
 from actors.bridge.connection import Connection
 from actors.bridge.forwarder import Forwarder
 from actors.bridge.remote_socket import NOTHING_SUBSCRIBED, Connack, InputLimits, Remote
 from actors.broker.distributor import Distributor
 from actors.broker.listener import Listener
-from actors.door.listening_sockets import Door
 from actors.process.actor import MailboxActor
 from actors.process.host import ChildHost, Host
 from actors.process.local_messages import Passed, Published
@@ -29,7 +29,7 @@ from actors.store.queue_store import QueueStore
 from actors.system.receive_buffer import receive
 from storage.engine.engine import Engine
 from supervisor.reload.source import Source
-from supervisor.tree.child_processes import Ending, Life, Spawner
+from supervisor.tree.child_processes import ChildProcesses, Ending, Life
 from supervisor.tree.child_table import ChildSpec, child_specs
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.epochs import Epochs
@@ -87,7 +87,7 @@ class SimListener(Listener):
         process = current()
         listening = SimListening(process.world)
         process.opened.append(listening)
-        self.reception.add(Door(listening, ListenerSettings(bind="127.0.0.1:1883")))
+        self.reception.add(ListeningSocket(listening, ListenerSettings(bind="127.0.0.1:1883")))
         machine_of(process).listening = listening
 
 
@@ -211,7 +211,7 @@ class SimLife(Life):
         return Ending(status, signal.Signals(-status).name if status < 0 else None)
 
 
-class SimSpawner(Spawner):
+class SimSpawner(ChildProcesses):
     """Starts simulated processes."""
 
     def __init__(self, machine: Machine) -> None:
@@ -590,8 +590,8 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
 def few_identifiers(count: int) -> list[tuple[Any, str, Any]]:
     """Patches that make ``count`` packet identifiers all there are, so that they come round again within a schedule."""
     import storage.queue.sent_record
-    import wire.exchange.dup_and_identifiers
     import wire.exchange.packet_identifiers
+    import wire.exchange.publish_encoder
     from tests.wire.outbound_model import IDENTIFIER_MODULES
 
     if count == wire.exchange.packet_identifiers.PACKET_IDS:
@@ -601,7 +601,7 @@ def few_identifiers(count: int) -> list[tuple[Any, str, Any]]:
         for module in (
             storage.queue.sent_record,
             *IDENTIFIER_MODULES,
-            wire.exchange.dup_and_identifiers,
+            wire.exchange.publish_encoder,
             wire.exchange.packet_identifiers,
         )
     ]

@@ -17,7 +17,7 @@ from storage.engine.keys import part_key
 from storage.queue.chunk import Chunk
 from storage.queue.dead_letters import DeadRow
 from storage.queue.history import Settlement, settlement_key, settlement_of
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from storage.store.session_rows import RECEIVED, Session
 from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
@@ -66,7 +66,7 @@ class _QueueSeen:
         self.ended: set[int] = set()
         self.suspects: set[bytes] = set()  # left the queue and have not arrived
         self.deleted: list[tuple[int, int]] = []  # chunks that a commit deletes
-        self.row = LaneRow(head=0, tail=0, handed=0, trimmed=0)
+        self.row = LedgerRow(head=0, tail=0, handed=0, trimmed=0)
         self.settlements: dict[int, Settlement] = {}  # that are kept, by number
         self.chunks: dict[int, Chunk] = {}  # that are kept, by first sequence
         self.purged_beside = 0  # purged by a commit that settled others as well, so that it is not known which
@@ -90,7 +90,7 @@ class Oracle:
         self.durable = self.shape.mode == "file-native"
         self.relaxed = False
         self.lost_power = False
-        self.amnesia = False  # what was committed is lost, so even the exchange with the remote may begin anew
+        self.amnesia = False  # what was committed is lost, so even the exchange with the remote may start again
         self.disk: SimDisk | None = None
         self.sessions_lost: Callable[[], int] = lambda: 0
         self.acknowledged_payloads: dict[bytes, Message] = {}
@@ -164,7 +164,7 @@ class Oracle:
         for key, value in self._rows(ops, b"L").items():  # a write that was refused before may have an older row, too
             queue = self._queue(int.from_bytes(key[1:], "big"))
             dead = {seq for name, seq, _ in buried if name == queue.name}
-            self._row_written(queue, LaneRow.decode(value, queue=queue.name), dead)
+            self._row_written(queue, LedgerRow.decode(value, queue=queue.name), dead)
             self._judge_history(queue)
         for name, seq, payload in buried:
             self._buried(name, seq, payload)
@@ -338,7 +338,7 @@ class Oracle:
                     f"{queue.name}: the chunks of {missing} are gone, the history is from {queue.row.history}",
                 )
 
-    def _row_written(self, queue: _QueueSeen, row: LaneRow, dead: set[int]) -> None:
+    def _row_written(self, queue: _QueueSeen, row: LedgerRow, dead: set[int]) -> None:
         """P6: the row agrees with the chunks, and whatever left the queue is accounted for. ``dead``: what it buries."""
         ended = {seq for seq in queue.open if seq < row.head or any(low <= seq < high for low, high in row.settled)}
         queue.ended |= ended
@@ -393,7 +393,7 @@ class Oracle:
         if seq in queue.open:
             raise Violation("queue.dead-or-queued-never-both", f"{name}: sequence {seq} is a dead letter and still queued")
 
-    def _purged_by(self, queue: _QueueSeen, row: LaneRow, ended: set[int]) -> set[int]:
+    def _purged_by(self, queue: _QueueSeen, row: LedgerRow, ended: set[int]) -> set[int]:
         """Which of ``ended`` a purge took. Messages that may have been sent go only with the session to which they were."""
         before, after = queue.row.ledger, row.ledger
         count = after.dropped.get(_PURGED, 0) - before.dropped.get(_PURGED, 0)
@@ -445,7 +445,7 @@ class Oracle:
         value = self._meta(b"L" + self._number(frame.queue).to_bytes(4, "big")) if self.durable and not self.relaxed else None
         if value is None:
             return
-        handed = LaneRow.decode(value, queue=frame.queue).handed
+        handed = LedgerRow.decode(value, queue=frame.queue).handed
         last = max((frame.first_seq + offset for offset, flag in zip(offsets, batch.flags, strict=True) if flag & 3), default=-1)
         if last >= handed:
             raise Violation(
@@ -674,7 +674,7 @@ class Oracle:
             self._still_recorded(session, known)
             return
         value = self._meta(b"L" + self._number(name).to_bytes(4, "big"))
-        row = None if value is None else LaneRow.decode(value, queue=name)
+        row = None if value is None else LedgerRow.decode(value, queue=name)
         if row is not None and not row.session and row.generation:
             return  # purged with what was in flight, and the Connection has not heard of it yet
         if row is None or row.session != f"{client_id}@{self.places[session]}" or (name, row.generation) in self._recorded.values():
@@ -736,7 +736,7 @@ class Oracle:
                     continue
                 value = self._meta(b"L" + self._number(queue.name).to_bytes(4, "big"))
                 assert value is not None
-                row = LaneRow.decode(value, queue=queue.name)
+                row = LedgerRow.decode(value, queue=queue.name)
                 there = list(chain.from_iterable(left.released for left in row.left if left.session == f"{client_id}@{place}"))
                 if any(low <= seq < high for low, high in there):
                     self._released_where_left.add(payload)
@@ -843,7 +843,7 @@ class Oracle:
                 done += dead.replayed if command == "queue.replay" else dead.purged
             elif command == "queue.purge":
                 value = self._meta(b"L" + number.to_bytes(4, "big"))
-                done += 0 if value is None else LaneRow.decode(value, queue=name).ledger.dropped.get(_PURGED, 0)
+                done += 0 if value is None else LedgerRow.decode(value, queue=name).ledger.dropped.get(_PURGED, 0)
         if done < self._carried_out[command]:
             raise Violation(
                 "store.answer-after-commit", f"{command}: {self._carried_out[command]} answered so far, {done} committed"
@@ -860,13 +860,13 @@ class Oracle:
         """A row of the ``meta`` family with the strength that the configuration promises."""
         return self._meta(key)
 
-    def lane_row(self, queue: str) -> LaneRow | None:
+    def lane_row(self, queue: str) -> LedgerRow | None:
         """The queue's row, with that strength."""
         number = next((number for number, known in self._names.items() if known == queue), None)
         value = None if number is None else self._meta(b"L" + number.to_bytes(4, "big"))
-        return None if value is None else LaneRow.decode(value, queue=queue)
+        return None if value is None else LedgerRow.decode(value, queue=queue)
 
-    def queue_row(self, queue: str) -> LaneRow | None:
+    def queue_row(self, queue: str) -> LedgerRow | None:
         """The queue's row as it was written last."""
         seen = None if queue in self._removed else self._queues.get(queue)
         return None if seen is None else seen.row

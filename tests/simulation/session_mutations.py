@@ -15,7 +15,7 @@ from wire.frames.base import Ranges
 from wire.frames.batch import PASSED
 from wire.frames.lanes import LaneOpened, Settle
 from wire.frames.local_sessions import SubscriptionsKept
-from wire.mqtt.publish_stream import BatchBuilder
+from wire.mqtt.publish_batch_parser import BatchBuilder
 from wire.settings import SessionSettings
 
 
@@ -121,7 +121,7 @@ def _not_kept(original: Any) -> Any:
 def _answered_at_once(original: Any) -> Any:
     def ask(self: ClientSubscriptions, client: Any, packet: Any) -> None:
         original(self, client, packet)
-        self.kept(SubscriptionsKept(epoch=0, request=self._number, source=0))
+        self.on_kept(SubscriptionsKept(epoch=0, request=self._number, source=0))
 
     return ask
 
@@ -182,7 +182,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "exchange.release-after-record/client-sent-first",
         "PUBREL to a client does not wait for the commit",
-        ((ClientOutbox, "received", _pubrel_at_once),),
+        ((ClientOutbox, "on_received", _pubrel_at_once),),
     ),
     (
         "exchange.settled-by-last-answer/client-when-sent",
@@ -192,12 +192,12 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "exchange.no-publish-after-pubrec/client-again",
         "what a client released is published again",
-        ((ClientOutbox, "opened", _opened_with(released=())),),
+        ((ClientOutbox, "on_opened", _opened_with(released=())),),
     ),
     (
         "exchange.dup-on-repeats/client-none",
         "a client that comes back gets no DUP",
-        ((ClientOutbox, "opened", _opened_with(dup_below=0)),),
+        ((ClientOutbox, "on_opened", _opened_with(dup_below=0)),),
     ),
     (
         "queue.handed-out-below-mark/closed-as-never-sent",
@@ -208,7 +208,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         "exchange.resumed-in-order/other-identifiers",
         "each connection of a session has other identifiers",
         (
-            (ClientOutbox, "opened", _opened_shifted),
+            (ClientOutbox, "on_opened", _opened_shifted),
             (ClientOutbox, "hand_out", _hand_out_shifted),
             (ClientOutbox, "settle", _settle_shifted),
         ),
@@ -221,7 +221,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "exchange.new-store-nothing-twice/all-again",
         "a new store has a connected client sent again what it had",
-        ((ClientOutbox, "opened", _sent_again),),
+        ((ClientOutbox, "on_opened", _sent_again),),
     ),
     (
         "exchange.new-store-nothing-twice/early-release-lost",

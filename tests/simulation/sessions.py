@@ -57,7 +57,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from storage.engine.keys import part_key
 from storage.queue.chunk import Chunk
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from storage.store.session_rows import Session as SessionRow
 from storage.store.session_rows import filter_part
 from tests.simulation.mqtt import LEVEL_5, Ack, Other, Packet, Publish
@@ -208,7 +208,7 @@ class SessionsJudge:
         self.rows(queue).synced.update(chunk.seqs())
         self._ever[queue].synced.update(Batch.decode(chunk.body).rows_payloads())
 
-    def ended(self, queue: str, seqs: set[int], row: LaneRow) -> None:
+    def ended(self, queue: str, seqs: set[int], row: LedgerRow) -> None:
         """exchange.settled-by-last-answer: these left the queue, as its row says."""
         if self.oracle.amnesia:
             return  # the session that is resumed may be a later one, whose beginning its client has not heard of
@@ -531,7 +531,7 @@ class OnConnection:
         if not judge.drops:
             self._none_passed_over(seq, row, facts)
 
-    def _none_passed_over(self, seq: int, row: LaneRow | None, facts: str) -> None:
+    def _none_passed_over(self, seq: int, row: LedgerRow | None, facts: str) -> None:
         judge, session = self._judge, self.session
         kept = judge.rows(session.queue)
         start = max(self._last + 1, row.head if row is not None else 0, kept.low)

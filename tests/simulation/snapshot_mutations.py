@@ -7,7 +7,7 @@ from typing import Any
 
 from storage.queue.queue import Queue
 from storage.store import store
-from storage.store.checkpoint import QueueStands, Standing
+from storage.store.checkpoint import CheckpointStands, QueueStands
 from storage.store.store import Store
 from wire.frames.base import Ranges
 
@@ -17,10 +17,10 @@ def _committed(now_s: float, wall_ms: int) -> bool:
 
 
 def _before_the_commit(original: Any) -> Any:
-    def checkpoint(self: Store, path: str, now_s: float, wall_ms: int) -> Standing:
+    def checkpoint(self: Store, path: str, now_s: float, wall_ms: int) -> CheckpointStands:
         commit, self.commits.commit_now = self.commits.commit_now, _committed  # type: ignore[method-assign]
         try:
-            standing: Standing = original(self, path, now_s, wall_ms)
+            standing: CheckpointStands = original(self, path, now_s, wall_ms)
         finally:
             self.commits.commit_now = commit  # type: ignore[method-assign]
         return standing

@@ -75,7 +75,7 @@ def test_a_destroyed_node_goes_on_elsewhere_in_a_new_session(start_node: StartNo
 def test_what_a_remote_has_kept_for_a_destroyed_node_comes_to_the_one_that_was_restored(
     remote: Mosquitto, start_node: StartNode, tmp_path: Path
 ) -> None:
-    """exchange.left-identifiers-released: the session goes on once the remote has let go of every identifier."""
+    """exchange.left-identifiers-released: the session goes on once the remote has released every identifier."""
     node = start_node(
         node_config(
             bridge_config(

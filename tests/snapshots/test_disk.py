@@ -65,7 +65,7 @@ def test_snapshots_go_and_none_is_made_when_the_disk_runs_short(tmp_path: Path) 
     with disk_of(tmp_path / "disk", 128 * MIB) as disk, Node(config, tmp_path / "node", data_dir=disk / "data") as node:
         wait_until(lambda: node.events("snapshot.made"), 20.0, "a snapshot")
         for made in folder(node).glob("edge-*"):
-            (made / "store" / "old.sst").write_bytes(bytes(2 * MIB))  # as a table that the store has let go of
+            (made / "store" / "old.sst").write_bytes(bytes(2 * MIB))  # as a table that the store has released
         fill(disk, leave_bytes=40 * MIB)
         wait_until(lambda: node.events("snapshot.removed"), 20.0, lambda: f"the snapshots to go\n{node.output[-3000:]}")
         wait_until(lambda: node.events("snapshot.skipped"), 20.0, "a snapshot that is left out")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from storage.snapshots import snapshot_folder
 from storage.snapshots.manifest import FileFacts, age_key, find_snapshots, read_manifest, sha256_of, snapshot_id, verify
 from storage.snapshots.snapshot_folder import held
-from supervisor.snapshots.schedule import MARGIN_BYTES, Space, next_s
+from supervisor.snapshots.snapshot_schedule import MARGIN_BYTES, SnapshotSpace, next_s
 from tests.snapshots.made import Box
 from tests.support.settings import bridge, limits, node
 from wire.errors import Unavailable
@@ -159,6 +159,6 @@ def test_the_next_one_is_due_within_the_period_however_the_clock_jumps(every_s: 
 
 
 def test_snapshots_leave_more_room_than_intake_wants() -> None:
-    assert Space.of(node()).wanted_bytes == MARGIN_BYTES
+    assert SnapshotSpace.of(node()).wanted_bytes == MARGIN_BYTES
     greedy = bridge(limits=limits(min_free_disk_bytes=10 << 30))
-    assert Space.of(node(greedy)).wanted_bytes == 11 << 30
+    assert SnapshotSpace.of(node(greedy)).wanted_bytes == 11 << 30

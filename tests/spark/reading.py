@@ -11,7 +11,7 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from analysis.spark.source import NAME
-from analysis.tables.reader import Filters, read_table
+from analysis.tables.reader import SplitFilters, read_table
 from storage.snapshots.manifest import find_snapshots, read_manifest
 from tests.spark.nodes import copy_of
 
@@ -20,8 +20,8 @@ def load(spark: SparkSession, table: str, path: Path | str, **options: Any) -> D
     return spark.read.format(NAME).options(table=table, **options).load(str(path))
 
 
-def directly(path: Path, table: str, columns: list[str] | None = None, filters: Filters | None = None) -> list[dict[str, Any]]:
-    batches = read_table(find_snapshots(path), table, columns, filters or Filters())
+def directly(path: Path, table: str, columns: list[str] | None = None, filters: SplitFilters | None = None) -> list[dict[str, Any]]:
+    batches = read_table(find_snapshots(path), table, columns, filters or SplitFilters())
     return [row for batch in batches for row in batch.to_pylist()]
 
 

@@ -20,10 +20,10 @@ from analysis.job import adds_up, main
 from analysis.reports import flapping as flapping_report
 from analysis.reports import reconciliation
 from analysis.reports.build import Finished, build
-from analysis.reports.choice import bucket_s
 from analysis.reports.context import Context
 from analysis.reports.report_model import Report, Section
 from analysis.reports.report_parts import Thresholds, collect
+from analysis.reports.snapshot_choice import bucket_s
 from analysis.reports.sources import open_source
 from analysis.tables.reader import read_table
 from storage.snapshots.manifest import find_snapshots, read_manifest

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from analysis.spark.source import NAME, spark_schema
-from analysis.tables.reader import Filters
+from analysis.tables.reader import SplitFilters
 from analysis.tables.schemas import TABLES
 from tests.spark.nodes import CLOUD, PLANT, START_MS, Edge, copy_of, damage_messages, make_newer
 from tests.spark.reading import Arrivals, arrive, directly, in_order, load, numbers, rows_of
@@ -257,7 +257,7 @@ def test_each_settled_message_streams_once(spark: SparkSession, hours: list[Path
 
     rows = [(row["queue"], row["seq"], row["outcome"], row["settlement"]) for row in arrivals.rows()]
 
-    settled = directly(hours[2], "messages", filters=Filters(states=("settled",)))
+    settled = directly(hours[2], "messages", filters=SplitFilters(states=("settled",)))
     assert rows
     assert sorted(rows) == sorted((row["queue"], row["seq"], row["outcome"], row["settlement"]) for row in settled)
 

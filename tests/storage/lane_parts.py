@@ -38,7 +38,7 @@ class Parts:
 
     def commit(self) -> None:
         self.engine.commit(self.next_commit.write, sync=True)
-        self.next_commit.done(1.0, written=True)
+        self.next_commit.on_done(1.0, written=True)
 
     def messages(self, name: str, now_s: float = 10.0) -> list[int | None]:
         """The room of the bridge or session, and that of the node."""

@@ -10,7 +10,7 @@ from typing import Any
 from storage.engine.engine import Family, Write
 from storage.engine.keys import first_seq_of
 from storage.queue.chunk import Chunk
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from storage.queue.queue import Queue
 from tests.storage.building import QUEUE, RecordingEngine, messages, qos0_rows
 from wire.frames.batch import Batch
@@ -65,8 +65,8 @@ def chunk(
     )
 
 
-def new_row(head: int = 0, **more: Any) -> LaneRow:
-    return replace(LaneRow.begin(head), **more)
+def new_row(head: int = 0, **more: Any) -> LedgerRow:
+    return replace(LedgerRow.begin(head), **more)
 
 
 class CountingEngine(RecordingEngine):

@@ -72,7 +72,7 @@ class Quiet(MailboxActor):
     def on_stopping(self) -> None:
         self._note("stop")
         if not self.ignore_stop:
-            self.finished()
+            self.on_finished()
 
     def on_stop(self) -> None:
         super().on_stop()

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from actors.process.mailbox import READ, Mailbox
 from supervisor.reload.source import Source
-from supervisor.tree.child_processes import Ending, Spawner
+from supervisor.tree.child_processes import ChildProcesses, Ending
 from supervisor.tree.child_table import ChildSpec, child_specs
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.pauses import Pauses
@@ -115,7 +115,7 @@ class Children:
         self.spawner = FakeSpawner()
         epochs: Any = SimpleNamespace(next=_next_of(count(1)))
         specs = child_specs(self.settings)
-        self.children = RunningChildren(self.mailbox, self.current, specs, cast(Spawner, self.spawner), epochs)
+        self.children = RunningChildren(self.mailbox, self.current, specs, cast(ChildProcesses, self.spawner), epochs)
 
     def sent(self, kind: type[FrameType]) -> list[tuple[str, FrameType]]:
         """The frames of this kind since the last time; the others are forgotten."""
@@ -164,8 +164,8 @@ NO_SIGNALS = cast(SignalPipe, None)  # it never starts, so nobody looks
 class AtOnce(Supervisor):
     """Work of threads is done at once."""
 
-    def tell_from_thread(self, message: Any) -> bool:
-        self.on_told(message)
+    def send_from_thread(self, message: Any) -> bool:
+        self.on_thread_message(message)
         return True
 
 

@@ -11,7 +11,7 @@ from storage.engine.engine import Engine
 from storage.engine.keys import chunk_key, first_seq_of, lane_key
 from storage.queue.chunk import Chunk
 from storage.queue.history import SETTLES_NOTHING, Settlement, settlement_key, settlement_of
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from wire.ranges import RangeSet
 
 
@@ -19,7 +19,7 @@ from wire.ranges import RangeSet
 class Kept:
     """Kind of the fault. problems: sentences, one for each contradiction."""
 
-    row: LaneRow
+    row: LedgerRow
     settlements: list[tuple[int, Settlement]] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ def audit(engine: Engine, number: int, *, all_durable: bool = False) -> Kept | N
     value = engine.get("meta", lane_key(number))
     if value is None:
         return None
-    kept = Kept(LaneRow.decode(value, queue=str(number)))
+    kept = Kept(LedgerRow.decode(value, queue=str(number)))
     kept.chunks = [
         Chunk.decode(value, queue=str(number), seq=first_seq_of(key))
         for key, value in engine.scan("msg", chunk_key(number, 0), chunk_key(number + 1, 0))

@@ -131,11 +131,11 @@ class LogDouble:
     def size_bytes(self) -> int:
         return sum(len(entry.data) for entry in self.servers.entries[self.servers.first - 1 :])
 
-    def tell(self, member: str, report: bytes) -> None:
+    def report(self, member: str, report: bytes) -> None:
         self._reach()
         self.servers.reports[member] = report
 
-    def told(self) -> dict[str, bytes]:
+    def reports(self) -> dict[str, bytes]:
         self._reach()
         return dict(self.servers.reports)
 

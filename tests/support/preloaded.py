@@ -153,7 +153,7 @@ class _Loading(loading_aside.Loading):
     def fileno(self) -> int:
         return self._told
 
-    def told(self) -> bytes:
+    def wait(self) -> bytes:
         with open(self._told, "rb") as file:
             told = file.read()
         return self.judged(told, self._program.wait())

@@ -10,7 +10,7 @@ from storage.engine.keys import chunk_key, dead_key, first_seq_of, lane_key
 from storage.queue.chunk import Chunk
 from storage.queue.dead_letters import DeadRow
 from storage.queue.history import settlement_key, settlement_of
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from storage.snapshots.manifest import DeadFacts, QueueFacts
 from storage.store.event_rows import event_key, event_number
 from wire.ranges import RangeSet
@@ -32,7 +32,7 @@ def compare(rows: Rows, queues: Iterable[QueueFacts], dead_letters: Iterable[Dea
         if value is None:  # nothing has ever come into it
             assert (queue.tail, queue.depth, queue.ledger.accepted, queue.volatile.messages) == (0, 0, 0, 0), queue.name
             continue
-        row = LaneRow.decode(value, queue=queue.name)
+        row = LedgerRow.decode(value, queue=queue.name)
         _compare_queue(queue, row, _waiting(rows, queue.number, row))
         kept = rows.scan("history", settlement_key(queue.number, 0), settlement_key(queue.number + 1, 0))
         assert [settlement_of(key)[1] for key, _ in kept] == list(range(*queue.settlements)), queue.name
@@ -45,7 +45,7 @@ def compare(rows: Rows, queues: Iterable[QueueFacts], dead_letters: Iterable[Dea
     assert found == list(range(*events))
 
 
-def _compare_queue(queue: QueueFacts, row: LaneRow, waiting: list[int]) -> None:
+def _compare_queue(queue: QueueFacts, row: LedgerRow, waiting: list[int]) -> None:
     facts, kept = queue.ledger, row.ledger
     assert (queue.head, queue.tail, queue.depth) == (row.head, row.tail, row.depth), queue.name
     assert (facts.accepted, facts.delivered, facts.expired) == (kept.accepted, kept.delivered, kept.expired), queue.name
@@ -60,7 +60,7 @@ def _compare_queue(queue: QueueFacts, row: LaneRow, waiting: list[int]) -> None:
     assert in_flight == {seq for seq in volatile | set(waiting) if seq < queue.cursor}, queue.name
 
 
-def _waiting(rows: Rows, number: int, row: LaneRow) -> list[int]:
+def _waiting(rows: Rows, number: int, row: LedgerRow) -> list[int]:
     """The sequences of the queue's messages that are not settled, from the chunks themselves."""
     settled, found = RangeSet(row.settled), []
     for key, value in rows.scan("msg", chunk_key(number, row.trimmed), chunk_key(number, row.tail)):

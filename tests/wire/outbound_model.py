@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from wire.backoff import Backoff
-from wire.exchange import held_identifiers, identifier_span, sender, what_may_be_sent
+from wire.exchange import due_messages, held_identifiers, identifier_span, sender
 from wire.exchange.lane_record import Facts
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.refusal_policy import RefusalPolicy
@@ -23,7 +23,7 @@ from wire.ranges import ranges_of
 from wire.settings import BackoffSettings, RefusalSettings
 
 # Places at which it is asked how many packet identifiers there are, but for where packets are made.
-IDENTIFIER_MODULES = (held_identifiers, identifier_span, sender, what_may_be_sent)
+IDENTIFIER_MODULES = (held_identifiers, identifier_span, sender, due_messages)
 
 PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, PINGREQ = 3, 4, 5, 6, 7, 12
 
@@ -278,7 +278,7 @@ class RemoteModel:
         assert packet.qos <= self.maximum_qos, "a QoS that the remote does not take"
         assert packet.packet_id == seq % 65_000 + 1
         repeated = packet.packet_id in self.received_ids
-        if packet.qos == 1 and repeated:  # lowered since: Mosquitto lets go of what it held under that identifier
+        if packet.qos == 1 and repeated:  # lowered since: Mosquitto releases what it held under that identifier
             self.never_heard({packet.packet_id})
             self.received_ids.discard(packet.packet_id)
             self.unsettled.pop(packet.packet_id, None)

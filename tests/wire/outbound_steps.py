@@ -37,7 +37,7 @@ def flow_at(
     """A flow whose lane begins at ``head``, connected with the session on record."""
     flow = outbound_flow(receive_maximum=receive_maximum, qos2_maximum=qos2_maximum, republish=republish, **policy)
     flow.open(lane_opened(head=head, session=EDGE))
-    flow.connected(
+    flow.on_connected(
         session=EDGE,
         session_present=True,
         level=level,
@@ -49,13 +49,13 @@ def flow_at(
 
 def offer(flow: SenderHalf, first_seq: int, *flags: int) -> None:
     """Hand out one row for each of ``flags``."""
-    flow.offer(hand_out(first_seq, from_rows((b"t", flag, b"%d" % (first_seq + at)) for at, flag in enumerate(flags))))
+    flow.hand_out(hand_out(first_seq, from_rows((b"t", flag, b"%d" % (first_seq + at)) for at, flag in enumerate(flags))))
 
 
 def commit(flow: SenderHalf, number: int) -> dict[str, tuple[tuple[int, int], ...]]:
     """Have all that is known of committed as ``Settle`` ``number``; what it settles."""
     found = settled(flow, number)
-    flow.record.committed(number)
+    flow.record.on_committed(number)
     return found
 
 

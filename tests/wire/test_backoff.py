@@ -59,8 +59,8 @@ def test_a_stable_connection_starts_the_series_anew() -> None:
     """wire.flapping-keeps-backing-off"""
     backoff = Backoff(DEFAULT, least)
     assert [backoff.next_delay_s() for _ in range(3)] == [1, 2, 4]
-    backoff.connected(100.0)
-    assert backoff.lost(110.0)
+    backoff.on_connected(100.0)
+    assert backoff.on_lost(110.0)
     assert backoff.attempt == 0
     assert backoff.next_delay_s() == 1
 
@@ -69,18 +69,18 @@ def test_a_short_connection_lets_the_series_go_on() -> None:
     """wire.flapping-keeps-backing-off"""
     backoff = Backoff(DEFAULT, least)
     assert [backoff.next_delay_s() for _ in range(3)] == [1, 2, 4]
-    backoff.connected(100.0)
-    assert not backoff.lost(109.9)
+    backoff.on_connected(100.0)
+    assert not backoff.on_lost(109.9)
     assert backoff.next_delay_s() == 8
 
 
 def test_one_connection_resets_once() -> None:
     """wire.flapping-keeps-backing-off"""
     backoff = Backoff(DEFAULT, least)
-    backoff.connected(0.0)
-    assert backoff.lost(50.0)
+    backoff.on_connected(0.0)
+    assert backoff.on_lost(50.0)
     assert [backoff.next_delay_s(), backoff.next_delay_s()] == [1, 2]
-    assert not backoff.lost(500.0), "a failed attempt after it was never connected"
+    assert not backoff.on_lost(500.0), "a failed attempt after it was never connected"
     assert backoff.next_delay_s() == 4
 
 

@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wire.errors import PeerViolation
+from wire.exchange.due_messages import DueMessages
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.outcomes import DELIVERED
 from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL, matching, seq_of
-from wire.exchange.publishing import Publishing
+from wire.exchange.publish_gate import PublishGate
+from wire.exchange.quarantine import Quarantine
 from wire.exchange.refusal_policy import FAILURE, WRONGLY_ACKNOWLEDGED, Refusals
 from wire.exchange.remote_limits import RemoteLimits
-from wire.exchange.suspected_messages import Suspects
 from wire.exchange.unexpected_acknowledgements import Meaning, Standing, UnexpectedAcknowledgements
-from wire.exchange.what_may_be_sent import PublishDue
 from wire.ranges import RangeSet
 from wire.status.bridges import ExchangeFigures
 
@@ -36,7 +36,7 @@ _COMPARED_MAX = 1024  # so many are made to be compared with, and for nothing wh
 Check = Callable[[bytes, int, int], bool]  # buffer, position, level
 
 
-class Answers:
+class Acknowledgements:
     """Those to one lane's exchange. level: the protocol level of the live connection.
 
     check: looks closer at an acknowledgement that is none of a burst as expected; whether it is all there. Raises PeerViolation.
@@ -46,13 +46,13 @@ class Answers:
         self,
         check: Check | None,
         *,
-        due: PublishDue,
+        due: DueMessages,
         in_flight: InFlight,
         held: HeldIdentifiers,
         record: LaneRecord,
-        suspects: Suspects,
+        suspects: Quarantine,
         refusals: Refusals,
-        publishing: Publishing,
+        publishing: PublishGate,
         counts: ExchangeFigures,
     ) -> None:
         self.level = 4
@@ -68,11 +68,11 @@ class Answers:
         self._counts = counts
         self._before = 0
 
-    def connected(self, level: int) -> None:
+    def on_connected(self, level: int) -> None:
         """A connection is up at that protocol level."""
         self.level = level
         self._before = self._counts.acknowledged
-        self._unexpected.connected()
+        self._unexpected.on_connected()
 
     @property
     def any_on_this_connection(self) -> bool:
@@ -86,7 +86,7 @@ class Answers:
 
     # --- the bytes ---
 
-    def received(self, buffer: bytes, position: int) -> int:
+    def on_received(self, buffer: bytes, position: int) -> int:
         """Take the acknowledgements in ``buffer`` from ``position`` on; the position after the last whole one of the run.
 
         Raises:
@@ -112,7 +112,7 @@ class Answers:
                     matched = matching(buffer, position, first_byte, tail, first[0], min(first[1] - first[0], _COMPARED_MAX))
                     if matched:
                         waiting.take_first(matched)
-                        self.accepted(first_byte, first[0], first[0] + matched)
+                        self.on_accepted(first_byte, first[0], first[0] + matched)
                         position += matched * (2 + length)
                         continue
             end = self._single(buffer, position, waiting)
@@ -147,33 +147,33 @@ class Answers:
         else:
             waiting.discard(seq, seq + 1)
             if reason_code < FAILURE or first_byte == PUBCOMP:
-                self.accepted(first_byte, seq, seq + 1)
+                self.on_accepted(first_byte, seq, seq + 1)
             else:
-                self.refused(seq, reason_code, qos2=first_byte == PUBREC)
+                self.on_refused(seq, reason_code, qos2=first_byte == PUBREC)
         return end
 
     # --- what follows ---
 
-    def accepted(self, first_byte: int, start: int, stop: int, *, qos2: bool = False) -> None:
+    def on_accepted(self, first_byte: int, start: int, stop: int, *, qos2: bool = False) -> None:
         """PUBACKs, PUBRECs or PUBCOMPs came for ``[start, stop)``, which wait for them no more. qos2: PUBACKs for QoS 2."""
         count = stop - start
         self._counts.acknowledged += count
         if first_byte != PUBCOMP:
             if self._refusals.hold.growing:
-                self._refusals.hold.accepted()
+                self._refusals.hold.on_accepted()
             if self._suspects.active:
-                self._suspects.answered(start, stop)
+                self._suspects.on_answered(start, stop)
         if first_byte == PUBREC:
             self._held.pubrec(start, stop)
         elif first_byte == PUBCOMP:
-            self._in_flight.ended(count, qos2=True)
+            self._in_flight.on_ended(count, qos2=True)
             self._held.pubcomp(start, stop)
             self._record.settle(DELIVERED, start, stop)
         else:
-            self._in_flight.ended(count, qos2=qos2)
+            self._in_flight.on_ended(count, qos2=qos2)
             self._record.settle(DELIVERED, start, stop)
 
-    def refused(self, seq: int, reason_code: int, *, qos2: bool) -> None:
+    def on_refused(self, seq: int, reason_code: int, *, qos2: bool) -> None:
         """A reason code of 0x80 or above ends the exchange of that message [MQTT-4.3.2-2, MQTT-4.3.3-4];
         exchange.refusal-ends-exchange.
         """
@@ -181,37 +181,37 @@ class Answers:
         counts.acknowledged += 1
         counts.refused += 1
         refusals.count(reason_code)
-        self._in_flight.ended(1, qos2=qos2)
+        self._in_flight.on_ended(1, qos2=qos2)
         if self._suspects.active:
-            self._suspects.answered(seq, seq + 1, accepted=False)
+            self._suspects.on_answered(seq, seq + 1, accepted=False)
         outcome = refusals.policy.outcome(reason_code)
         if outcome is not None:
             self._record.settle(outcome, seq, seq + 1)
             return
         counts.retried += 1
-        self._due.is_refused(seq)
-        refusals.hold.refused(reason_code)
+        self._due.on_refused(seq)
+        refusals.hold.on_refused(reason_code)
 
     def _act_on_unexpected(self, first_byte: int, packet_id: int, reason_code: int) -> None:
         """An acknowledgement that its identifier does not wait for."""
         self._counts.unexpected_acknowledgements += 1
         meaning, standing, seq = self._unexpected.meaning(first_byte, packet_id, reason_code)
         if meaning is Meaning.HAS_IT:
-            self._has_it(first_byte, packet_id, seq)
+            self._settle_had(first_byte, packet_id, seq)
         elif meaning is Meaning.REFUSES:
             self._take_out(seq)
-            self.refused(seq, reason_code, qos2=standing is Standing.PUBREC_OWED)
+            self.on_refused(seq, reason_code, qos2=standing is Standing.PUBREC_OWED)
         elif meaning is Meaning.RELEASE:
             self._reply_pubrel(packet_id, known=standing is not Standing.NONE)
 
-    def _has_it(self, first_byte: int, packet_id: int, seq: int) -> None:
+    def _settle_had(self, first_byte: int, packet_id: int, seq: int) -> None:
         """A message of another QoS has come to the peer (exchange.other-kind-has-message).
 
         A peer that answers QoS 2 with PUBACK has no QoS 2, so what follows leaves as if it had said so.
         """
         qos2 = first_byte == PUBACK
         self._take_out(seq)
-        self.accepted(PUBACK, seq, seq + 1, qos2=qos2)
+        self.on_accepted(PUBACK, seq, seq + 1, qos2=qos2)
         if qos2:
             self._counts.acknowledged_as_qos1 += 1
             if self._publishing.style.maximum_qos > 1:
@@ -230,7 +230,7 @@ class Answers:
             bytes((PUBREL, 2)) + fields if known or self.level < _LEVEL_5 else bytes((PUBREL, 3)) + fields + _NOT_FOUND
         )
 
-    def stalled(self) -> None:
+    def on_stalled(self) -> None:
         """The live connection is given up because an answer does not come: wrong ones that did stand for it
         (exchange.other-kind-has-message).
         """
@@ -238,10 +238,10 @@ class Answers:
         for seq, meaning in later.items():
             if seq in self._held.awaited:
                 self._held.awaited.discard(seq, seq + 1)
-                self.accepted(PUBCOMP, seq, seq + 1)
+                self.on_accepted(PUBCOMP, seq, seq + 1)
             elif (qos2 := seq in self._in_flight.pubrec) or seq in self._in_flight.puback:
                 self._take_out(seq)
                 if meaning is Meaning.HAS_IT_LATER:
-                    self.accepted(PUBACK, seq, seq + 1, qos2=qos2)
+                    self.on_accepted(PUBACK, seq, seq + 1, qos2=qos2)
                 else:
-                    self.refused(seq, WRONGLY_ACKNOWLEDGED, qos2=qos2)
+                    self.on_refused(seq, WRONGLY_ACKNOWLEDGED, qos2=qos2)

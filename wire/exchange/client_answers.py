@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wire.mqtt.codec import decode, split
-from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
+from wire.mqtt.publish_batch_parser import PACKET_BYTES_LIMIT
 
 
 def whole(buffer: bytes, position: int, level: int) -> bool:

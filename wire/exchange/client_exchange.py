@@ -84,17 +84,17 @@ class ClientExchange:
                     session=CLIENT_SESSION,
                 )
             )
-            flow.record.is_recorded(recorded)
-            self.connected(session_present=True)
+            flow.record.on_recorded(recorded)
+            self.on_connected(session_present=True)
         return flow
 
     def begin(self, seq: int, generation: int) -> None:
         """The client has had all below ``seq``, and nothing from there on."""
         self.made, self._stands = None, (seq, seq, generation)
 
-    def connected(self, *, session_present: bool, left: LeftSession | None = None) -> None:
+    def on_connected(self, *, session_present: bool, left: LeftSession | None = None) -> None:
         """The exchange goes on, or begins, with the connection; as ``SenderHalf`` has it."""
-        self.flow.connected(
+        self.flow.on_connected(
             session=CLIENT_SESSION,
             session_present=session_present,
             level=self._level,
@@ -105,7 +105,7 @@ class ClientExchange:
         )
 
     def rest(self) -> bool:
-        """Let go of it if nothing is under way; whether it has gone."""
+        """Release it if nothing is under way; whether it has gone."""
         flow = self.made
         if flow is None or not flow.live or flow.in_flight.messages or flow.handed_out.waiting:
             return False

@@ -23,23 +23,23 @@ class KeepAlive:
 
     def __init__(self, now_s: float) -> None:
         self.keep_alive_s = 0.0
-        self.heard(now_s)
+        self.on_heard(now_s)
 
-    def heard(self, now_s: float) -> None:
+    def on_heard(self, now_s: float) -> None:
         """A whole packet came, or the client could not be heard till now."""
         self._since_s = now_s
         self._came_bytes = 0
 
     @property
     def over_s(self) -> float:
-        """The earliest time at which ``is_over`` may be true, if nothing comes."""
+        """The earliest time at which ``poll_over`` may be true, if nothing comes."""
         return self._since_s + self.keep_alive_s * GRACE if self.keep_alive_s else inf
 
     def stood_still(self, passed_s: float, now_s: float) -> None:
         """For so long nobody was heard: that is no silence."""
         self._since_s = min(now_s, self._since_s + passed_s)
 
-    def is_over(self, now_s: float, under_way_bytes: int) -> bool:
+    def poll_over(self, now_s: float, under_way_bytes: int) -> bool:
         """Whether the client is silent for too long. under_way_bytes: what has come of a packet that is not whole."""
         if not self.keep_alive_s or now_s - self._since_s <= self.keep_alive_s * GRACE:
             return False

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from array import array
 
-from wire.door.access_rules import ClientAccess
+from wire.access.access_rules import ClientAccess
 from wire.exchange.client_exchange import ClientExchange
 from wire.exchange.identifier_release import IdentifierRelease
 from wire.exchange.left_sessions import LeftSession, left_rows
@@ -89,7 +89,7 @@ class ClientOutbox:
         return max(self.exchange.sent_stop, self._dup_below) if self._lane_open else -1
 
     def rest(self) -> ExchangeFigures | None:
-        """Let go of the exchange if it was not used since this was asked for, and nothing is under way: what it has counted."""
+        """Release the exchange if it was not used since this was asked for, and nothing is under way: what it has counted."""
         used, self.used = self.used, False
         if used or self.waiting or self._gone or self._release is not None:
             return None
@@ -174,7 +174,7 @@ class ClientOutbox:
         self._number += 1
         if self.exchange.flow.record.facts(self._number) is None:
             return False
-        self.exchange.flow.record.committed(self._number)
+        self.exchange.flow.record.on_committed(self._number)
         return True
 
     # --- a session that lasts ---
@@ -186,7 +186,7 @@ class ClientOutbox:
         self.waiting.clear()
         self._credit.clear()
 
-    def opened(self, lane: LaneOpened) -> None:
+    def on_opened(self, lane: LaneOpened) -> None:
         """The store has opened the lane: begin, or go on (exchange.resumed-in-order, exchange.new-store-nothing-twice)."""
         self._lane_open = True
         if self.exchange.live:
@@ -199,7 +199,7 @@ class ClientOutbox:
         self.exchange.flow.open(lane)
         self._left = next(iter(left_rows(lane.left)), None)
         if self._left is None:
-            self.exchange.connected(session_present=bool(lane.session))
+            self.exchange.on_connected(session_present=bool(lane.session))
         else:
             lost = ((max(start, lane.tail), stop) for start, stop in self._left.sent)
             self._release = IdentifierRelease(tuple(lost), level=self._level, counts=self.counts)
@@ -217,7 +217,7 @@ class ClientOutbox:
             forbidden = self._forbidden(batch, seqs, rights) - sent
             left_out = len(forbidden)
             for row in forbidden:
-                self._is_gone("dropped:forbidden", seqs[row])
+                self._note_gone("dropped:forbidden", seqs[row])
             rows = [row for row in range(len(batch)) if row not in sent and row not in forbidden]
             if len(rows) < len(batch):
                 self.waiting.left_out(len(batch) - len(rows), 0 if rows else frame.size_bytes)
@@ -235,10 +235,10 @@ class ClientOutbox:
             return set()
         return {row for row, index in enumerate(batch.topic_of) if index in indexes and seqs[row] >= self._dup_below}
 
-    def settled(self, number: int) -> None:
+    def on_settled(self, number: int) -> None:
         """Every ``Settle`` up to ``number`` is committed."""
         if self.exchange.made is not None:
-            self.exchange.made.record.committed(number)
+            self.exchange.made.record.on_committed(number)
 
     @property
     def urgent(self) -> bool:
@@ -285,25 +285,25 @@ class ClientOutbox:
 
     # --- the exchange ---
 
-    def received(self, buffer: bytes, position: int) -> int:
+    def on_received(self, buffer: bytes, position: int) -> int:
         """Take the acknowledgements in ``buffer`` from ``position`` on; the position after the last whole one of the run.
 
         Raises:
             PeerViolation: one is malformed.
         """
         if self._release is not None:
-            position = self._release.received(buffer, position)
+            position = self._release.on_received(buffer, position)
             if not self._release.done:
                 return position
             self._release = None
-            self.exchange.connected(session_present=False, left=self._left and self._left.on_record)
+            self.exchange.on_connected(session_present=False, left=self._left and self._left.on_record)
             self._left = None
-        return self.exchange.flow.received(buffer, position)
+        return self.exchange.flow.on_received(buffer, position)
 
-    def stalled(self) -> None:
+    def on_stalled(self) -> None:
         """The client is about to be closed, because what it owes does not come."""
         if self._release is None:
-            self.exchange.flow.stalled()
+            self.exchange.flow.on_stalled()
 
     def pump(self, bytes_max: int, now_s: float, wall_ms: int) -> bytes:
         """The bytes to write now, about ``bytes_max`` at most; empty when nothing may leave."""
@@ -329,7 +329,7 @@ class ClientOutbox:
 
     # --- inside ---
 
-    def _is_gone(self, outcome: str, seq: int) -> None:
+    def _note_gone(self, outcome: str, seq: int) -> None:
         self._gone.setdefault(outcome, RangeSet()).add(seq, seq + 1)
 
     @property

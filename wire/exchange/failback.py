@@ -32,7 +32,7 @@ class Failback:
         self._number = 0
         self._probe_at_s: float | None = None
         self._finish_until_s: float | None = None
-        self.disconnected()
+        self.on_disconnected()
 
     @property
     def first(self) -> str:
@@ -43,15 +43,15 @@ class Failback:
         """The addresses in the order in which they are to be tried; ``wanted``, if it is one of them, before all others."""
         return sorted(self._addresses, key=lambda address: place_of(address) != wanted)
 
-    def connected(self, place: str, now_s: float, *, tried_first: bool) -> None:
+    def on_connected(self, place: str, now_s: float, *, tried_first: bool) -> None:
         """The connection is up at ``place``. tried_first: the first address was tried before, in vain."""
-        self.disconnected()
+        self.on_disconnected()
         self.place = place
         self.later = place != self.first
         if self.later and self._retry_s is not None:
             self._probe_at_s = now_s + (self._retry_s if tried_first else 0.0)
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         """The connection is gone; a probe that is under way tells nothing any more."""
         self.place = ""
         self.later = False  # whether the connection is at another address than the first
@@ -65,14 +65,14 @@ class Failback:
         return self._probe_at_s if self._finish_until_s is None else self._finish_until_s
 
     def probe(self, now_s: float) -> tuple[int, Address] | None:
-        """The first address, to be probed now, under a number that ``probed`` wants back; None while it is not time."""
+        """The first address, to be probed now, under a number that ``on_probed`` wants back; None while it is not time."""
         if self._probe_at_s is None or now_s < self._probe_at_s:
             return None
         self._probe_at_s, self._probing = None, True
         self._number += 1
         return self._number, self._addresses[0]
 
-    def probed(self, number: int, now_s: float, error: str) -> None:
+    def on_probed(self, number: int, now_s: float, error: str) -> None:
         """Probe ``number`` has ended; ``error``: why the first address does not answer, empty if it does."""
         if not self._probing or number != self._number:
             return

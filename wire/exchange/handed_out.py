@@ -1,14 +1,14 @@
 """Messages that the store has handed out of one lane and that are not all settled, in the order of their sequences. Pure.
 
 It knows what was looked at on this connection and what was not, and what of it makes room for more. Which messages leave is decided
-in ``wire/exchange/publishing.py``.
+in ``wire/exchange/publish_gate.py``.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-from wire.exchange.dup_and_identifiers import Segment, Style
+from wire.exchange.publish_encoder import PublishSegment, Style
 from wire.ranges import RangeSet, lowest
 
 _KEPT_MIN = 256
@@ -23,12 +23,12 @@ class HandedOut:
     """
 
     def __init__(self, unsettled: tuple[RangeSet, ...]) -> None:
-        self.waiting: deque[Segment] = deque()
+        self.waiting: deque[PublishSegment] = deque()
         self.stop = 0  # everything handed out is below
         self.passed_messages = 0
         self.passed_bytes = 0
         self._unsettled = unsettled
-        self._kept: deque[Segment] = deque()  # looked at on this connection, not all settled
+        self._kept: deque[PublishSegment] = deque()  # looked at on this connection, not all settled
         self._kept_max = _KEPT_MIN
 
     def open(self, head: int) -> None:
@@ -43,13 +43,13 @@ class HandedOut:
         self._kept.clear()
         self.stop = head
 
-    def add(self, segment: Segment) -> None:
+    def add(self, segment: PublishSegment) -> None:
         """Take messages that follow those of earlier hand-outs."""
         assert segment.first_seq >= self.stop, "handed out twice, or out of order"
         self.stop = segment.stop_seq
         self.waiting.append(segment)
 
-    def move_over(self, segment: Segment, rows: int) -> None:
+    def move_over(self, segment: PublishSegment, rows: int) -> None:
         """Move over ``rows`` rows; those passed for the first time make room for others."""
         segment.advance(rows)
         messages, size_bytes = segment.newly_passed()
@@ -71,7 +71,7 @@ class HandedOut:
             self.waiting.appendleft(segment)
 
     def drop_settled(self) -> None:
-        """Let go of segments of which everything is settled."""
+        """Release segments of which everything is settled."""
         if self._kept:
             low = lowest(self._unsettled)
             while self._kept and (low is None or self._kept[0].stop_seq <= low):
@@ -80,7 +80,7 @@ class HandedOut:
                 self._thin_out()
 
     def _thin_out(self) -> None:
-        """Let go of settled segments behind one that is not, which may be tried again for long."""
+        """Release settled segments behind one that is not, which may be tried again for long."""
         self._kept = deque(
             segment
             for segment in self._kept

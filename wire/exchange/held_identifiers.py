@@ -7,7 +7,7 @@ exchange.pubrels-in-pubrec-order [P4, MQTT]: PUBRELs leave in the order in which
     resumed session and after a crash. That differs from the order of the sequences where a refused message was tried again.
 exchange.abandoned-identifier-released [P2]: a message that left at QoS 2 and is owed a PUBREC may be given up, or leave at a lower
     QoS because the remote takes no QoS 2 any more. Its packet identifier may stay held at the remote, and would make of a later
-    message a repeat [MQTT-4.3.3-10]. One PUBREL lets go of it behind the next PUBREC, which shows that the remote knows QoS 2;
+    message a repeat [MQTT-4.3.3-10]. One PUBREL releases it behind the next PUBREC, which shows that the remote knows QoS 2;
     before that some remotes close the connection on one.
 """
 
@@ -62,7 +62,7 @@ class HeldIdentifiers:
         """Forget everything; ``released`` is on record, in the order of the PUBRECs."""
         self.awaited.clear()
         self.replies.clear()
-        self.lost()
+        self.on_lost()
         for start, stop in released:
             self.due.add(start, stop)
             self._order.add(start, stop)
@@ -79,7 +79,7 @@ class HeldIdentifiers:
             self.replies += [acks(PUBREL, seq, 1) for start, stop in self.abandoned for seq in range(start, stop)]
             self.abandoned.clear()
 
-    def tell(self, number: int) -> Ranges:
+    def report_released(self, number: int) -> Ranges:
         """The releases that the store is told of with ``Settle`` ``number``, in the order of the PUBRECs."""
         if not self.untold:
             return ()
@@ -88,13 +88,13 @@ class HeldIdentifiers:
         self._told.append((number, released))
         return released
 
-    def tell_again(self) -> None:
+    def report_again(self) -> None:
         """The store is new, and the connection goes on."""
         self._told.clear()
         for start, stop in self.releasing:
             self.untold.add(start, stop)
 
-    def committed(self, number: int) -> None:
+    def on_committed(self, number: int) -> None:
         """Every ``Settle`` up to ``number`` is committed (exchange.release-after-record)."""
         while self._told and self._told[0][0] <= number:
             self.on_record(self._told.pop(0)[1])
@@ -154,7 +154,7 @@ class HeldIdentifiers:
 
     # --- connections and sessions ---
 
-    def disconnected(self, unanswered: RangeSet) -> None:
+    def on_disconnected(self, unanswered: RangeSet) -> None:
         """The connection is gone: what was awaited is due again. unanswered: what is owed a PUBREC."""
         for start, stop in unanswered:
             self.unanswered.add(start, stop)
@@ -163,7 +163,7 @@ class HeldIdentifiers:
         self.awaited.clear()
         self.replies.clear()
 
-    def lost(self) -> RangeSet:
+    def on_lost(self) -> RangeSet:
         """The remote holds nothing any more: what had its PUBREC."""
         released = self.taken()
         for held in (self.releasing, self.due, self.unanswered, self.abandoned, self.untold):
@@ -172,7 +172,7 @@ class HeldIdentifiers:
         self._told.clear()
         return released
 
-    def resumed(self, released: Ranges, sent: Ranges, sent_stop: int) -> None:
+    def on_resumed(self, released: Ranges, sent: Ranges, sent_stop: int) -> None:
         """The session was left before: it has ``released``, and ``sent`` without PUBREC; those below ``sent_stop`` go again."""
         for start, stop in sent:
             self.unanswered.add(start, min(stop, sent_stop))

@@ -1,4 +1,4 @@
-"""Has a remote let go of packet identifiers, before anything is PUBLISHed in a session that was left and is resumed. Pure.
+"""Has a remote release packet identifiers, before anything is PUBLISHed in a session that was left and is resumed. Pure.
 
 Identifiers that the session holds for messages that have left the queue since would make repeats of later messages [MQTT-4.3.3-10].
 
@@ -43,7 +43,7 @@ class IdentifierRelease:
         due, self._due = self._due, []
         return b"".join(due)
 
-    def received(self, buffer: bytes, position: int) -> int:
+    def on_received(self, buffer: bytes, position: int) -> int:
         """Take the acknowledgements in ``buffer`` from ``position`` on, until all is done; the position after the last.
 
         Raises:

@@ -7,8 +7,8 @@ exchange.identifier-never-twice [P2, P3]: what is unsettled spans at most 65,000
 
 from __future__ import annotations
 
+from wire.exchange.due_messages import DueMessages
 from wire.exchange.packet_identifiers import PACKET_IDS
-from wire.exchange.what_may_be_sent import PublishDue
 from wire.ranges import RangeSet, lowest
 
 
@@ -18,7 +18,7 @@ class IdentifierSpan:
     recorded: everything below is settled on record, or was never sent.
     """
 
-    def __init__(self, due: PublishDue, unsettled: tuple[RangeSet, ...]) -> None:
+    def __init__(self, due: DueMessages, unsettled: tuple[RangeSet, ...]) -> None:
         self._due = due
         self._unsettled = unsettled
         self.recorded = 0
@@ -62,11 +62,11 @@ class IdentifierSpan:
         gained = self.settled_below() - (self._told[-1][1] if self._told else self.recorded)
         return gained > (0 if self._record_wanted else PACKET_IDS // 4)
 
-    def told(self, number: int) -> None:
+    def on_reported(self, number: int) -> None:
         """All that was settled is on record once ``Settle`` ``number`` is committed."""
         self._told.append((number, self.settled_below()))
 
-    def committed(self, number: int) -> None:
+    def on_committed(self, number: int) -> None:
         """Every ``Settle`` up to ``number`` is committed."""
         while self._told and self._told[0][0] <= number:
             self.recorded = self._told.pop(0)[1]

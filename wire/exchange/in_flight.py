@@ -41,7 +41,7 @@ class InFlight:
         self.window = self._window_2 = 0
         self.begin(released)
 
-    def connected(self, level: int, receive_maximum: int, released: int) -> None:
+    def on_connected(self, level: int, receive_maximum: int, released: int) -> None:
         """A connection is up that allows ``receive_maximum``; so many ``released`` ones were left from those before."""
         self.window = min(self._receive_maximum, receive_maximum)
         if self._qos2_maximum is None:
@@ -63,7 +63,7 @@ class InFlight:
         room = self.window - self.messages
         return room if qos == 1 else min(room, self._window_2 - self.qos2)
 
-    def sent(self, qos: int, start: int, stop: int) -> None:
+    def on_sent(self, qos: int, start: int, stop: int) -> None:
         """PUBLISHes of ``qos`` 1 or 2 have left."""
         self.messages += stop - start
         if qos == 1:
@@ -72,7 +72,7 @@ class InFlight:
             self.qos2 += stop - start
             self.pubrec.add(start, stop)
 
-    def ended(self, count: int, *, qos2: bool) -> None:
+    def on_ended(self, count: int, *, qos2: bool) -> None:
         """So many exchanges have ended."""
         self.messages -= count
         if qos2:

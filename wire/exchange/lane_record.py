@@ -86,7 +86,7 @@ class LaneRecord:
         self.settle(EXPIRED, start, stop)
         self.expiring.add(start, stop)
 
-    def expired(self) -> None:
+    def on_expired(self) -> None:
         """All that has expired by now is to be told, and waited for."""
         self._expiry_new, self._expiry_number = True, None
 
@@ -118,7 +118,7 @@ class LaneRecord:
         """Everything below is settled on record, or was never sent."""
         return self._span.recorded
 
-    def is_recorded(self, seq: int) -> None:
+    def on_recorded(self, seq: int) -> None:
         """Everything below ``seq`` is settled on record."""
         self._span.open(seq)
 
@@ -144,7 +144,7 @@ class LaneRecord:
         wants_record = self._span.wants_record()
         if not (self._settled or self._session_new or wants_record or self._held.untold):
             return None
-        released = self._held.tell(number)
+        released = self._held.report_released(number)
         session = None
         if self._session_new:
             self._session_new = False
@@ -155,20 +155,20 @@ class LaneRecord:
         if self._expiry_new:
             self._expiry_new, self._expiry_number = False, number
         if session is not None or released:
-            self._span.told(number)
+            self._span.on_reported(number)
         settled = tuple((outcome, ranges.ranges()) for outcome, ranges in self._settled.items())
         self._settled = {}
         return Facts(settled=settled, released=released, session=session, generation=self.generation)
 
-    def committed(self, number: int) -> None:
+    def on_committed(self, number: int) -> None:
         """Every ``Settle`` up to ``number`` is committed: what they released may be PUBRELed, a new session may be used.
 
         So may what stands behind messages that have expired.
         """
-        self._held.committed(number)
+        self._held.on_committed(number)
         if self._session_number is not None and self._session_number <= number:
             self._session_number = None
         if self._expiry_number is not None and self._expiry_number <= number:
             self._expiry_number = None
             self.expiring.clear()
-        self._span.committed(number)
+        self._span.on_committed(number)

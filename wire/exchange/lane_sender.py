@@ -5,7 +5,7 @@ exchange.left-session-resumed [P2]: a session that was left is resumed, so that 
     or left, may be one of ours, since both addresses may lead to one broker. No session is then taken for one that was left: one
     broker behind two addresses is met as if sessions could not be told apart, and they cannot.
 exchange.left-identifiers-released [P2]: in a session that was left, what is unsettled still goes again as exchange.resumed-in-order
-    says. Of what has been settled since, the remote first lets go of the packet identifiers
+    says. Of what has been settled since, the remote first releases the packet identifiers
     (``wire/exchange/identifier_release.py``); before that nothing is PUBLISHed, and the session is not on record. So it does
     of what was sent by a life that a restored store knows nothing of. No PUBREL leaves before the session that came after is on
     record: what was settled as it began would go again after a crash, as a new message to this remote.
@@ -78,7 +78,7 @@ class LaneSender:
         """That one is present, not known, and to be ended by a clean start."""
         self._indistinct = session not in self._begun
 
-    def connected(
+    def on_connected(
         self,
         *,
         session: str,
@@ -116,7 +116,7 @@ class LaneSender:
             self._leave(session)
             self._entered = left
         self._indistinct = False
-        self.exchange.connected(session=session, session_present=goes_on, left=left and left.on_record, **facts)
+        self.exchange.on_connected(session=session, session_present=goes_on, left=left and left.on_record, **facts)
         if self._left.kept and not goes_on:
             record.number_session(number)
 
@@ -136,16 +136,16 @@ class LaneSender:
         self._left.drop(session)
         self._begun.discard(session)
 
-    def stalled(self) -> None:
-        """As ``SenderHalf.stalled``."""
+    def on_stalled(self) -> None:
+        """As ``SenderHalf.on_stalled``."""
         if self._release is None:
-            self.exchange.stalled()
+            self.exchange.on_stalled()
 
-    def disconnected(self, *, by_remote: bool = False) -> None:
-        """As ``SenderHalf.disconnected``."""
+    def on_disconnected(self, *, by_remote: bool = False) -> None:
+        """As ``SenderHalf.on_disconnected``."""
         self._resumed = None
         if self._release is None:
-            self.exchange.disconnected(by_remote=by_remote)
+            self.exchange.on_disconnected(by_remote=by_remote)
         else:
             self._release = self._enter_then = None
             self.exchange.finish(False)
@@ -169,13 +169,13 @@ class LaneSender:
         record = self.exchange.record
         return self._release.pump() if record.recorded else b""  # exchange.left-identifiers-released
 
-    def received(self, buffer: bytes, position: int = 0) -> int:
-        """As ``SenderHalf.received``."""
+    def on_received(self, buffer: bytes, position: int = 0) -> int:
+        """As ``SenderHalf.on_received``."""
         if self._release is not None:
-            position = self._release.received(buffer, position)
+            position = self._release.on_received(buffer, position)
             if not self._release.done:
                 return position
             assert self._enter_then is not None
             enter, self._release, self._enter_then = self._enter_then, None, None
             enter()
-        return self.exchange.received(buffer, position)
+        return self.exchange.on_received(buffer, position)

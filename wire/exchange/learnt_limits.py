@@ -18,7 +18,7 @@ class LearntLimits:
         at_s, limits = self._of.get(place, (now_s, NO_LIMITS))
         return limits if now_s - at_s < HOLDS_S else NO_LIMITS
 
-    def learnt(self, place: str, limits: RemoteLimits, now_s: float) -> None:
+    def on_learnt(self, place: str, limits: RemoteLimits, now_s: float) -> None:
         """The remote at ``place`` has shown that it takes no more than ``limits``."""
         self._of[place] = now_s, limits
 

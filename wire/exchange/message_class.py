@@ -77,7 +77,7 @@ class ClosedClasses:
         self._found: list[tuple[MessageClass, int]] = []
         self._accepted: list[MessageClass] = []
 
-    def accepted(self, one: MessageClass) -> None:
+    def on_accepted(self, one: MessageClass) -> None:
         """The remote takes messages such as ``one``."""
         self._accepted.append(one)
         del self._accepted[:-_ACCEPTED_MAX]
@@ -91,7 +91,7 @@ class ClosedClasses:
         joined = found.common(one)
         return None if not joined.says or any(map(joined.covers, self._accepted)) else joined
 
-    def convicted(self, one: MessageClass) -> MessageClass | None:
+    def on_given_up(self, one: MessageClass) -> MessageClass | None:
         """The remote closes on ``one``: the class that this shows, if it shows one."""
         for at, (found, count) in enumerate(self._found):
             if (joined := self._joined(found, one)) is not None:

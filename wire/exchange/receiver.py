@@ -209,6 +209,6 @@ class ReceiverHalf:
         self.unknown_pubrel_ids = ()
         return burst, released
 
-    def answered(self, burst: AnswerBurst) -> None:
+    def on_answered(self, burst: AnswerBurst) -> None:
         """The answers of ``burst`` have left."""
         self.unacknowledged -= len(burst.pubacks)

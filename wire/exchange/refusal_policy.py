@@ -69,7 +69,7 @@ class RefusalPolicy:
         return None if action == RETRY else f"{_KINDS[action]}:{reason}"
 
 
-class HoldBack:
+class RefusalHold:
     """How long nothing new is PUBLISHed after the remote has refused a message that is to be tried again.
 
     exchange.hold-back-no-publish [P4, alive]: from the refusal until the delay has passed, no PUBLISH leaves; refusals in between
@@ -82,18 +82,18 @@ class HoldBack:
         self.until_s: float | None = None
         self.growing = False  # whether the next acceptance is news
 
-    def refused(self, reason_code: int) -> None:
+    def on_refused(self, reason_code: int) -> None:
         """A message was refused for now."""
         if not self.reason_code:
             self.reason_code = reason_code
 
-    def accepted(self) -> None:
+    def on_accepted(self) -> None:
         """The remote has accepted a message."""
         if not self.reason_code:
             self._backoff.reset()
             self.growing = False
 
-    def over(self, now_s: float) -> bool:
+    def poll_over(self, now_s: float) -> bool:
         """Whether PUBLISHes may leave; the first call of a hold begins its delay, the last one ends it."""
         if not self.reason_code:
             return True
@@ -116,7 +116,7 @@ class Refusals:
 
     def __init__(self, policy: RefusalPolicy, backoff: Backoff) -> None:
         self.policy = policy
-        self.hold = HoldBack(backoff)
+        self.hold = RefusalHold(backoff)
         self._counts: dict[int, int] = {}
 
     def count(self, reason_code: int) -> None:

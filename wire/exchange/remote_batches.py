@@ -13,7 +13,7 @@ from wire.frames.batch import pack_column, unpack_column
 from wire.frames.codec import encode
 from wire.frames.intake import Publishes
 from wire.frames.sending_link import SendingLink
-from wire.mqtt.publish_stream import BatchBuilder
+from wire.mqtt.publish_batch_parser import BatchBuilder
 from wire.routing.form_from_remote import LocalForm
 
 
@@ -50,7 +50,7 @@ class RemoteBatches:
                 bodies=(batch.encode(),),
             )
         )
-        self.link.sent(parts, burst, now_s)
+        self.link.on_sent(parts, burst, now_s)
         return parts
 
 

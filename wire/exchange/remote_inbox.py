@@ -26,7 +26,7 @@ from wire.frames.batch import unpack_column
 from wire.frames.intake import Committed
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, RESEND_AFTER_S
 from wire.mqtt.codec import split
-from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
+from wire.mqtt.publish_batch_parser import BatchBuilder, parse_publishes
 from wire.routing.form_from_remote import LocalForm
 
 RECEIVE_MAXIMUM = 65_535  # not checked (exchange.inbox-bounded)
@@ -78,14 +78,14 @@ class RemoteInbox:
 
     # --- connections ---
 
-    def connected(self, session: str, *, forgotten: bool = False) -> None:
-        """A connection is up, in ``session``; its packets wait for ``opened``. forgotten: that ends with the connection."""
+    def on_connected(self, session: str, *, forgotten: bool = False) -> None:
+        """A connection is up, in ``session``; its packets wait for ``on_opened``. forgotten: that ends with the connection."""
         assert self._flow is None, "connected twice"
         self._session = session
         self._remote_keeps = self._asks_to_keep and not forgotten
         self._source += 1
 
-    def opened(self, received: bytes) -> None:
+    def on_opened(self, received: bytes) -> None:
         """The store has told the session's identifiers (u16 column); packets are taken from now on."""
         self._flow = ReceiverHalf(
             number=self._source,
@@ -96,7 +96,7 @@ class RemoteInbox:
         )
         self._flow.carry(unpack_column("H", received))
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         """The connection is gone. What was not answered comes again."""
         self._flow = None
         self.blocked = self._skipping = False
@@ -211,23 +211,23 @@ class RemoteInbox:
         builder.clear()
         return parts
 
-    def committed(self, frame: Committed, now_s: float) -> bytes:
+    def on_committed(self, frame: Committed, now_s: float) -> bytes:
         """Everything up to ``frame.number`` is committed: the answers that leave now."""
         answers = []
         for batch in self.batches.link.acknowledge(frame.number, now_s):
             self._stands_still = False
             burst = batch.kept
             if burst is not None and self._flow is not None:  # which is of the same connection (exchange.session-asked-when-idle)
-                self._flow.answered(burst)
+                self._flow.on_answered(burst)
                 answers.append(burst.encode())
         return b"".join(answers)
 
     @property
     def overdue_at_s(self) -> float:
-        """When to ``look``, if nothing is committed before."""
+        """When to ``poll_stalled``, if nothing is committed before."""
         return self.batches.link.waiting_since_s + RESEND_AFTER_S
 
-    def look(self, now_s: float) -> bool:
+    def poll_stalled(self, now_s: float) -> bool:
         """Whether something is outstanding and nothing was committed for long; then what cannot be taken may be left out."""
         overdue = self.batches.link.overdue(now_s)
         self._stands_still = self._stands_still or overdue

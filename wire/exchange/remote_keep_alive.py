@@ -34,7 +34,7 @@ class _Wait:
     oldest: object = None
 
 
-class LinkWatch:
+class RemoteKeepAlive:
     """Watches one connection at a time; ``keep_alive_s`` 0 switches PINGREQ off, ``stall_timeout_s`` 0 the watch on progress.
 
     exchange.silent-after-ping-is-dead [alive]: when nothing at all came within ``answer_timeout_s`` after a PINGREQ, the connection
@@ -43,16 +43,16 @@ class LinkWatch:
     exchange.owed-answer-stalls [alive]: when the oldest PUBACK, PUBREC or PUBCOMP that the remote owes has not come for
         ``stall_timeout_s``, the exchange is stalled, whatever else comes meanwhile. A debt of our own (a commit, the end of a
         back-off) is no stall. Nobody can answer what has not reached him: the time of exchange.silent-after-ping-is-dead,
-        exchange.owed-answer-stalls and a SUBACK begins anew as long as what is to be answered, and all before it, goes on leaving.
+        exchange.owed-answer-stalls and a SUBACK starts again as long as what is to be answered, and all before it, goes on leaving.
         Bytes that leave behind it do not count.
     """
 
     def __init__(self, *, stall_timeout_s: float, answer_timeout_s: float) -> None:
         self._stall_timeout_s = stall_timeout_s
         self._answer_timeout_s = answer_timeout_s
-        self.started(0.0, keep_alive_s=0)
+        self.on_started(0.0, keep_alive_s=0)
 
-    def started(self, now_s: float, *, keep_alive_s: int) -> None:
+    def on_started(self, now_s: float, *, keep_alive_s: int) -> None:
         """A connection is up."""
         self._keep_alive_s = keep_alive_s
         self._sent_s = self._received_s = now_s
@@ -67,11 +67,11 @@ class LinkWatch:
         limits = [limit for limit in (self._keep_alive_s, self._stall_timeout_s, self._answer_timeout_s) if limit > 0]
         return max(0.05, min(2.0, min(limits, default=16.0) / 8))
 
-    def sent(self, now_s: float) -> None:
+    def on_sent(self, now_s: float) -> None:
         """The socket took bytes."""
         self._sent_s = now_s
 
-    def received(self, now_s: float) -> None:
+    def on_received(self, now_s: float) -> None:
         """Bytes came."""
         self._received_s = now_s
         self._ping = None
@@ -85,7 +85,7 @@ class LinkWatch:
         """Until when the SUBACK has time, as of the last look."""
         return self._subscribe.since_s + self._answer_timeout_s
 
-    def look(self, now_s: float, *, owed: Sequence[object], given: int, left: int) -> Verdict:
+    def judge(self, now_s: float, *, owed: Sequence[object], given: int, left: int) -> Verdict:
         """Judge the connection; after ``PING`` the caller gives it a PINGREQ, behind the ``given`` bytes.
 
         owed: for each kind of answer the oldest that is owed, None for none. When it came, the next one looks different.

@@ -48,7 +48,7 @@ class RemotePacket(NamedTuple):
     end: int
 
 
-class Farewell(NamedTuple):
+class RemoteDisconnect(NamedTuple):
     """The contents of the remote's DISCONNECT; empty strings where it says nothing."""
 
     reason_code: int
@@ -81,19 +81,21 @@ def connack(body: bytes, level: int) -> Connack:
     return packet
 
 
-def farewell(packet: RemotePacket) -> Farewell:
+def read_disconnect(packet: RemotePacket) -> RemoteDisconnect:
     """The contents of the DISCONNECT ``packet``, its texts cut; malformed parts are left out. Source: MQTT 5.0 section 3.14.2."""
     body = packet.body
     reason_code = body[0] if body else 0
     found = read_variable_byte_integer(body, 1, len(body)) if len(body) > 1 else None
     if found is None:
-        return Farewell(reason_code)
+        return RemoteDisconnect(reason_code)
     length, start = found
     try:
         properties = decode_properties(body[start : start + length], Place.DISCONNECT)
     except PeerViolation:
-        return Farewell(reason_code)
-    return Farewell(reason_code, (properties.reason_string or "")[:SAID_MAX], (properties.server_reference or "")[:SAID_MAX])
+        return RemoteDisconnect(reason_code)
+    return RemoteDisconnect(
+        reason_code, (properties.reason_string or "")[:SAID_MAX], (properties.server_reference or "")[:SAID_MAX]
+    )
 
 
 def next_packet(buffer: bytes, position: int, *, bytes_max: int, publish_bytes_max: int) -> RemotePacket | None:

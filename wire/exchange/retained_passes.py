@@ -83,7 +83,7 @@ class RetainedPasses:
         each = self._passes[topic_filter] = Pass(topic_filter)
         self._tree.add(topic_filter, each)
 
-    def answered(self, filters: Iterable[str]) -> None:
+    def on_answered(self, filters: Iterable[str]) -> None:
         """The client has its SUBACK for ``filters``."""
         for topic_filter in filters:
             each = self._passes.get(topic_filter)
@@ -103,7 +103,7 @@ class RetainedPasses:
         self._asked = tuple(each for each in self._passes.values() if each.answered)[:filters_max]
         return self._asked
 
-    def lost(self) -> Sequence[Pass]:
+    def on_lost(self) -> Sequence[Pass]:
         """The store has died with what was asked of it; which passes that were."""
         asked, self._asked = self._asked, ()
         self.unanswered += 1

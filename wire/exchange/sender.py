@@ -30,22 +30,22 @@ from __future__ import annotations
 from array import array
 
 from wire.backoff import Backoff
-from wire.exchange.acknowledgements import Answers, Check
-from wire.exchange.dup_and_identifiers import Columns, Segment
+from wire.exchange.acknowledgements import Acknowledgements, Check
+from wire.exchange.due_messages import DueMessages
 from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.left_sessions import LeftSession
-from wire.exchange.messages_closed_on import Blamed, ClosedOn
 from wire.exchange.outcomes import DELIVERED
 from wire.exchange.packet_identifiers import PACKET_IDS
-from wire.exchange.publishing import Publishing
+from wire.exchange.publish_encoder import Columns, PublishSegment
+from wire.exchange.publish_gate import PublishGate
+from wire.exchange.quarantine import Quarantine
+from wire.exchange.quarantine_outcome import QuarantineEntry, QuarantineOutcome
 from wire.exchange.refusal_policy import RefusalPolicy, Refusals
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
-from wire.exchange.suspected_messages import Suspects
-from wire.exchange.what_may_be_sent import PublishDue
 from wire.frames.base import Ranges
 from wire.frames.batch import Batch
 from wire.frames.lanes import HandOut, LaneOpened
@@ -60,7 +60,7 @@ class SenderHalf:
     qos2_maximum: None for a peer to which exchange.qos2-maximum-kept need not apply. republish: whether released messages are sent
     anew when the remote has lost the session. policy: what is done with refused messages. backoff: how long the lane is held back
     when some of those are to be tried again. max_age_s: how old a message that was never sent may become
-    (exchange.expired-not-sent). check: as ``Answers`` has it.
+    (exchange.expired-not-sent). check: as ``Acknowledgements`` has it.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class SenderHalf:
         self.counts = ExchangeFigures()
         self.in_flight = InFlight(receive_maximum=receive_maximum, qos2_maximum=qos2_maximum)
         self.held = HeldIdentifiers()
-        self.due = PublishDue()
+        self.due = DueMessages()
         self._unsettled = (*self.in_flight.unsettled, *self.held.unsettled, *self.due.unsettled)
         self.handed_out = HandedOut(self._unsettled)
         self._span = IdentifierSpan(self.due, self._unsettled)
         self.record = LaneRecord(self.held, self._span)
         self.refusals = Refusals(policy, backoff)
-        self._suspects = Suspects(sets_aside=policy.closed is not None)
-        self.closed_on = ClosedOn(
+        self._suspects = Quarantine(sets_aside=policy.closed is not None)
+        self.closed_on = QuarantineOutcome(
             policy.closed,
             suspects=self._suspects,
             handed_out=self.handed_out,
@@ -94,7 +94,7 @@ class SenderHalf:
             record=self.record,
             counts=self.counts,
         )
-        self.publishing = Publishing(
+        self.publishing = PublishGate(
             handed_out=self.handed_out,
             due=self.due,
             in_flight=self.in_flight,
@@ -105,7 +105,7 @@ class SenderHalf:
             refusals=self.refusals,
             counts=self.counts,
         )
-        self._answers = Answers(
+        self._answers = Acknowledgements(
             check,
             due=self.due,
             in_flight=self.in_flight,
@@ -143,16 +143,16 @@ class SenderHalf:
         self.handed_out.carry_on(max(sent_stop, lane.head))
         self.record.carry_on(lane, sent_stop, self._unsettled)
         self._span.carry_on(lane.head)
-        self.held.tell_again()
+        self.held.report_again()
         return self.handed_out.stop
 
-    def offer(self, frame: HandOut) -> None:
+    def hand_out(self, frame: HandOut) -> None:
         """Take messages to send; they follow those of earlier hand-outs."""
-        self.handed_out.add(Segment.of(frame, self._max_age_ms))
+        self.handed_out.add(PublishSegment.of(frame, self._max_age_ms))
 
-    def offer_batch(self, batch: Batch, first_seq: int, offsets: array[int] | None, size_bytes: int) -> None:
+    def hand_out_batch(self, batch: Batch, first_seq: int, offsets: array[int] | None, size_bytes: int) -> None:
         """The same for messages ``first_seq + offset`` that are no frame; offsets None: 0, 1, 2, ..."""
-        self.handed_out.add(Segment(Columns(batch, offsets), first_seq, size_bytes, self._max_age_ms))
+        self.handed_out.add(PublishSegment(Columns(batch, offsets), first_seq, size_bytes, self._max_age_ms))
 
     @property
     def unsettled(self) -> int:
@@ -185,7 +185,7 @@ class SenderHalf:
         return owed is not None and bool(waiting) and waiting[0].next_seq >= owed + PACKET_IDS
 
     @property
-    def suspects(self) -> list[Blamed]:
+    def quarantined(self) -> list[QuarantineEntry]:
         """The messages for which the remote seems to close its connections."""
         return self.closed_on.messages(self.publishing.style)
 
@@ -222,7 +222,7 @@ class SenderHalf:
 
     # --- connections ---
 
-    def connected(
+    def on_connected(
         self,
         *,
         session: str,
@@ -243,17 +243,17 @@ class SenderHalf:
         """
         assert not self.live, "connected twice"
         assert self.knows(session, session_present), "a session without a record must not be resumed"
-        self.publishing.connected(level, limits, learnt, aliases)
-        self._answers.connected(level)
+        self.publishing.on_connected(level, limits, learnt, aliases)
+        self._answers.on_connected(level)
         if not session_present:
             self._begin_session(session)
         if left is not None:
             released, sent = self.stays_due(left.released), self.stays_due(left.sent)
-            self.held.resumed(released, sent, self.due.sent_stop)
-            self.due.resumed(left.sent_below, released)
-        self.in_flight.connected(level, receive_maximum, self.held.between_connections)
-        if self._suspects.connected(session):
-            self.due.set_aside(self._suspects.found)
+            self.held.on_resumed(released, sent, self.due.sent_stop)
+            self.due.on_resumed(left.sent_below, released)
+        self.in_flight.on_connected(level, receive_maximum, self.held.between_connections)
+        if self._suspects.on_connected(session):
+            self.due.quarantine(self._suspects.found)
         self.live = True
 
     def _begin_session(self, session: str) -> None:
@@ -261,14 +261,14 @@ class SenderHalf:
         if known or self.held.between_connections:  # forgotten because of damage, it is lost as well
             lost = session == self.record.session or self.unfinished or not known  # one that was finished was left
             self.counts.sessions_lost += lost
-            self._session_lost()
+            self._on_session_lost()
         self.due.new_session()
         self.record.begin_session(session)
 
-    def _session_lost(self) -> None:
+    def _on_session_lost(self) -> None:
         """The remote forgot everything: unreleased messages go as new, released ones as configured."""
         self.record.lose_session()
-        released = self.held.lost()
+        released = self.held.on_lost()
         self.refusals.hold.clear()  # it was the other session's
         self._take_up_refused()
         for start, stop in released:
@@ -283,20 +283,20 @@ class SenderHalf:
         if self.due.take_up_refused():
             self.handed_out.rewind()
 
-    def stalled(self) -> None:
+    def on_stalled(self) -> None:
         """The live connection is about to be given up, because what the peer owes does not come."""
-        self._answers.stalled()
+        self._answers.on_stalled()
 
-    def disconnected(self, *, by_remote: bool = False) -> None:
+    def on_disconnected(self, *, by_remote: bool = False) -> None:
         """The connection is gone: what it left unsettled is due again on the next one. by_remote: the remote has closed it."""
         self.live = self.publishing.finishing = False
         released = lowest((self.held.awaited,)) if by_remote and self._answers.releases_alone else None
         waits = bool(self.in_flight.puback or self.in_flight.pubrec or self.held.awaited)
         answers, sent_stop = self._answers.any_on_this_connection, self.due.sent_stop
-        convicted = self._suspects.closed(by_remote=by_remote, unanswered=waits, answers=answers, sent_stop=sent_stop)
+        convicted = self._suspects.on_closed(by_remote=by_remote, unanswered=waits, answers=answers, sent_stop=sent_stop)
         self.publishing.take_lessons()
-        self.due.disconnected(*self.in_flight.unsettled)
-        self.held.disconnected(self.in_flight.pubrec)
+        self.due.on_disconnected(*self.in_flight.unsettled)
+        self.held.on_disconnected(self.in_flight.pubrec)
         if convicted is not None:
             self.closed_on.give_up(convicted, self.publishing.style)
         self.closed_on.release(released)
@@ -330,7 +330,7 @@ class SenderHalf:
             return self._suspects.ping()
         if held.due and not (alone and held.awaited):
             held.pubrels(parts, first_only=alone)
-        may_publish = not alone and (not hold.reason_code or self._hold_over(now_s))  # exchange.publish-in-order
+        may_publish = not alone and (not hold.reason_code or self._poll_hold_over(now_s))  # exchange.publish-in-order
         if may_publish and (self.handed_out.waiting or self._suspects.active):
             self.publishing.publish(bytes_max, wall_ms, parts)
         if held.replies:
@@ -339,19 +339,19 @@ class SenderHalf:
             self.handed_out.drop_settled()
         return b"".join(parts)
 
-    def _hold_over(self, now_s: float) -> bool:
+    def _poll_hold_over(self, now_s: float) -> bool:
         """Whether what was refused for now may be sent again, and all that waits behind it."""
-        if not self.refusals.hold.over(now_s):
+        if not self.refusals.hold.poll_over(now_s):
             return False
         self._take_up_refused()
         return True
 
-    def received(self, buffer: bytes, position: int = 0) -> int:
+    def on_received(self, buffer: bytes, position: int = 0) -> int:
         """Take the acknowledgements in ``buffer`` from ``position`` on; the position after the last whole one of the run.
 
         Raises:
             PeerViolation: an acknowledgement is malformed.
         """
-        position = self._answers.received(buffer, position)
+        position = self._answers.on_received(buffer, position)
         self.handed_out.drop_settled()
         return position

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from wire.door.access_rules import ClientAccess
-from wire.exchange.dup_and_identifiers import Columns
+from wire.access.access_rules import ClientAccess
+from wire.exchange.publish_encoder import Columns
 from wire.frames.batch import QOS_ONLY, RETAIN, Batch, applied_qos_table
 from wire.mqtt.aliases import Names, OutgoingAliases
-from wire.mqtt.encode_publish import encode_aliased_deliveries, encode_deliveries
 from wire.mqtt.message_expiry import aged_properties, expired_rows, without_rows
 from wire.mqtt.packets import MQTT_5_0
 from wire.mqtt.publish_properties import with_subscription_identifiers
+from wire.mqtt.qos0_publish_encoder import encode_aliased_deliveries, encode_deliveries
 
 ALIASED_BYTES_MAX = 16  # what a PUBLISH of QoS 0 has besides topic, properties and payload
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections import Counter
 from enum import Enum
 
+from wire.exchange.due_messages import DueMessages
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.in_flight import InFlight
 from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, seq_of
 from wire.exchange.refusal_policy import FAILURE
-from wire.exchange.what_may_be_sent import PublishDue
 from wire.ranges import lowest
 
 PUBRELS_MORE = 8
@@ -68,14 +68,14 @@ _TABLE: dict[Standing, dict[int, Meaning]] = {
 class UnexpectedAcknowledgements:
     """Those of one lane. later: messages of the live connection for which a wrong answer may have to stand."""
 
-    def __init__(self, *, due: PublishDue, in_flight: InFlight, held: HeldIdentifiers) -> None:
+    def __init__(self, *, due: DueMessages, in_flight: InFlight, held: HeldIdentifiers) -> None:
         self.later: dict[int, Meaning] = {}
         self._due = due
         self._in_flight = in_flight
         self._held = held
         self._released: Counter[int] = Counter()  # by identifier: the PUBRELs that it had more
 
-    def connected(self) -> None:
+    def on_connected(self) -> None:
         """A connection is up."""
         self.later.clear()
         self._released.clear()

@@ -6,7 +6,7 @@ from array import array
 from collections import deque
 from dataclasses import dataclass
 
-from wire.exchange.dup_and_identifiers import Columns, Segment
+from wire.exchange.publish_encoder import Columns, PublishSegment
 from wire.exchange.subscriber_copies import Parcel
 
 
@@ -45,7 +45,7 @@ class WaitingParcels:
         self.messages += len(parcel)
         self.size_bytes += size_bytes
 
-    def take(self) -> Segment:
+    def take(self) -> PublishSegment:
         """The first of what waits, for the exchange; there must be something."""
         assert self._waiting, "something waits"
         waiting = self._waiting.popleft()
@@ -56,7 +56,7 @@ class WaitingParcels:
         self.size_bytes -= waiting.size_bytes
         self.left_out(len(parcel), waiting.size_bytes)
         columns = parcel.columns if waiting.offsets is None else Columns(parcel.batch, waiting.offsets)
-        return Segment(columns, waiting.first_seq, waiting.size_bytes)
+        return PublishSegment(columns, waiting.first_seq, waiting.size_bytes)
 
     def left_out(self, messages: int, size_bytes: int) -> None:
         """So much has passed that did not have to wait."""

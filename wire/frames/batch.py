@@ -29,7 +29,7 @@ PASSED = 0b0000_1000  # of QoS 0, and delivered before its batch left: live subs
 QOS_ONLY = bytes(flags & QOS_MASK for flags in range(256))
 RETAIN_ONLY = bytes(flags & RETAIN for flags in range(256))
 
-NO_WAY = -1
+NO_ROUTE = -1
 HEAD_BYTES = 512  # what a batch begins with is hardly ever longer
 
 ROWS_MAX = 65_535  # a row number fits an unsigned 16-bit column
@@ -64,10 +64,10 @@ def unpack_column(typecode: str, data: bytes) -> array[int]:
 class Batch:
     """PUBLISHes in columns; row ``i`` of each column belongs to message ``i``.
 
-    topics: the distinct topic names, UTF-8. ways: the distinct ways of the rows, encoded (``wire/routing/ways.py``). way_of: for
-    each of ``topics`` an index into ``ways``, ``NO_WAY`` where no row needs one; both are empty before routing. topic_of: per row
-    an index into ``topics`` (u16). flags: per row QoS, RETAIN, PASSED. lengths: per row payload bytes (u32). payloads:
-    all payloads joined. properties: sparse, row -> encoded MQTT 5 properties without length prefix.
+    topics: the distinct topic names, UTF-8. routes: the distinct routes of the rows, encoded (``wire/routing/routes.py``). way_of:
+    for each of ``topics`` an index into ``routes``, ``NO_ROUTE`` where no row needs one; both are empty before routing. topic_of:
+    per row an index into ``topics`` (u16). flags: per row QoS, RETAIN, PASSED. lengths: per row payload bytes (u32). payloads: all
+    payloads joined. properties: sparse, row -> encoded MQTT 5 properties without length prefix.
     topic_properties: per distinct topic the properties of its rows that have none of their own (empty list: none have any).
     accepted_ms: UTC epoch when the Listener took the batch; message expiry counts from it.
     """
@@ -78,8 +78,8 @@ class Batch:
     flags: bytes
     lengths: array[int]
     payloads: bytes
-    ways: list[bytes] = field(default_factory=list)
-    way_of: list[int] = field(default_factory=list)
+    routes: list[bytes] = field(default_factory=list)
+    route_of: list[int] = field(default_factory=list)
     properties: dict[int, bytes] = field(default_factory=dict)
     topic_properties: list[bytes] = field(default_factory=list)
 
@@ -93,9 +93,9 @@ class Batch:
             (
                 BATCH_VERSION,
                 self.accepted_ms,
-                self.ways,
+                self.routes,
                 self.topics,
-                self.way_of,
+                self.route_of,
                 pack_column(self.topic_of),
                 self.flags,
                 pack_column(self.lengths),
@@ -113,7 +113,7 @@ class Batch:
         Raises:
             UnknownFrame: it was written by a version this build does not know.
         """
-        version, accepted_ms, ways, topics, way_of, topic_of, flags, lengths, payloads, properties, common = msgpack.unpackb(
+        version, accepted_ms, routes, topics, route_of, topic_of, flags, lengths, payloads, properties, common = msgpack.unpackb(
             data, strict_map_key=False, max_bin_len=len(data)
         )
         if version != BATCH_VERSION:
@@ -121,8 +121,8 @@ class Batch:
         return cls(
             accepted_ms=accepted_ms,
             topics=topics,
-            ways=ways,
-            way_of=way_of,
+            routes=routes,
+            route_of=route_of,
             topic_of=unpack_column("H", topic_of),
             flags=flags,
             lengths=unpack_column("I", lengths),
@@ -139,8 +139,8 @@ class Batch:
         return Batch(
             accepted_ms=self.accepted_ms,
             topics=self.topics,
-            ways=self.ways,
-            way_of=self.way_of,
+            routes=self.routes,
+            route_of=self.route_of,
             topic_of=array("H", [self.topic_of[row] for row in rows]),
             flags=bytes([self.flags[row] for row in rows]),
             lengths=array("I", [self.lengths[row] for row in rows]),
@@ -149,11 +149,11 @@ class Batch:
             topic_properties=self.topic_properties,
         )
 
-    def ways_of_topics(self) -> list[bytes]:
-        """For each of ``topics`` its way, encoded; empty where it has none."""
-        if not self.way_of:
+    def routes_of_topics(self) -> list[bytes]:
+        """For each of ``topics`` its route, encoded; empty where it has none."""
+        if not self.route_of:
             return [b""] * len(self.topics)
-        return [self.ways[index] if index != NO_WAY else b"" for index in self.way_of]
+        return [self.routes[index] if index != NO_ROUTE else b"" for index in self.route_of]
 
     def rows_payloads(self) -> list[bytes]:
         """The payloads one by one."""
@@ -187,24 +187,24 @@ def from_rows(rows: Iterable[tuple[bytes, int, bytes]], *, accepted_ms: int = 0)
     )
 
 
-def ways_columns(of_topics: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
-    """The columns ``ways`` and ``way_of`` of topics with these ways, each encoded or empty for none."""
-    ways = [way for way in dict.fromkeys(of_topics) if way]
-    if not ways:
+def route_columns(of_topics: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
+    """The columns ``routes`` and ``route_of`` of topics with these routes, each encoded or empty for none."""
+    routes = [route for route in dict.fromkeys(of_topics) if route]
+    if not routes:
         return [], []
-    places = {b"": NO_WAY, **{way: place for place, way in enumerate(ways)}}
-    return ways, [places[way] for way in of_topics]
+    places = {b"": NO_ROUTE, **{route: place for place, route in enumerate(routes)}}
+    return routes, [places[route] for route in of_topics]
 
 
 class Head(NamedTuple):
     """The first fields of an encoded batch."""
 
     accepted_ms: int
-    ways: list[bytes]
+    routes: list[bytes]
 
 
 def head_of(data: bytes) -> Head:
-    """``accepted_ms`` and ``ways`` of an encoded batch, without decoding the rest.
+    """``accepted_ms`` and ``routes`` of an encoded batch, without decoding the rest.
 
     Raises:
         UnknownFrame: it is no batch, or one of a version this build does not know.
@@ -216,7 +216,7 @@ def head_of(data: bytes) -> Head:
             version, head = _unpack_head(data)
     except (ValueError, msgpack.UnpackException) as error:
         raise UnknownFrame("not a batch", length=len(data)) from error
-    if version != BATCH_VERSION or not isinstance(head.accepted_ms, int) or not isinstance(head.ways, list):
+    if version != BATCH_VERSION or not isinstance(head.accepted_ms, int) or not isinstance(head.routes, list):
         raise UnknownFrame("batch of an unknown version", version=version)
     return head
 
@@ -237,13 +237,13 @@ def concat(batches: Sequence[Batch]) -> Batch:
     topic_of, lengths, properties = array("H"), array("I"), {}
     row = 0
     for batch in batches:
-        renumbered = [numbers.setdefault(topic, len(numbers)) for topic in zip(batch.topics, batch.ways_of_topics(), strict=True)]
+        renumbered = [numbers.setdefault(topic, len(numbers)) for topic in zip(batch.topics, batch.routes_of_topics(), strict=True)]
         topic_of.extend([renumbered[topic] for topic in batch.topic_of])
         lengths.extend(batch.lengths)
         for of_row, encoded in batch.properties.items():
             properties[row + of_row] = encoded
         row += len(batch)
-    ways, way_of = ways_columns([way for _, way in numbers])
+    routes, route_of = route_columns([route for _, route in numbers])
     return Batch(
         accepted_ms=min(batch.accepted_ms for batch in batches),
         topics=[topic for topic, _ in numbers],
@@ -251,7 +251,7 @@ def concat(batches: Sequence[Batch]) -> Batch:
         flags=b"".join([batch.flags for batch in batches]),
         lengths=lengths,
         payloads=b"".join([batch.payloads for batch in batches]),
-        ways=ways,
-        way_of=way_of,
+        routes=routes,
+        route_of=route_of,
         properties=properties,
     )

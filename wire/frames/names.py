@@ -37,7 +37,7 @@ PLACEMENT = {
     TELEMETRY: (METRICS_EXPORTER,),
 }
 
-ASIDE = (HTTP, TELEMETRY)  # without them the node does its work
+OPTIONAL_PROCESSES = (HTTP, TELEMETRY)  # without them the node does its work
 
 _BRIDGE_QUEUE = "bridge"
 _SESSION_QUEUE = "session"

@@ -73,7 +73,7 @@ class SendingLink(Generic[Sent, Kept]):
         """Whether a batch of ``rows`` is to go now: a lone one at once, one beside another if it is large, or ``full``."""
         return self.may_send() and (not self._outstanding or full or rows >= OVERLAPPING_ROWS_MIN)
 
-    def sent(self, frame: Sent, kept: Kept, now_s: float) -> int:
+    def on_sent(self, frame: Sent, kept: Kept, now_s: float) -> int:
         """Keep ``frame``, which carries ``next_number``, until it is committed; returns that number."""
         assert self.may_send()
         number = self.next_number

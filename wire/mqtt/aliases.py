@@ -1,6 +1,6 @@
 """Topic aliases that this side assigns towards one MQTT 5 peer. Pure; one object for each network connection [MQTT-3.3.2-7].
 
-Aliases that the peer assigns are resolved where its PUBLISH packets are parsed (``publish_stream.py``).
+Aliases that the peer assigns are resolved where its PUBLISH packets are parsed (``publish_batch_parser.py``).
 """
 
 from __future__ import annotations

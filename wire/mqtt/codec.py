@@ -1,6 +1,6 @@
 """Packets to bytes and back, one by one: the fixed header. Bodies: ``encoder.py``, ``decoder.py``.
 
-Many PUBLISHes at once: in by ``publish_stream.py``, out by ``encode_publish.py``.
+Many PUBLISHes at once: in by ``publish_batch_parser.py``, out by ``qos0_publish_encoder.py``.
 """
 
 from __future__ import annotations

@@ -13,23 +13,24 @@ from zlib import crc32
 from wire.frames.batch import applied_qos_table
 from wire.frames.names import lane_of_queue, queue_name
 from wire.mqtt.topics import matches
+from wire.routing.message_route import MessageRoute
 from wire.routing.topic_filter_tree import TopicTree
-from wire.routing.ways import Way
 from wire.settings import BridgeSettings
 
 CACHE_TOPICS_MAX = 20_000
 CACHED_TOPIC_BYTES_MAX = 512  # a longer topic is looked up each time: the cache must not be a way to fill the memory
 
 
-class Route(NamedTuple):
-    """One route of a topic: the queue, the encoded ``Way`` of the rule, and what ``bytes.translate`` makes of the flags column."""
+class BridgeRoute(NamedTuple):
+    """One route of a topic: the queue, the encoded ``MessageRoute`` of the rule, and what ``bytes.translate`` makes of the flags
+    column."""
 
     queue: str
-    way: bytes
+    message_route: bytes
     flags_table: bytes
 
 
-class Router:
+class BridgeRules:
     """Which bridges want a topic, by which rule, in which lane.
 
     routing.first-rule-wins [P2, P7]: a message goes through a bridge once: by the first rule, in file order, that has a filter for
@@ -43,9 +44,9 @@ class Router:
         self._cache_topics_max = cache_topics_max
         self._wanted: TopicTree[tuple[int, int]] = TopicTree()
         self._excluded: TopicTree[tuple[int, int]] = TopicTree()
-        self._routes: dict[bytes, tuple[Route, ...]] = {}
+        self._routes: dict[bytes, tuple[BridgeRoute, ...]] = {}
         self._tables: dict[int, bytes] = {qos: applied_qos_table(qos) for qos in range(3)}
-        self._ways = [[Way.of(rule).encode() for rule in bridge.local_subscriptions] for bridge in self._bridges]
+        self._message_routes = [[MessageRoute.of(rule).encode() for rule in bridge.local_subscriptions] for bridge in self._bridges]
         self._never_back = {
             bridge.name: frozenset(queue_name(bridge.name, lane) for lane in range(bridge.lanes))
             for bridge in bridges
@@ -60,7 +61,7 @@ class Router:
 
     # --- bridges ---
 
-    def route(self, topic: bytes, origin: str | None = None) -> tuple[Route, ...]:
+    def route(self, topic: bytes, origin: str | None = None) -> tuple[BridgeRoute, ...]:
         """The routes of ``topic``, at most one a bridge, in the order of the bridges.
 
         Messages from the remote of bridge ``origin`` do not go back to it if loop prevention is on.
@@ -98,7 +99,7 @@ class Router:
                 why[bridge.name] = "no filter of its local_subscriptions matches it"
         return why
 
-    def _decide(self, topic: bytes) -> Iterator[Route]:
+    def _decide(self, topic: bytes) -> Iterator[BridgeRoute]:
         """routing.first-rule-wins, routing.topic-keeps-lane and routing.qos-never-raised for a topic not in the cache."""
         candidates = self._wanted.match(topic)
         if not candidates:
@@ -110,4 +111,4 @@ class Router:
                 bridge = self._bridges[place]
                 rule = bridge.local_subscriptions[rank]
                 queue = queue_name(bridge.name, crc32(topic) % bridge.lanes)
-                yield Route(queue, self._ways[place][rank], self._tables[rule.max_qos if bridge.persist else 0])
+                yield BridgeRoute(queue, self._message_routes[place][rank], self._tables[rule.max_qos if bridge.persist else 0])

@@ -1,7 +1,8 @@
 """A batch as the remote is to see it: topics mapped, retain, expiry, user properties and hop count. Pure.
 
-It goes by the ways that the batch carries (``wire/routing/ways.py``), not by what the configuration says of rules now. Rows of QoS
-0 that are too old are left out. Other expiry is the business of the Connection, which knows when a message leaves and what is on
+It goes by the routes that the batch carries (``wire/routing/routes.py``), not by what the configuration says of rules now. Rows of
+QoS 0 that are too old are left out. Other expiry is the business of the Connection, which knows when a message leaves and what is
+on
 record: for it message expiry intervals stay as they came. The QoS was lowered before queueing (``wire/routing/bridge_rules.py``);
 what the remote itself cannot do is the Connection's business as well.
 
@@ -16,14 +17,14 @@ from dataclasses import replace
 from wire.clock_steps import elapsed_ms
 from wire.frames.batch import QOS_MASK, RETAIN, Batch
 from wire.mqtt.message_expiry import expired_rows, expiry_only, without_rows
-from wire.routing.bridge_rules import Router
+from wire.routing.bridge_rules import BridgeRules
 from wire.routing.hop_count import hops_of, hops_property, without_hops
+from wire.routing.message_route import MessageRoute
 from wire.routing.topic_mapping import TopicMapper
-from wire.routing.ways import Way
 from wire.settings import BridgeSettings
 
 LEVEL_5 = 5
-KNOWN_WAYS_MAX = 1_000
+KNOWN_ROUTES_MAX = 1_000
 
 _AS_IT_IS = bytes(range(256))
 _NO_RETAIN = bytes(flags & ~RETAIN for flags in range(256))
@@ -38,12 +39,12 @@ class RemoteForm:
 
     def __init__(self, bridge: BridgeSettings) -> None:
         self._mapper = TopicMapper()
-        self._rules = Router((replace(bridge, persist=True),))  # ``persist: false`` is about what comes: what waits is kept
+        self._rules = BridgeRules((replace(bridge, persist=True),))  # ``persist: false`` is about what comes: what waits is kept
         self._level = bridge.remote.protocol
         self._counts_hops = bridge.loop_prevention.enabled
         self._max_age_s = bridge.limits.max_age_s
-        self._ways: dict[bytes, Way] = {}
-        self._way_properties: dict[tuple[bytes, int], bytes] = {}
+        self._routes: dict[bytes, MessageRoute] = {}
+        self._route_properties: dict[tuple[bytes, int], bytes] = {}
         self.unmapped_topics: set[bytes] = set()
 
     def lower(self, batch: Batch, start: int, stop: int) -> None:
@@ -62,14 +63,14 @@ class RemoteForm:
         """The batch for the remote without its expired rows of QoS 0, and the numbers that those rows had."""
         expired = [row for row in self._expired_rows(batch, now_ms) if not batch.flags[row] & QOS_MASK]
         batch = without_rows(batch, expired)
-        of_topics = batch.ways_of_topics()
-        ways = [self._way(encoded) for encoded in of_topics]
+        of_topics = batch.routes_of_topics()
+        routes = [self._route(encoded) for encoded in of_topics]
         return (
             Batch(
                 accepted_ms=batch.accepted_ms,
-                topics=[self._map(topic, way) for topic, way in zip(batch.topics, ways, strict=True)],
+                topics=[self._map(topic, route) for topic, route in zip(batch.topics, routes, strict=True)],
                 topic_of=batch.topic_of,
-                flags=self._flags(batch, ways),
+                flags=self._flags(batch, routes),
                 lengths=batch.lengths,
                 payloads=batch.payloads,
                 properties=self._properties(batch, of_topics) if self._level == LEVEL_5 else expiry_only(batch),
@@ -78,28 +79,28 @@ class RemoteForm:
             expired,
         )
 
-    def _way(self, encoded: bytes) -> Way | None:
+    def _route(self, encoded: bytes) -> MessageRoute | None:
         """The route that ``encoded`` says; None where it is empty, for topics that no row of the batch has."""
         if not encoded:
             return None
-        way = self._ways.get(encoded)
-        if way is None:
-            if len(self._ways) >= KNOWN_WAYS_MAX:
-                self._ways.clear()
-                self._way_properties.clear()
-            way = self._ways[encoded] = Way.decode(encoded)
-        return way
+        route = self._routes.get(encoded)
+        if route is None:
+            if len(self._routes) >= KNOWN_ROUTES_MAX:
+                self._routes.clear()
+                self._route_properties.clear()
+            route = self._routes[encoded] = MessageRoute.decode(encoded)
+        return route
 
-    def _map(self, topic: bytes, way: Way | None) -> bytes:
-        if way is None:
+    def _map(self, topic: bytes, route: MessageRoute | None) -> bytes:
+        if route is None:
             return topic
-        mapped = self._mapper.map(topic, way.destination)
+        mapped = self._mapper.map(topic, route.destination)
         if mapped.unmapped:
             self.unmapped_topics.add(topic)
         return mapped.topic
 
-    def _flags(self, batch: Batch, ways: list[Way | None]) -> bytes:
-        keeps = [way is None or way.preserve_retain for way in ways]
+    def _flags(self, batch: Batch, routes: list[MessageRoute | None]) -> bytes:
+        keeps = [route is None or route.preserve_retain for route in routes]
         if all(keeps):
             return batch.flags
         stripped = batch.flags.translate(_NO_RETAIN)
@@ -125,11 +126,11 @@ class RemoteForm:
         """The properties that this bridge adds to each message: the route's user properties and, with loop prevention, the hop
         count."""
         key = encoded, min(hops, 255)
-        known = self._way_properties.get(key)
+        known = self._route_properties.get(key)
         if known is None:
-            way = self._way(encoded)
-            known = way.properties if way is not None else b""
+            route = self._route(encoded)
+            known = route.properties if route is not None else b""
             if self._counts_hops:
                 known += hops_property(hops)
-            self._way_properties[key] = known
+            self._route_properties[key] = known
         return known

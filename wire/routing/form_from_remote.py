@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from wire.frames.batch import QOS_MASK, RETAIN, Batch, applied_qos_table
 from wire.mqtt.primitives import encode_variable_byte_integer
+from wire.mqtt.publish_batch_parser import PACKET_BYTES_LIMIT
 from wire.mqtt.publish_properties import append_user_properties
-from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.mqtt.topics import NO_TOPIC_LIMITS, TopicLimits, matches
 from wire.routing.hop_count import hops_of, hops_property, without_hops
 from wire.routing.topic_mapping import CACHE_TOPICS_MAX, CACHED_TOPIC_BYTES_MAX, TopicMapper

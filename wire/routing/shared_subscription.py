@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from typing import NamedTuple
 
-from wire.door.access_rules import ClientAccess
+from wire.access.access_rules import ClientAccess
+from wire.routing.message_route import route_of_share
 from wire.routing.subscriber import Delivery, Subscriber
-from wire.routing.ways import way_of_share
 
 CACHED_TOPICS_MAX = 256  # of one group whose members may not all read the same
 _CACHED_BYTES_MAX = 256  # longer topics are looked up each time
@@ -80,16 +80,16 @@ class SharedGroup:
         "_rights_of",
         "_turn",
         "_with_rights",
+        "message_route",
         "share_name",
         "topic_filter",
-        "way",
     )
 
     def __init__(self, share_name: str, topic_filter: str, rights_of: RightsOf) -> None:
         """rights_of: asked of each member again after each change."""
         self.share_name = share_name
         self.topic_filter = topic_filter
-        self.way = way_of_share(share_name, topic_filter)  # of what goes into members' queues
+        self.message_route = route_of_share(share_name, topic_filter)  # of what goes into members' queues
         self._members: dict[Subscriber, Delivery] = {}
         self._rights_of = rights_of
         self._turn = 0
@@ -119,7 +119,7 @@ class SharedGroup:
 
     def hands(self, topics: Sequence[bytes], wanted: Set[int]) -> list[tuple[Hands, Set[int]]]:
         """Which members take the rows of which of ``topics``, of those at the indexes ``wanted``. To be used at once."""
-        everyone = self._everyone or self._look()
+        everyone = self._everyone or self._choose_hands()
         if not self._with_rights:
             return [(everyone, wanted)]
         found: dict[Hands, set[int]] = {}
@@ -127,7 +127,7 @@ class SharedGroup:
             found.setdefault(self._hands_for(topics[index], everyone), set()).add(index)
         return list(found.items())
 
-    def _look(self) -> Hands:
+    def _choose_hands(self) -> Hands:
         """Who takes what they may all read, or none of them."""
         members = [
             _Member(subscriber, delivery, self._rights_of(subscriber))
@@ -150,7 +150,7 @@ class SharedGroup:
         hands = self._by_members.get(_names(readers)) if readers else everyone
         if hands is None:
             if len(self._by_members) >= CACHED_TOPICS_MAX:
-                self.stale()  # begin anew with the next batch
+                self.stale()  # start again with the next batch
             hands = self._by_members[_names(readers)] = Hands(readers, self._turn)
         if len(topic) <= _CACHED_BYTES_MAX:
             if len(self._by_topic) >= CACHED_TOPICS_MAX:

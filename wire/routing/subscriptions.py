@@ -23,7 +23,7 @@ from wire.routing.shared_subscription import RightsOf, SharedGroup
 from wire.routing.subscriber import Subscriber, SubscriptionOptions, delivery_for
 from wire.routing.topic_filter_tree import FilterMap
 from wire.routing.topic_name_tree import TopicIndex
-from wire.routing.topic_receivers import Match, merged
+from wire.routing.topic_receivers import TopicReceivers, merged
 
 CACHE_TOPICS_MAX = 20_000
 CACHE_SUBSCRIBERS_MAX = 1_000_000
@@ -58,7 +58,7 @@ class _Entry:
         self.subscribers: tuple[Subscriber, ...] | dict[Subscriber, None] = ()
         self.groups: dict[str, SharedGroup] | None = None
         self.used_in: set[_Matched] | None = None
-        self.alone: Match | None = None
+        self.alone: TopicReceivers | None = None
 
     def add(self, subscriber: Subscriber) -> None:
         subscribers = self.subscribers
@@ -83,7 +83,7 @@ class _Matched:
 
     def __init__(self, entries: tuple[_Entry, ...]) -> None:
         self.entries = entries
-        self.match: Match | None = None
+        self.match: TopicReceivers | None = None
         self.cost = 0
 
 
@@ -113,7 +113,7 @@ class Subscriptions:
 
     # --- sessions ---
 
-    def connected(self, session: str, source: int, queue: str) -> None:
+    def on_connected(self, session: str, source: int, queue: str) -> None:
         """``session`` is there from now on, with the subscriptions it has; the live connection of a known one is replaced.
 
         source: its live connection, 0 for one that is known and offline. queue: its Tier-1 queue, empty for a session that ends
@@ -128,7 +128,7 @@ class Subscriptions:
         subscriber.queue = queue
         self._is_reached_otherwise(subscriber)
 
-    def disconnected(self, session: str, source: int) -> None:
+    def on_disconnected(self, session: str, source: int) -> None:
         """Connection ``source`` of ``session`` has ended; a session without queue is forgotten with its subscriptions.
 
         One that is not its live connection any more, because it was taken over, is ignored.
@@ -154,7 +154,7 @@ class Subscriptions:
         """All sessions that are known."""
         return self._subscribers.values()
 
-    def rights_changed(self) -> None:
+    def on_rights_changed(self) -> None:
         """Any session may read something else from now on."""
         for subscriber in self._subscribers.values():
             for topic_filter in subscriber.filters:
@@ -228,7 +228,7 @@ class Subscriptions:
 
     # --- topics ---
 
-    def match(self, topic: bytes) -> Match:
+    def match(self, topic: bytes) -> TopicReceivers:
         """The receivers of the messages of ``topic``. To be used at once: it is no longer true after the next change."""
         matched = self._by_topic.get(topic) or self._find(topic)
         return matched.match or self._make(matched)
@@ -246,7 +246,7 @@ class Subscriptions:
             self._cached_topics.add(topic)
         return matched
 
-    def _make(self, matched: _Matched) -> Match:
+    def _make(self, matched: _Matched) -> TopicReceivers:
         """routing.one-copy-per-session and routing.one-member-per-share for filters whose subscribers are not grouped yet."""
         shared = [group for entry in matched.entries if entry.groups for group in entry.groups.values()]
         base, rest = self._base(matched.entries)
@@ -257,7 +257,7 @@ class Subscriptions:
         self._keep(matched, match, match.size - (base.size if base else 0))
         return match
 
-    def _base(self, entries: tuple[_Entry, ...]) -> tuple[Match | None, list[_Entry]]:
+    def _base(self, entries: tuple[_Entry, ...]) -> tuple[TopicReceivers | None, list[_Entry]]:
         """The size of the largest entry by itself, shared by all topics that it matches, and of the other entries.
 
         None where it is small, or where a session subscribes by it and by another one, so that its copies must be merged.
@@ -273,7 +273,7 @@ class Subscriptions:
             largest.alone = merged([(largest.topic_filter, largest.subscribers)])
         return largest.alone, rest
 
-    def _keep(self, matched: _Matched, match: Match, cost: int) -> None:
+    def _keep(self, matched: _Matched, match: TopicReceivers, cost: int) -> None:
         """Cache ``match``, which holds ``cost`` subscribers that no other one holds, if there is room."""
         if self._cached_subscribers + cost > self._cache_subscribers_max:
             if cost <= self._cache_subscribers_max:

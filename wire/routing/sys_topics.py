@@ -17,7 +17,7 @@ from dataclasses import astuple, dataclass, fields
 from math import exp
 from typing import NamedTuple
 
-from wire.door.access_rules import ClientAccess
+from wire.access.access_rules import ClientAccess
 from wire.frames.batch import RETAIN, Batch
 from wire.mqtt.topics import matches, parse_shared
 from wire.status.clients import TrafficFigures
@@ -199,7 +199,7 @@ class _Member(NamedTuple):
     rights: ClientAccess | None
 
 
-class Audience:
+class SysTopicReaders:
     """Subscribers of ``$SYS`` topics, grouped so that those who get the same are served together."""
 
     def __init__(self) -> None:

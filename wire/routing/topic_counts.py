@@ -25,7 +25,7 @@ class TopicCounts:
         self._messages: Counter[bytes] = Counter()
         self._bytes: Counter[bytes] = Counter()
 
-    def asked(self, now_s: float) -> None:
+    def on_asked(self, now_s: float) -> None:
         """Somebody wants to know."""
         self._until_s = now_s + KEPT_S
 

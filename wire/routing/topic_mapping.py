@@ -40,14 +40,14 @@ _Part = str | _Levels | _Variable
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class TopicTemplate:
     """A parsed destination: literal text, levels of the topic, and names that ``named`` fills in. ``text`` writes it."""
 
     text: str
     parts: tuple[_Part, ...]
 
     @classmethod
-    def parse(cls, text: str, *, filters: Sequence[str] = ()) -> Template:
+    def parse(cls, text: str, *, filters: Sequence[str] = ()) -> TopicTemplate:
         """The template that ``text`` writes, for topics that match any of ``filters``.
 
         Raises:
@@ -60,7 +60,7 @@ class Template:
             _check_levels(text, parts, filters)
         return cls(text, parts)
 
-    def named(self, *, bridge: str, node: str) -> Template:
+    def named(self, *, bridge: str, node: str) -> TopicTemplate:
         """The template with its ``${...}`` filled in.
 
         Raises:
@@ -68,7 +68,7 @@ class Template:
         """
         values = {"bridge.name": bridge, "node.name": node}
         parts = (_name(part, values) if isinstance(part, _Variable) else part for part in self.parts)
-        return Template.parse("".join(map(_written, parts)))
+        return TopicTemplate.parse("".join(map(_written, parts)))
 
     def map(self, topic: bytes) -> bytes:
         """The remote topic of ``topic``; empty only where all the template asks for is levels that are empty or missing."""
@@ -185,7 +185,7 @@ class TopicMapper:
     """Maps topics by destinations, with a bounded cache."""
 
     def __init__(self, *, cache_topics_max: int = CACHE_TOPICS_MAX) -> None:
-        self._templates: dict[str, Template] = {}
+        self._templates: dict[str, TopicTemplate] = {}
         self._cache_topics_max = cache_topics_max
         self._cache: dict[tuple[bytes, str], Mapped] = {}
 
@@ -204,8 +204,8 @@ class TopicMapper:
                 self._cache[key] = mapped
         return mapped
 
-    def _template(self, destination: str) -> Template:
+    def _template(self, destination: str) -> TopicTemplate:
         template = self._templates.get(destination)
         if template is None:
-            template = self._templates[destination] = Template.parse(destination)
+            template = self._templates[destination] = TopicTemplate.parse(destination)
         return template

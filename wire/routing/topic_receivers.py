@@ -32,7 +32,7 @@ class Group:
         self.offline = tuple([one.queue for one in subscribers if one.queue and not one.source])
 
 
-class Way(NamedTuple):
+class GroupRows(NamedTuple):
     """Rows for ``group``: all of the topic's, or all but those published by ``without``, or just those published by ``only``."""
 
     group: Group
@@ -48,32 +48,32 @@ class NoLocal(NamedTuple):
     of_its_own: Delivery | None
 
 
-class Match:
+class TopicReceivers:
     """The receivers of the messages of a topic. Topics that the same filters match share one object, so a caller can group by it.
 
     no_local: the connections (living or gone) and sessions whose messages some of the subscribers do not want. shared: groups of
     which one member gets each message. size: how many subscribers there are, without the members of shared groups.
     """
 
-    __slots__ = ("_apart", "_of_others", "_ways", "no_local", "shared", "size")
+    __slots__ = ("_apart", "_group_rows", "_of_others", "no_local", "shared", "size")
 
     def __init__(
         self,
         by_delivery: Mapping[Delivery, Sequence[Subscriber]],
         apart: Sequence[NoLocal] = (),
         shared: Sequence[SharedGroup] = (),
-        base: Match | None = None,
+        base: TopicReceivers | None = None,
     ) -> None:
         """by_delivery: subscribers without No Local. base: a match of other subscribers that is taken over as it is."""
         groups = [Group(delivery, subscribers) for delivery, subscribers in by_delivery.items()]
-        self._ways: list[Way] = (base._ways if base else []) + [Way(group) for group in groups]
+        self._group_rows: list[GroupRows] = (base._group_rows if base else []) + [GroupRows(group) for group in groups]
         self._apart: tuple[NoLocal, ...] = (base._apart if base else ()) + tuple(apart)
-        self._of_others: list[Way] | None = None
+        self._of_others: list[GroupRows] | None = None
         self.shared = tuple(shared)
         self.no_local = frozenset(source for one in self._apart for source in one.subscriber.published_as)
         self.size: int = (base.size if base else 0) + sum(len(group.subscribers) for group in groups) + len(apart)
 
-    def ways(self, publishers: Set[Publisher] = frozenset()) -> list[Way]:
+    def group_rows(self, publishers: Set[Publisher] = frozenset()) -> list[GroupRows]:
         """How to deliver rows that these connections published. No two ways bring the same row to the same subscriber.
 
         ``publishers`` may leave out connections that are not in ``no_local``. The answer for none of those is kept.
@@ -81,30 +81,30 @@ class Match:
         matches as well, it gets its own by that one.
         """
         if not self._apart:
-            return self._ways
+            return self._group_rows
         if self.no_local.isdisjoint(publishers):
             if self._of_others is None:
-                self._of_others = self._told_apart(frozenset())
+                self._of_others = self._split_publishers(frozenset())
             return self._of_others
-        return self._told_apart(publishers)
+        return self._split_publishers(publishers)
 
-    def _told_apart(self, publishers: Set[Publisher]) -> list[Way]:
+    def _split_publishers(self, publishers: Set[Publisher]) -> list[GroupRows]:
         theirs: dict[Delivery, list[Subscriber]] = {}
-        ways: list[Way] = []
+        group_rows: list[GroupRows] = []
         for subscriber, delivery, of_its_own in self._apart:
             own = tuple([source for source in subscriber.published_as if source in publishers])
             if not own or of_its_own == delivery:
                 theirs.setdefault(delivery, []).append(subscriber)
                 continue
-            ways.append(Way(Group(delivery, (subscriber,)), without=own))
+            group_rows.append(GroupRows(Group(delivery, (subscriber,)), without=own))
             if of_its_own is not None:
-                ways.append(Way(Group(of_its_own, (subscriber,)), only=own))
-        return self._ways + [Way(Group(delivery, subscribers)) for delivery, subscribers in theirs.items()] + ways
+                group_rows.append(GroupRows(Group(of_its_own, (subscriber,)), only=own))
+        return self._group_rows + [GroupRows(Group(delivery, subscribers)) for delivery, subscribers in theirs.items()] + group_rows
 
 
 def merged(
-    asked: Iterable[tuple[str, Collection[Subscriber]]], shared: Sequence[SharedGroup] = (), base: Match | None = None
-) -> Match:
+    asked: Iterable[tuple[str, Collection[Subscriber]]], shared: Sequence[SharedGroup] = (), base: TopicReceivers | None = None
+) -> TopicReceivers:
     """The match of these filters and who subscribes by each, every session once, and of ``shared`` and ``base``."""
     first: dict[Subscriber, SubscriptionOptions] = {}
     overlapping: dict[Subscriber, list[SubscriptionOptions]] = {}
@@ -131,4 +131,4 @@ def merged(
             by_delivery.setdefault(delivery_for(several), []).append(subscriber)
         else:
             apart.append(NoLocal(subscriber, delivery_for(several), delivery_for(local) if local else None))
-    return Match(by_delivery, apart, shared, base)
+    return TopicReceivers(by_delivery, apart, shared, base)

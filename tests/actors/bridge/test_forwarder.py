@@ -22,12 +22,12 @@ from wire.frames.batch import QOS_MASK, pack_column
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneReopen, Settle
 from wire.frames.names import QUEUE_STORE
 from wire.mqtt.publish_properties import with_message_expiry
-from wire.routing.ways import Way
+from wire.routing.message_route import MessageRoute
 from wire.status.states import LinkState
 
 QUEUE = "bridge:cloud:0"
 CONNECTION = "connection:cloud:0"
-WAY = Way("rule", "{#}", True, b"").encode()
+WAY = MessageRoute("rule", "{#}", True, b"").encode()
 
 
 class RecordingMailbox:
@@ -74,7 +74,7 @@ class Lane:
 
 
 def hand_out(seq: int, epoch: int) -> HandOut:
-    ruled = replace(batch([b"m"], 1), ways=[WAY], way_of=[0])
+    ruled = replace(batch([b"m"], 1), routes=[WAY], route_of=[0])
     return HandOut(queue=QUEUE, epoch=epoch, first_seq=seq, count=1, size_bytes=2, offsets=b"", bodies=(ruled.encode(),))
 
 
@@ -132,7 +132,7 @@ def test_what_has_expired_at_qos_1_and_2_is_left_to_the_connection_and_at_qos_0_
         Credit(queue=QUEUE, epoch=epoch, messages=100, size_bytes=1 << 20),
         LinkStateChanged(state=LinkState.CONNECTED),
     )
-    old = replace(batch([b"0", b"1", b"2"], [1, 0, 2]), ways=[WAY], way_of=[0], accepted_ms=-1000)
+    old = replace(batch([b"0", b"1", b"2"], [1, 0, 2]), routes=[WAY], route_of=[0], accepted_ms=-1000)
     if aged_by == "its interval":
         old = replace(old, properties={row: with_message_expiry(b"", 2) for row in range(3)})
     lane.turn(HandOut(queue=QUEUE, epoch=epoch, first_seq=0, count=3, size_bytes=6, offsets=b"", bodies=(old.encode(),)))
@@ -158,7 +158,7 @@ def test_a_max_qos_that_was_lowered_holds_for_what_waits_and_was_never_sent(tmp_
     )
     for first_seq in (0, 4):
         places = array("I", (0, 1, 3) if offsets else (0, 1, 2, 3))
-        ruled = replace(batch([b"m"] * len(places), [2] * len(places)), ways=[WAY], way_of=[0])
+        ruled = replace(batch([b"m"] * len(places), [2] * len(places)), routes=[WAY], route_of=[0])
         lane.turn(
             HandOut(
                 queue=QUEUE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.bridge.forwarder_buffer import Tier2
+from actors.bridge.forwarder_buffer import ForwarderBuffer
 from wire.frames.lanes import HandOut
 
 
@@ -14,7 +14,7 @@ def handout(first_seq: int, count: int = 10, size_bytes: int = 100) -> HandOut:
 
 
 def test_the_first_grant_is_the_whole_of_tier_2_and_the_next_waits_for_a_quarter() -> None:
-    tier2 = Tier2(messages_max=100, bytes_max=10_000)
+    tier2 = ForwarderBuffer(messages_max=100, bytes_max=10_000)
     assert tier2.grant() == (100, 10_000)
     assert tier2.grant() is None
     tier2.credit(1000, 1_000_000)
@@ -28,7 +28,7 @@ def test_the_first_grant_is_the_whole_of_tier_2_and_the_next_waits_for_a_quarter
 
 
 def test_nothing_is_passed_on_without_credit_and_clear_forgets_it() -> None:
-    tier2 = Tier2(messages_max=100, bytes_max=10_000)
+    tier2 = ForwarderBuffer(messages_max=100, bytes_max=10_000)
     tier2.hold(handout(0))
     assert tier2.take() is None
     tier2.credit(1, 1)
@@ -42,7 +42,7 @@ def test_nothing_is_passed_on_without_credit_and_clear_forgets_it() -> None:
 
 def test_credit_is_withdrawn_once_as_totals_of_nothing_and_granted_again_with_room() -> None:
     """bridge.credit-within-limits"""
-    tier2 = Tier2(messages_max=100, bytes_max=10_000)
+    tier2 = ForwarderBuffer(messages_max=100, bytes_max=10_000)
     assert tier2.withdraw() is None, "nothing was granted"
     assert tier2.grant() == (100, 10_000)
     tier2.hold(handout(0))
@@ -55,7 +55,7 @@ def test_credit_is_withdrawn_once_as_totals_of_nothing_and_granted_again_with_ro
 
 def test_credit_that_was_used_up_is_withdrawn_too() -> None:
     """bridge.credit-within-limits: it tells the store that the link is down."""
-    tier2 = Tier2(messages_max=100, bytes_max=10_000)
+    tier2 = ForwarderBuffer(messages_max=100, bytes_max=10_000)
     assert tier2.grant() == (100, 10_000)
     tier2.hold(handout(0, count=120))
     assert tier2.withdraw() == (0, 0)
@@ -63,7 +63,7 @@ def test_credit_that_was_used_up_is_withdrawn_too() -> None:
 
 @given(st.lists(st.one_of(st.just("take"), st.integers(1, 50)), max_size=60))
 def test_what_leaves_is_what_came_in_order_and_never_more_than_granted(steps: list[str | int]) -> None:
-    tier2 = Tier2(messages_max=64, bytes_max=1 << 30)
+    tier2 = ForwarderBuffer(messages_max=64, bytes_max=1 << 30)
     granted = (tier2.grant() or (0, 0))[0]
     came, left, held_max = 0, 0, 0
     for step in steps:
@@ -85,7 +85,7 @@ def test_what_leaves_is_what_came_in_order_and_never_more_than_granted(steps: li
 
 def test_what_is_kept_back_uses_none_of_the_connections_credit() -> None:
     """Expired messages never reach the Connection: without this each would shrink the lane's credit for ever."""
-    tier2 = Tier2(messages_max=100, bytes_max=10_000)
+    tier2 = ForwarderBuffer(messages_max=100, bytes_max=10_000)
     tier2.credit(10, 1000)
     tier2.hold(handout(0))
     tier2.hold(handout(10))

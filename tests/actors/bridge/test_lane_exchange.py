@@ -19,7 +19,7 @@ def test_a_session_with_something_of_ours_is_wanted_where_it_is() -> None:
     parts.publish(b"a")
     parts.written()
 
-    exchange.disconnected(by_remote=False)
+    exchange.on_disconnected(by_remote=False)
 
     assert SESSION.endswith("@" + exchange.wanted_place)
     assert exchange.wanted_place == "far:1"
@@ -36,7 +36,7 @@ def test_an_exchange_is_unfinished_until_all_is_written_and_answered() -> None:
     parts.publish(b"a")
     parts.written()
     assert parts.exchange.unfinished
-    parts.flow.received(ack(PUBACK, 1))
+    parts.flow.on_received(ack(PUBACK, 1))
     assert not parts.exchange.unfinished
 
 
@@ -53,15 +53,15 @@ def test_the_remote_s_keep_alive_goes_before_ours_and_is_kept_by_a_pingreq() -> 
     parts = LaneParts(protocol=5, keep_alive_s=60, connect_timeout_s=10.0, stall_timeout_s=1000.0)
     parts.connect(keep_alive_s=20)
     exchange, mailbox = parts.exchange, parts.mailbox
-    assert exchange.look(mailbox.clock_s + 14.0) is None
+    assert exchange.check_link(mailbox.clock_s + 14.0) is None
     assert parts.written() == b""
 
-    assert exchange.look(mailbox.clock_s + 15.0) is None
+    assert exchange.check_link(mailbox.clock_s + 15.0) is None
     assert parts.written() == PINGREQ
 
     mailbox.clock_s += 15.0
-    exchange.look(mailbox.clock_s)
-    error = exchange.look(mailbox.clock_s + 10.0)
+    exchange.check_link(mailbox.clock_s)
+    error = exchange.check_link(mailbox.clock_s + 10.0)
     assert error is not None
     assert (error.message, fault_of(error)) == ("no PINGRESP in time", LinkFault.SILENT)
 
@@ -72,9 +72,9 @@ def test_an_acknowledgement_that_is_owed_for_too_long_is_a_stall() -> None:
     parts.publish(b"a")
     parts.written()
     now_s = parts.mailbox.clock_s
-    assert [parts.exchange.look(now_s + waited_s) for waited_s in (0.0, 1.0, 29.0)] == [None, None, None]
+    assert [parts.exchange.check_link(now_s + waited_s) for waited_s in (0.0, 1.0, 29.0)] == [None, None, None]
 
-    error = parts.exchange.look(now_s + 30.0)
+    error = parts.exchange.check_link(now_s + 30.0)
     assert error is not None
     assert (error.message, fault_of(error)) == ("no acknowledgement in time", LinkFault.STALLED)
 
@@ -87,7 +87,7 @@ def test_a_turn_begins_when_what_is_held_back_may_leave() -> None:
     assert HELD_TIMER not in timers
     parts.publish(b"a")
     parts.written()
-    parts.flow.received(ack(PUBACK, 1, 0x97))
+    parts.flow.on_received(ack(PUBACK, 1, 0x97))
     assert parts.written() == b"", "it is held back"
 
     exchange.time_held()

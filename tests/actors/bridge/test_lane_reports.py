@@ -10,8 +10,8 @@ import pytest
 from actors.bridge.lane_reports import REFUSALS_LOGGED_EACH_S, LaneReports
 from tests.actors.lane_parts import LaneParts
 from tests.wire.outbound_model import PUBACK, ack, parse
+from wire.exchange.quarantine import BARREN
 from wire.exchange.refusal_policy import RefusalPolicy
-from wire.exchange.suspected_messages import BARREN
 from wire.frames.supervision import NodeEvents
 from wire.settings import RefusalSettings
 
@@ -38,13 +38,13 @@ def refuse(parts: LaneParts, *payloads: bytes, reason_code: int) -> None:
     parts.publish(*payloads)
     parts.written()
     for number in range(len(payloads)):
-        parts.flow.received(ack(PUBACK, before + number + 1, reason_code))
+        parts.flow.on_received(ack(PUBACK, before + number + 1, reason_code))
 
 
 def close_on_the_first(parts: LaneParts) -> None:
     parts.connect()
     parts.written()
-    parts.exchange.disconnected(by_remote=True)
+    parts.exchange.on_disconnected(by_remote=True)
 
 
 def test_refusals_are_logged_by_name_at_once_and_then_gather(caplog: pytest.LogCaptureFixture) -> None:
@@ -81,7 +81,7 @@ def test_the_note_names_what_the_remote_says_before_what_it_closes_on() -> None:
 
     parts.connect()
     parts.written()
-    parts.flow.received(ack(PUBACK, 1, 0x97))
+    parts.flow.on_received(ack(PUBACK, 1, 0x97))
     assert reports.note()[0] == "remote says quota exceeded"
 
 
@@ -91,8 +91,8 @@ def test_each_close_is_logged_and_the_first_is_an_event_of_the_lane(caplog: pyte
     parts.publish(b"poison")
     for _ in range(BARREN + 3):
         close_on_the_first(parts)
-        assert not reports.suspects(), "nothing is proven where no other is taken"
-        assert not reports.suspects()
+        assert not reports.report_quarantine(), "nothing is proven where no other is taken"
+        assert not reports.report_quarantine()
 
     assert [(record.getMessage(), vars(record)["closed"]) for record in caplog.records if record.levelno == logging.WARNING] == [
         ("message.suspected", count) for count in (1, 2, 3)
@@ -110,15 +110,15 @@ def test_a_message_that_is_given_up_is_told_of_once_with_what_becomes_of_it(capl
         parts.connect()
         parts.publish(b"good")
         while (packets := parse(parts.written(), 5)) and packets[0].payload != b"poison":
-            parts.flow.received(b"".join(ack(PUBACK, packet.packet_id) for packet in packets if packet.payload == b"good"))
+            parts.flow.on_received(b"".join(ack(PUBACK, packet.packet_id) for packet in packets if packet.payload == b"good"))
             if packets[-1].payload == b"poison":
                 break
-        parts.exchange.disconnected(by_remote=True)
-        if reports.suspects():
+        parts.exchange.on_disconnected(by_remote=True)
+        if reports.report_quarantine():
             break
 
     [record] = [record for record in caplog.records if record.getMessage() == "message.given_up"]
     assert (vars(record)["seq"], vars(record)["on_refusal"]) == (0, "dead:connection_closed")
     assert [event[0] for event in told.events()] == ["message.suspected", "message.given_up"]
-    assert not reports.suspects(), "once"
+    assert not reports.report_quarantine(), "once"
     assert (reports.note(), reports.figures()) == (("", None), ())

@@ -67,7 +67,7 @@ class Ends:
 
     def turn_ends(self) -> None:
         """As its Connection ends a turn in which nothing came."""
-        assert not self.intake.takes_on(0.0)
+        assert not self.intake.flush_turn(0.0)
         assert not self.intake.turn_end(0.0)
 
 
@@ -87,7 +87,7 @@ def test_a_remote_s_messages_wait_for_the_last_opening(tmp_path: Path) -> None:
     ends = Ends(tmp_path)
     intake = ends.intake
 
-    intake.connected("c@one", Connack(session_present=False), NO_LIMITS)
+    intake.on_connected("c@one", Connack(session_present=False), NO_LIMITS)
     intake.peer_up(QUEUE_STORE, 2)
     first, second = ends.asked
     intake.frame(opened(first))
@@ -102,18 +102,18 @@ def test_a_session_is_opened_under_its_own_name_once_the_store_knows_it(tmp_path
     [MQTT-4.3.3-10]."""
     ends = Ends(tmp_path)
     intake = ends.intake
-    intake.connected("c@one#1", Connack(session_present=True), NO_LIMITS)
+    intake.on_connected("c@one#1", Connack(session_present=True), NO_LIMITS)
     intake.frame(opened(ends.asked.pop()))
-    intake.disconnected()
+    intake.on_disconnected()
     ends.session_known = False
-    intake.connected("c@two#2", Connack(session_present=False), NO_LIMITS)
+    intake.on_connected("c@two#2", Connack(session_present=False), NO_LIMITS)
     ends.turn_ends()
     assert not ends.asked, "a crash now would make another session of it"
 
     ends.session_known = True
     ends.turn_ends()
-    intake.disconnected()
-    intake.connected("c@one#1", Connack(session_present=True), NO_LIMITS)
+    intake.on_disconnected()
+    intake.on_connected("c@one#1", Connack(session_present=True), NO_LIMITS)
 
     assert [(asked.session, asked.clean) for asked in ends.asked] == [("c@two#2", False), ("c@one#1", False)]
 
@@ -121,7 +121,7 @@ def test_a_session_is_opened_under_its_own_name_once_the_store_knows_it(tmp_path
 def test_a_remote_that_does_not_answer_a_subscribe_in_time_is_given_up(tmp_path: Path) -> None:
     ends = Ends(tmp_path)
     intake = ends.intake
-    intake.connected("c@one", Connack(session_present=False), NO_LIMITS)
+    intake.on_connected("c@one", Connack(session_present=False), NO_LIMITS)
     intake.frame(opened(ends.asked.pop()))
     ((name, at_s),) = ends.timers.items()
     assert at_s == SUBACK_DUE_S, "counted from when the SUBSCRIBE is out"

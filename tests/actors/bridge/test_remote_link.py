@@ -47,12 +47,12 @@ class LinkEnds:
         remote = SlowRemote(1 << 20)
         remote.rate = float(1 << 40)
         remote.address, remote.connack = address, Connack(session_present=session_present)
-        self.link.opening_ended(OpeningEnded(remote=remote, error=None, clean=clean, tried_first=tried_first))
+        self.link.on_opening_ended(OpeningEnded(remote=remote, error=None, clean=clean, tried_first=tried_first))
         return remote
 
     def refuse(self, why: str = "far:1: tcp: refused") -> None:
         """The opening thread could not connect."""
-        self.link.opening_ended(OpeningEnded(remote=None, error=Unavailable(why), clean=False, tried_first=True))
+        self.link.on_opening_ended(OpeningEnded(remote=None, error=Unavailable(why), clean=False, tried_first=True))
 
     @property
     def mailbox(self) -> Mailbox:
@@ -209,7 +209,7 @@ def test_a_remote_that_forgets_early_is_said_in_note_and_event() -> None:
     ends.link.connect("the lane was opened")
     remote: Remote = SlowRemote(1 << 20)
     remote.connack = Connack(session_present=True, session_expiry_s=60)
-    ends.link.opening_ended(OpeningEnded(remote=remote, error=None, clean=False, tried_first=False))
+    ends.link.on_opening_ended(OpeningEnded(remote=remote, error=None, clean=False, tried_first=False))
 
     assert ends.link.kept_s == 60
     assert ends.link.note() == ("remote keeps the session 60 s only", LinkFault.SHORT_SESSION)
@@ -223,7 +223,7 @@ def test_it_goes_back_to_the_first_address_once_that_answers_and_nothing_is_unfi
     ends.link.probe_first(ends.mailbox.now_s())
     assert ends.threads == ["opening", "probing"]
     assert ends.link.note() == ("uses near:2; far:1 is being probed", LinkFault.OTHER_ADDRESS)
-    ends.link.probe_ended(ProbeEnded(number=1, error=""))
+    ends.link.on_probe_ended(ProbeEnded(number=1, error=""))
     assert ends.link.failback.finishing
     ends.parts.exchange.writer.say(b"\xc0\x00")
     ends.link.finish(ends.mailbox.now_s())
@@ -245,7 +245,7 @@ def test_it_stays_where_what_is_unfinished_takes_too_long(caplog: pytest.LogCapt
     now_s = ends.mailbox.now_s()
     assert ends.timers[FIRST_TIMER] == now_s + 5.0, "it was tried just now"
     ends.link.probe_first(now_s + 5.0)
-    ends.link.probe_ended(ProbeEnded(number=1, error=""))
+    ends.link.on_probe_ended(ProbeEnded(number=1, error=""))
     ends.parts.exchange.writer.say(b"\xc0\x00")
 
     ends.link.finish(now_s + 30.0)

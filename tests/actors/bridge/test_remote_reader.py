@@ -140,7 +140,7 @@ def test_what_waits_for_a_commit_gives_the_remote_nothing_to_work_on() -> None:
     reader, mailbox = parts.exchange.reader, parts.mailbox
     parts.publish(*[b""] * (REST_WINDOW_MIN // 2 + 1), qos=2)
     parts.written()
-    parts.flow.received(ack(PUBREC, 1))
+    parts.flow.on_received(ack(PUBREC, 1))
 
     reader.rest(mailbox.clock_s)
 
@@ -161,6 +161,6 @@ def test_a_reader_that_waits_for_the_intake_leaves_the_socket_alone() -> None:
     assert reader.rested()
 
     reader.hear(False)
-    parts.exchange.disconnected(by_remote=False)
+    parts.exchange.on_disconnected(by_remote=False)
     parts.connect()
     assert watched[fd] == READ, "another connection is heard again"

@@ -52,18 +52,18 @@ def test_what_was_given_and_what_has_left_is_counted_on_each_connection() -> Non
     parts.connect()
     writer = parts.exchange.writer
     writer.say(PINGREQ)
-    assert (writer.given_bytes, writer.left_bytes) == (2, 0)
+    assert (writer.written_bytes, writer.left_bytes) == (2, 0)
     parts.publish(b"a")
     writer.write()
-    assert writer.given_bytes == 2 + len(PUBLISH_A)
+    assert writer.written_bytes == 2 + len(PUBLISH_A)
     assert writer.left_bytes == 0, "the kernel has it still"
     parts.carried()
     assert writer.left_bytes == 4
 
-    parts.exchange.disconnected(by_remote=False)
+    parts.exchange.on_disconnected(by_remote=False)
     assert not writer.waits, "what was not written is not for the next connection"
     parts.connect()
-    assert (writer.given_bytes, writer.left_bytes) == (0, 0)
+    assert (writer.written_bytes, writer.left_bytes) == (0, 0)
 
 
 def test_the_time_for_a_suback_begins_when_its_subscribe_is_given_and_anew_as_it_leaves() -> None:
@@ -77,6 +77,6 @@ def test_the_time_for_a_suback_begins_when_its_subscribe_is_given_and_anew_as_it
     writer.write()
     parts.carried()
     mailbox.clock_s += 5.0
-    parts.exchange.look(mailbox.clock_s)
+    parts.exchange.check_link(mailbox.clock_s)
 
     assert writer.suback_due_s == began_s + 15.0

@@ -18,10 +18,10 @@ def test_many_messages_or_much_that_has_passed_wait_for_no_more() -> None:
 
 def test_what_has_passed_counts_since_settlements_were_sent_last() -> None:
     settling = Settling(limits(), bytes_max=BYTES_MAX)
-    settling.told(5000)
+    settling.on_sent(5000)
     assert not settling.is_enough(1, 5000 + BYTES_MAX - 1)
     assert settling.is_enough(1, 5000 + BYTES_MAX)
-    settling.opened()
+    settling.on_opened()
     assert settling.is_enough(1, BYTES_MAX)
 
 

@@ -29,15 +29,15 @@ def test_a_settled_message_waits_a_moment_for_others_and_goes_with_them() -> Non
     parts.written()
     settlements, now_s = parts.exchange.settlements, parts.mailbox.clock_s
 
-    parts.flow.received(ack(PUBACK, 1))
-    settlements.tell_soon(now_s)
+    parts.flow.on_received(ack(PUBACK, 1))
+    settlements.send_soon(now_s)
     parts.mailbox.clock_s += 0.01
-    parts.flow.received(ack(PUBACK, 2))
-    settlements.tell_soon(now_s + 0.01)
+    parts.flow.on_received(ack(PUBACK, 2))
+    settlements.send_soon(now_s + 0.01)
     assert not settles(parts)
     assert parts.mailbox.timers == {SETTLE_TIMER: now_s + SETTLE_DELAY_S}, "counted from the first"
 
-    settlements.tell()
+    settlements.send()
     assert not parts.mailbox.timers, "it is told"
     [told] = settles(parts)
     assert (told.number, told.epoch, told.settled) == (1, 1, (("delivered", ((0, 2),)),))
@@ -50,9 +50,9 @@ def test_a_release_that_nothing_gathers_with_is_told_at_once_because_its_pubrel_
     parts.connect()
     parts.publish(b"a", qos=2)
     parts.written()
-    parts.flow.received(ack(PUBREC, 1))
+    parts.flow.on_received(ack(PUBREC, 1))
 
-    parts.exchange.settlements.tell_soon(parts.mailbox.clock_s)
+    parts.exchange.settlements.send_soon(parts.mailbox.clock_s)
 
     assert [frame.released for frame in settles(parts)] == [((0, 1),)]
 
@@ -68,13 +68,13 @@ def test_what_is_released_while_a_commit_is_under_way_is_told_together_when_that
     parts.written()
     settlements, now_s = parts.exchange.settlements, parts.mailbox.clock_s
     for packet_id in (1, 2, 3):
-        parts.flow.received(ack(PUBREC, packet_id))
-        settlements.tell_soon(now_s)
+        parts.flow.on_received(ack(PUBREC, packet_id))
+        settlements.send_soon(now_s)
     assert released(parts) == [((0, 1),)]
     assert not parts.mailbox.timers, "the answer of the store begins the turn in which they are told"
 
-    parts.flow.exchange.record.committed(settles(parts)[-1].number)
-    settlements.tell_soon(now_s)
+    parts.flow.exchange.record.on_committed(settles(parts)[-1].number)
+    settlements.send_soon(now_s)
     assert released(parts) == [((0, 1),), ((1, 3),)]
 
 
@@ -84,8 +84,8 @@ def full_window() -> LaneParts:
     parts.connect()
     parts.publish(b"a", b"b", b"c", b"d", qos=2)
     parts.written()
-    parts.flow.received(ack(PUBREC, 1))
-    parts.exchange.settlements.tell_soon(parts.mailbox.clock_s)
+    parts.flow.on_received(ack(PUBREC, 1))
+    parts.exchange.settlements.send_soon(parts.mailbox.clock_s)
     return parts
 
 
@@ -94,29 +94,29 @@ def test_while_the_window_is_full_releases_are_told_together_when_all_of_it_is_a
     settlements, now_s = parts.exchange.settlements, parts.mailbox.clock_s
     assert not released(parts)
     assert parts.mailbox.timers == {SETTLE_TIMER: now_s + RELEASE_DELAY_S}
-    parts.flow.received(ack(PUBREC, 2))
-    settlements.tell_soon(now_s + 0.001)
+    parts.flow.on_received(ack(PUBREC, 2))
+    settlements.send_soon(now_s + 0.001)
     assert released(parts) == [((0, 2),)]
     assert not parts.mailbox.timers
 
-    parts.flow.exchange.record.committed(settles(parts)[-1].number)
+    parts.flow.exchange.record.on_committed(settles(parts)[-1].number)
     parts.written()
-    parts.flow.received(ack(PUBCOMP, 1))
+    parts.flow.on_received(ack(PUBCOMP, 1))
     parts.written()
-    parts.flow.received(ack(PUBREC, 3))
-    settlements.tell_soon(now_s + 0.003)
+    parts.flow.on_received(ack(PUBREC, 3))
+    settlements.send_soon(now_s + 0.003)
     assert released(parts) == [((0, 2),)], "a PUBCOMP is owed, and room for the last message with it"
-    parts.flow.received(ack(PUBCOMP, 2))
-    settlements.tell_soon(now_s + 0.003)
+    parts.flow.on_received(ack(PUBCOMP, 2))
+    settlements.send_soon(now_s + 0.003)
     assert released(parts)[1:] == [((2, 3),)], "there is room"
 
 
 def test_a_remote_that_answers_for_some_of_a_full_window_is_not_waited_for() -> None:
     parts = full_window()
     settlements, now_s = parts.exchange.settlements, parts.mailbox.clock_s
-    settlements.tell_soon(now_s + 0.001)
+    settlements.send_soon(now_s + 0.001)
     assert parts.mailbox.timers == {SETTLE_TIMER: now_s + RELEASE_DELAY_S}, "counted from the first"
-    settlements.tell()
+    settlements.send()
     assert released(parts) == [((0, 1),)]
 
 
@@ -124,17 +124,17 @@ def test_there_is_nothing_to_tell_before_the_lane_is_open_and_each_opening_count
     parts = LaneParts()
     settlements = parts.exchange.settlements
     settlements.open(0)
-    settlements.tell()
+    settlements.send()
     assert not settles(parts)
     numbers = []
     for epoch in (4, 5):
         settlements.open(epoch)
         parts.flow.open(lane_opened(epoch=epoch))
         parts.connect()
-        settlements.tell()
+        settlements.send()
         numbers += [(frame.epoch, frame.number, frame.session) for frame in settles(parts)]
         parts.mailbox.sent.clear()
-        parts.exchange.disconnected(by_remote=False)
+        parts.exchange.on_disconnected(by_remote=False)
 
     assert numbers == [(4, 1, SESSION), (5, 1, SESSION)], "a session that is not on record goes there first"
 

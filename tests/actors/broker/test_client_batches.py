@@ -17,7 +17,7 @@ from wire.frames.batch import unpack_column
 from wire.frames.intake import Room
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
-from wire.mqtt.publish_stream import parse_publishes
+from wire.mqtt.publish_batch_parser import parse_publishes
 from wire.settings import SettingsNow
 from wire.status.clients import TrafficFigures
 
@@ -39,7 +39,7 @@ class Desk:
             settings=SettingsNow(node_settings(folder)),
         )
         self.batches = ClientBatches(host, ReservedTopics(host))
-        self.batches.room.told(Room(epoch=7, store=1, number=1, queues={}))
+        self.batches.room.on_report(Room(epoch=7, store=1, number=1, queues={}))
 
     def _send(self, peer: str, frame: Frame) -> None:
         assert isinstance(frame, Published)
@@ -52,7 +52,7 @@ class Desk:
     def publish(self, client: Any, packet_id: int, qos: int = 2) -> None:
         packet = encode(Publish(topic="t", payload=b"x", qos=qos, packet_id=packet_id), 4)
         parse_publishes(packet, 0, 4, client.flow, self.batches.builder)
-        self.batches.owes(client)
+        self.batches.add_answer_due(client)
 
 
 def test_a_batch_carries_what_was_gathered_and_what_its_clients_are_owed(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_batch_carries_what_was_gathered_and_what_its_clients_are_owed(tmp_pat
     for client in (lasting, ending):
         client.flow.carry([5])
         client.flow.pubrel(5)
-        desk.batches.released(client)
+        desk.batches.on_released(client)
         desk.publish(client, 6)
     assert desk.batches.builder.other_bytes == 2 * PUBREL_BYTES
     assert desk.batches.send(10.0)
@@ -89,7 +89,7 @@ def test_who_has_left_has_sent_what_is_kept_of_a_session_that_lasts(tmp_path: Pa
 
 def test_nothing_is_sent_for_who_is_owed_nothing(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    desk.batches.owes(desk.client(1))
+    desk.batches.add_answer_due(desk.client(1))
     assert not desk.batches.send(10.0)
     assert desk.sent == []
     assert desk.batches.empty
@@ -116,7 +116,7 @@ def test_a_will_is_where_its_row_is(tmp_path: Path) -> None:
     desk.batches.add_will("c2", WILL, 2)
     assert desk.batches.will_rows() == [1]
     desk.batches.builder.pass_on(0)
-    desk.batches.moved(desk.batches.builder.shed(desk.batches.will_rows()))
+    desk.batches.on_moved(desk.batches.builder.shed(desk.batches.will_rows()))
     desk.batches.send(10.0)
     assert desk.sent[0].wills == (("c2", 0),)
     assert desk.sent[0].batch.rows_payloads() == [b"bye"]

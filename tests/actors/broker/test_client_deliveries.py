@@ -83,7 +83,7 @@ def test_what_is_encoded_for_who_does_not_read_is_within_the_limit_with_any_mess
     box.begin()
     box.put(Parcel(from_rows([(b"t", 1, bytes(output_max_bytes // 2 - 100))] * 20, accepted_ms=0)))
 
-    deliveries.touched(client)
+    deliveries.on_touched(client)
     deliveries.turn_end(0.0)
 
     assert 0 < client.output_bytes <= output_max_bytes

@@ -84,7 +84,7 @@ class Desk:
             epoch=1,
             mailbox=SimpleNamespace(now_s=lambda: self.now_s, wall_ms=lambda: 0, set_timer=self.timers.__setitem__),
             traffic=TrafficFigures(),
-            limited=lambda limit: self.limited.update((limit,)),
+            on_limited=lambda limit: self.limited.update((limit,)),
             client=self.clients.get,
             send=lambda peer, frame: None,
             settings=SettingsNow(settings),
@@ -105,7 +105,7 @@ class Desk:
 
     def told(self, number: int, **queues: tuple[int, int, int]) -> None:
         """What the store says of its queues."""
-        self.batches.room.told(Room(epoch=1, store=1, number=number, queues=queues))
+        self.batches.room.on_report(Room(epoch=1, store=1, number=number, queues=queues))
         if number > 1:
             self.input.room_came(queues)
 
@@ -115,7 +115,7 @@ class Desk:
     def _violated(self, client: Any, error: PeerViolation) -> None:
         self.violations.append(error.message)
         client.closed = True
-        self.input.closed(client)
+        self.input.on_closed(client)
 
     def _crowd(self) -> None:
         self.crowded += 1
@@ -242,10 +242,10 @@ def test_what_was_published_by_who_has_left_is_left_out_where_there_is_no_room(d
     client = desk.client()
     desk.told(2, cloud=(NEAR, 0, 0))
     desk.read(client, publish(b"1", 1, 1) + publish(b"0") + PINGREQ + publish(b"2", 2, 2) + PINGREQ)
-    desk.input.look()
+    desk.input.read_departed()
     assert desk.handled == []
     client.left = True
-    desk.input.look()
+    desk.input.read_departed()
     assert (desk.payloads(), desk.handled, client.buffer, client.muted) == ([], [(1, 0xC0)] * 2, b"", 0)
 
 
@@ -267,7 +267,7 @@ def test_acknowledgements_go_to_the_outbox_in_one_run(desk: Desk) -> None:
         runs.append((data, position))
         return position + 2 * len(PUBACK)
 
-    client.outbox = SimpleNamespace(live=True, received=received)
+    client.outbox = SimpleNamespace(live=True, on_received=received)
     desk.read(client, PUBACK * 2 + PINGREQ)
     assert runs == [(PUBACK * 2 + PINGREQ, 0)]
     assert (desk.acknowledged, desk.handled) == ([1], [(1, 0xC0)])

@@ -48,7 +48,7 @@ class Desk:
     def subscribed(self, number: int) -> Any:
         client: Any = Subscriber(number)
         self.retained.begin(client, ["#"])
-        self.retained.answered(client, ["#"])
+        self.retained.on_answered(client, ["#"])
         self.retained.turn_end()
         return client
 
@@ -62,7 +62,7 @@ def test_a_client_that_has_gone_is_not_kept_while_the_store_answers_nobody(tmp_p
 
     desk.wanting.append(gone)  # it was written to in the turn in which it is closed
     gone.closed = True
-    desk.retained.closed(gone)
+    desk.retained.on_closed(gone)
     desk.retained.turn_end()
     del gone
 

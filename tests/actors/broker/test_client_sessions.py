@@ -55,7 +55,7 @@ def test_a_session_is_on_record_until_its_end_is_committed(door: Door, expiry_s:
 
 
 def test_an_expired_session_is_in_nobody_s_way(door: Door) -> None:
-    door.sessions.gone(SessionGone(session="kept", queue="session:1:kept"))
+    door.sessions.on_gone(SessionGone(session="kept", queue="session:1:kept"))
     assert door.come(name="kept").flow is not None
 
 
@@ -77,7 +77,7 @@ def test_who_was_sent_away_may_come_again_though_the_disk_refuses(door: Door, mo
     client = door.come()
     admin.command(end(1))
     assert client.closed
-    admin.answered(end_answered(1, ordered=True))
+    admin.on_answered(end_answered(1, ordered=True))
 
     again = door.come()
 
@@ -90,15 +90,15 @@ def test_an_identifier_is_held_until_every_end_of_it_is_through(tmp_path: Path) 
     door = Door(tmp_path, "c", will=LEFT)
     admin = ClientAdmin(door.host, door.sessions)
     admin.command(end(1))
-    admin.answered(end_answered(1, ordered=True))
+    admin.on_answered(end_answered(1, ordered=True))
     door.come(clean=False, level=5, expiry_s=60)
     admin.command(end(2))
-    admin.answered(end_answered(2, ordered=False))
+    admin.on_answered(end_answered(2, ordered=False))
     assert door.host.asked == []
 
     gone = SessionGone(session="c", queue="session:1:c")
-    admin.gone(gone.session)
-    door.sessions.gone(gone)
+    admin.on_gone(gone.session)
+    door.sessions.on_gone(gone)
     assert door.host.wills == ["c"]
     assert [asked.session for asked in door.host.asked] == ["c"]
     door.close()

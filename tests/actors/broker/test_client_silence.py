@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.broker.client_silence import LOOK_AGAIN_S, LOOK_PERIOD_S, ClientSilence
+from actors.broker.client_silence import CHECK_PERIOD_S, LOOK_AGAIN_S, ClientSilence
 from tests.supervisor.settings import node_settings
 from wire.exchange.client_keep_alive import KeepAlive
 from wire.settings import SettingsNow
@@ -36,11 +36,11 @@ class Desk:
             mailbox=SimpleNamespace(now_s=lambda: BEGAN_S),
             clients=lambda: [client],
             client=lambda number: None if self.closed else client,
-            limited=lambda limit: self.limited.update((limit,)),
+            on_limited=lambda limit: self.limited.update((limit,)),
             close_client=lambda client, why: self.closed.append(why),
             settings=SettingsNow(node_settings(folder)),
         )
-        stalls: Any = SimpleNamespace(look=lambda now_s, *, stood_still: self.stalls.append(stood_still))
+        stalls: Any = SimpleNamespace(close_stalled=lambda now_s, *, stood_still: self.stalls.append(stood_still))
         self.silence = ClientSilence(host, stalls, self.stood_still_s.append)
         self.silence.watch(self.client)
 
@@ -50,12 +50,12 @@ def test_a_time_in_which_the_listener_stood_still_is_no_client_s_silence(tmp_pat
     """Input that came meanwhile waits in the clients' sockets, which are looked at after the timers."""
     desk = Desk(tmp_path, greeted=greeted)
     for now_s in (1.5, 101.5, 102.0):
-        desk.silence.look(now_s)
+        desk.silence.close_silent(now_s)
     assert not desk.closed
     assert desk.stood_still_s == [100.0], "others wait for somebody too"
     assert desk.stalls == [False, True, False]
     for looks in range(30):
-        desk.silence.look(102.5 + looks * LOOK_PERIOD_S)
+        desk.silence.close_silent(102.5 + looks * CHECK_PERIOD_S)
     assert desk.closed[0] == why
     assert desk.limited["connect_timeout"] == (0 if greeted else len(desk.closed))
 
@@ -64,10 +64,10 @@ def test_who_is_not_read_is_not_silent(tmp_path: Path) -> None:
     desk = Desk(tmp_path, greeted=True)
     desk.client.heard = False
     for looks in range(30):
-        desk.silence.look(BEGAN_S + looks * LOOK_PERIOD_S)
+        desk.silence.close_silent(BEGAN_S + looks * CHECK_PERIOD_S)
     assert desk.closed == []
     desk.client.heard = True
-    desk.silence.look(BEGAN_S + 31 * LOOK_PERIOD_S)
+    desk.silence.close_silent(BEGAN_S + 31 * CHECK_PERIOD_S)
     assert desk.closed == ["keep_alive_timeout"]
 
 
@@ -75,7 +75,7 @@ def test_who_has_sent_connect_may_wait_for_its_session(tmp_path: Path) -> None:
     desk = Desk(tmp_path, greeted=False)
     desk.client.level = 4
     for looks in range(100):
-        desk.silence.look(BEGAN_S + looks * LOOK_PERIOD_S)
+        desk.silence.close_silent(BEGAN_S + looks * CHECK_PERIOD_S)
     assert desk.closed == []
 
 
@@ -85,6 +85,6 @@ def test_a_look_costs_by_the_clients_whose_time_may_be_over(tmp_path: Path) -> N
     desk.client.keep_alive.keep_alive_s = 600.0
     looked: list[int] = []
     desk.silence._host.client = looked.append  # type: ignore[assignment,method-assign]
-    for looks in range(int(LOOK_AGAIN_S / LOOK_PERIOD_S)):
-        desk.silence.look(BEGAN_S + looks * LOOK_PERIOD_S)
+    for looks in range(int(LOOK_AGAIN_S / CHECK_PERIOD_S)):
+        desk.silence.close_silent(BEGAN_S + looks * CHECK_PERIOD_S)
     assert len(looked) <= 2

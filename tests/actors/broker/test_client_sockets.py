@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from actors.access.client import Client
 from actors.broker.client_sockets import ClientSockets
 from actors.broker.waiting_clients import TURN_S
-from actors.door.client import Client
 from actors.process.mailbox import READ, WRITE
 from tests.fuzz.in_process import LIMITS, InProcessNode
 from wire.mqtt.codec import encode
@@ -44,7 +44,7 @@ class Desk:
             close_client=lambda client, why: self.closed.append((client.number, why)),
         )
         reception: Any = SimpleNamespace(turn=SimpleNamespace(begin=lambda: None))
-        deliveries: Any = SimpleNamespace(touched=lambda client: self.touched.append(client.number))
+        deliveries: Any = SimpleNamespace(on_touched=lambda client: self.touched.append(client.number))
         unused: Any = None
         client_input: Any = SimpleNamespace(read=self._read)
         self.sockets = ClientSockets(unused, clients, reception, unused, client_input, deliveries, unused)

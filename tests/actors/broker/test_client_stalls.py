@@ -42,12 +42,12 @@ class Desk:
             heard=True,
             missing=0,
             output_bytes=0,
-            given_bytes=0,
+            written_bytes=0,
             left_bytes=0,
         )
         host: Any = SimpleNamespace(
             mailbox=SimpleNamespace(now_s=lambda: self.now_s),
-            limited=lambda limit: self.limited.update((limit,)),
+            on_limited=lambda limit: self.limited.update((limit,)),
             write=self._write,
             close_client=lambda client, why: self.closed.append(why),
         )
@@ -66,19 +66,19 @@ class Desk:
         self._give()
 
     def answer(self, data: bytes) -> None:
-        self.box.received(data, 0)
+        self.box.on_received(data, 0)
         self._give()
 
     def _give(self) -> None:
         size = len(self.box.pump(1 << 20, self.now_s, 0))
-        self.client.given_bytes += size
+        self.client.written_bytes += size
         self.client.left_bytes += size
 
     def pass_time(self, seconds: float, *, stood_still: bool = False) -> bool:
         """Look twice a second; whether the client is still there."""
         for _ in range(int(seconds / STEP_S)):
             self.now_s += STEP_S
-            self.stalls.look(self.now_s, stood_still=stood_still)
+            self.stalls.close_stalled(self.now_s, stood_still=stood_still)
         return not self.closed
 
 
@@ -135,7 +135,7 @@ def test_a_message_that_others_pass_is_waited_for_as_long_as_any(desk: Desk) -> 
 
 def test_a_message_that_still_leaves_has_its_time_and_one_that_has_stopped_leaving_has_not(desk: Desk) -> None:
     desk.put(3)
-    desk.client.given_bytes, desk.client.left_bytes = 100_000, 0
+    desk.client.written_bytes, desk.client.left_bytes = 100_000, 0
     for _ in range(10):
         desk.client.left_bytes += 1000
         assert desk.pass_time(STALL_S)
@@ -144,7 +144,7 @@ def test_a_message_that_still_leaves_has_its_time_and_one_that_has_stopped_leavi
 
 def test_who_does_not_read_is_closed_although_its_window_is_open(desk: Desk) -> None:
     desk.put(1)
-    desk.client.output_bytes, desk.client.given_bytes = PUMP_BELOW_BYTES, PUMP_BELOW_BYTES
+    desk.client.output_bytes, desk.client.written_bytes = PUMP_BELOW_BYTES, PUMP_BELOW_BYTES
     desk.box.put(Parcel(batch(1)))
     assert desk.pass_time(STALL_S)
     assert not desk.pass_time(STEP_S)

@@ -36,7 +36,7 @@ class Host:
     def begin(self, client: Any, filters: Iterable[str]) -> None:
         self.passes.append(("begin", list(filters)))
 
-    def answered(self, client: Any, filters: Iterable[str]) -> None:
+    def on_answered(self, client: Any, filters: Iterable[str]) -> None:
         self.passes.append(("answered", list(filters)))
 
     def end(self, client: Any, filters: Iterable[str]) -> None:
@@ -72,8 +72,8 @@ def test_it_is_answered_once_when_it_has_come_to_pass(tmp_path: Path) -> None:
     assert desk.host.passes == [("begin", ["a"])], "what is published meanwhile waits"
     desk.subscriptions.store_is_new()
     assert desk.host.asked[0] == desk.host.asked[1]
-    desk.subscriptions.kept(SubscriptionsKept(epoch=1, request=1, source=1))
-    desk.subscriptions.kept(SubscriptionsKept(epoch=1, request=1, source=1))
+    desk.subscriptions.on_kept(SubscriptionsKept(epoch=1, request=1, source=1))
+    desk.subscriptions.on_kept(SubscriptionsKept(epoch=1, request=1, source=1))
     assert [answer[0] for answer in desk.host.answers] == [0x90]
     assert desk.host.passes[1:] == [("answered", ["a"])]
     assert desk.client.asking == 0

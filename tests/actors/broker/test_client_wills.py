@@ -94,7 +94,7 @@ def test_wills_for_which_the_batch_has_no_room_wait_for_the_next_one(tmp_path: P
     door.host.full = True
 
     door.host.close_client(leaves, "gone")
-    door.sessions.gone(SessionGone(session="expired", queue="session:1:expired"))
+    door.sessions.on_gone(SessionGone(session="expired", queue="session:1:expired"))
     door.parts.wills.publish_due(30.0)
     comes = door.come(name="left", level=5, expiry_s=60)
     assert (door.host.wills, door.host.asked) == ([], [])

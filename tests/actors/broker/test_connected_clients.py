@@ -51,7 +51,7 @@ class Desk:
         admission = SimpleNamespace(
             refused=self.refused,
             leave=lambda number: self.said.append(f"{number} left"),
-            greeted=lambda number: self.said.append(f"{number} greeted"),
+            on_greeted=lambda number: self.said.append(f"{number} greeted"),
             half_open=0,
         )
         self.admission = admission
@@ -107,7 +107,7 @@ def test_the_most_that_were_connected_at_a_time_are_those_with_connack() -> None
         client = desk.join(FakeClient(number))
         if number < 3:
             client.flow = client.outbox = object()
-            desk.clients.welcomed()
+            desk.clients.on_welcomed()
     desk.clients.close_client(desk.clients.clients()[0], "gone")
     assert (desk.clients.connected, desk.clients.most_connected) == (1, 2)
     assert [client.number for client in desk.clients.clients()] == [2, 3]

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from actors.access.client import Client
 from actors.broker.client_deliveries import REST_S, Deliveries
 from actors.broker.local_routing import LocalRouting
-from actors.door.client import Client
 from actors.process.local_messages import SessionDown
 from actors.process.mailbox import PollGroup
 from tests.supervisor.settings import node_settings
@@ -96,11 +96,11 @@ def test_only_clients_with_an_exchange_are_looked_at_and_none_that_is_closed_by_
         clients.append(SimpleNamespace(number=number, closed=False, outbox=box, retained=None, output_bytes=0))
         if number:
             box.put(Parcel(batch(1)))
-        deliveries.touched(clients[-1])
+        deliveries.on_touched(clients[-1])
     deliveries.turn_end(1.0)
     assert deliveries.exchanging() == [clients[1]]
 
-    clients[1].outbox.received(puback(1), 0)
+    clients[1].outbox.on_received(puback(1), 0)
     deliveries.rest(REST_S)
     assert deliveries.exchanging() == [clients[1]], "it was used lately"
     deliveries.rest(2 * REST_S)

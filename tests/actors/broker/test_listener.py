@@ -56,7 +56,7 @@ def test_what_a_former_store_had_committed_is_offered_to_the_next(tmp_path: Path
     batch = from_rows([(b"t", 1, b"x")])
     batches = [Published(sender="listener", epoch=5, number=number, batch=batch, sources=bytes(4)) for number in (1, 2)]
     for published in batches:
-        listener.batches.link.sent(published, Owed([], {}), 1.0)
+        listener.batches.link.on_sent(published, Owed([], {}), 1.0)
     listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=7))
     listener.on_frame(committed(1, store=7))
     listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=8))
@@ -74,7 +74,7 @@ def test_what_a_former_store_said_late_of_sessions_counts_no_more(tmp_path: Path
     """In memory the next one has other queues; and whoever waits has been asked for there again."""
     listener = Listener(cast(Mailbox, RecordingMailbox()), node_settings(tmp_path), 5)
     heard: list[Frame] = []
-    monkeypatch.setattr(listener.openings, "opened", heard.append)
+    monkeypatch.setattr(listener.openings, "on_opened", heard.append)
     listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=8))
     frames = [
         SessionOpened(sender="listener", epoch=epoch, store=store, request=1, session="c", present=False, received=b"")
@@ -91,10 +91,10 @@ def test_nobody_is_silent_while_the_listener_waits_for_the_store_to_stop(tmp_pat
     """Nobody is read then: whoever pinged or acknowledged would be thrown out, and its Will published."""
     listener = Listener(cast(Mailbox, RecordingMailbox()), node_settings(tmp_path), 5)
     looks: list[float] = []
-    monkeypatch.setattr(listener.silence, "look", looks.append)
+    monkeypatch.setattr(listener.silence, "close_silent", looks.append)
     batch = from_rows([(b"t", 1, b"x")])
     published = Published(sender="listener", epoch=5, number=1, batch=batch, sources=bytes(4))
-    listener.batches.link.sent(published, Owed([], {}), 1.0)
+    listener.batches.link.on_sent(published, Owed([], {}), 1.0)
     listener.on_timer(LOOK_TIMER, 2.0)
 
     listener.on_receive(Stop())

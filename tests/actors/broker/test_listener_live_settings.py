@@ -59,7 +59,7 @@ def test_clients_of_a_listener_that_is_taken_out_are_told_so_and_go() -> None:
     pipe = node.greet("c")
     node.change(listeners=())
     assert (bytes(pipe.taken), pipe.closed) == (ADMINISTRATIVE_ACTION, True)
-    assert node.listener.reception.doors == []
+    assert node.listener.reception.listening_sockets == []
     assert node.listener.status().connections == 1
     assert node.listener.state == "ready"
 

@@ -14,7 +14,7 @@ from wire.exchange.receiver import ReceiverHalf
 from wire.frames.intake import FULL, NEAR, OPEN, Room, RoomWanted
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
-from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
+from wire.mqtt.publish_batch_parser import BatchBuilder, parse_publishes
 from wire.settings import BridgeSettings, SettingsNow
 
 
@@ -38,7 +38,7 @@ class Desk:
     def told(self, **queues: tuple[int, int, int]) -> None:
         self.number += 1
         named = {name.replace("node", ""): state for name, state in queues.items()}
-        self.room.told(Room(epoch=7, store=1, number=self.number, queues=named))
+        self.room.on_report(Room(epoch=7, store=1, number=self.number, queues=named))
 
     def take(self, *topics: str, level: int = 4, qos: int = 1, flow: ReceiverHalf | None = None) -> int:
         """How many of these are parsed, in whatever way."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from actors.access.client import Client
 from actors.broker.session_openings import LATE_S, UNANSWERED_S
-from actors.door.client import Client
 from actors.process.mailbox import PollGroup
 from tests.actors.session_desk import WILL, Door, FakeHost, Parts, local_parts, opened
 from tests.supervisor.settings import node_settings
@@ -22,7 +22,7 @@ from wire.frames.intake import SessionsKnown
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Connect, Publish
 from wire.mqtt.properties import Properties
-from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
+from wire.mqtt.publish_batch_parser import BatchBuilder, parse_publishes
 from wire.settings import ListenerSettings
 
 WELCOMED, REFUSED_311, REFUSED_5 = b"\x20\x02\x00\x00", b"\x20\x02\x00\x03", 0x88
@@ -48,11 +48,11 @@ def test_what_an_opening_takes_is_no_client_s_silence(tmp_path: Path) -> None:
         assert not client.heard
         host.mailbox.time_s = 60.0
 
-        parts.openings.opened(opened(host.asked.pop()))
+        parts.openings.on_opened(opened(host.asked.pop()))
 
         assert client.heard
-        assert not client.keep_alive.is_over(63.0, 0)
-        assert client.keep_alive.is_over(63.1, 0)
+        assert not client.keep_alive.poll_over(63.0, 0)
+        assert client.keep_alive.poll_over(63.1, 0)
         client.close()
 
 
@@ -70,8 +70,8 @@ def test_a_local_client_is_asked_for_again_as_the_same_opening_and_welcomed_once
         parts.sessions.store_is_new()
         first, second = host.asked
         assert first == second, "the store knows an opening by its request, and gives the same answer"
-        parts.openings.opened(opened(first))
-        parts.openings.opened(opened(second))
+        parts.openings.on_opened(opened(first))
+        parts.openings.on_opened(opened(second))
         client.close()
 
     assert host.writes == 1, "one CONNACK"
@@ -90,7 +90,7 @@ def test_an_identifier_on_record_is_a_repeat_whatever_dup_says(acknowledge: str,
         client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)
         parts.sessions.connect(client, Connect(level=4, client_id="c", clean_start=False, keep_alive_s=0))
         parts.sessions.known(SessionsKnown(epoch=1, store=1, sessions=(), last=True))
-        parts.openings.opened(opened(host.asked.pop(), received=pack_column(array("H", [5, 6]))))
+        parts.openings.on_opened(opened(host.asked.pop(), received=pack_column(array("H", [5, 6]))))
         assert client.flow is not None
         for packet_id, dup in ((5, False), (5, False), (6, True), (7, False)):
             parse_publishes(

@@ -24,7 +24,7 @@ def test_before_the_store_has_said_what_it_has_nothing_is_known() -> None:
     unknown = SessionRecords()
     assert not unknown.keeps_nothing("c", 0)
     unknown.found("c")
-    unknown.begin_anew()
+    unknown.restart()
     unknown.known = True
     assert unknown.keeps_nothing("c", 0), "the next store has it no more"
 
@@ -34,7 +34,7 @@ def test_nothing_is_kept_of_who_has_nothing_on_record_and_wants_nothing_there() 
     assert known.keeps_nothing("c", 0)
     assert not known.keeps_nothing("c", 60)
     assert not known.keeps_nothing("other", 0)
-    known.gone("other")
+    known.on_gone("other")
     assert known.keeps_nothing("other", 0)
 
 
@@ -51,20 +51,20 @@ def test_a_session_that_an_operator_ends_is_there_until_it_has_ended() -> None:
 @pytest.mark.parametrize("lasts", [True, False])
 def test_what_is_asked_for_may_be_on_record_until_the_answer_says_that_it_is_not(lasts: bool) -> None:
     known = records()
-    known.asked("c", 1, 60)
+    known.on_asked("c", 1, 60)
     assert not known.keeps_nothing("c", 0)
-    known.opened("c", 1, lasts=lasts)
+    known.on_opened("c", 1, lasts=lasts)
     assert known.keeps_nothing("c", 0) == (not lasts)
 
 
 def test_an_answer_to_an_earlier_connection_says_nothing_of_a_later_one() -> None:
     known = records()
-    known.asked("c", 1, 60)
-    known.asked("c", 2, 0)
-    known.opened("c", 1, lasts=False)
+    known.on_asked("c", 1, 60)
+    known.on_asked("c", 2, 0)
+    known.on_opened("c", 1, lasts=False)
     assert not known.keeps_nothing("c", 0)
-    known.refused("c")
-    known.opened("c", 2, lasts=False)
+    known.on_refused("c")
+    known.on_opened("c", 2, lasts=False)
     assert not known.keeps_nothing("c", 0), "what was on record is still there"
 
 
@@ -72,7 +72,7 @@ def test_an_answer_to_an_earlier_connection_says_nothing_of_a_later_one() -> Non
 def test_an_end_is_told_again_until_it_is_committed(expiry_s: int) -> None:
     """broker.end-told-until-committed"""
     known = records()
-    known.asked("c", 1, 60)
+    known.on_asked("c", 1, 60)
     end = close(1, expiry_s=expiry_s)
     known.ends(end, answered=True)
     assert known.uncommitted_ends == [end]
@@ -85,7 +85,7 @@ def test_an_end_is_told_again_until_it_is_committed(expiry_s: int) -> None:
 
 def test_who_went_without_an_answer_is_waited_for_and_what_became_of_it_is_not_known() -> None:
     known = records()
-    known.asked("c", 1, 60)
+    known.on_asked("c", 1, 60)
     known.ends(close(1), answered=False)
     assert known.awaits_end("c")
     known.end_committed(2)

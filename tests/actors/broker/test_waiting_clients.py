@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from actors.access.client import BEHIND, CROWDING, NO_ROOM, TOO_FAST
 from actors.broker.waiting_clients import NEXT_TURN_S, RATE_TIMER, TURN_S, TURN_TIMER, WaitingClients
-from actors.door.client import BEHIND, CROWDING, NO_ROOM, TOO_FAST
 
 
 class FakeClient:
@@ -50,7 +50,7 @@ def test_who_waits_for_the_batch_goes_on_with_it_unless_it_stays_or_has_gone() -
         desk.waiting.wait_for_batch(client, why)
         assert client.muted == why
     third.closed = True
-    desk.waiting.closed(fourth)
+    desk.waiting.on_closed(fourth)
     desk.waiting.batch_went_on(desk.take, lambda client: client is first)
     assert desk.took == [2]
     assert (first.muted, second.muted) == (NO_ROOM, 0)
@@ -93,12 +93,12 @@ def test_who_is_too_fast_goes_on_when_its_rate_allows_and_one_timer_runs_for_all
 
     def take(client: Any) -> None:
         desk.take(client)
-        desk.waiting.closed(third)  # a newer connection takes its session over
+        desk.waiting.on_closed(third)  # a newer connection takes its session over
 
     desk.waiting.rate_allows(102.0, take)
     assert desk.took == [2]
     assert (first.muted, second.muted) == (TOO_FAST, 0)
-    assert [desk.waiting.is_too_fast(client) for client in (first, second, third)] == [True, False, False]
+    assert [desk.waiting.hold_if_too_fast(client) for client in (first, second, third)] == [True, False, False]
     assert desk.timers == {RATE_TIMER: 104.0}
 
 
@@ -111,7 +111,7 @@ def test_who_is_closed_while_others_have_their_turn_is_not_looked_for() -> None:
 
     def take(client: Any) -> None:
         desk.take(client)
-        desk.waiting.closed(clients[1])
+        desk.waiting.on_closed(clients[1])
 
     desk.waiting.turn_has_come(100.0, take)
     assert desk.took == [1, 3]

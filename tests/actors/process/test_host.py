@@ -136,7 +136,7 @@ def obliging(actor: Noting, what: object) -> None:
     if what == "start":
         actor.ready()
     elif what == "stopping":
-        actor.finished()
+        actor.on_finished()
 
 
 def passing(where: str, verb: str) -> Act:
@@ -314,7 +314,7 @@ def test_the_last_stops_first_and_the_next_when_that_has_finished() -> None:
         if what == "start":
             actor.ready()
         elif what == "finish":
-            actor.finished()
+            actor.on_finished()
 
     process = Process(act)
     process.begin()

@@ -15,7 +15,7 @@ from pykka._envelope import Envelope
 
 from actors.process.mailbox import READ, BadFrame, Mailbox, SocketsReady, TimerDue, TurnEnded
 from actors.process.post import FRAMES_PER_TURN_MAX, JOINED_BYTES_MAX, Post, socket_path
-from actors.process.request_sockets import Connections, ipc_endpoint
+from actors.process.request_sockets import RequestConnections, ipc_endpoint
 from tests.support.waiting import PATIENCE_S
 from wire.frames.base import Frame
 from wire.frames.lanes import HandOut
@@ -178,7 +178,7 @@ def test_a_request_at_the_router_is_answered_to_its_asker(boxes: tuple[Box, Box]
     router = one.router(tmp_path / "control.ipc")
     assert (tmp_path / "control.ipc").stat().st_mode & 0o777 == 0o600
     answers: list[bytes] = []
-    connections = Connections(ipc_endpoint(tmp_path / "control.ipc"))
+    connections = RequestConnections(ipc_endpoint(tmp_path / "control.ipc"))
     asker = threading.Thread(target=lambda: answers.append(connections.ask(b"question", 10.0)))
     asker.start()
     requests: list[tuple[list[bytes], bytes]] = []
@@ -217,7 +217,7 @@ def test_what_is_heard_again_is_looked_at_in_the_same_turn(boxes: tuple[Box, Box
         while (message := two.post.next()[1]) != Stop():
             assert isinstance(message, TurnEnded)
         group.hear(True)
-        two.look_again()
+        two.poll_again()
         assert turn(two) == [SocketsReady([("here", READ)])]
         group.forget(here.fileno())
 

@@ -45,7 +45,7 @@ def test_where_the_kernel_does_not_name_its_starts_the_steady_clock_tells_nothin
 
     clock, _ = life(tmp_path, BEGIN_MS + HOUR_MS, 10, machine_run="")
 
-    assert clock.steps == [], "the machine may have begun anew"
+    assert clock.steps == [], "the machine may have started again"
 
 
 def test_a_step_while_nothing_ran_is_known_in_the_same_run_of_the_machine(tmp_path: Path) -> None:

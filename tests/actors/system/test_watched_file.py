@@ -12,19 +12,19 @@ def test_a_change_of_content_name_mode_or_presence_is_a_change(tmp_path: Path) -
     path, other = tmp_path / "passwords", tmp_path / "passwords.new"
     path.write_text("a")
     file = WatchedFile(path)
-    assert file.changed(), "the first look"
-    assert not file.changed()
+    assert file.poll_change(), "the first look"
+    assert not file.poll_change()
 
     path.write_text("bb")
-    assert file.changed()
+    assert file.poll_change()
     other.write_text("cc")
     other.replace(path)
-    assert file.changed()
+    assert file.poll_change()
     path.unlink()
-    assert file.changed()
-    assert not file.changed()
+    assert file.poll_change()
+    assert not file.poll_change()
     path.write_text("dd")
-    assert file.changed()
+    assert file.poll_change()
 
 
 def test_a_file_that_becomes_readable_has_changed(tmp_path: Path) -> None:
@@ -33,11 +33,11 @@ def test_a_file_that_becomes_readable_has_changed(tmp_path: Path) -> None:
     path.write_text("a")
     path.chmod(0o000)
     file = WatchedFile(path)
-    assert file.changed()
+    assert file.poll_change()
     before = path.stat()
 
     path.chmod(0o600)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
-    assert file.changed()
-    assert not file.changed()
+    assert file.poll_change()
+    assert not file.poll_change()

@@ -319,7 +319,7 @@ def _trim_to(engine: Engine, seq: int) -> None:
 
 
 def test_what_rocksdb_writes_down_of_its_own_work_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its log, and the MANIFEST, of which there is a spare: the one that it begins anew has one as well."""
+    """Its log, and the MANIFEST, of which there is a spare: the one that it starts again has one as well."""
     monkeypatch.setattr("storage.engine.engine.LOG_MAX_BYTES", 64 << 10)
     monkeypatch.setattr("storage.engine.engine.MANIFEST_MAX_BYTES", 4 << 10)
     engine = RocksEngine(tmp_path / "store")

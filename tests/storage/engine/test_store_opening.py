@@ -36,7 +36,7 @@ class ModelDatabase:
     def number(self, *, sync: bool = False) -> int:
         return self.at
 
-    def look(self, *, tolerant: bool) -> tuple[int, str]:
+    def probe(self, *, tolerant: bool) -> tuple[int, str]:
         return self.at, self.name
 
     def identity(self) -> str:

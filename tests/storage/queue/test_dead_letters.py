@@ -23,9 +23,9 @@ from tests.support.present import present
 from tests.support.settings import limits
 from wire.errors import StorageDamaged
 from wire.frames.base import Effects, Frame
-from wire.frames.batch import from_rows, ways_columns
+from wire.frames.batch import from_rows, route_columns
 from wire.frames.lanes import Credit, HandOut, LaneOpen
-from wire.routing.ways import Way
+from wire.routing.message_route import MessageRoute
 from wire.settings import DeadLetterSettings, NodeSettings, dump, load
 
 EPOCH = 7 << 20
@@ -39,7 +39,7 @@ def turn(store: Store, *frames: Frame, now_s: float = 100.0, wall_ms: int = WALL
     return [*store.admit(now_s, wall_ms), *store.commit(now_s, wall_ms)]
 
 
-WAYS = Way("one", "1/{#}", True, b""), Way("two", "2/{#}", False, b"")  # of rules that are not configured
+WAYS = MessageRoute("one", "1/{#}", True, b""), MessageRoute("two", "2/{#}", False, b"")  # of rules that are not configured
 
 
 def settings_of(**dead_letter: Any) -> NodeSettings:
@@ -90,7 +90,7 @@ def test_a_dead_message_is_kept_whole_with_reason_time_and_place(engine: Engine,
 def test_properties_and_flags_come_through_and_back(engine: Engine) -> None:
     store = Store(engine, node(), 1)
     of = from_rows([(b"a", 1, b"1"), (b"b", 0b101, b"2")], accepted_ms=1000)
-    of.ways, of.way_of = ways_columns([WAYS[0].encode(), WAYS[1].encode()])
+    of.routes, of.route_of = route_columns([WAYS[0].encode(), WAYS[1].encode()])
     of.topic_properties = [b"", b"\x03\x00\x01x"]
     turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH))
     turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=100, size_bytes=MANY))
@@ -107,7 +107,7 @@ def test_properties_and_flags_come_through_and_back(engine: Engine) -> None:
 
     back = command(store, "peek", bridge="cloud", lane=0)["messages"]
     same = ("topic", "properties", "retain", "qos", "payload", "rule", "destination")
-    assert [(row["rule"], row["destination"]) for row in back] == [(way.rule, way.destination) for way in WAYS]
+    assert [(row["rule"], row["destination"]) for row in back] == [(route.rule, route.destination) for route in WAYS]
     assert [[row[name] for name in same] for row in back] == [[row[name] for name in same] for row in before]
     assert {row["accepted_ms"] for row in back} == {WALL_MS}, "it is accepted now, so that it does not expire at once"
 

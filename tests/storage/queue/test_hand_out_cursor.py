@@ -22,7 +22,7 @@ def cursor_over(*stored: int, qos0: tuple[int, ...] = ()) -> Cursor:
         mixed = first_seq in stored and first_seq in qos0
         kept = chunk(first_seq, 10, offsets=array("I", range(0, 10, 2)) if mixed else None, bytes_before=size_bytes)
         apart = chunk(first_seq, 10, offsets=array("I", range(1, 10, 2)) if mixed else None, bytes_before=size_bytes)
-        cursor.committed(first_seq + 10, kept if first_seq in stored else None, None)
+        cursor.on_committed(first_seq + 10, kept if first_seq in stored else None, None)
         if first_seq in qos0:
             cursor.qos0.add(apart, Settled(new_row(), None, lambda: None), 0)
         size_bytes += kept.size_bytes if first_seq in stored else 0

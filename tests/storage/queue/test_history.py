@@ -16,7 +16,7 @@ from storage.engine.engine import Engine, Family, RocksEngine, Write
 from storage.engine.keys import chunk_key, first_seq_of, lane_key
 from storage.queue.chunk import Chunk
 from storage.queue.history import Settlement, settlement_key
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from storage.store import history_retention
 from storage.store.event_rows import Event, event_key
 from storage.store.store import Store
@@ -496,7 +496,7 @@ def test_a_row_says_where_the_history_stands() -> None:
     box.publish(1)
     value = engine.get("meta", lane_key(NUMBER))
     assert value is not None
-    row = LaneRow.decode(value, queue=QUEUE)
+    row = LedgerRow.decode(value, queue=QUEUE)
     assert msgpack.unpackb(value, use_list=False, strict_map_key=False)[-3] == (0, 0, 0, 0, 0)
     assert row.history.begins == 0
     assert Chunk.decode(next(engine.scan("msg", b"", b"\xff" * 13))[1], queue=QUEUE, seq=0).count == 1

@@ -161,7 +161,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(age=st.integers(0, 10), rows_max=st.integers(1, 4))
     def cut_what_is_old(self, age: int, rows_max: int) -> None:
         assert self.queue.trimming.history is not None
-        self.queue.trimming.history.look(lambda at_ms: at_ms >= self.wall_ms - age, rows_max)
+        self.queue.trimming.history.age_out(lambda at_ms: at_ms >= self.wall_ms - age, rows_max)
         write = Write()
         self.queue.trimming.cut(write)
         self.cut = True

@@ -7,7 +7,7 @@ import pytest
 from storage.engine.engine import Write
 from storage.engine.keys import chunk_key
 from storage.queue.chunk_reader import ChunkReader
-from storage.queue.read_ahead import UpcomingChunks
+from storage.queue.read_ahead import ReadAhead
 from tests.storage.building import QUEUE, batch
 from tests.storage.queues import CountingEngine, append, chunk, open_queue
 from wire.errors import StorageDamaged
@@ -39,10 +39,10 @@ def test_opening_reads_one_chunk_whatever_the_backlog() -> None:
     assert engine.reads == 1
 
 
-def stored(*firsts: int, cache_bytes: int = 1 << 20) -> tuple[CountingEngine, UpcomingChunks]:
+def stored(*firsts: int, cache_bytes: int = 1 << 20) -> tuple[CountingEngine, ReadAhead]:
     """Chunks of ten sequences each, on disk and, as far as the cache goes, in memory."""
     engine, write = CountingEngine(), Write()
-    upcoming = UpcomingChunks(ChunkReader(engine, QUEUE, 1, 0), 0, 0, cache_bytes)
+    upcoming = ReadAhead(ChunkReader(engine, QUEUE, 1, 0), 0, 0, cache_bytes)
     for first_seq in firsts:
         write.put("msg", chunk_key(1, first_seq), chunk(first_seq, 10).encode())
         upcoming.add(chunk(first_seq, 10))
@@ -50,7 +50,7 @@ def stored(*firsts: int, cache_bytes: int = 1 << 20) -> tuple[CountingEngine, Up
     return engine, upcoming
 
 
-def firsts(upcoming: UpcomingChunks, cursor: int, chunks_max: int | None = None) -> list[int]:
+def firsts(upcoming: ReadAhead, cursor: int, chunks_max: int | None = None) -> list[int]:
     """The first sequences of all that comes next."""
     found = []
     while (first := upcoming.first(cursor, chunks_max)) is not None:

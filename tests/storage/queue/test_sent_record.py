@@ -113,13 +113,13 @@ def test_the_mark_moves_with_a_strong_commit_and_by_a_block_where_more_can_be_ha
     sent = record()
     assert sent.put_mark(Write(), 0, 50, strong=False, ahead=True) == 0
     sent.want(30)
-    assert sent.wants_mark
+    assert sent.needs_sent_mark
 
     write = Write()
     assert sent.put_mark(write, 10, 1 << 40, strong=True, ahead=False) == 10 + HANDED_AHEAD, "who wants one gets a block"
     assert sent.mark == 0
     write.committed()
-    assert (sent.mark, sent.wants_mark) == (10 + HANDED_AHEAD, False)
+    assert (sent.mark, sent.needs_sent_mark) == (10 + HANDED_AHEAD, False)
 
 
 def test_a_link_that_is_down_takes_the_mark_back_to_what_was_sent_also_from_a_commit_under_way() -> None:

@@ -87,7 +87,7 @@ def test_a_queue_of_nothing_but_qos_0_is_empty_when_it_is_opened_again() -> None
 
 def test_what_waits_may_be_settled_and_is_passed_then() -> None:
     _, queue = filled(100, 200, 300)
-    queue.look_waiting(((0, 5),))
+    queue.preload_waiting(((0, 5),))
     assert (queue.depth, queue.head) == (9, 0)
 
     assert queue.settle("delivered", ((1, 5), (4, 7))) == 6

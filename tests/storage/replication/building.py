@@ -51,7 +51,7 @@ class Node:
         self.begin()
 
     def begin(self) -> None:
-        """Its process begins anew."""
+        """Its process starts again."""
         self.replica = Replica(self.disk, f"node-{self.settings.member}")
         self.follower = Follower(self.replica, self.log, self.settings, self.clock)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from storage.replication.log import Entry
-from storage.replication.records import COMMIT, HEAD_BYTES, STEP_DOWN, TERM, Assembly, Record, Term, decode_operations
+from storage.replication.records import COMMIT, HEAD_BYTES, STEP_DOWN, TERM, Record, RecordAssembly, Term, decode_operations
 from tests.storage.replication.disk_double import DiskDouble, Rows, rows
 from tests.storage.replication.shelf import read_row, read_shelf
 from tests.support.log_double import Servers
@@ -35,7 +35,7 @@ class Judge:
         self.disks: dict[str, DiskDouble] = {}  # of each node
         self._sent: set[bytes] = set()
         self._on_log: set[Number] = set()
-        self._assembly = Assembly()
+        self._assembly = RecordAssembly()
         self._servers = servers
         servers.landed = self._landed
 

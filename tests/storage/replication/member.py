@@ -14,7 +14,7 @@ from storage.replication.follower import Follower
 from storage.replication.leader import Leader
 from storage.replication.lease import RENEWALS, LeaseFile
 from storage.replication.log import LogAway
-from storage.replication.members import Report, read_reports
+from storage.replication.members import MemberReport, read_reports
 from storage.replication.replica import Replica
 from storage.replication.replicated_engine import Replaced
 from tests.storage.replication.disk_double import DiskDouble, Rows, rows
@@ -86,8 +86,8 @@ class Member:
             trim=TrimSettings(max_bytes=None, max_age_s=None),
         )
         judge.disks[self.node] = self.disk
-        self._told_s = self._synced_s = 0.0
-        self._members: dict[str, Report] = {}
+        self._reported_s = self._synced_s = 0.0
+        self._members: dict[str, MemberReport] = {}
         self._checked = 0  # of the disk's changes
         self._was_waited_for = False  # the log keeps what this node lacks
 
@@ -145,9 +145,9 @@ class Member:
         if now_s - self._synced_s >= 1.0:
             self._synced_s = now_s
             follower.replica.sync()
-        if now_s - self._told_s >= LEASE_S / RENEWALS:
-            self._told_s = now_s
-            follower.look()
+        if now_s - self._reported_s >= LEASE_S / RENEWALS:
+            self._reported_s = now_s
+            follower.poll()
             self._tell(follower)
         if follower.needs_base:
             if self._was_waited_for:
@@ -163,13 +163,13 @@ class Member:
     def _tell(self, follower: Follower) -> None:
         replica, needs_base = follower.replica, bool(follower.needs_base)
         own = self._report("standby", replica)
-        own = Report(**{name: getattr(own, name) for name in Report.__dataclass_fields__} | {"needs_base": needs_base})
-        self.log.tell(self.name, own.encode())
+        own = MemberReport(**{name: getattr(own, name) for name in MemberReport.__dataclass_fields__} | {"needs_base": needs_base})
+        self.log.report(self.name, own.encode())
         self._was_waited_for = not needs_base and bool(replica.position.log)
-        self._members = read_reports(self.log.told())
+        self._members = read_reports(self.log.reports())
 
-    def _report(self, role: str, replica: Replica) -> Report:
-        return Report(
+    def _report(self, role: str, replica: Replica) -> MemberReport:
+        return MemberReport(
             node=self.node,
             role=role,
             sequence=replica.position.sequence,
@@ -200,7 +200,7 @@ class Member:
                 self._judge.leads(self.name, self.disk)
             self.shelf = Shelf(self.leader.engine)
         leader = self.leader
-        leader.look(self._wall_ms())
+        leader.tick(self._wall_ms())
         if leader.lease_left_s <= 0:
             raise Replaced("the lease has ended")
         if wanted := leader.wanted():

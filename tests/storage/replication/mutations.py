@@ -11,7 +11,7 @@ from storage.replication import leader, records, replicated_engine
 from storage.replication.follower import Follower
 from storage.replication.lease import LeaseFile, Watch
 from storage.replication.log import Entry
-from storage.replication.members import Report
+from storage.replication.members import MemberReport
 from storage.replication.records import TERM, Record, Term, split
 from storage.replication.replica import Replica
 from storage.replication.replicated_engine import ReplicatedEngine
@@ -105,7 +105,7 @@ def _known(original: Any) -> Any:
 
 
 def _what_was_read(original: Any) -> Any:
-    def keep_from(reports: Iterable[Report], **named: Any) -> Any:
+    def keep_from(reports: Iterable[MemberReport], **named: Any) -> Any:
         return original([replace(report, synced=report.sequence) for report in reports], **named)
 
     return keep_from

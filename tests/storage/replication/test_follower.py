@@ -27,7 +27,7 @@ def test_it_applies_what_comes_and_knows_how_far_it_is() -> None:
     engine = node.lead()
     for _ in range(5):
         engine.commit(put()[0], sync=True)
-    other.follower.look()
+    other.follower.poll()
     assert other.follower.behind == 7
 
     clock.now_s += 3.0
@@ -35,7 +35,7 @@ def test_it_applies_what_comes_and_knows_how_far_it_is() -> None:
     assert other.follower.follow() == servers.read_messages
     assert other.follower.silent_s() == 0.0
     other.follow()
-    other.follower.look()
+    other.follower.poll()
 
     assert other.follower.behind == 0
     assert other.replica.position.number == node.replica.position.number == 7
@@ -97,7 +97,7 @@ def test_who_needs_a_base_never_leads() -> None:
     node.log.trim(4)
     clock.now_s += patience_s(LEASE_S)
 
-    other.follower.look()
+    other.follower.poll()
     assert other.follower.needs_base
     assert not other.follower.is_due()
     other.begin()
@@ -198,7 +198,7 @@ def test_the_epoch_of_a_leader_is_above_all_that_were() -> None:
 
 
 def test_a_log_that_ends_before_what_is_here_is_anothers() -> None:
-    """replication.foreign-log-left-alone: the stream was deleted, and has been begun anew by others."""
+    """replication.foreign-log-left-alone: the stream was deleted, and has been started again by others."""
     _, clock, node, other = made()
     engine = node.lead()
     for _ in range(5):
@@ -210,11 +210,11 @@ def test_a_log_that_ends_before_what_is_here_is_anothers() -> None:
 
     clock.now_s += 10 * LEASE_S
     for _ in range(RENEWALS):
-        other.follower.look()
+        other.follower.poll()
         assert not other.follower.lead(1)
         clock.now_s += LEASE_S
     with pytest.raises(ConfigError, match="deleted, or is an older one"):
-        other.follower.look()
+        other.follower.poll()
 
 
 def test_a_log_whose_end_is_not_known_at_once_is_waited_for() -> None:
@@ -223,13 +223,13 @@ def test_a_log_whose_end_is_not_known_at_once_is_waited_for() -> None:
     node.lead()
     other.follow()
     other.follower._log = Servers().client("b")
-    other.follower.look()
+    other.follower.poll()
     other.follower._log = servers.client("b")
     clock.now_s += LEASE_S
-    other.follower.look()
+    other.follower.poll()
     other.follower._log = Servers().client("b")
 
-    other.follower.look()
+    other.follower.poll()
 
 
 def test_a_log_with_something_in_it_is_not_begun_again() -> None:
@@ -271,7 +271,7 @@ def test_a_disk_that_refuses_holds_it_up_and_no_longer() -> None:
     "act",
     [
         lambda node: node.follower.follow(),
-        lambda node: node.follower.look(),
+        lambda node: node.follower.poll(),
         lambda node: node.follower.lead(1),
     ],
     ids=["follow", "look", "lead"],

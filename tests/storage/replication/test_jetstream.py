@@ -72,13 +72,13 @@ def test_what_is_trimmed_is_gone_and_the_numbers_go_on(log: JetStreamLog) -> Non
 
 
 def test_members_say_one_thing_each_and_are_forgotten(log: JetStreamLog) -> None:
-    log.tell("a", b"1")
-    log.tell("b", b"2")
-    log.tell("a", b"3")
-    assert log.told() == {"a": b"3", "b": b"2"}
+    log.report("a", b"1")
+    log.report("b", b"2")
+    log.report("a", b"3")
+    assert log.reports() == {"a": b"3", "b": b"2"}
     assert log.forget("b")
     assert not log.forget("b")
-    assert log.told() == {"a": b"3"}
+    assert log.reports() == {"a": b"3"}
 
 
 def test_large_things_are_brought_whole_and_removed(log: JetStreamLog, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from storage.replication.leader import SYNC_S, Leader
 from storage.replication.lease import RENEWALS, patience_s
-from storage.replication.members import Report, read_reports
+from storage.replication.members import MemberReport, read_reports
 from storage.replication.replicated_engine import Replaced
 from tests.storage.replication.building import LEASE_S, NO_TRIM, Clock, Node, put
 from tests.support.log_double import Servers
@@ -33,13 +33,13 @@ class Led:
 
     def look(self, after_s: float = LEASE_S / RENEWALS) -> None:
         self.clock.now_s += after_s
-        self.leader.look(WALL_MS + int(self.clock.now_s * 1000))
+        self.leader.tick(WALL_MS + int(self.clock.now_s * 1000))
 
     def told(self, member: str, node: str = "", **said: Any) -> None:
         """``member`` tells."""
         plain: dict[str, Any] = {"role": "standby", "sequence": 0, "synced": 0, "number": 0, "term": 1}
         at_ms = WALL_MS + int(self.clock.now_s * 1000)
-        self.servers.reports[member] = Report(node=node or f"node-{member}", at_ms=at_ms, **plain | said).encode()
+        self.servers.reports[member] = MemberReport(node=node or f"node-{member}", at_ms=at_ms, **plain | said).encode()
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_of_two_nodes_of_one_name_the_newcomer_is_refused_and_says_nothing(led: 
 
 def test_the_epoch_goes_with_the_records(led: Led) -> None:
     led.leader.engine.epoch = 77
-    led.leader.look(WALL_MS)
+    led.leader.tick(WALL_MS)
     led.commit()
 
     assert led.node.replica.position.epoch == 77

@@ -20,7 +20,7 @@ TIMES = st.floats(0, 1e6)
 def test_a_lease_is_over_before_anybody_takes_over(sent_s: float, on_its_way_s: float, lease_s: float, waits_s: float) -> None:
     """replication.lease-before-take-over: however long the record was on its way."""
     watch = Watch(0.0)
-    watch.heard(sent_s + on_its_way_s)
+    watch.on_heard(sent_s + on_its_way_s)
     now_s = sent_s + on_its_way_s + waits_s
 
     if watch.is_over(lease_s, now_s):
@@ -33,7 +33,7 @@ def test_a_watch_counts_from_when_it_last_heard() -> None:
     assert not watch.is_over(10.0, 100.0 + 10.0)
     assert watch.is_over(10.0, 100.0 + patience_s(10.0))
 
-    watch.heard(112.0)
+    watch.on_heard(112.0)
     assert not watch.is_over(10.0, 112.5)
 
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.replication.members import ID_NAME, Report, keep_from, member_id, read_reports
+from storage.replication.members import ID_NAME, MemberReport, keep_from, member_id, read_reports
 from wire.errors import StorageDamaged
 
 NUMBERS = st.integers(0, 1000)
 REPORTS = st.lists(
     st.builds(
-        Report,
+        MemberReport,
         node=st.text("abc", min_size=1),
         role=st.sampled_from(("leader", "standby")),
         sequence=NUMBERS,
@@ -29,12 +29,12 @@ REPORTS = st.lists(
     ),
     max_size=5,
 )
-REPORT = Report(node="n", role="standby", sequence=9, synced=7, number=5, term=2, at_ms=1000, address="h:1", wants=True)
+REPORT = MemberReport(node="n", role="standby", sequence=9, synced=7, number=5, term=2, at_ms=1000, address="h:1", wants=True)
 
 
 @given(REPORTS, NUMBERS, st.one_of(st.none(), st.floats(0, 20)), st.booleans())
 def test_the_log_keeps_what_somebody_lacks_who_is_waited_for(
-    reports: list[Report], synced: int, max_age_s: float | None, waits: bool
+    reports: list[MemberReport], synced: int, max_age_s: float | None, waits: bool
 ) -> None:
     """replication.trimmed-when-kept"""
     now_ms = 20_000
@@ -57,7 +57,7 @@ def test_neither_a_member_that_is_gone_nor_what_it_offered_is_waited_for() -> No
 
 
 @given(REPORTS)
-def test_reports_are_read_as_they_were_told(reports: list[Report]) -> None:
+def test_reports_are_read_as_they_were_told(reports: list[MemberReport]) -> None:
     named = {f"m{place}": report for place, report in enumerate(reports)}
 
     assert read_reports({name: report.encode() for name, report in named.items()}) == named

@@ -13,8 +13,8 @@ from storage.replication.records import (
     HEAD_BYTES,
     RENEWAL,
     TERM,
-    Assembly,
     Record,
+    RecordAssembly,
     Term,
     decode_operations,
     encode_operations,
@@ -34,7 +34,7 @@ COMMITTED = Record(COMMIT, 3, 7, 9, bytes(range(100)))
 
 def taken(messages: list[bytes], first: int = 1) -> list[Record]:
     """The records that come of ``messages``."""
-    assembly = Assembly()
+    assembly = RecordAssembly()
     found = [assembly.take(Entry(first + place, message)) for place, message in enumerate(messages)]
     return [record for record in found if record is not None]
 

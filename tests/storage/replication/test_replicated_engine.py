@@ -10,7 +10,7 @@ import pytest
 from storage.engine.engine import RocksEngine, Write
 from storage.replication.lease import patience_s
 from storage.replication.log import Behind, LogAway
-from storage.replication.records import Assembly, Record
+from storage.replication.records import Record, RecordAssembly
 from storage.replication.replica import Replica
 from storage.replication.replicated_engine import Replaced, ReplicatedEngine
 from tests.storage.replication.building import LEASE_S, Clock, Node, put
@@ -19,7 +19,7 @@ from wire.errors import StorageDamaged, Unavailable
 
 
 def on_log(servers: Servers) -> list[Record]:
-    assembly = Assembly()
+    assembly = RecordAssembly()
     return [record for entry in servers.entries if (record := assembly.take(entry)) is not None]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.queue.admission import Room
+from storage.queue.admission import AdmissionRoom
 from storage.queue.dead_letters import DeadLetter
 from storage.queue.single_messages import Message
 from storage.store.dead_letter_replay import choose_page
@@ -16,8 +16,8 @@ def letter(seq: int, *, topic: bytes = b"t", reason: str = "0x87") -> tuple[int,
     return seq, DeadLetter(seq, reason, 1000, NAMES[0], "edge@here", Message(seq, topic, b"p", 1, b"", b"", 900))
 
 
-def rooms(messages: int | None = None) -> dict[str, list[Room]]:
-    node = Room(messages=messages, size_bytes=None, overflow="reject")
+def rooms(messages: int | None = None) -> dict[str, list[AdmissionRoom]]:
+    node = AdmissionRoom(messages=messages, size_bytes=None, overflow="reject")
     return {name: [node] for name in NAMES}
 
 

@@ -110,7 +110,7 @@ def test_a_disk_that_was_opened_again_is_in_trouble_until_a_commit_goes_through(
     assert disk.reopen(1.0, 5000)
     assert disk.retry_s is None
     assert disk.refusal is not None
-    disk.takes_again(6000)
+    disk.on_recovered(6000)
 
     assert disk.refusal is None
     assert [event.kind for event in events.waiting] == ["disk.full", "disk.available"]

@@ -20,7 +20,7 @@ from wire.frames.intake import SessionClose
 from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, Settle
 from wire.frames.local_sessions import PIECE_MESSAGES, SubscriptionsAdd
 from wire.frames.names import LISTENER
-from wire.routing.ways import SHARE_BYTES_MAX, Way, kind_of_way, way_of_share
+from wire.routing.message_route import SHARE_BYTES_MAX, MessageRoute, kind_of_route, route_of_share
 
 SHARE = "$share/g/t"
 MAX_EXPIRY = bytes((0x02, 0, 0, 0, 60))
@@ -37,7 +37,7 @@ def member(store: Store, name: str, options: int = 2, *, share: str = SHARE, ide
 def dealt(*rows: tuple[int, bytes], accepted_ms: int = 1000, share: str = "g") -> Batch:
     """A batch of (flags, payload) as the shared subscription deals it."""
     batch = from_rows([(b"t", flags, payload) for flags, payload in rows], accepted_ms=accepted_ms)
-    batch.ways, batch.way_of = [way_of_share(share, "t")], [0]
+    batch.routes, batch.route_of = [route_of_share(share, "t")], [0]
     return batch
 
 
@@ -231,7 +231,7 @@ def test_a_queue_without_shared_messages_goes_with_its_session_and_what_was_drop
     """store.ended-queue-counted, store.session-goes-with-its-queue"""
     store = Store(engine, settings(queue_max_messages=2), 1)
     queue = open_session(store, "c").queue
-    turn(store, append_frame(1, {queue: (replace(dealt((1, b"x"), (1, b"y"), (2, b"z")), ways=[], way_of=[]), None)}))
+    turn(store, append_frame(1, {queue: (replace(dealt((1, b"x"), (1, b"y"), (2, b"z")), routes=[], route_of=[]), None)}))
     assert figures(store)["dropped"] == 1
 
     open_session(store, "c", clean=True, request=2, source=2)
@@ -241,7 +241,7 @@ def test_a_queue_without_shared_messages_goes_with_its_session_and_what_was_drop
 
 
 def test_a_queue_has_one_row_for_all_its_shared_subscriptions_and_none_that_is_long_goes_with_each_message() -> None:
-    ways = [way_of_share("g" * length, "t") for length in (1, 50, SHARE_BYTES_MAX - len("$share//t"))]
-    assert len({kind_of_way(way) for way in ways}) == 1
-    assert way_of_share("g" * SHARE_BYTES_MAX, "t") == b""
-    assert kind_of_way(Way("a", "b", preserve_retain=True, properties=b"").encode()) != kind_of_way(ways[0])
+    routes = [route_of_share("g" * length, "t") for length in (1, 50, SHARE_BYTES_MAX - len("$share//t"))]
+    assert len({kind_of_route(route) for route in routes}) == 1
+    assert route_of_share("g" * SHARE_BYTES_MAX, "t") == b""
+    assert kind_of_route(MessageRoute("a", "b", preserve_retain=True, properties=b"").encode()) != kind_of_route(routes[0])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from storage.engine.engine import Engine, RocksEngine, Write
-from storage.engine.keys import told_key
+from storage.engine.keys import reported_key
 from storage.engine.memory_engine import MemoryEngine
 from storage.store.event_rows import Event, event_key, event_number
 from storage.store.store import Store
@@ -181,7 +181,7 @@ def test_where_it_is_damaged_what_was_told_nothing_is_told_twice() -> None:
     box.publish(13)
     box.pass_time(1)
     write = Write()
-    write.put("meta", told_key(box.store.lanes.of_bridges[QUEUE].queue.number), b"\xc1")
+    write.put("meta", reported_key(box.store.lanes.of_bridges[QUEUE].queue.number), b"\xc1")
     engine.commit(write, sync=True)
     box = Box(engine, settings, now_s=200)
     box.number = 1

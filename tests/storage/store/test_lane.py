@@ -1,4 +1,4 @@
-"""One lane by itself: what an opening begins anew, what credit allows, and how long it waits for what cannot be read."""
+"""One lane by itself: what an opening starts again, what credit allows, and how long it waits for what cannot be read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lane() -> Lane:
     engine.commit(write, sync=True)
     made = Lane(queue, limits())
     made.begin(FIRST)
-    made.opened(receives=False)
+    made.on_opened(receives=False)
     return made
 
 
@@ -41,17 +41,17 @@ def test_something_may_be_given_while_there_is_credit_for_messages_and_bytes(lan
 
     lane.grant(2, 100, 5000)
     assert lane.has_credit
-    lane.give([piece(1, 100)])
+    lane.hand_out([piece(1, 100)])
     assert not lane.has_credit, "the bytes are used"
     lane.grant(2, 200, 6000)
     assert lane.has_credit
-    lane.give([piece(1, 1)])
+    lane.hand_out([piece(1, 1)])
 
     assert not lane.has_credit, "the messages are used"
 
 
 def test_each_piece_goes_to_the_forwarder_under_the_epoch_of_the_opening(lane: Lane) -> None:
-    effects = lane.give([piece(1, 10), piece(2, 20)])
+    effects = lane.hand_out([piece(1, 10), piece(2, 20)])
 
     assert [peer for peer, _ in effects] == ["forwarder:cloud:0"] * 2
     frames = [frame for _, frame in effects if isinstance(frame, HandOut)]
@@ -71,9 +71,9 @@ def test_the_link_came_up_when_credit_came_after_none(lane: Lane) -> None:
 
 def test_an_opening_begins_with_nothing_given_settled_or_stopped(lane: Lane) -> None:
     lane.grant(1, 100, 5000)
-    lane.give([piece(1, 10)])
+    lane.hand_out([piece(1, 10)])
     lane.owe(3)
-    lane.committed()
+    lane.on_committed()
     assert lane.answer(receives=False) == [(lane.peer, Settled(queue=QUEUE, epoch=FIRST, number=3))]
     lane.stop(ConfigError("a newer build"))
     assert (lane.state, lane.is_open) == (State.STOPPED, True)
@@ -83,7 +83,7 @@ def test_an_opening_begins_with_nothing_given_settled_or_stopped(lane: Lane) -> 
     assert lane.state is State.OPENING
     assert (lane.credit_messages, lane.given_messages) == (0, 0)
     assert lane.by == (f"forwarder:cloud:0@{FIRST + 1}", f"connection:cloud:0@{FIRST + 1}")
-    opened = lane.opened(receives=True)
+    opened = lane.on_opened(receives=True)
     assert lane.is_open
     assert lane.answer(receives=False) == []
     assert (opened.epoch, opened.head, opened.tail, opened.receives) == (FIRST + 1, 0, 1, True)
@@ -93,21 +93,21 @@ def test_what_cannot_be_read_is_waited_for_ever_longer_and_from_the_beginning_on
     waits = []
     now_s = 10.0
     for _ in range(8):
-        lane.cannot_read(Unavailable("a bad sector"), now_s)
+        lane.mark_unreadable(Unavailable("a bad sector"), now_s)
         waits.append(round(lane.retry_s - now_s, 3))
         now_s = lane.retry_s
     assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
-    lane.can_read()
+    lane.mark_readable()
     assert lane.unread is None
-    lane.cannot_read(Unavailable("a bad sector"), now_s)
+    lane.mark_unreadable(Unavailable("a bad sector"), now_s)
 
     assert round(lane.retry_s - now_s, 3) == 0.1
 
 
 def test_a_word_before_its_time_makes_no_wait_longer(lane: Lane) -> None:
-    lane.cannot_read(Unavailable("a bad sector"), 10.0)
-    lane.cannot_read(Unavailable("a bad sector"), 10.05)
+    lane.mark_unreadable(Unavailable("a bad sector"), 10.0)
+    lane.mark_unreadable(Unavailable("a bad sector"), 10.05)
 
     assert round(lane.retry_s - 10.05, 3) == 0.1
 

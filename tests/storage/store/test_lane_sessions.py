@@ -70,9 +70,9 @@ class Lane:
                     self.opened = frame
                     self.flow.open(frame)
                 case HandOut():
-                    self.flow.exchange.offer(frame)
+                    self.flow.exchange.hand_out(frame)
                 case Settled():
-                    self.flow.exchange.record.committed(frame.number)
+                    self.flow.exchange.record.on_committed(frame.number)
 
     def connect(self, session: str) -> None:
         remote = self.remotes[session]
@@ -83,7 +83,7 @@ class Lane:
             remote.forget_session()  # a clean start
             present = remote.connect()
         self.session = session
-        self.flow.connected(session=session, session_present=present, level=self.level, receive_maximum=3)
+        self.flow.on_connected(session=session, session_present=present, level=self.level, receive_maximum=3)
 
     def step(self) -> None:
         """One of: a burst leaves, the remote takes a packet, an answer comes, what became of messages is told, it is committed."""
@@ -95,7 +95,7 @@ class Lane:
                 answer = self.remotes[self.session].take(packet)
                 self.to_us.append(answer)
             case 2 if self.to_us:
-                self.flow.received(self.to_us.popleft())
+                self.flow.on_received(self.to_us.popleft())
             case 3:
                 facts = self.flow.exchange.record.facts(self.number + 1)
                 if facts is not None:
@@ -119,7 +119,7 @@ class Lane:
         """The connection is gone, and the lane with it unless ``how`` is None."""
         if how is not None:
             return Lane(crashed(self, how), self.remotes, life=life, republish=republish, keeps=True)
-        self.flow.disconnected()
+        self.flow.on_disconnected()
         self.to_remote.clear()
         self.to_us.clear()
         return self
@@ -234,7 +234,7 @@ def test_an_address_that_comes_back_is_not_taken_for_the_session_on_record() -> 
         lane.connect(place)
         for _ in range(10):
             lane.step()
-        lane.flow.disconnected()
+        lane.flow.on_disconnected()
         lane.to_remote.clear()
         lane.to_us.clear()
         assert (lane.flow.exchange.record.session, lane.flow.exchange.live) == (place, False)

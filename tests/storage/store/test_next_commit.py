@@ -21,7 +21,7 @@ def test_what_was_wanted_is_wanted_until_it_is_committed() -> None:
     commit.at_once = True
     assert (commit.needs_sync, commit.awaited) == (True, True)
 
-    commit.done(1.0, written=True)
+    commit.on_done(1.0, written=True)
 
     assert (commit.needs_sync, commit.awaited, commit.at_once) == (False, False, False)
 
@@ -30,18 +30,18 @@ def test_another_write_begins_when_one_was_written_and_not_before() -> None:
     commit = next_commit(0.0)
     write = commit.write
 
-    commit.done(1.0, written=False)
+    commit.on_done(1.0, written=False)
     assert commit.write is write
 
     write.put("meta", b"key", b"value")
-    commit.done(2.0, written=True)
+    commit.on_done(2.0, written=True)
     assert commit.write is not write
     assert not commit.write
 
 
 def test_the_flush_period_begins_with_what_was_written() -> None:
     commit = next_commit(0.5)
-    commit.done(10.0, written=True)
+    commit.on_done(10.0, written=True)
     commit.promise()
     commit.time.hurry()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from storage.engine.engine import RocksEngine
-from storage.queue.ledger import LaneRow
-from storage.store.restored_rows import Restored, begin_anew
+from storage.queue.ledger import LedgerRow
+from storage.store.restored_rows import Restored, restart_exchanges
 from storage.store.session_rows import Session
 from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, node, settle_frame
@@ -46,7 +46,7 @@ def store_with_an_exchange(path: Path) -> Store:
 
 def restored(path: Path) -> Restored:
     engine = RocksEngine(path)
-    done = begin_anew(engine, wall_ms=9000, snapshot="edge-1", messages=3)
+    done = restart_exchanges(engine, wall_ms=9000, snapshot="edge-1", messages=3)
     engine.close()
     return done
 
@@ -104,6 +104,6 @@ def test_a_client_is_made_to_let_go_only_where_it_takes_qos_2(tmp_path: Path, us
     restored(tmp_path / "store")
 
     engine = RocksEngine(tmp_path / "store")
-    rows = {key: LaneRow.decode(value, queue="") for key, value in engine.scan("meta", b"L", b"M")}
+    rows = {key: LedgerRow.decode(value, queue="") for key, value in engine.scan("meta", b"L", b"M")}
     assert sorted((row.session, len(row.left)) for row in rows.values() if row.left or row.session) == [("", 1), ("client", 0)]
     engine.close()

@@ -18,7 +18,7 @@ def test_what_waits_for_sessions_counts_for_the_node() -> None:
 
     parts.session_queues.count()
     assert parts.messages(QUEUE)[1] == 6
-    parts.session_queues.added(1, 10)
+    parts.session_queues.on_added(1, 10)
     assert parts.messages(QUEUE)[1] == 5
 
     assert parts.session_queues.remove(name) == 2

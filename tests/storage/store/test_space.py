@@ -146,13 +146,13 @@ def test_what_is_kept_is_not_merged_again_and_again(tmp_path: Path, monkeypatch:
         box.publish(ROWS, size=size_bytes)
     engine.flush()
     merges: list[bool] = []
-    are_many = DeadBytes.are_many
+    are_many = DeadBytes.begin_merge
 
     def noted(of: DeadBytes, taken_bytes: int, kept_bytes: int, *, pressed: bool) -> bool:
         merges.append(are_many(of, taken_bytes, kept_bytes, pressed=pressed))
         return merges[-1]
 
-    monkeypatch.setattr(DeadBytes, "are_many", noted)
+    monkeypatch.setattr(DeadBytes, "begin_merge", noted)
     while len(merges) < 20:
         box.pass_time(space.TIDY_PERIOD_S)
         wait_until(lambda: not engine.database.is_merging, 60.0, "merged")

@@ -12,8 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.door.password_file import read_passwords
-from actors.door.password_hashes import verify_password
+from actors.access.password_file import read_passwords
+from actors.access.password_hashes import verify_password
 from supervisor.cli.main import main
 from supervisor.config.first_configuration import Answers, name_of, write_first
 from supervisor.config.loading import load

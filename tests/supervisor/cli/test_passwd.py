@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from actors.door.password_file import read_passwords
-from actors.door.password_hashes import verify_password
+from actors.access.password_file import read_passwords
+from actors.access.password_hashes import verify_password
 from supervisor.cli.main import cli, main
 from tests.supervisor.conftest import ROOT
 from tests.support.waiting import PATIENCE_S

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.door.token_file import read_tokens
+from actors.access.token_file import read_tokens
 from supervisor.cli.main import main
 from wire.errors import ConfigError
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.door.password_hashes import DECOY
+from actors.access.password_hashes import DECOY
 from supervisor.config.consistency import IN_MEMORY_MAX_BYTES
 from supervisor.config.loading import load, load_acl, locate
 from supervisor.running_node import NodePlace

@@ -9,7 +9,7 @@ import pytest
 from zmq.auth import load_certificate
 
 from actors.process.request_sockets import new_key_pair, public_of
-from supervisor.control.allowed_keys import LOOK_PERIOD_S, AllowedKeys
+from supervisor.control.allowed_keys import CHECK_PERIOD_S, AllowedKeys
 from supervisor.control.key_files import KeyFile, public_key, read_allowed, read_key, server_key, write_key
 from wire.errors import ConfigError, Unavailable
 
@@ -72,14 +72,14 @@ def test_a_change_of_the_folder_is_noticed_within_a_moment(tmp_path: Path) -> No
     keys = AllowedKeys(tmp_path)
     assert keys.find(PUBLIC, 0.0) is None
     write_key(tmp_path / "me.key", KeyFile(public=PUBLIC, role="operate"), "Mine.")
-    assert keys.find(PUBLIC, LOOK_PERIOD_S / 2) is None
-    found = keys.find(PUBLIC, LOOK_PERIOD_S)
+    assert keys.find(PUBLIC, CHECK_PERIOD_S / 2) is None
+    found = keys.find(PUBLIC, CHECK_PERIOD_S)
     assert found is not None
     assert found.role == "operate"
     write_key(tmp_path / "me.key", KeyFile(public=PUBLIC, role="admin"), "Mine.")
     os.utime(tmp_path / "me.key")
-    found = keys.find(PUBLIC, 2 * LOOK_PERIOD_S)
+    found = keys.find(PUBLIC, 2 * CHECK_PERIOD_S)
     assert found is not None
     assert found.role == "admin"
     (tmp_path / "me.key").unlink()
-    assert keys.find(PUBLIC, 3 * LOOK_PERIOD_S) is None
+    assert keys.find(PUBLIC, 3 * CHECK_PERIOD_S) is None

@@ -11,7 +11,7 @@ import pytest
 
 from supervisor.cli.main import main
 from supervisor.control.control_socket import COMMANDS, OPTIONAL, ControlError, Request, encode_request, parse_request
-from supervisor.control.store_commands import ANSWER_TIMEOUT_S, ASKERS_MAX, Relay, is_queue_command, to_arguments
+from supervisor.control.store_commands import ANSWER_TIMEOUT_S, ASKERS_MAX, StoreCommands, is_queue_command, to_arguments
 from supervisor.terminal.message_text import message_json, printable, shown
 from tests.supervisor.cli.test_main import bascule
 from tests.supervisor.conftest import StartSupervisor
@@ -64,13 +64,13 @@ def test_optional_arguments_may_be_there_and_others_not(command: str) -> None:
 
 
 def test_each_asker_gets_the_answer_to_its_own_question() -> None:
-    relay: Relay[str] = Relay()
+    relay: StoreCommands[str] = StoreCommands()
     one, two = relay.ask("one", request(), 1.0), relay.ask("two", request("queue.purge", bridge="b"), 2.0)
     assert (one.verb, two.verb, two.arguments) == ("ls", "purge", {"bridge": "b"})
     assert relay.next_deadline_s() == 1.0 + ANSWER_TIMEOUT_S
-    assert relay.answered(answer(two.request)) == ("two", "r", None)
-    assert relay.answered(answer(two.request)) is None, "once"
-    found = relay.answered(QueueAnswer(request=one.request, error="full", message="no room", result={}))
+    assert relay.on_answered(answer(two.request)) == ("two", "r", None)
+    assert relay.on_answered(answer(two.request)) is None, "once"
+    found = relay.on_answered(QueueAnswer(request=one.request, error="full", message="no room", result={}))
     assert found is not None
     assert found[2] is not None
     assert (found[2].kind, found[2].message, found[2].request_id) == ("full", "no room", "r")
@@ -78,38 +78,38 @@ def test_each_asker_gets_the_answer_to_its_own_question() -> None:
 
 
 def test_who_is_not_answered_in_time_or_loses_the_store_is_told() -> None:
-    relay: Relay[str] = Relay()
+    relay: StoreCommands[str] = StoreCommands()
     late, later = relay.ask("late", request(), 0.0), relay.ask("later", request(), 5.0)
     given_up = relay.timed_out(ANSWER_TIMEOUT_S + 1)
     assert [(asker, error.kind) for asker, error in given_up] == [("late", "unavailable")]
-    assert relay.answered(answer(late.request)) is None
-    given_up = relay.store_ended()
+    assert relay.on_answered(answer(late.request)) is None
+    given_up = relay.on_store_ended()
     assert [asker for asker, _ in given_up] == ["later"]
     assert "carried out or not" in given_up[0][1].message
-    assert relay.answered(answer(later.request)) is None
-    assert relay.store_ended() == []
+    assert relay.on_answered(answer(later.request)) is None
+    assert relay.on_store_ended() == []
 
 
 def test_who_asked_about_sessions_is_told_when_the_listener_ends() -> None:
-    relay: Relay[str] = Relay()
+    relay: StoreCommands[str] = StoreCommands()
     relay.ask("queues", request(), 0.0)
     asked = relay.ask("sessions", request("session.end", client_id="c", drops_will="yes"), 0.0, by_listener=True)
     relay.ask("the store", request("session.ls", connected="no"), 0.0)
     assert asked == SessionCommand(request=2, verb="end", arguments={"client_id": "c", "drops_will": True}, asker=SUPERVISOR)
-    ((asker, error),) = relay.listener_ended()
+    ((asker, error),) = relay.on_listener_ended()
     assert (asker, error.kind) == ("sessions", "unavailable")
     assert "look with session ls" in error.message
-    assert [asker for asker, _ in relay.store_ended()] == ["queues", "the store"]
+    assert [asker for asker, _ in relay.on_store_ended()] == ["queues", "the store"]
 
 
 def test_only_so_many_may_wait() -> None:
-    relay: Relay[int] = Relay()
+    relay: StoreCommands[int] = StoreCommands()
     for number in range(ASKERS_MAX):
         relay.ask(number, request(), 0.0)
     with pytest.raises(ControlError) as refused:
         relay.ask(-1, request(), 0.0)
     assert refused.value.kind == "busy"
-    relay.answered(answer(1))
+    relay.on_answered(answer(1))
     relay.ask(-1, request(), 0.0)
 
 

@@ -95,7 +95,7 @@ def test_real_servers_say_how_they_are_and_are_left_as_they_were(tmp_path: Path)
                 ("site", "file", 3),
                 ("site-members", "file", 3),
             ]
-            assert (after.forbidden, log.ends()[1], log.told()) == ((), last, {}), "nothing was added"
+            assert (after.forbidden, log.ends()[1], log.reports()) == ((), last, {}), "nothing was added"
         finally:
             log.close()
 

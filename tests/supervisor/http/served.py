@@ -12,8 +12,8 @@ from tests.supervisor.http.client import CHANGING, Answer, request
 from tests.support.node import Config, Node, node_config
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
-from wire.door.roles import ROLES
-from wire.door.token_table import Token, digest_of, with_token
+from wire.access.roles import ROLES
+from wire.access.token_table import Token, digest_of, with_token
 
 TOKENS: dict[str, str] = {role: f"bascule_token-of-{role}" for role in ROLES}
 

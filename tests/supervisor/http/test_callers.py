@@ -13,7 +13,7 @@ from fastapi.security import HTTPAuthorizationCredentials
 from supervisor.http.callers import Caller, Callers, NotLetIn
 from supervisor.http.figures import HttpCounts
 from tests.supervisor.http.served import TOKENS, write_tokens
-from wire.door.roles import ROLES
+from wire.access.roles import ROLES
 from wire.settings import HttpSettings, LoginLimitSettings
 
 FAILURES_MAX = 3
@@ -63,7 +63,7 @@ def test_without_a_tokens_file_everybody_may_everything() -> None:
 
 
 def test_too_many_wrong_tokens_keep_out_who_was_not_in(door: Door) -> None:
-    """door.failed-logins-wait: by address; who was let in from there before stays in."""
+    """access.failed-logins-wait: by address; who was let in from there before stays in."""
     assert isinstance(door.ask("status", TOKENS["view"]), Caller)
     assert [door.ask("status", f"guess-{number}") for number in range(FAILURES_MAX)] == [401] * FAILURES_MAX
 

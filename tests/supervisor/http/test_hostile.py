@@ -61,7 +61,7 @@ PATH_TRICKS = [
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The publisher goes on through all tests; at the end all of it has arrived, and no process has begun anew."""
+    """The publisher goes on through all tests; at the end all of it has arrived, and no process has started again."""
     with FakeRemote() as remote, serve(tmp_path_factory.mktemp("hostile"), bridge_config("cloud", remote.port), **LIMITS) as served:
         served.node.wait_lane("cloud", state="connected")
         before = {row["name"]: row["pid"] for row in served.node.status()["processes"]}

@@ -23,7 +23,7 @@ class Server:
         self.timeout_s = settings.supervision.heartbeat_timeout_s
         self.actor = HttpServer(cast(Mailbox, self.fake), settings, 1)
         self.works, self.stopped = True, False
-        self.actor.on_told(Serves(self._ask, self._stop))
+        self.actor.on_thread_message(Serves(self._ask, self._stop))
 
     def _ask(self, what: Callable[[], None]) -> None:
         if self.works:
@@ -54,9 +54,9 @@ def test_a_loop_that_works_is_asked_for_ever_and_one_that_hangs_ends_the_process
 def test_a_server_that_ends_unasked_ends_the_process_with_its_reason() -> None:
     server = Server()
     with pytest.raises(BasculeError):
-        server.actor.on_told(ServerEnded())
+        server.actor.on_thread_message(ServerEnded())
     with pytest.raises(Unavailable, match="key_file"):
-        server.actor.on_told(ServerEnded(Unavailable("key_file is gone")))
+        server.actor.on_thread_message(ServerEnded(Unavailable("key_file is gone")))
 
     server.actor.state = "stopping"
     server.actor.on_stopping()

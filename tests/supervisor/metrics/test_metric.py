@@ -117,7 +117,7 @@ def test_values_are_found_by_the_path_of_their_figure(
 
 
 def test_a_known_reason_counts_from_zero_once_the_store_has_told_the_ledger() -> None:
-    """Else the first one would be no growth to Prometheus, and a store that begins anew would be one."""
+    """Else the first one would be no growth to Prometheus, and a store that starts again would be one."""
     assert METRICS["dropped_total"].values(NODE) == {("a", "0", "full"): 2.0, ("a", "0", "old"): 0.0}
 
 

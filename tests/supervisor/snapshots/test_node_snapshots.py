@@ -93,7 +93,7 @@ class Node:
             Path(wanted.path).mkdir()
             (Path(wanted.path) / "000001.sst").write_bytes(b"table")
             facts = {**fields("edge", self.host.wall_ms()), "pause_ms": 1.5}
-        self.snapshots.made(SnapshotMade(request=wanted.request, error=error, message=error, facts=facts))
+        self.snapshots.on_made(SnapshotMade(request=wanted.request, error=error, message=error, facts=facts))
 
     def due(self, timer: str) -> None:
         """Its time has come."""
@@ -110,7 +110,7 @@ def test_a_node_that_stands_by_makes_none_and_one_that_leads_does(tmp_path: Path
     assert TIMER in made.host.timers
     made.store = STANDS_BY
     made.settings.change(replace(made.settings.now, snapshots=SnapshotSettings(every_s=30.0)))
-    made.snapshots.settings_changed()
+    made.snapshots.on_settings_changed()
     assert TIMER not in made.host.timers
     assert made.snapshots.figures().next_in_s is None
     with pytest.raises(ControlError, match="the queue store is standing by; no snapshot was made"):
@@ -158,7 +158,7 @@ def test_a_snapshot_that_cannot_be_made_leaves_nothing_and_the_next_one_can(tmp_
     if ends == "refused":
         made.answer(made.wanted(), error="disk_full")
     else:
-        made.snapshots.store_ended()
+        made.snapshots.on_store_ended()
     assert made.snapshots.result(str(number))["state"] == "failed"
     assert made.snapshots.figures().failure is not None
     assert made.parts == []

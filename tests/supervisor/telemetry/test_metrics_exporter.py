@@ -31,7 +31,7 @@ class Sender:
         self.fake.in_thread = lambda name, job: self.jobs.append(job)  # type: ignore[method-assign]
         settings = replace(node(telemetry=TelemetrySettings(otlp=OTLP)), run_dir=str(folder))
         self.actor = MetricsExporter(cast(Mailbox, self.fake), settings, 1)
-        self.actor.tell_from_thread = self._tell  # type: ignore[method-assign]
+        self.actor.send_from_thread = self._tell  # type: ignore[method-assign]
         self.actor.on_start()
 
     def _tell(self, message: Sent) -> bool:
@@ -57,7 +57,7 @@ def test_one_sending_is_under_way_at_a_time(sender: Sender) -> None:
     assert (sender.actor.state, sender.sendings) == ("ready", 1)
     sender.pass_interval()
     assert sender.sendings == 1
-    sender.actor.on_told(Sent(taken=True))
+    sender.actor.on_thread_message(Sent(taken=True))
     sender.pass_interval()
     assert sender.sendings == 2
 
@@ -72,12 +72,12 @@ def test_a_sending_that_does_not_end_ends_the_process(sender: Sender) -> None:
 def test_what_becomes_of_the_sendings_is_in_the_status(sender: Sender) -> None:
     actor, fake = sender.actor, sender.fake
     assert actor.status() == of_map(TelemetryFigures, {"endpoint": OTLP.endpoint})
-    actor.on_told(Sent(error="away"))
+    actor.on_thread_message(Sent(error="away"))
     fake.time_s += 7.0
-    actor.on_told(Sent(error="still away"))
+    actor.on_thread_message(Sent(error="still away"))
     status = actor.status()
     assert (status.failures, status.failing_s, status.error) == (2, 7.0, "still away")
-    actor.on_told(Sent(taken=True, refused=3, error="it left out 3 values"))
+    actor.on_thread_message(Sent(taken=True, refused=3, error="it left out 3 values"))
     status = actor.status()
     assert (status.exports, status.points_refused, status.failing_s) == (1, 3, None)
     assert (status.error, status.last_export_ms) == ("it left out 3 values", fake.wall_ms())
@@ -92,7 +92,7 @@ def test_the_log_says_a_failure_and_its_end_once_and_what_comes_and_goes_not_oft
         caplog.clear()
         for one in sent:
             sender.fake.time_s += 1.0
-            sender.actor.on_told(one)
+            sender.actor.on_thread_message(one)
         return [record.message for record in caplog.records]
 
     away, well = Sent(error="away"), Sent(taken=True)
@@ -119,12 +119,12 @@ def test_without_the_extra_the_process_says_what_to_install(sender: Sender, monk
     sender.jobs[0]()
 
     with pytest.raises(ConfigError, match=r"pip install 'bascule\[otel\]'"):
-        sender.actor.on_told(sender.told[0])
+        sender.actor.on_thread_message(sender.told[0])
 
 
 def test_a_bug_in_a_sending_ends_the_process(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sender.actor, "_sent", lambda: 1 / 0)
+    monkeypatch.setattr(sender.actor, "_on_sent", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         sender.jobs[0]()
     with pytest.raises(BasculeError, match="ended by itself"):
-        sender.actor.on_told(sender.told[0])
+        sender.actor.on_thread_message(sender.told[0])

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE as CUMULATIVE
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
-from supervisor.telemetry.otlp import Collector, NotTaken, url_of
+from supervisor.telemetry.otlp import NotTaken, OtlpCollector, url_of
 from tests.supervisor.metrics.values import metrics_of
 from tests.supervisor.telemetry.receiver import Answer, Receiver
 from tests.support.authority import Authority
@@ -52,7 +52,7 @@ def settings(endpoint: str, **keys: Any) -> OtlpSettings:
 
 def sent(receiver: Receiver, *statuses: dict[str, Any], **keys: Any) -> dict[str, Metric]:
     """The metrics of the last of several exports, a second apart."""
-    collector = Collector(settings(receiver.endpoint, timeout_s=30.0, **keys), RESOURCE)
+    collector = OtlpCollector(settings(receiver.endpoint, timeout_s=30.0, **keys), RESOURCE)
     for number, status in enumerate(statuses, 1):
         assert collector.send(of_map(Status, status), number * SECOND_NS) == (0, "")
     return {metric.name: metric for metric in metrics_of(receiver.exports[-1].message)}
@@ -145,7 +145,7 @@ def test_the_path_is_that_of_otlp(endpoint: str, url: str) -> None:
 )
 def test_what_is_no_collectors_yes_is_told_in_words(receiver: Receiver, answer: Answer, words: str) -> None:
     receiver.answer = answer
-    collector = Collector(settings(receiver.endpoint), RESOURCE)
+    collector = OtlpCollector(settings(receiver.endpoint), RESOURCE)
 
     with pytest.raises(NotTaken) as refused:
         collector.send(of_map(Status, STATUS), SECOND_NS)
@@ -161,7 +161,7 @@ def test_what_a_collector_leaves_out_is_told_beside(receiver: Receiver) -> None:
     partly = ExportMetricsPartialSuccess(rejected_data_points=2, error_message="too\nold")
     receiver.answer = Answer(body=ExportMetricsServiceResponse(partial_success=partly).SerializeToString())
 
-    assert Collector(settings(receiver.endpoint), RESOURCE).send(of_map(Status, STATUS), SECOND_NS) == (2, "too old")
+    assert OtlpCollector(settings(receiver.endpoint), RESOURCE).send(of_map(Status, STATUS), SECOND_NS) == (2, "too old")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_a_collector_leaves_out_is_told_beside(receiver: Receiver) -> None:
     ids=["nobody", "no-name"],
 )
 def test_a_collector_that_is_away_is_told_in_the_words_of_the_system(endpoint: str, words: str) -> None:
-    collector = Collector(settings(endpoint.format(port=free_port())), RESOURCE)
+    collector = OtlpCollector(settings(endpoint.format(port=free_port())), RESOURCE)
 
     with pytest.raises(NotTaken) as refused:
         collector.send(of_map(Status, STATUS), SECOND_NS)
@@ -189,7 +189,7 @@ def test_over_tls_each_side_sees_whether_the_other_is_the_right_one(tmp_path: Pa
             timeout_s=30.0,
             tls=ClientTlsSettings(ca_file=str(authority.ca_file), cert_file=str(own.cert_file), key_file=str(own.key_file)),
         )
-        assert Collector(right, RESOURCE).send(of_map(Status, STATUS), SECOND_NS) == (0, "")
+        assert OtlpCollector(right, RESOURCE).send(of_map(Status, STATUS), SECOND_NS) == (0, "")
 
         for tls, words in (
             (replace(right.tls, ca_file=str(other.ca_file)), "its certificate is refused: "),
@@ -197,6 +197,6 @@ def test_over_tls_each_side_sees_whether_the_other_is_the_right_one(tmp_path: Pa
             (replace(right.tls, cert_file="", key_file=""), ""),  # the receiver's end may come before its word
         ):
             with pytest.raises(NotTaken) as refused:
-                Collector(replace(right, tls=tls, timeout_s=0.5), RESOURCE).send(of_map(Status, STATUS), SECOND_NS)
+                OtlpCollector(replace(right, tls=tls, timeout_s=0.5), RESOURCE).send(of_map(Status, STATUS), SECOND_NS)
             assert words in refused.value.message != ""
     assert len(receiver.exports) == 1

@@ -60,11 +60,11 @@ class LivesOf(Children):
 def test_a_node_whose_data_folder_is_gone_ends_and_only_one_that_begins_nothing_is_to_be_started_again(
     new_store: str, status: int
 ) -> None:
-    assert LivesOf().lives.look_for_folder()
+    assert LivesOf().lives.check_folder()
     node = LivesOf(has_folder=False)
     node.current.now = itself(node.current.now, new_store=new_store)
 
-    assert not node.lives.look_for_folder()
+    assert not node.lives.check_folder()
     assert node.ends == [status]
 
 

@@ -1,4 +1,4 @@
-"""Since when a link is down does not begin anew with the lane's process."""
+"""Since when a link is down does not start again with the lane's process."""
 
 from __future__ import annotations
 

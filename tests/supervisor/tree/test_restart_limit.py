@@ -18,8 +18,8 @@ def restarts(restarts_max: int = 100) -> ChildRestarts:
 
 def crash(child: ChildRestarts, now_s: float, exit_status: int = -9) -> Decision:
     """A life that lasts a hundredth of a second."""
-    child.started(now_s - 0.01)
-    return child.ended(exit_status, now_s)
+    child.on_started(now_s - 0.01)
+    return child.on_ended(exit_status, now_s)
 
 
 def test_a_window_allows_its_restarts_and_no_more() -> None:
@@ -53,8 +53,8 @@ def test_a_stable_life_starts_the_delays_anew() -> None:
     """tree.too-many-restarts-escalate"""
     child = restarts()
     assert [crash(child, 1.0), crash(child, 2.0)] == [Restart(0.0), Restart(0.05)]
-    child.started(3.0)
-    assert child.ended(70, 3.0 + BACKOFF.stable_s) == Restart(0.0)
+    child.on_started(3.0)
+    assert child.on_ended(70, 3.0 + BACKOFF.stable_s) == Restart(0.0)
     assert crash(child, 20.0) == Restart(0.05)
 
 

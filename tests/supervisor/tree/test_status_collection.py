@@ -10,11 +10,11 @@ def test_a_collection_is_complete_when_all_have_reported_to_it() -> None:
     assert not collection.begin(["store"]), "nobody asks"
     assert collection.ask("a")
     assert collection.begin(["store", "listener"])
-    collection.reported("store", collection.number)
-    collection.reported("listener", collection.number - 1)
-    collection.reported("listener", 0)
+    collection.on_reported("store", collection.number)
+    collection.on_reported("listener", collection.number - 1)
+    collection.on_reported("listener", 0)
     assert not collection.complete
-    collection.reported("listener", collection.number)
+    collection.on_reported("listener", collection.number)
     assert collection.complete
     assert collection.end() == ["a"]
     assert not collection.complete
@@ -26,7 +26,7 @@ def test_who_asks_meanwhile_is_served_by_the_next_one() -> None:
     assert collection.begin(["store"])
     collection.ask("b")
     assert not collection.begin(["store"]), "one at a time"
-    collection.gone("store")
+    collection.on_gone("store")
     assert collection.complete
     assert collection.end() == ["a"]
     assert collection.begin([])

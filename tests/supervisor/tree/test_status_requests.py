@@ -68,8 +68,8 @@ class Desk(Children):
     def heard(self, heartbeat: Heartbeat) -> bool:
         life = self.children[heartbeat.name].life
         assert life is not None
-        assert self.children.heard(replace(heartbeat, epoch=life.epoch)) is not None
-        return self.requests.reported(heartbeat)
+        assert self.children.on_heard(replace(heartbeat, epoch=life.epoch)) is not None
+        return self.requests.on_reported(heartbeat)
 
     def reported(self, number: int) -> list[bool]:
         return [self.heard(beat(name, number)) for name in self.names]
@@ -85,23 +85,23 @@ def test_all_are_asked_once_and_the_last_report_completes_the_collection() -> No
     assert desk.reported(0) == [False, False, False], "of before it was asked"
     assert desk.reported(1) == [False, False, True]
 
-    [(whom, payload)] = desk.requests.collected()
+    [(whom, payload)] = desk.requests.on_collected()
     assert whom == [b"a"]
     assert TIMER not in desk.fake.timers
     status = msgpack.unpackb(payload)["result"]
     assert {row["name"] for row in status["processes"]} == {"supervisor", "template", *desk.names}
     desk.requests.collect()
     assert {frame.request for _, frame in desk.sent(ReportNow)} == {2}, "who asked meanwhile has figures of his own"
-    assert [whom for whom, _ in desk.requests.collected()] == [[b"b"]]
+    assert [whom for whom, _ in desk.requests.on_collected()] == [[b"b"]]
 
 
 def test_nobody_waits_for_a_child_that_has_ended() -> None:
     desk = Desk()
     desk.ask(b"a")
-    assert not desk.requests.gone(desk.names[0])
+    assert not desk.requests.on_gone(desk.names[0])
     assert not desk.heard(beat(desk.names[1], 1))
 
-    assert desk.requests.gone(desk.names[2])
+    assert desk.requests.on_gone(desk.names[2])
 
 
 def test_rates_go_by_the_figures_of_the_store_and_not_by_heartbeats_without_any() -> None:

@@ -47,11 +47,11 @@ def test_each_who_asked_gets_the_answer_to_his_question_once() -> None:
     desk.ask(b"b", "queue.purge", bridge="cloud")
     first, second = [frame for peer, frame in desk.sent(QueueCommand) if peer == QUEUE_STORE]
 
-    assert said(desk.requests.answered(answer(second.request, "refused"))) == [([b"b"], "refused")]
+    assert said(desk.requests.on_answered(answer(second.request, "refused"))) == [([b"b"], "refused")]
     assert TIMER in desk.fake.timers
-    assert said(desk.requests.answered(answer(first.request))) == [([b"a"], {"number": first.request})]
+    assert said(desk.requests.on_answered(answer(first.request))) == [([b"a"], {"number": first.request})]
     assert TIMER not in desk.fake.timers, "nobody waits"
-    assert desk.requests.answered(answer(first.request)) == []
+    assert desk.requests.on_answered(answer(first.request)) == []
 
 
 @pytest.mark.parametrize(("clients", "receiver"), [("ready", LISTENER), ("starting", QUEUE_STORE)])
@@ -61,7 +61,7 @@ def test_questions_about_sessions_go_by_the_listener_where_one_works(clients: st
     desk.ask(b"a", "session.ls")
 
     assert [peer for peer, _ in desk.sent(SessionCommand)] == [receiver]
-    assert said(desk.requests.listener_ended()) == ([([b"a"], "unavailable")] if receiver == LISTENER else [])
+    assert said(desk.requests.on_listener_ended()) == ([([b"a"], "unavailable")] if receiver == LISTENER else [])
 
 
 def test_what_is_asked_of_a_store_that_starts_reaches_it_when_it_has() -> None:
@@ -71,11 +71,11 @@ def test_what_is_asked_of_a_store_that_starts_reaches_it_when_it_has() -> None:
     assert desk.sent(QueueCommand) == []
 
     desk.children[STORE].state = ChildState.READY
-    assert said(desk.requests.store_is_ready()) == [([b"b"], "bad_arguments")], "a lane is missing"
+    assert said(desk.requests.on_store_ready()) == [([b"b"], "bad_arguments")], "a lane is missing"
     ((peer, frame),) = desk.sent(QueueCommand)
     assert peer == QUEUE_STORE
-    assert said(desk.requests.answered(answer(frame.request))) == [([b"a"], {"number": frame.request})]
-    assert desk.requests.store_is_ready() == [], "it is asked once"
+    assert said(desk.requests.on_answered(answer(frame.request))) == [([b"a"], {"number": frame.request})]
+    assert desk.requests.on_store_ready() == [], "it is asked once"
     assert TIMER not in desk.fake.timers
 
 
@@ -113,7 +113,7 @@ def test_nobody_is_asked_where_the_store_cannot_start_and_it_is_said_why() -> No
         desk.ask(b"a")
 
     assert desk.sent(QueueCommand) == []
-    assert desk.requests.store_is_ready() == []
+    assert desk.requests.on_store_ready() == []
 
 
 def test_who_waits_too_long_or_ordered_something_of_a_store_that_has_ended_is_told_so() -> None:
@@ -125,31 +125,31 @@ def test_who_waits_too_long_or_ordered_something_of_a_store_that_has_ended_is_to
 
     assert said(desk.requests.timed_out(ANSWER_TIMEOUT_S)) == [([b"a"], "unavailable")]
     assert desk.fake.timers[TIMER] == 5.0 + ANSWER_TIMEOUT_S
-    assert said(desk.requests.store_ended(starts_again=True)) == [([b"b"], "unavailable")]
+    assert said(desk.requests.on_store_ended(starts_again=True)) == [([b"b"], "unavailable")]
     assert TIMER not in desk.fake.timers
 
 
 def test_who_only_looks_is_answered_by_the_next_store() -> None:
     desk = Desk()
     desk.ask(b"a")
-    assert desk.requests.store_ended(starts_again=True) == []
+    assert desk.requests.on_store_ended(starts_again=True) == []
     assert desk.fake.timers[TIMER] == START_WAIT_S
 
-    assert desk.requests.store_is_ready() == []
+    assert desk.requests.on_store_ready() == []
     first, again = [frame for _, frame in desk.sent(QueueCommand)]
-    assert desk.requests.answered(answer(first.request)) == [], "it comes late, of a life that has ended"
-    assert said(desk.requests.answered(answer(again.request))) == [([b"a"], {"number": again.request})]
+    assert desk.requests.on_answered(answer(first.request)) == [], "it comes late, of a life that has ended"
+    assert said(desk.requests.on_answered(answer(again.request))) == [([b"a"], {"number": again.request})]
 
 
 def test_a_question_that_two_stores_end_with_is_not_asked_a_third_time() -> None:
     """It may be why they end."""
     desk = Desk()
     desk.ask(b"a")
-    assert desk.requests.store_ended(starts_again=True) == []
-    assert desk.requests.store_is_ready() == []
+    assert desk.requests.on_store_ended(starts_again=True) == []
+    assert desk.requests.on_store_ready() == []
 
-    assert said(desk.requests.store_ended(starts_again=True)) == [([b"a"], "unavailable")]
-    assert desk.requests.store_is_ready() == []
+    assert said(desk.requests.on_store_ended(starts_again=True)) == [([b"a"], "unavailable")]
+    assert desk.requests.on_store_ready() == []
     assert len(desk.sent(QueueCommand)) == 2
 
 
@@ -159,5 +159,5 @@ def test_a_node_that_stops_lets_nobody_wait() -> None:
     desk.children[STORE].state = ChildState.RESTARTING
     desk.ask(b"b")
 
-    assert said(desk.requests.store_ended(starts_again=False)) == [([b"a"], "unavailable"), ([b"b"], "unavailable")]
+    assert said(desk.requests.on_store_ended(starts_again=False)) == [([b"a"], "unavailable"), ([b"b"], "unavailable")]
     assert TIMER not in desk.fake.timers

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from actors.process.request_sockets import Connections, ipc_endpoint
+from actors.process.request_sockets import RequestConnections, ipc_endpoint
 from supervisor.control.client import call
 from supervisor.control.control_socket import SOCKET_NAME, ControlError, NotRunning, encode_request
 from tests.supervisor.conftest import StartSupervisor, TestNode, alive
@@ -371,7 +371,7 @@ def test_bridge_restart_replaces_the_process_of_each_lane_and_counts_as_no_crash
 
 def test_bad_control_requests_are_refused_and_stop_nothing(start: StartSupervisor) -> None:
     node = start().wait_ready()
-    raw = Connections(ipc_endpoint(node.run_dir / SOCKET_NAME))  # what the client would never send
+    raw = RequestConnections(ipc_endpoint(node.run_dir / SOCKET_NAME))  # what the client would never send
     for payload in (b"", b"\xc1", b"hello", encode_request(1, "status", {"x": "y"}), bytes(100_000)):
         assert b"error" in raw.ask(payload, 5.0)
     raw.close()

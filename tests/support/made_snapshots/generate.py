@@ -19,7 +19,7 @@ from pathlib import Path
 from storage.engine.engine import Write
 from storage.engine.keys import lane_key
 from storage.queue.history import Settlement, settlement_key, settlement_of
-from storage.queue.ledger import LaneRow
+from storage.queue.ledger import LedgerRow
 from tests.support.made_snapshots.node_model import NodeModel
 from tests.support.made_snapshots.traffic import generate_day
 
@@ -114,7 +114,7 @@ def _settlements(model: NodeModel, queue: str) -> list[tuple[bytes, Settlement]]
     """The settlements of ``queue`` that delivered something, in order."""
     numbers = {key[1:].decode(): int.from_bytes(value, "big") for key, value in model.engine.scan("meta", b"N", b"O")}
     number = numbers[queue]
-    row = LaneRow.decode(model.engine.get("meta", lane_key(number)) or b"", queue=queue)
+    row = LedgerRow.decode(model.engine.get("meta", lane_key(number)) or b"", queue=queue)
     rows = model.engine.scan("history", settlement_key(number, row.history.first), settlement_key(number, row.history.next))
     every = [(key, Settlement.decode(value)) for key, value in rows]
     begins = row.history.begins

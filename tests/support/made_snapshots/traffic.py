@@ -17,13 +17,13 @@ from pathlib import Path
 
 from tests.support.made_snapshots.node_model import LaneModel, NodeModel, retained_rows
 from wire.frames.base import Frame
-from wire.frames.batch import RETAIN, Batch, ways_columns
+from wire.frames.batch import RETAIN, Batch, route_columns
 from wire.frames.intake import SessionClose, SessionOpen, SessionOpened
 from wire.frames.local_sessions import SubscriptionsAdd
 from wire.frames.names import LISTENER, connection_name, queue_name
 from wire.frames.supervision import NodeEvents, QueueCommand
 from wire.ranges import RangeSet
-from wire.routing.ways import Way
+from wire.routing.message_route import MessageRoute
 from wire.settings import (
     AccessSettings,
     BridgeSettings,
@@ -48,9 +48,9 @@ SENSORS = ("temperature", "pressure", "vibration", "state", "alarm", "energy", "
 SESSIONS = ("dashboard", "historian", "phone-7")
 
 
-def way_called(rule: str) -> bytes:
+def route_called(rule: str) -> bytes:
     """The queue's record of the rule called ``rule``."""
-    return Way(rule, "{#}", True, b"").encode()
+    return MessageRoute(rule, "{#}", True, b"").encode()
 
 
 def settings_of(name: str, *, messages: int, hours: float) -> NodeSettings:
@@ -101,7 +101,7 @@ class Topic:
     name: bytes
     queue: str
     bridge: str
-    way: bytes
+    route: bytes
     qos: int
     retain: bool
     properties: bytes
@@ -165,7 +165,7 @@ class Traffic:
                 properties += b"\x26\x00\x04unit\x00\x03SI " if sensor != "count" else b"\x26\x00\x04unit\x00\x01n"
             qos = 2 if rule == "alarms" else 0 if sensor in ("vibration", "speed") else 1
             lane = number % LANES[bridge]
-            topics.append(Topic(name, queue_name(bridge, lane), bridge, way_called(rule), qos, sensor == "state", properties))
+            topics.append(Topic(name, queue_name(bridge, lane), bridge, route_called(rule), qos, sensor == "state", properties))
         return topics
 
     def _plan_outages(self) -> None:
@@ -278,7 +278,7 @@ class Traffic:
             topic_of.append(numbers[topic.name])
         text, now_ms, longest = b'{"t":%d,"v":%.3f,"q":"%s"}', self._model.wall_ms, self._payload_bytes
         texts = [text % (now_ms, 20 + 5 * rnd.random(), filler[: rnd.randrange(longest)]) for _ in topics]
-        ways, way_of = ways_columns([topic.way if routed else b"" for topic in distinct])
+        routes, route_of = route_columns([topic.route if routed else b"" for topic in distinct])
         return Batch(
             accepted_ms=self._model.wall_ms,
             topics=[topic.name for topic in distinct],
@@ -286,8 +286,8 @@ class Traffic:
             flags=bytes([topic.qos | (RETAIN if topic.retain else 0) for topic in topics]),
             lengths=array("I", [len(text) for text in texts]),
             payloads=b"".join(texts),
-            ways=ways,
-            way_of=way_of,
+            routes=routes,
+            route_of=route_of,
             properties={row: topic.properties for row, topic in enumerate(topics) if topic.properties},
         )
 

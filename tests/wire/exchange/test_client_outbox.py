@@ -98,7 +98,7 @@ def kept(*, session: str = "client", head: int = 0, dup_below: int = 0, released
     """The outbox of a session that was connected before."""
     box = outbox(QUEUE)
     box.opening(1)
-    box.opened(lane(1, head=head, dup_below=dup_below, released=released, session=session))
+    box.on_opened(lane(1, head=head, dup_below=dup_below, released=released, session=session))
     return box
 
 
@@ -109,7 +109,7 @@ def test_a_live_client_has_no_more_in_flight_than_it_takes_and_the_rest_waits() 
 
     assert payloads(box.pump(1000, 0.0, 0)) == [b"0", b"1"]
     assert box.pump(1000, 0.0, 0) == b""
-    assert box.received(puback(1), 0) == 4
+    assert box.on_received(puback(1), 0) == 4
     assert payloads(box.pump(1000, 0.0, 0)) == [b"2"]
     assert box.in_flight == 2
 
@@ -124,7 +124,7 @@ def test_a_message_is_held_back_only_by_one_that_the_client_has_not_acknowledged
     assert (box.held_back, box.owed[0] is not None) == (False, True), "nothing waits behind what it owes"
     box.put(Parcel(batch(1, first=2)))
     assert box.held_back
-    box.received(puback(2), 0)
+    box.on_received(puback(2), 0)
     box.pump(1000, 0.0, 0)
     assert not box.held_back, "the other slot was enough"
 
@@ -144,16 +144,16 @@ def test_one_unacknowledged_message_holds_back_the_one_that_would_have_its_ident
     got: list[int] = []
     while data := box.pump(1000, 0.0, 0):
         got += (packet_ids := [packet.packet_id for packet in packets(data)])
-        box.received(puback(*(packet_id for packet_id in packet_ids if packet_id != 1)), 0)
+        box.on_received(puback(*(packet_id for packet_id in packet_ids if packet_id != 1)), 0)
         if queue and (settle := box.settle()) is not None:
-            box.settled(settle.number)
+            box.on_settled(settle.number)
     assert got == list(range(1, 21))
     assert (box.in_flight, box.held_back) == (1, True)
-    box.received(puback(1), 0)
+    box.on_received(puback(1), 0)
     settle = box.settle()
     assert not box.held_back, "what it waits for now, if for anything, is the record of that, which is not the client's to make"
     if settle is not None:
-        box.settled(settle.number)
+        box.on_settled(settle.number)
     assert payloads(box.pump(1000, 0.0, 0)) == [b"20", b"21", b"22", b"23", b"24"]
 
 
@@ -174,7 +174,7 @@ def test_what_waits_is_held_back_by_an_acknowledgement_that_is_owed_and_by_nothi
             box.put(Parcel(batch(count, qos=qos)))
             for place in (-1, *answers):
                 if 0 <= place < len(owed):
-                    box.received(owed.pop(place), 0)
+                    box.on_received(owed.pop(place), 0)
                 for packet in packets(box.pump(1 << 16, 0.0, 0)):
                     kind = 0x70 if packet.kind == 6 else 0x40 if packet.qos == 1 else 0x50
                     owed.append(puback(packet.packet_id, first_byte=kind))
@@ -189,7 +189,7 @@ def test_what_is_too_large_for_a_client_makes_room_for_what_comes_behind_it() ->
     for first in (0, 1_000_000_000, 1_000_000_000, 1):
         box.put(Parcel(batch(1, first=first)))
     assert payloads(box.pump(1000, 0.0, 0)) == [b"0"]
-    box.received(puback(1), 0)
+    box.on_received(puback(1), 0)
     assert payloads(box.pump(1000, 0.0, 0)) == [b"1"]
     assert box.counts.too_large == 2
 
@@ -200,9 +200,9 @@ def test_the_exchange_of_qos_2_needs_no_commit_for_a_live_client(level: int) -> 
     box.begin()
     box.put(Parcel(batch(2, qos=2)))
     assert [packet.packet_id for packet in packets(box.pump(1000, 0.0, 0), level)] == [1]
-    box.received(puback(1, first_byte=0x50), 0)
+    box.on_received(puback(1, first_byte=0x50), 0)
     assert box.pump(1000, 0.0, 0) == puback(1, first_byte=0x62), "and the next PUBLISH has to wait"
-    box.received(puback(1, first_byte=0x70), 0)
+    box.on_received(puback(1, first_byte=0x70), 0)
     assert [packet.packet_id for packet in packets(box.pump(1000, 0.0, 0), level)] == [2]
 
 
@@ -216,7 +216,7 @@ def test_what_finds_no_room_is_dropped_newest_first_and_counted() -> None:
     got = []
     for packet_id in (1, 2, 3):
         got += payloads(box.pump(1000, 0.0, 0))
-        box.received(puback(packet_id), 0)
+        box.on_received(puback(packet_id), 0)
     assert got == [b"0", b"1", b"2"]
 
 
@@ -225,7 +225,7 @@ def test_a_refusal_ends_a_message_and_an_unknown_acknowledgement_ends_nothing() 
     box.begin()
     box.put(Parcel(batch(1, qos=2)))
     box.pump(1000, 0.0, 0)
-    box.received(b"\x50\x03\x00\x01\x97" + puback(77) + puback(78, first_byte=0x50), 0)
+    box.on_received(b"\x50\x03\x00\x01\x97" + puback(77) + puback(78, first_byte=0x50), 0)
     assert box.pump(1000, 0.0, 0)[-1:] == b"\x92", "PUBREL for what was never sent says so"
     assert (box.in_flight, box.counts.refused) == (0, 1)
 
@@ -238,10 +238,10 @@ def test_what_expires_while_it_waits_is_not_sent_and_the_rest_has_less_time() ->
     box.put(Parcel(batch(3, first=1, expiry_s=5)))
     box.put(Parcel(batch(1, first=4, expiry_s=60)))
     assert payloads(box.pump(1000, 0.0, 0)) == [b"0"]
-    box.received(puback(1), 0)
+    box.on_received(puback(1), 0)
     [young] = packets(box.pump(1000, 0.0, 2000))
     assert (young.payload, young.property(0x02)) == (b"1", 3)
-    box.received(puback(young.packet_id), 0)
+    box.on_received(puback(young.packet_id), 0)
     [last] = packets(box.pump(1000, 0.0, 10_000))
     assert (last.payload, last.property(0x02), box.counts.expired) == (b"4", 50, 2)
 
@@ -254,7 +254,7 @@ def test_a_session_is_put_on_record_before_anything_leaves() -> None:
     settle = box.settle()
     assert settle is not None
     assert settle.session == "client"
-    box.settled(settle.number)
+    box.on_settled(settle.number)
     assert payloads(box.pump(1000, 0.0, 0)) == [b"0"]
 
 
@@ -275,12 +275,12 @@ def test_what_was_released_before_makes_room_for_what_was_handed_out_behind_it()
     """It is handed out again as well, and is passed over."""
     box = outbox(QUEUE, receive_maximum=1)
     box.opening(1)
-    box.opened(lane(1, dup_below=1, released=((0, 1),), session="client"))
+    box.on_opened(lane(1, dup_below=1, released=((0, 1),), session="client"))
     assert [packet.kind for packet in packets(box.pump(1000, 0.0, 0))] == [6]
     for seq in range(3):
         box.hand_out(hand_out(1, seq, batch(1, qos=2, first=seq)))
     assert box.pump(1000, 0.0, 0) == b""
-    box.received(puback(1, first_byte=0x70), 0)
+    box.on_received(puback(1, first_byte=0x70), 0)
     assert payloads(box.pump(1000, 0.0, 0)) == [b"1"]
 
 
@@ -292,9 +292,9 @@ def test_what_was_settled_is_told_the_store() -> None:
     settle = box.settle()
     assert settle is not None
     assert dict(settle.settled) == {"expired": ((0, 3),)}
-    box.settled(settle.number)
+    box.on_settled(settle.number)
     assert payloads(box.pump(1000, 0.0, 6000)) == [b"3", b"4"]
-    box.received(puback(4), 0)
+    box.on_received(puback(4), 0)
     settle = box.settle()
     assert settle is not None
     assert dict(settle.settled) == {"delivered": ((3, 4),)}
@@ -312,14 +312,14 @@ def test_what_has_expired_is_on_record_before_anything_behind_it_leaves_and_wait
     assert not box.urgent
     box.opening(2)  # what it was told dies with the store
     assert box.pump(1000, 0.0, 6000) == b""
-    box.opened(lane(2, dup_below=4, session="client"))
+    box.on_opened(lane(2, dup_below=4, session="client"))
     again = box.settle()
     assert again is not None
     assert (dict(again.settled), again.session) == ({"expired": ((1, 3),)}, "client")
     box.hand_out(hand_out(2, 0, batch(3)))
     box.hand_out(hand_out(2, 3, batch(1, first=3)))
     assert payloads(box.pump(1000, 0.0, 6000)) == []
-    box.settled(again.number)
+    box.on_settled(again.number)
     assert payloads(box.pump(1000, 0.0, 6000)) == [b"3"]
     assert (box.counts.expired, box.in_flight) == (2, 2)
 
@@ -344,22 +344,22 @@ def test_a_new_store_is_told_again_and_the_client_gets_nothing_twice() -> None:
     box.hand_out(hand_out(1, 0, batch(6, qos=2)))
     assert payloads(box.pump(60, 0.0, 0))[:4] == [b"0", b"1", b"2", b"3"]
     sent = box.in_flight
-    box.received(puback(1, 2, first_byte=0x50), 0)
+    box.on_received(puback(1, 2, first_byte=0x50), 0)
     first = box.settle()
     assert first is not None
-    box.settled(first.number)
+    box.on_settled(first.number)
     box.pump(1, 0.0, 0)
-    box.received(puback(1, first_byte=0x70) + puback(3, first_byte=0x50), 0)  # both facts die with the store
+    box.on_received(puback(1, first_byte=0x70) + puback(3, first_byte=0x50), 0)  # both facts die with the store
     assert box.settle() is not None
 
     box.opening(2)
     assert box.settle() is None, "nothing is said of a lane that is not open"
-    box.opened(lane(2, released=((0, 2),), session="client"))
+    box.on_opened(lane(2, released=((0, 2),), session="client"))
     again = box.settle()
     assert again is not None
     assert (dict(again.settled), again.released) == ({"delivered": ((0, 1),)}, ((2, 3),))
     box.hand_out(hand_out(2, 1, batch(5, qos=2, first=1)))
-    box.settled(again.number)
+    box.on_settled(again.number)
     rest = packets(box.pump(1000, 0.0, 0))
     assert [packet.payload for packet in rest if packet.kind == 3] == [str(number).encode() for number in range(sent, 6)]
     assert [packet.packet_id for packet in rest if packet.kind == 6] == [3]
@@ -371,13 +371,13 @@ def test_a_new_store_is_asked_again_for_the_record_that_identifiers_wait_for(mon
     box = kept()
     box.hand_out(hand_out(1, 0, batch(25)))
     while data := box.pump(1 << 16, 0.0, 0):
-        box.received(puback(*(packet.packet_id for packet in packets(data))), 0)
+        box.on_received(puback(*(packet.packet_id for packet in packets(data))), 0)
     asked = box.settle()
     assert asked is not None
     assert (dict(asked.settled), asked.session) == ({"delivered": ((0, 20),)}, "client")
 
     box.opening(2)
-    box.opened(lane(2, dup_below=20, session="client"))
+    box.on_opened(lane(2, dup_below=20, session="client"))
     box.hand_out(hand_out(2, 0, batch(25)))
 
     assert box.pump(1 << 16, 0.0, 0) == b"", "the next one has the first one's identifier"
@@ -385,7 +385,7 @@ def test_a_new_store_is_asked_again_for_the_record_that_identifiers_wait_for(mon
     again = box.settle()
     assert again is not None
     assert (dict(again.settled), again.session) == ({"delivered": ((0, 20),)}, "client")
-    box.settled(again.number)
+    box.on_settled(again.number)
     assert payloads(box.pump(1 << 16, 0.0, 0)) == [b"20", b"21", b"22", b"23", b"24"]
 
 
@@ -393,15 +393,15 @@ def test_a_new_store_is_told_of_what_was_released_before_the_connection_and_comp
     """Nothing was sent as PUBLISH on this connection; what the old store heard may not be on record."""
     one = outbox(QUEUE)
     one.opening(1)
-    one.opened(lane(1, dup_below=3, released=((0, 2),), session="client"))
+    one.on_opened(lane(1, dup_below=3, released=((0, 2),), session="client"))
     assert [packet.packet_id for packet in packets(one.pump(1 << 16, 0.0, 0))] == [1, 2]
-    one.received(puback(1, first_byte=0x70), 0)
+    one.on_received(puback(1, first_byte=0x70), 0)
     told = one.settle()
     assert told is not None
     assert told.settled == (("delivered", ((0, 1),)),)
 
     one.opening(2)
-    one.opened(lane(2, dup_below=3, released=((0, 2),), session="client"))
+    one.on_opened(lane(2, dup_below=3, released=((0, 2),), session="client"))
 
     assert one.has_facts
     told = one.settle()
@@ -419,7 +419,7 @@ def test_credit_runs_ahead_of_what_has_left() -> None:
     box.hand_out(hand_out(1, 0, batch(40)))
     for turn in range(4):
         box.pump(10_000, 0.0, 0)
-        box.received(puback(*range(turn * 10 + 1, turn * 10 + 11)), 0)
+        box.on_received(puback(*range(turn * 10 + 1, turn * 10 + 11)), 0)
     more = box.grant()
     assert more is not None
     assert more.messages == first.messages + 40
@@ -504,7 +504,7 @@ def test_a_client_of_a_restored_session_lets_go_of_what_is_on_no_record_before_a
     lane = LaneOpened(
         queue=QUEUE, epoch=7, head=10, tail=12, dup_below=12, settled=(), released=(), generation=0, session="", left=(left,)
     )
-    client.opened(lane)
+    client.on_opened(lane)
     client.hand_out(
         HandOut(queue=QUEUE, epoch=7, first_seq=10, count=2, size_bytes=2, offsets=b"", bodies=(batch(2, qos=2).encode(),))
     )
@@ -514,14 +514,14 @@ def test_a_client_of_a_restored_session_lets_go_of_what_is_on_no_record_before_a
     assert client.live, "what it answers counts"
     pubcomps = bytearray(pubrels)
     pubcomps[::4] = b"\x70" * (PACKET_IDS - 2)
-    client.received(bytes(pubcomps[:-4]), 0)
+    client.on_received(bytes(pubcomps[:-4]), 0)
     assert client.pump(1 << 20, 0.0, 0) == b""
-    client.received(bytes(pubcomps[-4:]), 0)
+    client.on_received(bytes(pubcomps[-4:]), 0)
     assert client.pump(1 << 20, 0.0, 0) == b"", "the session is on record first"
     settle = client.settle()
     assert settle is not None
     assert (settle.session, settle.left) == ("client", ())
-    client.settled(settle.number)
+    client.on_settled(settle.number)
 
     assert [(packet.packet_id, packet.dup) for packet in packets(client.pump(1 << 20, 0.0, 0))] == [(11, True), (12, True)]
 
@@ -534,7 +534,7 @@ def rest(box: ClientOutbox) -> ExchangeFigures | None:
 def used(box: ClientOutbox) -> int:
     """How many messages it has sent; the client acknowledges each."""
     found = [packet.packet_id for packet in packets(box.pump(10_000, 0.0, 0))]
-    box.received(puback(*filter(None, found)), 0)
+    box.on_received(puback(*filter(None, found)), 0)
     return len(found)
 
 
@@ -558,7 +558,7 @@ def test_an_idle_client_has_no_exchange_and_the_next_one_goes_on_where_the_last_
 def test_what_a_client_acknowledges_that_has_nothing_is_counted() -> None:
     box = outbox()
     box.begin()
-    assert box.received(puback(7), 0) == 4
+    assert box.on_received(puback(7), 0) == 4
     assert box.counts.unexpected_acknowledgements == 1
 
 
@@ -585,7 +585,7 @@ def test_a_new_store_is_told_again_what_an_exchange_had_sent_that_rests() -> Non
     assert box.settle() is not None
     assert rest(box) is not None
     box.opening(2)
-    box.opened(lane(2, head=5, dup_below=7, session="client"))
+    box.on_opened(lane(2, head=5, dup_below=7, session="client"))
     box.hand_out(hand_out(2, 5, batch(3)))
     assert payloads(box.pump(1000, 0.0, 0)) == [b"2"]
     told = box.settle()
@@ -611,7 +611,7 @@ def test_rests_in_between_change_nothing_of_what_is_sent(queue: str, steps: list
                 data.append(box.pump(1000, 0.0, 0))
                 owed += [packet.packet_id or 0 for packet in packets(data[-1])]
             elif step == "answer":
-                box.received(puback(*owed), 0)
+                box.on_received(puback(*owed), 0)
                 owed = []
             elif step == "settle":
                 box.settle()

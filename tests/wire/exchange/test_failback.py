@@ -19,7 +19,7 @@ def failback(retry_s: float | None = 300.0) -> Failback:
 def at_later(*, tried_first: bool = True) -> Failback:
     """Connected to the second address at 1000 s."""
     made = failback()
-    made.connected("b:2", 1000.0, tried_first=tried_first)
+    made.on_connected("b:2", 1000.0, tried_first=tried_first)
     return made
 
 
@@ -27,7 +27,7 @@ def probed_well(made: Failback, now_s: float) -> None:
     """The first address answers at ``now_s``."""
     asked = made.probe(now_s)
     assert asked is not None
-    made.probed(asked[0], now_s, "")
+    made.on_probed(asked[0], now_s, "")
 
 
 def test_the_addresses_are_tried_in_their_order_after_one_that_is_wanted() -> None:
@@ -39,7 +39,7 @@ def test_the_addresses_are_tried_in_their_order_after_one_that_is_wanted() -> No
 
 def test_on_the_first_address_nothing_is_probed() -> None:
     made = failback()
-    made.connected("a:1", 0.0, tried_first=False)
+    made.on_connected("a:1", 0.0, tried_first=False)
     assert (made.later, made.wakes_at_s, made.probe(1e9)) == (False, None, None)
 
 
@@ -50,7 +50,7 @@ def test_on_a_later_one_the_first_is_probed_when_it_is_time_and_again_after_each
     asked = made.probe(1300.0)
     assert asked == (1, ("a", 1))
     assert (made.probe(1400.0), made.wakes_at_s) == (None, None), "one at a time"
-    made.probed(1, 1310.0, "tcp: refused")
+    made.on_probed(1, 1310.0, "tcp: refused")
     assert (made.error, made.next_probe_s(1310.0), made.finishing) == ("tcp: refused", 300.0, False)
 
 
@@ -61,7 +61,7 @@ def test_a_first_address_that_was_not_tried_is_probed_at_once() -> None:
 
 def test_unlimited_never_probes() -> None:
     made = failback(retry_s=None)
-    made.connected("b:2", 0.0, tried_first=False)
+    made.on_connected("b:2", 0.0, tried_first=False)
     assert (made.later, made.wakes_at_s, made.probe(1e9)) == (True, None, None)
 
 
@@ -89,14 +89,14 @@ def test_what_takes_too_long_to_finish_keeps_the_lane_where_it_is_until_the_next
 
 def test_the_figures_tell_of_the_first_address_while_a_later_one_is_used() -> None:
     made = failback()
-    made.connected("a:1", 0.0, tried_first=False)
+    made.on_connected("a:1", 0.0, tried_first=False)
     assert made.figures(0.0) is None
     made = at_later()
     assert made.figures(1100.0) == FirstAddress(address="a:1", returning=False, next_probe_s=200.0, error="")
     asked = made.probe(1300.0)
     assert asked is not None
     assert present(made.figures(1301.0)).next_probe_s is None, "it is under way"
-    made.probed(asked[0], 1302.0, "tcp: refused")
+    made.on_probed(asked[0], 1302.0, "tcp: refused")
     assert made.figures(1302.0) == FirstAddress(address="a:1", returning=False, next_probe_s=300.0, error="tcp: refused")
     probed_well(made, 1602.0)
     assert present(made.figures(1602.0)).returning is True
@@ -105,13 +105,13 @@ def test_the_figures_tell_of_the_first_address_while_a_later_one_is_used() -> No
 def test_a_probe_of_an_earlier_connection_says_nothing() -> None:
     made = at_later()
     assert made.probe(1300.0) == (1, ("a", 1))
-    made.disconnected()
-    made.probed(1, 1301.0, "")
-    made.connected("b:2", 1302.0, tried_first=True)
-    made.probed(1, 1303.0, "")
+    made.on_disconnected()
+    made.on_probed(1, 1301.0, "")
+    made.on_connected("b:2", 1302.0, tried_first=True)
+    made.on_probed(1, 1303.0, "")
     assert not made.finishing
     assert made.probe(1602.0) == (2, ("a", 1))
-    made.probed(1, 1603.0, "")
+    made.on_probed(1, 1603.0, "")
     assert not made.finishing
 
 
@@ -125,7 +125,7 @@ def test_it_leaves_only_a_later_address_after_an_answer_and_with_nothing_unfinis
             assert asked is None or place == "b:2"
             number = asked[0] if asked is not None else number
         elif step in ("good", "bad"):
-            made.probed(number, now_s, "" if step == "good" else "no")
+            made.on_probed(number, now_s, "" if step == "good" else "no")
             answered |= step == "good"
         elif step == "leave":
             finishing = made.finishing
@@ -136,5 +136,5 @@ def test_it_leaves_only_a_later_address_after_an_answer_and_with_nothing_unfinis
                 assert not flag
         else:
             place, answered = ("", False) if step == "end" else (step, False)
-            made.disconnected() if step == "end" else made.connected(step, now_s, tried_first=flag)
+            made.on_disconnected() if step == "end" else made.on_connected(step, now_s, tried_first=flag)
         assert made.finishing <= (place == "b:2")

@@ -8,8 +8,8 @@ from tests.wire.outbound_model import (
     hand_out,
 )
 from tests.wire.outbound_steps import EDGE, burst, flow_at, offer, settled
-from wire.exchange.dup_and_identifiers import Segment, Style
 from wire.exchange.handed_out import HandedOut
+from wire.exchange.publish_encoder import PublishSegment, Style
 from wire.frames.batch import from_rows
 from wire.ranges import RangeSet
 
@@ -20,11 +20,11 @@ def test_what_passed_counts_once_and_makes_room_for_all_of_a_hand_out() -> None:
     offer(flow, 0, 1, 1, 1, 0)
     burst(flow)
     assert flow.handed_out.passed_messages == 2
-    flow.disconnected()
-    flow.connected(session=EDGE, session_present=True, level=4)
+    flow.on_disconnected()
+    flow.on_connected(session=EDGE, session_present=True, level=4)
     burst(flow)
     assert flow.handed_out.passed_messages == 2
-    flow.received(ack(PUBACK, 1) + ack(PUBACK, 2))
+    flow.on_received(ack(PUBACK, 1) + ack(PUBACK, 2))
     burst(flow)
     assert flow.handed_out.passed_messages == 4
     assert flow.handed_out.passed_bytes == 4 * 2
@@ -38,17 +38,17 @@ def test_what_is_settled_behind_an_unsettled_message_is_not_kept() -> None:
     for seq in range(1, 2_000):
         offer(flow, seq, 1)
         burst(flow, 5)
-        flow.received(ack(PUBACK, seq + 1))
+        flow.on_received(ack(PUBACK, seq + 1))
     assert flow.handed_out.kept_segments <= 300
-    flow.received(ack(PUBACK, 1, 0x97))
+    flow.on_received(ack(PUBACK, 1, 0x97))
     burst(flow, 5, 0.0)
     assert [packet.packet_id for packet in burst(flow, 5, 1.0)] == [1]
     assert flow.handed_out.kept_segments == 1
     assert settled(flow)["delivered"] == ((1, 2_000),)
 
 
-def segment(first_seq: int, count: int) -> Segment:
-    return Segment.of(hand_out(first_seq, from_rows((b"t/%d" % (first_seq + at), 1, b"x") for at in range(count))))
+def segment(first_seq: int, count: int) -> PublishSegment:
+    return PublishSegment.of(hand_out(first_seq, from_rows((b"t/%d" % (first_seq + at), 1, b"x") for at in range(count))))
 
 
 def test_what_was_looked_at_is_kept_while_something_of_it_is_unsettled_and_looked_at_again_when_rewound() -> None:

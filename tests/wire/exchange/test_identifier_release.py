@@ -22,9 +22,9 @@ def test_each_identifier_is_released_in_its_order_and_all_have_to_be_completed()
     assert release.pump() == b"", "once on a connection"
     assert release.owed == 5_001
     answers = packet(PUBCOMP, 5_002, 0x92) + packet(PUBCOMP, 5_001)
-    assert release.received(answers, 0) == len(answers)
+    assert release.on_received(answers, 0) == len(answers)
     assert (release.owed, release.done) == (4, False)
-    assert release.received(packet(PUBCOMP, 4), 0) == 4
+    assert release.on_received(packet(PUBCOMP, 4), 0) == 4
     assert release.done
 
 
@@ -32,9 +32,9 @@ def test_it_takes_whole_acknowledgements_and_leaves_all_else_and_all_behind_its_
     release = IdentifierRelease(((0, 2),), level=4, counts=ExchangeFigures())
     first, second, publish = packet(PUBCOMP, 1), packet(PUBCOMP, 2), b"\x30\x03\x00\x01t"
 
-    assert release.received(first + publish + second, 0) == len(first)
-    assert release.received(second[:3], 0) == 0
-    assert release.received(second + first, 0) == len(second)
+    assert release.on_received(first + publish + second, 0) == len(first)
+    assert release.on_received(second[:3], 0) == 0
+    assert release.on_received(second + first, 0) == len(second)
 
 
 @pytest.mark.parametrize("level", [4, 5])
@@ -44,10 +44,10 @@ def test_a_pubrec_that_comes_unasked_is_answered_once_if_its_identifier_is_to_be
     release = IdentifierRelease(((0, 1),), level=level, counts=counts)
     release.pump()
 
-    release.received(packet(PUBREC, 1) + packet(PUBREC, 9), 0)
+    release.on_received(packet(PUBREC, 1) + packet(PUBREC, 9), 0)
 
     assert release.pump() == packet(PUBREL, 1)
-    release.received(packet(PUBREC, 9) + packet(PUBREC, 1), 0)
+    release.on_received(packet(PUBREC, 9) + packet(PUBREC, 1), 0)
     assert (release.done, counts.unexpected_acknowledgements) == (True, 4), "it says nothing else, and nothing is lost by it"
 
 
@@ -56,5 +56,5 @@ def test_a_puback_says_that_the_message_had_qos_1(level: int) -> None:
     counts = ExchangeFigures()
     release = IdentifierRelease(((0, 2),), level=level, counts=counts)
     release.pump()
-    release.received(packet(PUBACK, 7) + packet(PUBACK, 1), 0)
+    release.on_received(packet(PUBACK, 7) + packet(PUBACK, 1), 0)
     assert (release.owed, release.done, counts.unexpected_acknowledgements) == (2, False, 2)

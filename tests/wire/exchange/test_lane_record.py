@@ -12,10 +12,10 @@ from tests.wire.outbound_model import (
     outbound_flow,
 )
 from tests.wire.outbound_steps import EDGE, after, aging, burst, commit, flow_at, kinds, offer, settled
+from wire.exchange.due_messages import DueMessages
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.lane_record import Facts, LaneRecord
-from wire.exchange.what_may_be_sent import PublishDue
 
 
 def test_nothing_leaves_before_a_new_session_is_on_record() -> None:
@@ -24,46 +24,46 @@ def test_nothing_leaves_before_a_new_session_is_on_record() -> None:
     flow.open(lane_opened())
     assert flow.knows(EDGE, session_present=False)
     assert not flow.knows(EDGE, session_present=True)
-    flow.connected(session=EDGE, session_present=False, level=4)
+    flow.on_connected(session=EDGE, session_present=False, level=4)
     offer(flow, 0, 1)
     assert burst(flow) == []
     facts = flow.record.facts(1)
     assert facts is not None
     assert (facts.session, facts.generation) == (EDGE, 0)
     assert burst(flow) == []
-    flow.record.committed(1)
+    flow.record.on_committed(1)
     assert kinds(burst(flow)) == [(PUBLISH, 1)]
 
 
 def test_nothing_leaves_behind_what_has_expired_before_that_is_committed() -> None:
     """exchange.expiry-committed-first"""
     flow = flow_at(level=5)
-    flow.offer(aging(0, (1, 60), (1, 5), (0, None), (1, None)))
+    flow.hand_out(aging(0, (1, 60), (1, 5), (0, None), (1, None)))
     assert after(flow, 6.0) == [(0, 54)], "what stands before it does not wait"
     assert flow.record.urgent
     facts = flow.record.facts(1)
     assert facts is not None
     assert (facts.settled, facts.session) == ((("expired", ((1, 2),)),), EDGE), "so the store answers when it is committed"
     assert not flow.record.urgent
-    flow.received(ack(PUBACK, 1))
+    flow.on_received(ack(PUBACK, 1))
     assert after(flow, 6.0) == []
-    flow.record.committed(1)
+    flow.record.on_committed(1)
     assert after(flow, 6.0) == [(2, None), (3, None)]
 
 
 def test_all_that_has_expired_by_then_waits_for_one_commit() -> None:
     """exchange.expiry-committed-first: also what is further behind than the window reaches, and what is handed out meanwhile."""
     flow = flow_at(level=5, receive_maximum=2)
-    flow.offer(aging(0, (1, 5), (1, None), (1, 5), (2, 5), (0, 5), (1, 60)))
-    flow.offer(aging(6, (1, 5), (1, 7)))
+    flow.hand_out(aging(0, (1, 5), (1, None), (1, 5), (2, 5), (0, 5), (1, 60)))
+    flow.hand_out(aging(6, (1, 5), (1, 7)))
     assert after(flow, 6.0) == []
     assert commit(flow, 1) == {"expired": ((0, 1), (2, 4), (6, 7))}
     assert after(flow, 6.0) == [(1, None), (5, 54)]
-    flow.received(ack(PUBACK, 2) + ack(PUBACK, 6))
+    flow.on_received(ack(PUBACK, 2) + ack(PUBACK, 6))
     assert after(flow, 7.0) == []
     assert flow.record.facts(2) is not None
-    flow.offer(aging(8, (1, 5)))
-    flow.offer(aging(9, (1, 5), (1, None)))
+    flow.hand_out(aging(8, (1, 5)))
+    flow.hand_out(aging(9, (1, 5), (1, None)))
     assert after(flow, 7.0) == []
     assert commit(flow, 3) == {"expired": ((8, 10),)}
     assert after(flow, 7.0) == [(10, None)]
@@ -74,12 +74,12 @@ def test_all_that_has_expired_by_then_waits_for_one_commit() -> None:
 def test_the_commit_of_some_of_what_has_expired_is_not_that_of_all() -> None:
     """exchange.expiry-committed-first"""
     flow = flow_at(level=5)
-    flow.offer(aging(0, (1, 5)))
+    flow.hand_out(aging(0, (1, 5)))
     after(flow, 6.0)
     assert settled(flow, 1) == {"expired": ((0, 1),)}
-    flow.offer(aging(1, (1, 5), (1, None)))
+    flow.hand_out(aging(1, (1, 5), (1, None)))
     after(flow, 6.0)
-    flow.record.committed(1)
+    flow.record.on_committed(1)
     assert after(flow, 6.0) == []
     commit(flow, 2)
     assert after(flow, 6.0) == [(2, None)]
@@ -88,7 +88,7 @@ def test_the_commit_of_some_of_what_has_expired_is_not_that_of_all() -> None:
 def test_qos_0_that_has_expired_holds_nothing_up() -> None:
     """exchange.expiry-committed-first"""
     flow = flow_at(level=5)
-    flow.offer(aging(0, (0, 5), (1, None)))
+    flow.hand_out(aging(0, (0, 5), (1, None)))
     assert after(flow, 6.0) == [(1, None)]
     assert not flow.record.urgent
 
@@ -97,32 +97,32 @@ def test_qos_0_that_has_expired_holds_nothing_up() -> None:
 def test_the_wait_outlasts_the_connection_and_what_was_sent_before_goes_again(present: bool) -> None:
     """exchange.expiry-committed-first"""
     flow = flow_at(level=5)
-    flow.offer(aging(0, (1, None), (1, 5), (1, None)))
+    flow.hand_out(aging(0, (1, None), (1, 5), (1, None)))
     assert after(flow, 6.0) == [(0, None)]
     facts = flow.record.facts(1)
-    flow.disconnected()
-    flow.connected(session=EDGE, session_present=present, level=5)
+    flow.on_disconnected()
+    flow.on_connected(session=EDGE, session_present=present, level=5)
     if not present:
         assert flow.record.facts(2) is not None
-        flow.record.committed(2)
+        flow.record.on_committed(2)
         assert after(flow, 6.0) == [(0, None), (2, None)], "commits are in order"
         return
     assert after(flow, 6.0) == [(0, None)]
     assert facts is not None
-    flow.record.committed(1)
+    flow.record.on_committed(1)
     assert after(flow, 6.0) == [(2, None)]
 
 
 def test_a_lane_that_is_opened_anew_does_not_wait_for_what_the_former_one_was_told() -> None:
     """exchange.expiry-committed-first"""
     flow = flow_at(level=5)
-    flow.offer(aging(0, (1, 5), (1, None)))
+    flow.hand_out(aging(0, (1, 5), (1, None)))
     assert after(flow, 6.0) == []
     assert settled(flow) == {"expired": ((0, 1),)}
-    flow.disconnected()
+    flow.on_disconnected()
     flow.open(lane_opened(tail=2, dup_below=2, session=EDGE))
-    flow.connected(session=EDGE, session_present=True, level=5)
-    flow.offer(aging(0, (1, 5), (1, None)))
+    flow.on_connected(session=EDGE, session_present=True, level=5)
+    flow.hand_out(aging(0, (1, 5), (1, None)))
     assert after(flow, 6.0) == [(0, 1), (1, None)], "it may have been sent for all that is on record, and is in order"
 
 
@@ -131,21 +131,21 @@ def test_suspects_are_not_taken_back_because_of_the_wait() -> None:
     (exchange.given-up-only-when-proven).
     """
     flow = flow_at(level=5)
-    flow.offer(aging(0, (1, None)))
+    flow.hand_out(aging(0, (1, None)))
     for _ in range(2 + 5):
         assert after(flow, 0.0) == [(0, None)]
-        flow.disconnected(by_remote=True)
-        flow.connected(session=EDGE, session_present=True, level=5)
-    flow.offer(aging(1, (1, 5), (1, None)))
+        flow.on_disconnected(by_remote=True)
+        flow.on_connected(session=EDGE, session_present=True, level=5)
+    flow.hand_out(aging(1, (1, 5), (1, None)))
     assert after(flow, 6.0) == []
     commit(flow, 1)
     assert after(flow, 6.0) == [(2, None)]
-    flow.received(ack(PUBACK, 3))
+    flow.on_received(ack(PUBACK, 3))
     assert after(flow, 6.0) == [(0, None)]
 
 
 def record_of(held: HeldIdentifiers) -> LaneRecord:
-    record = LaneRecord(held, IdentifierSpan(PublishDue(), ()))
+    record = LaneRecord(held, IdentifierSpan(DueMessages(), ()))
     record.open(lane_opened(session=EDGE, generation=3))
     return record
 
@@ -164,7 +164,7 @@ def test_facts_tell_once_what_was_settled_and_released() -> None:
     assert record.facts(2) is None
     held.pubrec(3, 4)
     assert not record.releases, "it waits for the commit that is under way"
-    record.committed(1)
+    record.on_committed(1)
     assert held.due.ranges() == ((2, 3),)
     assert record.releases
 
@@ -177,19 +177,19 @@ def test_a_session_is_on_record_when_the_settle_that_told_it_is_committed() -> N
     facts = record.facts(1)
     assert facts is not None
     assert (facts.session, facts.generation, record.recorded, record.urgent) == ("edge@there", 4, False, False)
-    record.committed(1)
+    record.on_committed(1)
     assert record.recorded
 
 
 def test_what_has_expired_is_waited_for_until_all_of_it_is_committed() -> None:
     record = record_of(HeldIdentifiers())
     record.expire(0, 1)
-    record.expired()
+    record.on_expired()
     assert record.facts(1) is not None
     record.expire(1, 2)
-    record.expired()
+    record.on_expired()
     assert record.facts(2) is not None
-    record.committed(1)
+    record.on_committed(1)
     assert record.expiring.ranges() == ((0, 2),)
-    record.committed(2)
+    record.on_committed(2)
     assert not record.expiring

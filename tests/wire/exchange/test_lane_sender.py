@@ -17,11 +17,11 @@ HERE, THERE = "c@here", "c@there"
 
 
 def connect(flow: LaneSender, session: str, *, present: bool, maximum_qos: int = 2) -> None:
-    flow.connected(session=session, session_present=present, level=5, limits=RemoteLimits(maximum_qos))
+    flow.on_connected(session=session, session_present=present, level=5, limits=RemoteLimits(maximum_qos))
 
 
 def offer(flow: LaneSender, *flags: int) -> None:
-    flow.exchange.offer(hand_out(0, from_rows((b"t", flag, b"%d" % seq) for seq, flag in enumerate(flags))))
+    flow.exchange.hand_out(hand_out(0, from_rows((b"t", flag, b"%d" % seq) for seq, flag in enumerate(flags))))
 
 
 def leaving(flow: LaneSender) -> list[tuple[int, int, bool]]:
@@ -31,7 +31,7 @@ def leaving(flow: LaneSender) -> list[tuple[int, int, bool]]:
 
 def commit(flow: LaneSender, number: int) -> None:
     flow.exchange.record.facts(number)
-    flow.exchange.record.committed(number)
+    flow.exchange.record.on_committed(number)
 
 
 def lane_that_left(*, republish: bool = False, recorded: bool = True) -> LaneSender:
@@ -41,9 +41,9 @@ def lane_that_left(*, republish: bool = False, recorded: bool = True) -> LaneSen
     connect(flow, HERE, present=True)
     offer(flow, 2, 2, 2, 1)
     assert [packet_id for _, packet_id, _ in leaving(flow)] == [1, 2, 3, 4]
-    flow.received(ack(PUBREC, 1))
+    flow.on_received(ack(PUBREC, 1))
     commit(flow, 1)
-    flow.disconnected()
+    flow.on_disconnected()
     connect(flow, THERE, present=False)
     assert flow.left == (LeftSession(HERE, 1, 4, ((0, 1),), ((1, 3),)),)
     assert flow.exchange.record.generation == 2
@@ -56,39 +56,39 @@ def test_a_session_that_was_left_lets_go_of_what_is_settled_and_goes_on_with_the
     """exchange.left-session-resumed, exchange.left-identifiers-released"""
     flow = lane_that_left()
     assert leaving(flow) == [(PUBLISH, 2, False), (PUBLISH, 3, False), (PUBLISH, 4, False)], "the first counts as delivered"
-    flow.received(ack(PUBREC, 2))
+    flow.on_received(ack(PUBREC, 2))
     commit(flow, 3)
     assert leaving(flow) == [(PUBREL, 2, False)]
-    flow.received(ack(PUBCOMP, 2))
-    flow.disconnected()
+    flow.on_received(ack(PUBCOMP, 2))
+    flow.on_disconnected()
 
     connect(flow, HERE, present=True)
     assert (flow.session_known, flow.session_number, flow.exchange.on_record) == (True, 1, False)
     assert leaving(flow) == [(PUBREL, 1, False), (PUBREL, 2, False)]
-    assert flow.received(ack(PUBCOMP, 1)) == 4
+    assert flow.on_received(ack(PUBCOMP, 1)) == 4
     assert leaving(flow) == []
     assert flow.unfinished
     facts = flow.exchange.record.facts(4)
     assert facts is not None
-    assert facts.session is None, "not on record before the remote has let go of all"
+    assert facts.session is None, "not on record before the remote has released all"
     assert flow.owed == (None, None, 2)
-    flow.received(ack(PUBCOMP, 2, 0x92))
+    flow.on_received(ack(PUBCOMP, 2, 0x92))
     facts = flow.exchange.record.facts(5)
     assert facts is not None
     assert (facts.session, facts.generation, [left.session for left in flow.left]) == (HERE, 1, [THERE])
     assert leaving(flow) == [], "exchange.session-on-record-first"
-    flow.exchange.record.committed(5)
+    flow.exchange.record.on_committed(5)
     assert leaving(flow) == [(PUBLISH, 3, True), (PUBLISH, 4, True)]
-    flow.received(ack(PUBREC, 3) + ack(PUBACK, 4))
+    flow.on_received(ack(PUBREC, 3) + ack(PUBACK, 4))
 
 
 def test_a_connection_that_is_lost_before_the_remote_has_let_go_leaves_everything_as_it_was() -> None:
     flow = lane_that_left()
-    flow.disconnected()
+    flow.on_disconnected()
     for _ in range(2):
         connect(flow, HERE, present=True)
         assert leaving(flow) == [(PUBREL, 1, False)]
-        flow.disconnected()
+        flow.on_disconnected()
 
     connect(flow, THERE, present=True)
     assert flow.exchange.on_record
@@ -99,10 +99,10 @@ def test_a_session_that_was_taken_up_and_left_again_before_it_was_on_record_is_s
     """exchange.left-session-on-record"""
     flow = lane_that_left()
     (left,) = flow.left
-    flow.disconnected()
+    flow.on_disconnected()
     connect(flow, HERE, present=True)
-    flow.received(ack(PUBCOMP, 1))
-    flow.disconnected()
+    flow.on_received(ack(PUBCOMP, 1))
+    flow.on_disconnected()
 
     connect(flow, THERE, present=True)
 
@@ -113,9 +113,9 @@ def test_a_session_that_was_taken_up_and_left_again_before_it_was_on_record_is_s
 
 
 def test_what_the_next_session_counted_as_delivered_is_let_go_of_once_that_is_on_record() -> None:
-    """exchange.left-identifiers-released: after a crash it would go again, to a remote that has let go of its identifier."""
+    """exchange.left-identifiers-released: after a crash it would go again, to a remote that has released its identifier."""
     flow = lane_that_left(recorded=False)
-    flow.disconnected()
+    flow.on_disconnected()
     connect(flow, HERE, present=True)
     assert leaving(flow) == []
     assert not any(flow.owed), "the remote is not silent: it was asked nothing"
@@ -123,13 +123,13 @@ def test_what_the_next_session_counted_as_delivered_is_let_go_of_once_that_is_on
     commit(flow, 2)
     assert leaving(flow) == [(PUBREL, 1, False)]
     assert any(flow.owed)
-    flow.received(ack(PUBCOMP, 1))
+    flow.on_received(ack(PUBCOMP, 1))
     assert [left.session for left in flow.left] == [THERE]
 
 
 def test_a_released_message_that_was_to_be_sent_anew_is_completed_where_it_was_released() -> None:
     flow = lane_that_left(republish=True)
-    flow.disconnected()
+    flow.on_disconnected()
 
     connect(flow, HERE, present=True)
     commit(flow, 3)
@@ -139,7 +139,7 @@ def test_a_released_message_that_was_to_be_sent_anew_is_completed_where_it_was_r
 
 def test_a_session_that_the_remote_has_lost_is_new_and_has_a_number_of_its_own() -> None:
     flow = lane_that_left()
-    flow.disconnected()
+    flow.on_disconnected()
     connect(flow, HERE, present=False)
     commit(flow, 3)
 
@@ -149,7 +149,7 @@ def test_a_session_that_the_remote_has_lost_is_new_and_has_a_number_of_its_own()
 
 def test_a_remote_that_takes_no_qos_2_is_sent_no_pubrel_of_what_is_settled() -> None:
     flow = lane_that_left()
-    flow.disconnected()
+    flow.on_disconnected()
     connect(flow, HERE, present=True, maximum_qos=1)
     commit(flow, 3)
 
@@ -207,10 +207,10 @@ def test_a_session_that_began_and_was_left_at_once_is_no_sign_of_one_broker() ->
     flow = lane_flow(HERE, THERE)
     flow.open(lane_opened(session=HERE, generation=1))
     connect(flow, THERE, present=False)
-    flow.disconnected()
+    flow.on_disconnected()
     connect(flow, HERE, present=True)
     commit(flow, 1)
-    flow.disconnected()
+    flow.on_disconnected()
 
     assert not flow.knows(THERE, session_present=True), "it was not on record"
     flow.ends(THERE)
@@ -225,19 +225,19 @@ def test_a_restored_lane_lets_go_of_every_identifier_but_those_of_what_it_sends_
     flow.open(replace(lane_opened(head=10, tail=12, dup_below=12, generation=4), left=(left,)))
     assert flow.knows(HERE, session_present=True)
     connect(flow, HERE, present=True)
-    flow.exchange.offer(hand_out(10, from_rows((b"t", 2, b"%d" % seq) for seq in (10, 11))))
+    flow.exchange.hand_out(hand_out(10, from_rows((b"t", 2, b"%d" % seq) for seq in (10, 11))))
 
     released = leaving(flow)
     assert {kind for kind, _, _ in released} == {PUBREL}
     assert sorted(packet_id for _, packet_id, _ in released) == sorted({*range(1, PACKET_IDS + 1)} - {11, 12})
     *most, (_, last, _) = released
-    flow.received(b"".join(ack(PUBCOMP, packet_id, 0x92) for _, packet_id, _ in most))
+    flow.on_received(b"".join(ack(PUBCOMP, packet_id, 0x92) for _, packet_id, _ in most))
     commit(flow, 1)
     assert leaving(flow) == [], "before the last PUBCOMP nothing is PUBLISHed"
-    flow.received(ack(PUBCOMP, last))
+    flow.on_received(ack(PUBCOMP, last))
     commit(flow, 2)
 
     assert leaving(flow) == [(PUBLISH, 11, True), (PUBLISH, 12, True)]
     assert (flow.session_number, flow.left) == (3, ()), "it goes on under its own number"
-    flow.exchange.offer(hand_out(12, from_rows([(b"t", 2, b"new")])))
+    flow.exchange.hand_out(hand_out(12, from_rows([(b"t", 2, b"new")])))
     assert leaving(flow) == [(PUBLISH, 13, False)]

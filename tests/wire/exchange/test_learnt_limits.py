@@ -11,7 +11,7 @@ LESSON = RemoteLimits(maximum_qos=1, refused=(MessageClass(("a",), packet_bytes=
 
 def test_it_holds_for_a_day_at_its_address_or_until_an_operator_has_it_forgotten() -> None:
     limits = LearntLimits()
-    limits.learnt("broker:1883", LESSON, 5.0)
+    limits.on_learnt("broker:1883", LESSON, 5.0)
 
     assert limits.of("broker:1883", 4.0 + HOLDS_S) == LESSON
     assert limits.of("another:1883", 5.0) == NO_LIMITS

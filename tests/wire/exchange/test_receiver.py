@@ -10,7 +10,7 @@ from wire.errors import PeerViolation
 from wire.exchange.receiver import ReceiverHalf
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
-from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
+from wire.mqtt.publish_batch_parser import BatchBuilder, parse_publishes
 
 
 def flow(level: int = 4, receive_maximum: int = 10) -> ReceiverHalf:
@@ -69,7 +69,7 @@ def test_an_mqtt_5_client_is_held_to_its_receive_maximum() -> None:
         client.check_quota()
     assert caught.value.reason_code == 0x93
     assert sealed is not None
-    client.answered(sealed[0])
+    client.on_answered(sealed[0])
     client.check_quota()
 
 

@@ -1,17 +1,17 @@
-"""RefusalPolicy and HoldBack by example: which reason ends how, and how long a lane is held back."""
+"""RefusalPolicy and RefusalHold by example: which reason ends how, and how long a lane is held back."""
 
 from __future__ import annotations
 
 import pytest
 
 from wire.backoff import Backoff
-from wire.exchange.refusal_policy import CLOSED, REASONS, WRONGLY_ACKNOWLEDGED, HoldBack, RefusalPolicy, Refusals, code_of
+from wire.exchange.refusal_policy import CLOSED, REASONS, WRONGLY_ACKNOWLEDGED, RefusalHold, RefusalPolicy, Refusals, code_of
 from wire.settings import BackoffSettings, RefusalSettings
 
 
-def hold_back() -> HoldBack:
+def hold_back() -> RefusalHold:
     """Delays of 1, 2, 4, 4, ... seconds."""
-    return HoldBack(Backoff(BackoffSettings(initial_s=1.0, max_s=4.0, factor=2.0, jitter=0.0, stable_s=9.0), lambda: 0.5))
+    return RefusalHold(Backoff(BackoffSettings(initial_s=1.0, max_s=4.0, factor=2.0, jitter=0.0, stable_s=9.0), lambda: 0.5))
 
 
 def test_the_reasons_are_those_that_a_puback_may_give_and_three_of_our_own() -> None:
@@ -78,13 +78,13 @@ def test_what_is_too_large_is_never_tried_again(default: str, codes: tuple[tuple
 def test_a_hold_lasts_its_delay_and_refusals_in_between_lengthen_nothing() -> None:
     """exchange.hold-back-no-publish"""
     hold = hold_back()
-    assert hold.over(10.0)
-    hold.refused(0x97)
-    assert not hold.over(10.0)
-    hold.refused(0x91)
+    assert hold.poll_over(10.0)
+    hold.on_refused(0x97)
+    assert not hold.poll_over(10.0)
+    hold.on_refused(0x91)
     assert (hold.reason_code, hold.until_s) == (0x97, 11.0)
-    assert not hold.over(10.9)
-    assert hold.over(11.0)
+    assert not hold.poll_over(10.9)
+    assert hold.poll_over(11.0)
     assert (hold.reason_code, hold.until_s) == (0, None)
 
 
@@ -92,18 +92,18 @@ def test_delays_grow_until_the_remote_accepts_a_message_again() -> None:
     """exchange.hold-back-no-publish: what it accepts while the lane is held back was sent before the refusal: it proves nothing."""
     hold, now_s, delays = hold_back(), 0.0, []
     for accepted_late in (False, True, False, False, True):
-        hold.refused(0x97)
-        hold.over(now_s)
+        hold.on_refused(0x97)
+        hold.poll_over(now_s)
         assert hold.until_s is not None
         delays.append(hold.until_s - now_s)
         if accepted_late:
-            hold.accepted()
+            hold.on_accepted()
         now_s = hold.until_s
-        assert hold.over(now_s)
+        assert hold.poll_over(now_s)
     assert delays == [1, 2, 4, 4, 4]
-    hold.accepted()
-    hold.refused(0x97)
-    assert not hold.over(now_s)
+    hold.on_accepted()
+    hold.on_refused(0x97)
+    assert not hold.poll_over(now_s)
     assert hold.until_s == now_s + 1
 
 

@@ -43,14 +43,14 @@ def filled(inbox: RemoteInbox, level: int = 4) -> None:
 def test_what_waits_is_not_read_and_after_a_while_left_out_so_that_acknowledgements_behind_it_are() -> None:
     """exchange.remote-never-refused; if not, and the queue that is full waits for them, it stays full for ever."""
     inbox = inbox_of(rows_max=2)
-    inbox.connected("s")
-    inbox.opened(b"")
+    inbox.on_connected("s")
+    inbox.on_opened(b"")
     filled(inbox)
     buffer = publishes(7, 3) + encode(Puback(packet_id=1), 4)
     assert (inbox.take(buffer, 0), inbox.blocked, inbox.takes) == (0, True, False)
-    assert not inbox.look(2.9)
+    assert not inbox.poll_stalled(2.9)
     assert not inbox.takes
-    assert inbox.look(3.0)
+    assert inbox.poll_stalled(3.0)
     assert inbox.takes
 
     position = inbox.take(buffer, 0)
@@ -58,11 +58,11 @@ def test_what_waits_is_not_read_and_after_a_while_left_out_so_that_acknowledgeme
     assert not inbox.blocked
     assert buffer[position:] == encode(Puback(packet_id=1), 4)
     assert (inbox.counts.skipped, inbox.remake) == (3, False)
-    assert inbox.committed(committed(2), 4.0) == b"".join(encode(Puback(packet_id=number), 4) for number in range(1, 5))
+    assert inbox.on_committed(committed(2), 4.0) == b"".join(encode(Puback(packet_id=number), 4) for number in range(1, 5))
     buffer = publishes(10, 1)
     assert inbox.take(buffer, 0) == len(buffer), "it would overtake what was left out"
     assert inbox.next_batch(4.0, 0) is not None
-    assert inbox.committed(committed(3), 4.0)
+    assert inbox.on_committed(committed(3), 4.0)
     assert inbox.remake, "there is room for it, so it is to come again"
 
 
@@ -71,12 +71,12 @@ def test_nothing_is_left_out_for_a_remote_that_forgets_it_with_the_connection(fo
     """It would not come again on the next one."""
     inbox = inbox_of(rows_max=2, level=5)
     for again in (True, forgotten):  # what the remote says holds for one connection
-        inbox.connected("s", forgotten=not again)
-        inbox.disconnected()
-    inbox.connected("s", forgotten=forgotten)
-    inbox.opened(b"")
+        inbox.on_connected("s", forgotten=not again)
+        inbox.on_disconnected()
+    inbox.on_connected("s", forgotten=forgotten)
+    inbox.on_opened(b"")
     filled(inbox, 5)
-    inbox.look(3.0)
+    inbox.poll_stalled(3.0)
     buffer = publishes(7, 1, 5)
 
     assert inbox.take(buffer, 0) == (0 if forgotten else len(buffer))
@@ -87,11 +87,11 @@ def test_nothing_is_left_out_for_a_remote_that_forgets_it_with_the_connection(fo
 def test_what_comes_while_batches_of_an_earlier_connection_wait_is_left_out_pubrels_too() -> None:
     """exchange.session-asked-when-idle: nothing is taken; and acknowledgements of ours are behind it."""
     inbox = inbox_of(rows_max=2)
-    inbox.connected("s")
-    inbox.opened(b"")
+    inbox.on_connected("s")
+    inbox.on_opened(b"")
     filled(inbox)
-    inbox.disconnected()
-    inbox.connected("s")
+    inbox.on_disconnected()
+    inbox.on_connected("s")
     buffer = (
         publishes(1, 1)
         + encode(Pubrel(packet_id=9), 4)
@@ -99,36 +99,36 @@ def test_what_comes_while_batches_of_an_earlier_connection_wait_is_left_out_pubr
         + encode(Puback(packet_id=1), 4)
     )
     assert (inbox.take(buffer, 0), inbox.blocked) == (0, True)
-    inbox.look(3.0)
+    inbox.poll_stalled(3.0)
     position = inbox.take(buffer, 0)
     assert buffer[position:] == encode(Puback(packet_id=1), 4)
     assert (inbox.counts.skipped, inbox.counts.dropped) == (1, 1)
-    assert inbox.committed(committed(2), 4.0) == b"", "these are answers to the connection before"
+    assert inbox.on_committed(committed(2), 4.0) == b"", "these are answers to the connection before"
     assert inbox.next_batch(4.0, 0) is not None
-    inbox.committed(committed(3), 4.0)
+    inbox.on_committed(committed(3), 4.0)
     assert (inbox.idle, inbox.remake) == (True, True)
 
 
 def test_a_message_that_comes_once_more_is_not_answered_before_it_is_committed() -> None:
     """exchange.answers-in-order, P1: some remotes send again on one connection."""
     inbox = inbox_of(rows_max=1)
-    inbox.connected("s")
-    inbox.opened(b"")
+    inbox.on_connected("s")
+    inbox.on_opened(b"")
     first = encode(Publish(topic="t", payload=b"x", qos=2, packet_id=1), 4)
     for buffer in (first, first + encode(Publish(topic="t", payload=b"y", qos=2, packet_id=2), 4)):
         assert inbox.take(buffer, 0) == len(buffer)
         assert inbox.next_batch(0.0, 0) is not None
     answers = [encode(Pubrec(packet_id=packet_id), 4) for packet_id in (1, 1, 2)]
-    assert inbox.committed(committed(1), 0.0) == answers[0]
-    assert inbox.committed(committed(2), 0.0) == b"".join(answers[1:])
+    assert inbox.on_committed(committed(1), 0.0) == answers[0]
+    assert inbox.on_committed(committed(2), 0.0) == b"".join(answers[1:])
     assert inbox.counts.duplicates == 1
 
 
 def test_what_is_on_record_is_not_taken_again_whatever_dup_says() -> None:
     """exchange.repeat-not-taken-again"""
     inbox = inbox_of(rows_max=9)
-    inbox.connected("s")
-    inbox.opened(u16([7, 8]))
+    inbox.on_connected("s")
+    inbox.on_opened(u16([7, 8]))
     buffer = b"".join(
         encode(Publish(topic="t", payload=b"%d" % packet_id, qos=2, packet_id=packet_id, dup=dup), 4)
         for packet_id, dup in ((9, True), (3, False), (7, False), (8, True))

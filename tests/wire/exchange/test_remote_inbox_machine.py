@@ -235,7 +235,7 @@ class Exchange:
 
     def commit(self) -> None:
         if self.store.epoch == self.epoch:
-            self.answered(self.inbox.committed(self.store.answer(self.epoch), self.now_s))
+            self.answered(self.inbox.on_committed(self.store.answer(self.epoch), self.now_s))
             self.pump()
 
     def distributor_dies(self) -> None:
@@ -247,7 +247,7 @@ class Exchange:
         if self.connected:
             return
         self.lost()
-        self.inbox.connected(SESSION)
+        self.inbox.on_connected(SESSION)
         self.connected = True
         for one in self.flight:
             self.to_us += self.packet(one)
@@ -258,14 +258,14 @@ class Exchange:
             return
         self.store.begin(self.epoch)
         self.opened = True
-        self.inbox.opened(u16(sorted(self.store.ids)))
+        self.inbox.on_opened(u16(sorted(self.store.ids)))
         self.parse()
         self.pump()
 
     def cut(self) -> None:
         if not self.connected:
             return
-        self.inbox.disconnected()
+        self.inbox.on_disconnected()
         self.lost()
         self.pump()
 
@@ -282,7 +282,7 @@ class Exchange:
     def pass_time(self) -> None:
         """What was not committed meanwhile is sent again, and what cannot be taken may be left out."""
         self.now_s += self.chance.choice([1.0, 4.0])
-        if self.inbox.look(self.now_s):
+        if self.inbox.poll_stalled(self.now_s):
             self.on_the_way.extend(self.decoded(parts) for parts in self.inbox.resend(self.now_s))
         self.pump()
 

@@ -1,4 +1,4 @@
-"""LinkWatch and CreditGiver by example."""
+"""RemoteKeepAlive and CreditGiver by example."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Sequence
 
 import pytest
 
-from wire.exchange.remote_keep_alive import LinkWatch, Verdict
+from wire.exchange.remote_keep_alive import RemoteKeepAlive, Verdict
 from wire.frames.credit import CreditGiver
 
 IDLE = (None, None, None)
 
 
-def watch(*, keep_alive_s: int = 60, stall_timeout_s: float = 30.0) -> LinkWatch:
+def watch(*, keep_alive_s: int = 60, stall_timeout_s: float = 30.0) -> RemoteKeepAlive:
     """A watch on a connection that came up at 100 s."""
-    link = LinkWatch(stall_timeout_s=stall_timeout_s, answer_timeout_s=10.0)
-    link.started(100.0, keep_alive_s=keep_alive_s)
+    link = RemoteKeepAlive(stall_timeout_s=stall_timeout_s, answer_timeout_s=10.0)
+    link.on_started(100.0, keep_alive_s=keep_alive_s)
     return link
 
 
-def look(link: LinkWatch, now_s: float, *, owed: Sequence[object], given: int = 0, left: int = 0) -> Verdict:
+def look(link: RemoteKeepAlive, now_s: float, *, owed: Sequence[object], given: int = 0, left: int = 0) -> Verdict:
     """Look; without numbers all that was given to the connection left at once."""
-    return link.look(now_s, owed=owed, given=given, left=left)
+    return link.judge(now_s, owed=owed, given=given, left=left)
 
 
-@pytest.mark.parametrize("busy", ["sent", "received"])
+@pytest.mark.parametrize("busy", ["on_sent", "on_received"])
 def test_a_ping_is_due_when_one_direction_was_quiet(busy: str) -> None:
     """exchange.silent-after-ping-is-dead: sending QoS 0 says nothing about the remote, nor hearing from it of our side."""
     link = watch()
@@ -40,8 +40,8 @@ def test_silence_after_a_ping_is_death_and_any_byte_is_life() -> None:
     assert look(link, 145.0, owed=IDLE) is Verdict.PING
     assert look(link, 154.9, owed=IDLE) is Verdict.ALIVE
     assert look(link, 155.0, owed=IDLE) is Verdict.SILENT
-    link.received(155.0)
-    link.sent(155.0)
+    link.on_received(155.0)
+    link.on_sent(155.0)
     assert look(link, 156.0, owed=IDLE) is Verdict.ALIVE
 
 
@@ -50,7 +50,7 @@ def test_an_answer_that_is_owed_too_long_is_a_stall() -> None:
     link = watch(keep_alive_s=0)
     assert look(link, 200.0, owed=IDLE) is Verdict.ALIVE
     assert look(link, 210.0, owed=(7, None, None)) is Verdict.ALIVE
-    link.received(239.9)
+    link.on_received(239.9)
     assert look(link, 239.9, owed=(7, None, None)) is Verdict.ALIVE
     assert look(link, 240.0, owed=(7, None, None)) is Verdict.STALLED
     assert look(link, 240.0, owed=(8, None, None)) is Verdict.ALIVE
@@ -77,7 +77,7 @@ def test_a_new_connection_owes_nothing_yet() -> None:
     """exchange.owed-answer-stalls"""
     link = watch(keep_alive_s=0)
     look(link, 200.0, owed=(7, None, None))
-    link.started(300.0, keep_alive_s=0)
+    link.on_started(300.0, keep_alive_s=0)
     assert look(link, 300.0, owed=(7, None, None)) is Verdict.ALIVE
 
 
@@ -135,7 +135,7 @@ def test_a_new_connection_has_sent_nothing_yet() -> None:
     """exchange.owed-answer-stalls"""
     link = watch(keep_alive_s=0)
     look(link, 200.0, owed=(7, None, None), given=10**6, left=10**6)
-    link.started(300.0, keep_alive_s=0)
+    link.on_started(300.0, keep_alive_s=0)
     look(link, 300.0, owed=(7, None, None), given=100, left=0)
     look(link, 310.0, owed=(7, None, None), given=100, left=10)
     assert look(link, 339.9, owed=(7, None, None), given=100, left=10) is Verdict.ALIVE

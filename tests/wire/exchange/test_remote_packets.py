@@ -10,10 +10,10 @@ from wire.exchange.remote_packets import (
     RemotePacket,
     acknowledge,
     connack,
-    farewell,
     is_publish,
     may_answer_connect,
     next_packet,
+    read_disconnect,
 )
 from wire.mqtt.packets import Connack
 from wire.mqtt.properties import Properties
@@ -72,13 +72,13 @@ def test_a_publish_has_a_limit_of_its_own() -> None:
     ],
 )
 def test_a_disconnect_is_known_by_name(body: bytes, name: str, said: str, elsewhere: str) -> None:
-    heard = farewell(RemotePacket(0xE0, body, len(body) + 2))
+    heard = read_disconnect(RemotePacket(0xE0, body, len(body) + 2))
     assert (heard.name, heard.reason_string, heard.server_reference) == (name, said, elsewhere)
 
 
 def test_no_text_of_a_remote_makes_a_long_line_of_the_log() -> None:
     body = b"\x80" + b"\xe0\xd4\x03" + b"\x1f\xea\x5d" + b"r" * 59_997 + b"\x00"
-    heard = farewell(RemotePacket(0xE0, body[: 1 + 3 + 3 + 59_997], 60_004))
+    heard = read_disconnect(RemotePacket(0xE0, body[: 1 + 3 + 3 + 59_997], 60_004))
     assert 0 < len(heard.reason_string) <= SAID_MAX
 
 

@@ -32,7 +32,7 @@ def begun(*filters: str, max_bytes: int = PLENTY) -> RetainedPasses:
     passes = RetainedPasses(max_bytes)
     for topic_filter in filters:
         passes.begin(topic_filter)
-    passes.answered(filters)
+    passes.on_answered(filters)
     assert [each.topic_filter for each in passes.ask(100)] == list(filters)
     return passes
 
@@ -118,7 +118,7 @@ def test_a_repeat_begins_anew_and_what_was_asked_for_before_goes_nowhere() -> No
     assert rows(found) == [(b"b", b"y")]
     assert [each.topic_filter for each in passes.ask(100)] == ["b"], "the other has no SUBACK yet"
     passes.came(1, b"", [])
-    passes.answered(["a/#"])
+    passes.on_answered(["a/#"])
     assert [(each.topic_filter, each.after) for each in passes.ask(100)] == [("a/#", b"")]
 
 
@@ -137,7 +137,7 @@ def test_what_ends_lets_go_what_has_waited_for_it() -> None:
 def test_stores_that_die_on_a_piece_are_counted_until_one_answers() -> None:
     passes = begun("a")
     for count in (1, 2):
-        assert [each.topic_filter for each in passes.lost()] == ["a"]
+        assert [each.topic_filter for each in passes.on_lost()] == ["a"]
         assert passes.unanswered == count
         passes.ask(100)
     passes.came(0, b"a", [])

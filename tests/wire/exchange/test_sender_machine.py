@@ -59,7 +59,7 @@ class Exchange(RuleBasedStateMachine):
         self.to_us = b""
 
     def cut(self) -> None:
-        self.flow.disconnected()
+        self.flow.on_disconnected()
         self.remote.never_heard(packet.packet_id for packet in parse(self.to_us, self.level) if packet.kind == PUBREC)
         self.connected = False
         self.to_remote.clear()
@@ -77,7 +77,7 @@ class Exchange(RuleBasedStateMachine):
             self.crashed = False
         self.resumed = present
         self.remote.maximum_qos = 2 if self.crashed else self.maximum_qos
-        self.flow.connected(
+        self.flow.on_connected(
             session="edge@here",
             session_present=present,
             level=self.level,
@@ -129,13 +129,13 @@ class Exchange(RuleBasedStateMachine):
                 self.sent_here.discard(int(packet.payload))  # that exchange has ended: DUP or not, both are right
 
     def hear(self, size: int) -> None:
-        consumed = self.flow.received(self.to_us[:size])
+        consumed = self.flow.on_received(self.to_us[:size])
         self.to_us = self.to_us[consumed:]
 
     def hand_out(self, size: int) -> None:
         frame = self.store.hand_out(size)
         if frame is not None:
-            self.flow.offer(frame)
+            self.flow.hand_out(frame)
 
     def settle(self) -> None:
         facts = self.flow.record.facts(self.number + 1)
@@ -147,7 +147,7 @@ class Exchange(RuleBasedStateMachine):
         for _ in range(min(count, len(self.commits))):
             number, facts = self.commits.popleft()
             self.store.commit(facts)
-            self.flow.record.committed(number)
+            self.flow.record.on_committed(number)
 
     # --- the rules ---
 

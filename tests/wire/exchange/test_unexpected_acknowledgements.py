@@ -20,8 +20,8 @@ LEVELS = pytest.mark.parametrize("level", [4, 5])
 
 
 def reconnected(flow: SenderHalf, level: int) -> None:
-    flow.disconnected()
-    flow.connected(session=EDGE, session_present=True, level=level)
+    flow.on_disconnected()
+    flow.on_connected(session=EDGE, session_present=True, level=level)
 
 
 def standing(name: str, level: int, **policy: Any) -> SenderHalf:
@@ -30,12 +30,12 @@ def standing(name: str, level: int, **policy: Any) -> SenderHalf:
     offer(flow, 0, 1 if name in ("puback owed", "puback not sent here") else 2)
     burst(flow, level)
     if name in ("received", "pubcomp owed", "none"):
-        flow.received(ack(PUBREC, 1))
+        flow.on_received(ack(PUBREC, 1))
     if name in ("pubcomp owed", "none"):
         commit(flow, 1)
         burst(flow, level)
     if name == "none":
-        flow.received(ack(PUBCOMP, 1))
+        flow.on_received(ack(PUBCOMP, 1))
         commit(flow, 2)
     if name.endswith("not sent here"):
         reconnected(flow, level)
@@ -65,7 +65,7 @@ def test_each_kind_in_each_standing_changes_what_the_table_says_and_nothing_else
         return  # the answer that is waited for
     flow = standing(name, level)
     before = flow.in_flight.messages
-    flow.received(ack(kind, 1))
+    flow.on_received(ack(kind, 1))
     outcome, has_pubrel = AT_ONCE.get((name, kind), (None, False))
     assert flow.counts.unexpected_acknowledgements == ((name, kind) not in EXPECTED)
     assert flow.counts.acknowledged_as_qos1 == ((name, kind) == ("pubrec owed", PUBACK))
@@ -73,7 +73,7 @@ def test_each_kind_in_each_standing_changes_what_the_table_says_and_nothing_else
     told = settled(flow, 7)
     assert told.pop(REDELIVERED, ()) in ((), ((0, 1),))
     assert told == ({outcome: ((0, 1),)} if outcome else {})
-    flow.record.committed(7)
+    flow.record.on_committed(7)
     leaves = [(kind, each.reason_code) for kind, each in ((each.kind, each) for each in burst(flow, level))]
     not_found = 0x92 if level == 5 and name == "none" else 0
     wanted = [(PUBREL, not_found)] if has_pubrel else []
@@ -88,7 +88,7 @@ def test_each_kind_in_each_standing_changes_what_the_table_says_and_nothing_else
 @pytest.mark.parametrize("kind", [PUBACK, PUBREC])
 def test_a_refusal_of_any_kind_ends_only_what_waits_for_an_answer(name: str, kind: int) -> None:
     flow = standing(name, 5)
-    flow.received(ack(kind, 1, 0x87))
+    flow.on_received(ack(kind, 1, 0x87))
     is_owed = name in ("puback owed", "pubrec owed")
     told = settled(flow, 7)
     told.pop(REDELIVERED, None)
@@ -102,24 +102,24 @@ def test_an_answer_right_behind_connack_costs_one_repeat_and_no_more(level: int,
     """exchange.unexpected-changes-nothing: in the read of CONNACK, or before the message is sent again."""
     flow = standing(name, level)
     kind = PUBACK if name.startswith("puback") else PUBREC
-    flow.received(ack(kind, 1) * 3)
+    flow.on_received(ack(kind, 1) * 3)
     sent = burst(flow, level)
     assert [(packet.kind, packet.packet_id, packet.dup) for packet in sent] == [(PUBLISH, 1, True)]
-    flow.received(ack(kind, 1))
+    flow.on_received(ack(kind, 1))
     assert flow.in_flight.messages == (kind == PUBREC)
     assert flow.counts.unexpected_acknowledgements == 3
 
 
 def test_a_pubrec_for_what_an_earlier_life_may_have_sent_has_no_pubrel() -> None:
-    """The remote would let go of the identifier, and take what goes again for another message."""
+    """The remote would release the identifier, and take what goes again for another message."""
     flow = outbound_flow()
     flow.open(lane_opened(head=0, tail=10, dup_below=5, session=EDGE))
-    flow.connected(session=EDGE, session_present=True, level=5)
-    flow.received(ack(PUBREC, 4))
+    flow.on_connected(session=EDGE, session_present=True, level=5)
+    flow.on_received(ack(PUBREC, 4))
     assert burst(flow, 5) == []
-    flow.received(ack(PUBREC, 6))
+    flow.on_received(ack(PUBREC, 6))
     assert kinds(burst(flow, 5)) == [(PUBREL, 6)], "that one was never sent"
-    flow.offer(hand_out(0, from_rows([(b"t", 2, b"x")] * 5)))
+    flow.hand_out(hand_out(0, from_rows([(b"t", 2, b"x")] * 5)))
     assert [(packet.packet_id, packet.dup) for packet in burst(flow, 5)] == [(packet_id, True) for packet_id in range(1, 6)]
 
 
@@ -130,9 +130,9 @@ def test_a_remote_that_answers_qos_2_with_puback_gets_what_follows_at_qos_1(leve
     offer(flow, 0, 2, 2, 1)
     burst(flow, level)
     offer(flow, 3, 2, 2)
-    flow.received(ack(PUBACK, 1))
+    flow.on_received(ack(PUBACK, 1))
     assert [packet.qos for packet in burst(flow, level)] == [1, 1]
-    flow.received(b"".join(ack(PUBACK, packet_id) for packet_id in (2, 3, 4, 5)))
+    flow.on_received(b"".join(ack(PUBACK, packet_id) for packet_id in (2, 3, 4, 5)))
     assert settled(flow) == {"delivered": ((0, 5),)}
     assert (flow.counts.acknowledged_as_qos1, flow.counts.qos_lowered, flow.in_flight.qos2) == (2, 2, 0)
     assert flow.counts.unexpected_acknowledgements == 2
@@ -144,12 +144,12 @@ def test_what_it_had_at_qos_2_and_did_not_answer_goes_again_at_qos_1_without_a_p
     flow = flow_at(level=level)
     offer(flow, 0, 2, 2)
     burst(flow, level)
-    flow.received(ack(PUBACK, 1))
+    flow.on_received(ack(PUBACK, 1))
     learnt = flow.publishing.learnt
-    flow.disconnected()
-    flow.connected(session=EDGE, session_present=True, level=level, learnt=learnt)
+    flow.on_disconnected()
+    flow.on_connected(session=EDGE, session_present=True, level=level, learnt=learnt)
     assert [(packet.kind, packet.packet_id, packet.qos, packet.dup) for packet in burst(flow, level)] == [(PUBLISH, 2, 1, True)]
-    flow.received(ack(PUBACK, 2))
+    flow.on_received(ack(PUBACK, 2))
     assert settled(flow)["delivered"] == ((0, 2),)
 
 
@@ -159,7 +159,7 @@ def test_a_pubrel_that_is_answered_with_pubrec_for_ever_goes_a_few_times(kind: i
     flow = standing("pubcomp owed", 5)
     packets = 0
     for _ in range(20):
-        flow.received(ack(kind, 1) + ack(PUBREC, 500))
+        flow.on_received(ack(kind, 1) + ack(PUBREC, 500))
         packets += len(burst(flow, 5))
     assert packets == (1 + (kind != PUBACK)) * PUBRELS_MORE
     assert flow.counts.unexpected_acknowledgements == 40
@@ -172,9 +172,9 @@ def test_at_a_stall_the_wrong_answer_stands_for_the_right_one_and_the_queue_move
     flow = standing(name, level)
     commit(flow, 3)
     wrong = PUBCOMP if name in ("puback owed", "pubrec owed") else PUBACK
-    flow.received(ack(wrong, 1))
+    flow.on_received(ack(wrong, 1))
     burst(flow, level)
-    flow.stalled()
+    flow.on_stalled()
     outcome = "dead:wrongly_acknowledged" if wrong == PUBCOMP else "delivered"
     told = settled(flow, 7)
     told.pop(REDELIVERED, None)
@@ -187,8 +187,8 @@ def test_at_a_stall_the_wrong_answer_stands_for_the_right_one_and_the_queue_move
 
 def test_at_a_stall_nothing_is_given_up_that_was_not_answered_at_all() -> None:
     flow = standing("pubrec owed", 4)
-    flow.received(ack(PUBCOMP, 9))
-    flow.stalled()
+    flow.on_received(ack(PUBCOMP, 9))
+    flow.on_stalled()
     assert settled(flow) == {}
     reconnected(flow, 4)
     assert kinds(burst(flow)) == [(PUBLISH, 1)]
@@ -196,8 +196,8 @@ def test_at_a_stall_nothing_is_given_up_that_was_not_answered_at_all() -> None:
 
 def test_at_a_stall_policy_may_have_it_tried_again() -> None:
     flow = standing("pubrec owed", 4, default="retry")
-    flow.received(ack(PUBCOMP, 1))
-    flow.stalled()
+    flow.on_received(ack(PUBCOMP, 1))
+    flow.on_stalled()
     assert settled(flow) == {}
     assert flow.refusals.take_counts() == {0x101: 1}
     reconnected(flow, 4)
@@ -229,7 +229,7 @@ def test_whatever_comes_in_whatever_order_each_message_ends_once_and_nothing_flo
         for outcome, ranges in settled(flow, number).items():
             if outcome != REDELIVERED:
                 ended.update(seq for start, stop in ranges for seq in range(start, stop))
-        flow.record.committed(number)
+        flow.record.on_committed(number)
 
     def pump() -> None:
         nonlocal now_s
@@ -240,7 +240,7 @@ def test_whatever_comes_in_whatever_order_each_message_ends_once_and_nothing_flo
     for step in steps:
         if isinstance(step, tuple):
             kind, packet_id, code = step
-            flow.received(ack(kind, packet_id, code if level == 5 else None))
+            flow.on_received(ack(kind, packet_id, code if level == 5 else None))
         elif step == "offer":
             offer(flow, next_seq, 1, 2)
             next_seq += 2
@@ -250,7 +250,7 @@ def test_whatever_comes_in_whatever_order_each_message_ends_once_and_nothing_flo
             tell()
         else:
             if step == "stall":
-                flow.stalled()
+                flow.on_stalled()
             reconnected(flow, level)
             published.clear()
             pubrels.clear()
@@ -263,9 +263,9 @@ def test_whatever_comes_in_whatever_order_each_message_ends_once_and_nothing_flo
     for _ in range(4):  # a peer that answers as it should, from now on
         reconnected(flow, level)
         pump()
-        flow.received(b"".join(ack(kind, seq + 1) for kind in (PUBACK, PUBREC) for seq in range(next_seq)))
+        flow.on_received(b"".join(ack(kind, seq + 1) for kind in (PUBACK, PUBREC) for seq in range(next_seq)))
         tell()
         pump()
-        flow.received(b"".join(ack(PUBCOMP, seq + 1) for seq in range(next_seq)))
+        flow.on_received(b"".join(ack(PUBCOMP, seq + 1) for seq in range(next_seq)))
         tell()
     assert ended == Counter(range(next_seq))

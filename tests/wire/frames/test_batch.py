@@ -19,8 +19,8 @@ from wire.frames.batch import (
     from_rows,
     head_of,
     pack_column,
+    route_columns,
     unpack_column,
-    ways_columns,
 )
 
 ROW = st.tuples(st.sampled_from([b"a", b"a/b", b"plant/1/x"]), st.sampled_from([0, 1, 2, 1 | RETAIN]), st.binary(max_size=40))
@@ -38,7 +38,7 @@ def rows_of(batch: Batch) -> list[tuple[bytes, int, bytes]]:
 def test_a_batch_comes_back_from_its_bytes(rows: list[tuple[bytes, int, bytes]], accepted_ms: int) -> None:
     batch = from_rows(rows, accepted_ms=accepted_ms)
     batch.properties = dict.fromkeys(range(0, len(rows), 3), b"\x01\x01")
-    batch.ways, batch.way_of = ways_columns([b"w%d" % (index % 2) for index in range(len(batch.topics))])
+    batch.routes, batch.route_of = route_columns([b"w%d" % (index % 2) for index in range(len(batch.topics))])
     batch.topic_properties = [b"\x26"] * len(batch.topics)
     assert Batch.decode(batch.encode()) == batch
 
@@ -63,7 +63,7 @@ def test_the_size_counts_payloads_topics_and_properties(rows: list[tuple[bytes, 
 def test_the_bytes_of_a_batch_are_pinned() -> None:
     batch = from_rows([(b"a/b", 1, b"xy")], accepted_ms=5)
     assert batch.encode().hex() == "9b01059091c403612f6290c4020000c40101c40402000000c40278798090"
-    batch.ways, batch.way_of = [b"w"], [0]
+    batch.routes, batch.route_of = [b"w"], [0]
     assert batch.encode().hex() == "9b010591c4017791c403612f629100c4020000c40101c40402000000c40278798090"
 
 
@@ -82,10 +82,10 @@ def test_columns_are_little_endian(values: list[int]) -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=HEAD_BYTES), max_size=5, unique=True), st.integers(0, 2**40))
-def test_the_head_of_a_batch_is_read_from_its_bytes_however_long_it_is(ways: list[bytes], accepted_ms: int) -> None:
+def test_the_head_of_a_batch_is_read_from_its_bytes_however_long_it_is(routes: list[bytes], accepted_ms: int) -> None:
     batch = from_rows([(b"t", 1, b"x" * 100)], accepted_ms=accepted_ms)
-    batch.ways = ways
-    assert head_of(batch.encode()) == (accepted_ms, ways)
+    batch.routes = routes
+    assert head_of(batch.encode()) == (accepted_ms, routes)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x9b\x63\x00\x90", b"\x9b\x01\xa1x\x90", b"\x9b\x01\x00\x05", b"\x9b\x01"])
@@ -97,22 +97,22 @@ def test_the_head_of_what_is_no_batch_is_refused(data: bytes) -> None:
 @given(st.lists(st.sampled_from([b"", b"1", b"2", b"3"]), max_size=6))
 def test_each_topic_has_the_way_that_it_was_given(of_topics: list[bytes]) -> None:
     batch = from_rows([(b"t%d" % number, 1, b"") for number in range(len(of_topics))])
-    batch.ways, batch.way_of = ways_columns(of_topics)
-    assert batch.ways_of_topics() == of_topics
-    assert sorted(batch.ways) == sorted(set(of_topics) - {b""})
+    batch.routes, batch.route_of = route_columns(of_topics)
+    assert batch.routes_of_topics() == of_topics
+    assert sorted(batch.routes) == sorted(set(of_topics) - {b""})
 
 
 def test_joined_batches_are_their_rows_one_after_the_other() -> None:
     first = from_rows([(b"a", 1, b"1"), (b"b", 2, b"2")], accepted_ms=5)
     second = from_rows([(b"b", 5, b"3"), (b"c", 0, b"")], accepted_ms=4)
-    first.ways, first.way_of = ways_columns([b"7", b"8"])
-    second.ways, second.way_of = ways_columns([b"9", b"7"])
+    first.routes, first.route_of = route_columns([b"7", b"8"])
+    second.routes, second.route_of = route_columns([b"9", b"7"])
     second.properties[1] = b"p"
 
     joined = concat([first, second])
 
-    ways = joined.ways_of_topics()
-    rows = [(joined.topics[topic], ways[topic]) for topic in joined.topic_of]
+    routes = joined.routes_of_topics()
+    rows = [(joined.topics[topic], routes[topic]) for topic in joined.topic_of]
     assert rows == [(b"a", b"7"), (b"b", b"8"), (b"b", b"9"), (b"c", b"7")]
     assert (joined.rows_payloads(), joined.flags, joined.properties) == ([b"1", b"2", b"3", b""], b"\x01\x02\x05\x00", {3: b"p"})
     assert head_of(joined.encode()) == (4, [b"7", b"8", b"9"])

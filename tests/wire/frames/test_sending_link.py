@@ -17,7 +17,7 @@ def test_numbers_run_from_one_and_acknowledged_batches_are_returned_in_order() -
     letters = "abcdefgh"[:BATCHES_OUTSTANDING_MAX]
     for letter in letters:
         assert sender.may_send()
-        sender.sent(letter.encode(), letter, 0.0)
+        sender.on_sent(letter.encode(), letter, 0.0)
     assert not sender.may_send()
     assert [batch.kept for batch in sender.acknowledge(len(letters), 1.0)] == list(letters)
     assert sender.committed == len(letters)
@@ -28,18 +28,18 @@ def test_a_lone_batch_goes_at_once_and_one_beside_it_when_it_is_worth_it() -> No
     sender = link()
     assert sender.worth_sending(0, full=False)  # what it says is for its sender to know
     assert sender.worth_sending(1, full=False)
-    sender.sent(b"a", "a", 0.0)
+    sender.on_sent(b"a", "a", 0.0)
     assert not sender.worth_sending(OVERLAPPING_ROWS_MIN - 1, full=False)
     assert sender.worth_sending(OVERLAPPING_ROWS_MIN, full=False)
     assert sender.worth_sending(1, full=True)  # a few large ones
     while sender.may_send():
-        sender.sent(b"b", "b", 0.0)
+        sender.on_sent(b"b", "b", 0.0)
     assert not sender.worth_sending(OVERLAPPING_ROWS_MIN, full=True)
 
 
 def test_a_repeated_acknowledgement_returns_nothing() -> None:
     sender = link()
-    sender.sent(b"a", "a", 0.0)
+    sender.on_sent(b"a", "a", 0.0)
     assert [batch.kept for batch in sender.acknowledge(1, 0.0)] == ["a"]
     assert sender.acknowledge(1, 0.0) == []
 
@@ -47,17 +47,17 @@ def test_a_repeated_acknowledgement_returns_nothing() -> None:
 def test_everything_outstanding_is_sent_again_in_order() -> None:
     sender = link()
     for letter in "ab":
-        sender.sent(letter.encode(), letter, 0.0)
+        sender.on_sent(letter.encode(), letter, 0.0)
     sender.acknowledge(1, 0.0)
-    sender.sent(b"c", "c", 0.0)
+    sender.on_sent(b"c", "c", 0.0)
     assert sender.resend(1.0) == [b"b", b"c"]
 
 
 def test_overdue_counts_from_the_last_progress() -> None:
     sender = link()
     assert not sender.overdue(100.0)
-    sender.sent(b"a", "a", 100.0)
-    sender.sent(b"b", "b", 101.0)
+    sender.on_sent(b"a", "a", 100.0)
+    sender.on_sent(b"b", "b", 101.0)
     assert not sender.overdue(99.9 + RESEND_AFTER_S)
     assert sender.overdue(100.0 + RESEND_AFTER_S)
     sender.acknowledge(1, 110.0)
@@ -73,7 +73,7 @@ def test_no_batch_is_forgotten_before_its_number_is_acknowledged(steps: list[str
     for step in steps:
         if step == "send":
             if sender.may_send():
-                sent = sender.sent(b"", "x", 0.0)
+                sent = sender.on_sent(b"", "x", 0.0)
         else:
             assert isinstance(step, int)
             number = min(step, sent)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.wire.naive_topics import FILTERS, TOPICS, naive_match
 from tests.wire.rules import bridge_of, rule
 from wire.frames.batch import PASSED, RETAIN, applied_qos_table
-from wire.routing.bridge_rules import Route, Router
-from wire.routing.ways import Way
+from wire.routing.bridge_rules import BridgeRoute, BridgeRules
+from wire.routing.message_route import MessageRoute
 
 
 def test_the_first_rule_that_has_the_topic_takes_it_and_a_bridge_takes_it_once() -> None:
     """routing.first-rule-wins"""
-    router = Router(
+    router = BridgeRules(
         [
             bridge_of("one", rule(11, "a/#", excludes=("a/secret/#",)), rule(12, "a/secret/shown", "a/#"), rule(13, "#")),
             bridge_of("two", rule(21, "+/x"), rule(22, "a/x")),
@@ -25,7 +25,7 @@ def test_the_first_rule_that_has_the_topic_takes_it_and_a_bridge_takes_it_once()
     )
 
     def taken(topic: bytes) -> list[tuple[str, str]]:
-        return [(route.queue, Way.decode(route.way).rule) for route in router.route(topic)]
+        return [(route.queue, MessageRoute.decode(route.message_route).rule) for route in router.route(topic)]
 
     assert taken(b"a/x") == [("bridge:one:0", "rule-11"), ("bridge:two:0", "rule-21")]
     assert taken(b"a/secret/shown") == [("bridge:one:0", "rule-12")]
@@ -42,21 +42,21 @@ def test_holds_for_any_rules(data: st.DataObject) -> None:
         drawn = data.draw(st.lists(st.tuples(few, few), max_size=4))
         rules = [rule(number, *filters, excludes=excludes) for number, (filters, excludes) in enumerate(drawn)]
         settings.append(bridge_of(name, *rules))
-    router = Router(settings)
+    router = BridgeRules(settings)
     for topic in data.draw(st.lists(TOPICS, min_size=1, max_size=5)):
         expected = []
         for bridge in settings:
             for one in bridge.local_subscriptions:
                 wanted = any(naive_match(topic_filter, topic) for topic_filter in one.filters)
                 if wanted and not any(naive_match(topic_filter, topic) for topic_filter in one.excludes):
-                    expected.append((f"bridge:{bridge.name}:0", Way.of(one).encode()))
+                    expected.append((f"bridge:{bridge.name}:0", MessageRoute.of(one).encode()))
                     break
-        assert [(route.queue, route.way) for route in router.route(topic.encode())] == expected
+        assert [(route.queue, route.message_route) for route in router.route(topic.encode())] == expected
 
 
 def test_a_topic_keeps_its_lane_and_topics_spread() -> None:
     """routing.topic-keeps-lane"""
-    router = Router([bridge_of("one", rule(1, "#"), lanes=4)])
+    router = BridgeRules([bridge_of("one", rule(1, "#"), lanes=4)])
     topics = [f"t/{number}".encode() for number in range(200)]
     for topic in topics:
         assert [route.queue for route in router.route(topic)] == [f"bridge:one:{crc32(topic) % 4}"]
@@ -70,13 +70,13 @@ def test_a_topic_keeps_its_lane_and_topics_spread() -> None:
 @pytest.mark.parametrize("passed", [0, PASSED])
 def test_the_applied_qos(persist: bool, max_qos: int, qos: int, retain: int, passed: int) -> None:
     """routing.qos-never-raised"""
-    (route,) = Router([bridge_of("one", rule(1, "#", max_qos=max_qos), persist=persist)]).route(b"t")
+    (route,) = BridgeRules([bridge_of("one", rule(1, "#", max_qos=max_qos), persist=persist)]).route(b"t")
     applied = bytes((qos | retain | passed,)).translate(route.flags_table)
     assert applied == bytes(((min(qos, max_qos) if persist else 0) | retain,))
 
 
 def test_what_came_from_a_remote_does_not_go_back_to_it() -> None:
-    router = Router([bridge_of("one", rule(1, "#"), lanes=3), bridge_of("two", rule(2, "#"), loop_prevention=False)])
+    router = BridgeRules([bridge_of("one", rule(1, "#"), lanes=3), bridge_of("two", rule(2, "#"), loop_prevention=False)])
 
     def bridges(origin: str | None = None) -> list[str]:
         return [route.queue.split(":")[1] for route in router.route(b"t", origin)]
@@ -85,8 +85,10 @@ def test_what_came_from_a_remote_does_not_go_back_to_it() -> None:
 
 
 def test_the_cache_stays_bounded_and_answers_the_same() -> None:
-    router = Router([bridge_of("one", rule(1, "a/+"))], cache_topics_max=3)
+    router = BridgeRules([bridge_of("one", rule(1, "a/+"))], cache_topics_max=3)
     for _ in range(2):
         for number in range(10):
-            assert router.route(b"a/%d" % number) == (Route("bridge:one:0", Way.of(rule(1, "a/+")).encode(), applied_qos_table(2)),)
+            assert router.route(b"a/%d" % number) == (
+                BridgeRoute("bridge:one:0", MessageRoute.of(rule(1, "a/+")).encode(), applied_qos_table(2)),
+            )
             assert len(router._routes) <= 3

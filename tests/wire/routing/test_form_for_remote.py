@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.wire.rules import bridge_of, rule
-from wire.frames.batch import NO_WAY, RETAIN, Batch, concat, from_rows, ways_columns
+from wire.frames.batch import NO_ROUTE, RETAIN, Batch, concat, from_rows, route_columns
 from wire.mqtt.properties import Place, Properties, decode_properties, encode_properties
 from wire.routing.form_for_remote import RemoteForm
 from wire.routing.hop_count import hops_of, hops_property
-from wire.routing.ways import Way
+from wire.routing.message_route import MessageRoute
 from wire.settings import BridgeSettings, RuleSettings
 
 KEEPS = rule(1, "plant/#", destination="site/{#}")
@@ -24,7 +24,7 @@ def form(level: int = 4, *, loop_prevention: bool = False) -> RemoteForm:
 
 def queued(*rows: tuple[bytes, int, bytes], rules: list[RuleSettings]) -> Batch:
     batch = from_rows(rows, accepted_ms=1_000_000)
-    batch.ways, batch.way_of = ways_columns([Way.of(rule).encode() for rule in rules])
+    batch.routes, batch.route_of = route_columns([MessageRoute.of(rule).encode() for rule in rules])
     return batch
 
 
@@ -94,7 +94,7 @@ def test_messages_go_as_their_rule_said_when_they_were_taken_whatever_the_rules_
     sent, _ = shape.transform(batch, now_ms=0)
     assert sent.topics == [b"site/plant/a", b"cell/b", b"mark/c"]
     assert sent.flags == bytes([flags, 1, 1])
-    assert sent.topic_properties == [b"", b"", Way.of(MARKS).properties]
+    assert sent.topic_properties == [b"", b"", MessageRoute.of(MARKS).properties]
 
 
 def test_one_topic_may_go_two_ways() -> None:
@@ -108,7 +108,7 @@ def test_one_topic_may_go_two_ways() -> None:
 def test_topics_that_no_row_has_are_left_alone() -> None:
     """A part of a batch keeps all its topics, also those that another rule took; nothing is made of them, and nothing told."""
     batch = queued((b"plant/a", 1, b"1"), (b"x", 1, b"2"), rules=[replace(KEEPS, destination="{2}")])
-    part = replace(batch, way_of=[0, NO_WAY]).select([0])
+    part = replace(batch, route_of=[0, NO_ROUTE]).select([0])
     shape = form(5)
     assert shape.transform(part, now_ms=0)[0].topics[0] == b"a"
     assert shape.unmapped_topics == set()

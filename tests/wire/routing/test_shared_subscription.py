@@ -9,7 +9,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.door.access_rules import ClientAccess
+from wire.access.access_rules import ClientAccess
 from wire.routing.shared_subscription import CACHED_TOPICS_MAX, Dealt, SharedGroup
 from wire.routing.subscriber import Delivery, Subscriber
 

@@ -14,12 +14,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 import wire.routing.subscriptions as module
 from tests.wire.naive_topics import naive_match
-from wire.door.access_rules import ClientAccess
+from wire.access.access_rules import ClientAccess
 from wire.frames.batch import pack_column
 from wire.routing.shared_subscription import Dealt, SharedGroup
 from wire.routing.subscriber import Delivery, SubscriptionOptions
 from wire.routing.subscriptions import CACHED_TOPIC_BYTES_MAX, CACHED_TOPIC_LEVELS_MAX, Subscriptions
-from wire.routing.topic_receivers import Match
+from wire.routing.topic_receivers import TopicReceivers
 
 PLAIN = SubscriptionOptions()
 
@@ -30,10 +30,10 @@ def deal(group: SharedGroup, count: int, topic: str = "t") -> list[Dealt]:
     return hands.deal(count)
 
 
-def delivered(match: Match, publisher: int = 0, others: Iterable[int] = ()) -> dict[str, Delivery]:
+def delivered(match: TopicReceivers, publisher: int = 0, others: Iterable[int] = ()) -> dict[str, Delivery]:
     """Session -> how it gets a row of connection ``publisher`` in a batch with rows of ``others`` as well; each session once."""
     found: dict[str, Delivery] = {}
-    for way in match.ways({publisher, *others}):
+    for way in match.group_rows({publisher, *others}):
         if publisher in way.without or (way.only and publisher not in way.only):
             continue
         for subscriber in way.group.subscribers:
@@ -46,7 +46,7 @@ def with_sessions(*sessions: str) -> Subscriptions:
     """``sessions`` with connections 1, 2, 3, ... and no queues."""
     subscriptions = Subscriptions()
     for source, session in enumerate(sessions, 1):
-        subscriptions.connected(session, source, "")
+        subscriptions.on_connected(session, source, "")
     return subscriptions
 
 
@@ -86,7 +86,7 @@ def test_subscribers_that_are_delivered_to_alike_are_one_group() -> None:
     subscriptions = with_sessions(*map(str, range(60)))
     for number in range(60):
         subscriptions.subscribe(str(number), "t/#" if number % 2 else "t/+", SubscriptionOptions(qos=number % 3))
-    groups = [way.group for way in subscriptions.match(b"t/1").ways()]
+    groups = [way.group for way in subscriptions.match(b"t/1").group_rows()]
     assert sorted(group.delivery.qos for group in groups) == [0, 1, 2]
     assert [len(group.subscribers) for group in groups] == [20, 20, 20]
 
@@ -94,9 +94,9 @@ def test_subscribers_that_are_delivered_to_alike_are_one_group() -> None:
 def test_the_columns_of_a_group_say_who_is_live_and_who_has_a_queue() -> None:
     subscriptions = Subscriptions()
     for session, source, queue in (("live", 1, ""), ("queued", 2, "q2"), ("away", 0, "q3")):
-        subscriptions.connected(session, source, queue)
+        subscriptions.on_connected(session, source, queue)
         subscriptions.subscribe(session, "t", PLAIN)
-    (way,) = subscriptions.match(b"t").ways()
+    (way,) = subscriptions.match(b"t").group_rows()
     assert way.group.live == pack_column(array("I", [1, 2]))
     assert way.group.transient == pack_column(array("I", [1]))
     assert way.group.queues == ("q2", "q3")
@@ -111,8 +111,8 @@ def test_mqtt_3_8_3_3_no_local_leaves_out_the_publisher_and_nobody_else() -> Non
     match = subscriptions.match(b"t")
     assert match.no_local == {"a", 1, "b", 2}
     assert match.size == 3
-    quiet = match.ways({3, 9})
-    assert quiet is match.ways()
+    quiet = match.group_rows({3, 9})
+    assert quiet is match.group_rows()
     assert not any(way.without or way.only for way in quiet)
     assert delivered(match, 1) == {"b": Delivery(0, False, ()), "c": Delivery(0, False, ())}
     for others in ((), (1,), (1, 2), (1, 2, 3)):
@@ -132,11 +132,11 @@ def test_mqtt_3_8_3_3_an_overlapping_filter_without_no_local_brings_a_client_its
 
 def test_mqtt_3_8_3_3_a_client_is_known_by_its_messages_after_it_left_or_was_taken_over() -> None:
     subscriptions = Subscriptions()
-    subscriptions.connected("a", 5, "q")
+    subscriptions.on_connected("a", 5, "q")
     subscriptions.subscribe("a", "t", SubscriptionOptions(no_local=True))
-    subscriptions.connected("a", 8, "q")
+    subscriptions.on_connected("a", 8, "q")
     assert delivered(subscriptions.match(b"t"), 5) == delivered(subscriptions.match(b"t"), 8) == {}
-    subscriptions.disconnected("a", 8)
+    subscriptions.on_disconnected("a", 8)
     assert delivered(subscriptions.match(b"t"), 5) == delivered(subscriptions.match(b"t"), 8) == {}
     assert set(delivered(subscriptions.match(b"t"), 6)) == {"a"}
 
@@ -169,13 +169,13 @@ def test_mqtt_3_10_4_unsubscribe_ends_a_subscription_and_says_whether_there_was_
 
 def test_a_session_without_queue_ends_with_its_connection_and_one_with_a_queue_stays() -> None:
     subscriptions = Subscriptions()
-    subscriptions.connected("short", 1, "")
-    subscriptions.connected("long", 2, "q")
+    subscriptions.on_connected("short", 1, "")
+    subscriptions.on_connected("long", 2, "q")
     for session in ("short", "long"):
         subscriptions.subscribe(session, "t", PLAIN)
         subscriptions.subscribe(session, "$share/g/t", PLAIN)
     for session, source in (("short", 1), ("long", 2)):
-        subscriptions.disconnected(session, source)
+        subscriptions.on_disconnected(session, source)
     assert [one.session for one in subscriptions.sessions()] == ["long"]
     assert set(delivered(subscriptions.match(b"t"))) == {"long"}
     assert subscriptions.filters_of("short") == {}
@@ -190,9 +190,9 @@ def test_a_session_without_queue_ends_with_its_connection_and_one_with_a_queue_s
 def test_the_end_of_a_connection_that_was_taken_over_changes_nothing() -> None:
     subscriptions = with_sessions("a")
     subscriptions.subscribe("a", "t", PLAIN)
-    subscriptions.connected("a", 7, "")
-    subscriptions.disconnected("a", 1)
-    (way,) = subscriptions.match(b"t").ways()
+    subscriptions.on_connected("a", 7, "")
+    subscriptions.on_disconnected("a", 1)
+    (way,) = subscriptions.match(b"t").group_rows()
     assert way.group.live == pack_column(array("I", [7]))
 
 
@@ -291,7 +291,7 @@ def test_many_subscribers_of_one_filter_are_grouped_once_for_all_topics() -> Non
         subscriptions.subscribe(str(number), "#", PLAIN)
     for site in range(3):
         subscriptions.subscribe("one", f"site/{site}/#", SubscriptionOptions(qos=1))
-    ways = [subscriptions.match(f"site/{site}/x".encode()).ways() for site in range(3)]
+    ways = [subscriptions.match(f"site/{site}/x".encode()).group_rows() for site in range(3)]
     assert len({id(way[0].group) for way in ways}) == 1
     assert all([len(way.group.subscribers) for way in each] == [100, 1] for each in ways)
     subscriptions.subscribe("7", "site/0/#", SubscriptionOptions(qos=2))
@@ -310,7 +310,7 @@ def test_a_group_under_the_filter_of_many_subscribers_gets_its_copy() -> None:
 
 def test_a_full_cache_is_emptied_and_keeps_no_trace_of_what_was_in_it() -> None:
     subscriptions = Subscriptions(cache_topics_max=2)
-    subscriptions.connected("a", 1, "")
+    subscriptions.on_connected("a", 1, "")
     for topic_filter in ("#", "t/1", "t/2", "t/3", "t/4"):
         subscriptions.subscribe("a", topic_filter, PLAIN)
     for number in (1, 2, 3, 4, 1, 2, 3):
@@ -375,7 +375,7 @@ class Model(RuleBasedStateMachine):
         self.connections += live
         source = self.connections if live else 0
         queue = f"session:{session}" if has_queue else ""
-        self.subscriptions.connected(session, source, queue)
+        self.subscriptions.on_connected(session, source, queue)
         self.sources[session], self.queues[session] = source, queue
         self.filters.setdefault(session, {})
         self.known_as.setdefault(session, []).extend([source] if live else [])
@@ -384,9 +384,9 @@ class Model(RuleBasedStateMachine):
     def disconnect(self, session: str, taken_over: bool) -> None:
         source = self.sources.get(session, 0)
         if taken_over:
-            self.subscriptions.disconnected(session, source + 1_000_000)
+            self.subscriptions.on_disconnected(session, source + 1_000_000)
             return
-        self.subscriptions.disconnected(session, source)
+        self.subscriptions.on_disconnected(session, source)
         if source and not self.queues[session]:
             self.lose(session)
         elif source:
@@ -395,7 +395,7 @@ class Model(RuleBasedStateMachine):
     @rule(session=SESSIONS, readable=st.none() | FILTERS)
     def change_rights(self, session: str, readable: str | None) -> None:
         self.readable[session] = readable
-        self.subscriptions.rights_changed()
+        self.subscriptions.on_rights_changed()
 
     @rule(session=SESSIONS)
     def forget(self, session: str) -> None:
@@ -428,7 +428,7 @@ class Model(RuleBasedStateMachine):
             for publisher in (live, live - 1):
                 expected = self.expected(topic, publisher)
                 assert delivered(match, publisher) == delivered(match, publisher, (live, live - 1, live - 2)) == expected
-            for way in match.ways({live}):
+            for way in match.group_rows({live}):
                 sessions = [one.session for one in way.group.subscribers]
                 assert way.group.live == pack_column(array("I", [self.sources[one] for one in sessions if self.sources[one]]))
                 assert way.group.queues == tuple(self.queues[one] for one in sessions if self.queues[one])
@@ -449,7 +449,7 @@ class Model(RuleBasedStateMachine):
                 expected[session] = Delivery(max(one.qos for one in asked), retain_as_published, identifiers)
         return expected
 
-    def groups_are_dealt_to(self, topic: str, match: Match) -> None:
+    def groups_are_dealt_to(self, topic: str, match: TopicReceivers) -> None:
         members: dict[str, dict[str, SubscriptionOptions]] = {}
         for session, filters in self.filters.items():
             for one, options in filters.items():

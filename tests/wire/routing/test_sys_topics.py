@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.door.access_rules import ClientAccess
+from wire.access.access_rules import ClientAccess
 from wire.figure import of_map
 from wire.frames.batch import RETAIN
 from wire.mqtt.topics import matches
 from wire.routing.sys_topics import (
-    Audience,
     Filters,
     LoadAverages,
     SysFigures,
+    SysTopicReaders,
     Wanting,
     asks_for_sys,
     is_reserved,
@@ -156,12 +156,14 @@ def test_overlapping_filters_give_each_topic_once_with_all_identifiers() -> None
 
 def test_clients_that_subscribe_alike_are_served_together() -> None:
     alike: Filters = {"$SYS/#": (0, 0)}
-    groups = Audience().groups([(1, alike, None), (2, {"$SYS/broker/uptime": (AS_PUBLISHED, 0)}, None), (3, alike, None)], TOPICS)
+    groups = SysTopicReaders().groups(
+        [(1, alike, None), (2, {"$SYS/broker/uptime": (AS_PUBLISHED, 0)}, None), (3, alike, None)], TOPICS
+    )
     assert groups == [([1, 3], ([0, 1, 2], False, ())), ([2], ([0], True, ()))]
 
 
 def test_a_shared_subscription_serves_its_members_in_turn() -> None:
-    audience = Audience()
+    audience = SysTopicReaders()
     members: list[Wanting] = [(number, {"$share/g/$SYS/broker/#": (0, number)}, None) for number in (1, 2)]
     got = [audience.groups(members, TOPICS) for _ in range(4)]
     assert sorted(groups[0][0] for groups in got) == [[1], [1], [2], [2]]
@@ -180,7 +182,7 @@ def test_a_shared_subscription_gives_each_value_to_a_member_that_may_read_it_in_
     members: list[Wanting] = [
         (number, {"$share/g/$SYS/#": (0, 0)}, rights) for number, rights in enumerate([broker, uptime, broker])
     ]
-    audience = Audience()
+    audience = SysTopicReaders()
     got: list[list[int]] = [[], [], []]
     for _ in range(6):
         taken = [(number, row) for numbers, (rows, _, _) in audience.groups(members, TOPICS) for number in numbers for row in rows]
@@ -195,7 +197,7 @@ def test_a_shared_subscription_gives_each_value_to_a_member_that_may_read_it_in_
 def test_who_may_read_everything_takes_what_others_may_not() -> None:
     """routing.share-to-who-may-read"""
     members: list[Wanting] = [(1, {"$share/g/$SYS/#": (AS_PUBLISHED, 5)}, reads("nothing")), (2, {"$share/g/$SYS/#": (0, 6)}, None)]
-    audience = Audience()
+    audience = SysTopicReaders()
     for _ in range(3):
         assert audience.groups(members, TOPICS) == [([2], ([0, 1, 2], False, (6,)))]
 

@@ -44,6 +44,6 @@ def test_too_many_topics_and_too_long_ones_count_as_others() -> None:
 
 def test_it_ends_some_time_after_the_last_question() -> None:
     counts = TopicCounts(100.0)
-    counts.asked(105.0)
+    counts.on_asked(105.0)
     assert not counts.over(105.0 + KEPT_S)
     assert counts.over(105.1 + KEPT_S)

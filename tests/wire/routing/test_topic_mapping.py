@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wire.errors import ConfigError
 from wire.mqtt.topics import topic_fault
-from wire.routing.topic_mapping import Mapped, Template, TopicMapper
+from wire.routing.topic_mapping import Mapped, TopicMapper, TopicTemplate
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from wire.routing.topic_mapping import Mapped, Template, TopicMapper
     ],
 )
 def test_a_template_maps(template: str, topic: str, remote: str) -> None:
-    named = Template.parse(template).named(bridge="cloud", node="edge-1")
+    named = TopicTemplate.parse(template).named(bridge="cloud", node="edge-1")
     assert named.map(topic.encode()).decode() == remote
 
 
@@ -60,7 +60,7 @@ def test_a_template_maps(template: str, topic: str, remote: str) -> None:
 )
 def test_a_bad_template_is_refused_and_says_where(template: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Template.parse(template)
+        TopicTemplate.parse(template)
     assert says in caught.value.message
 
 
@@ -77,7 +77,7 @@ def test_a_bad_template_is_refused_and_says_where(template: str, says: str) -> N
 )
 def test_a_level_that_not_every_topic_has_is_refused(template: str, filters: tuple[str, ...], level: int) -> None:
     with pytest.raises(ConfigError, match=f"asks for level {level}"):
-        Template.parse(template, filters=filters)
+        TopicTemplate.parse(template, filters=filters)
 
 
 @pytest.mark.parametrize(
@@ -85,20 +85,20 @@ def test_a_level_that_not_every_topic_has_is_refused(template: str, filters: tup
     [("{2}", ("a/#",)), ("{3}", ("a/+/#", "a/b/+")), ("{2-#}", ("a/+",)), ("x/{2-#}", ("#",)), ("{3-#}", ("a/#",))],
 )
 def test_a_level_that_every_topic_has_is_accepted_and_so_is_an_open_end(template: str, filters: tuple[str, ...]) -> None:
-    assert Template.parse(template, filters=filters).text == template
+    assert TopicTemplate.parse(template, filters=filters).text == template
 
 
 @pytest.mark.parametrize("name", ["", "a+b", "#", "a\0"])
 def test_a_name_that_makes_no_topic_is_refused_where_it_is_used(name: str) -> None:
-    Template.parse("{#}").named(bridge=name, node=name)
+    TopicTemplate.parse("{#}").named(bridge=name, node=name)
     with pytest.raises(ConfigError, match=r"\$\{node.name\}"):
-        Template.parse("${node.name}").named(bridge="b", node=name)
+        TopicTemplate.parse("${node.name}").named(bridge="b", node=name)
 
 
 @given(st.text(st.sampled_from("ab/{}#-12$\\+")))
 def test_whatever_parses_maps_to_a_topic_name_or_to_nothing(text: str) -> None:
     try:
-        template = Template.parse(text).named(bridge="b", node="n")
+        template = TopicTemplate.parse(text).named(bridge="b", node="n")
     except ConfigError:
         return
     remote = template.map(b"x/y/z").decode()
@@ -108,18 +108,18 @@ def test_whatever_parses_maps_to_a_topic_name_or_to_nothing(text: str) -> None:
 @given(st.lists(st.text(st.sampled_from("ab"), max_size=2), min_size=1, max_size=4).map("/".join).filter(bool))
 def test_a_topic_is_put_together_again_from_its_levels(topic: str) -> None:
     for template in ("{#}", "{1-#}", "{1-9}"):
-        assert Template.parse(template).map(topic.encode()).decode() == topic
+        assert TopicTemplate.parse(template).map(topic.encode()).decode() == topic
 
 
 @pytest.mark.parametrize("text", ["{#}", "{2-#}x", "{2}/{3}", "{1-2}", r"\{n\}/\$\{x\}/\\/{1}", "site/${node.name}/${bridge.name}"])
 def test_a_template_whose_names_are_filled_in_is_written_so_that_it_maps_the_same(text: str) -> None:
-    named = Template.parse(text).named(bridge="cloud", node="edge")
-    assert Template.parse(named.text) == named
+    named = TopicTemplate.parse(text).named(bridge="cloud", node="edge")
+    assert TopicTemplate.parse(named.text) == named
     assert named.text == text.replace("${node.name}", "edge").replace("${bridge.name}", "cloud")
 
 
 def test_a_name_that_makes_a_destination_too_long_is_refused() -> None:
-    template = Template.parse("x" * 65_530 + "${node.name}")
+    template = TopicTemplate.parse("x" * 65_530 + "${node.name}")
     with pytest.raises(ConfigError, match="more than 65535 bytes"):
         template.named(bridge="b", node="longer")
 

@@ -10,7 +10,7 @@ from tests.supervisor.http.page.live_page import LivePage
 from tests.supervisor.http.page.scene import Scene
 from tests.supervisor.http.served import write_tokens
 from tests.support import chromium as support
-from wire.door.roles import ROLES
+from wire.access.roles import ROLES
 
 chromium = pytest.fixture(scope="package")(support.one_window)
 

@@ -1,0 +1,65 @@
+"""The route of a message: what the rule that took it said of where and how it leaves. Pure.
+
+A message goes where its rule said when it was taken, whatever becomes of that rule in the file (P7). So each batch carries the
+routes of its messages, each once (``Batch.routes``), from the Distributor to the queue and from there to the Forwarder; nothing
+that is kept has to be looked up in the configuration. The filters and QoS of a rule have done their work by then.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgpack
+
+from wire.mqtt.publish_properties import append_user_properties
+from wire.settings import RuleSettings
+
+_SHARE = "$share/"
+SHARE_BYTES_MAX = 256  # of a shared subscription by which messages go
+
+
+class MessageRoute(NamedTuple):
+    """The destination of a message at the remote, and how it leaves. Two rules that are called the same and say the same are one
+    way.
+
+    rule: what the rule is called. destination: a template without names that are to be filled in. properties: the encoded user
+    properties that it adds.
+    """
+
+    rule: str
+    destination: str
+    preserve_retain: bool
+    properties: bytes
+
+    @classmethod
+    def of(cls, rule: RuleSettings) -> MessageRoute:
+        """The route of what ``rule`` takes now."""
+        return cls(rule.name, rule.destination, rule.preserve_retain, append_user_properties(b"", rule.user_properties))
+
+    def encode(self) -> bytes:
+        """The route as one msgpack array. Equal routes have equal bytes."""
+        packed: bytes = msgpack.packb(self)
+        return packed
+
+    @classmethod
+    def decode(cls, data: bytes) -> MessageRoute:
+        """The route that ``encode`` made."""
+        return cls(*msgpack.unpackb(data))
+
+
+def route_of_share(share_name: str, topic_filter: str) -> bytes:
+    """The encoded route of what a shared subscription deals to a session's queue: it tells by which one, as the subscriber calls
+    it. Empty for one that is too long to go with each message.
+    """
+    share = f"{_SHARE}{share_name}/{topic_filter}"
+    return (
+        MessageRoute(share, "", preserve_retain=False, properties=b"").encode() if len(share.encode()) <= SHARE_BYTES_MAX else b""
+    )
+
+
+def kind_of_route(route: bytes) -> bytes:
+    """``route``, encoded, as rows have it: those of all shared subscriptions are one, since clients may have any number of them."""
+    return _ANY_SHARE if _SHARE.encode() in route[: len(_ANY_SHARE)] else route
+
+
+_ANY_SHARE = MessageRoute(_SHARE, "", preserve_retain=False, properties=b"").encode()
