@@ -50,7 +50,6 @@ from wire.exchange.remote_batches import RemoteBatches
 from wire.exchange.remote_inbox import RemoteInbox
 from wire.exchange.sender import SenderHalf
 from wire.frames.base import Frame
-from wire.frames.intake import Append
 from wire.frames.lanes import HandOut, LaneOpened, Settle, Settled
 from wire.frames.sending_link import SendingLink
 from wire.mqtt.publish_batch_parser import TAKE
@@ -405,10 +404,12 @@ def _dropped_when_full(original: Any) -> Any:
 
 
 def _late_answered(original: Any) -> Any:
-    def admit(self: Intake, frame: Append, now_s: float, wall_ms: int) -> bool:
-        if not original(self, frame, now_s, wall_ms):
-            original(self, replace(frame, parts=(), bodies=()), now_s, wall_ms)
-        return True
+    def admit(self: Intake, now_s: float, wall_ms: int) -> bool:
+        admitted: bool = original(self, now_s, wall_ms)
+        late, self.late = self.late, []
+        for frame in late:
+            self._take(replace(frame, received={}, released={}), None)
+        return admitted
 
     return admit
 
@@ -431,7 +432,7 @@ _mutation(
     "what was taken is dropped where the queue is full",
     (Lanes, "overflow_of", _dropped_when_full),
 )
-_mutation("store.taken-is-kept/late-answered", "a batch from a remote that waits is answered", (Intake, "_admit", _late_answered))
+_mutation("store.taken-is-kept/late-answered", "a batch from a remote that waits is answered", (Intake, "admit", _late_answered))
 _mutation(
     "store.next-number-only/late-counted", "a batch that waits counts as on record", (ReceivingLinks, "write_rows", _late_counted)
 )
