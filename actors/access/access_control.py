@@ -87,10 +87,10 @@ class _Policy:
 class AccessControl:
     """Judges logins and gives each client its rights."""
 
-    def __init__(self, host: Host, tell_from_thread: Callable[[Verified], bool]) -> None:
-        """``tell_from_thread`` has ``on_verified`` called, in the Listener's thread; it may be called in any."""
+    def __init__(self, host: Host, send_from_thread: Callable[[Verified], bool]) -> None:
+        """``send_from_thread`` has ``on_verified`` called, in the Listener's thread; it may be called in any."""
         self._host = host
-        self._tell_from_thread = tell_from_thread
+        self._send_from_thread = send_from_thread
         self._limits = LoginLimits(lambda: host.settings.now.access.login_limits)
         self._queue: LoginQueue[Login] = LoginQueue(WAITING_MAX)
         self._verifying = 0
@@ -210,7 +210,7 @@ class AccessControl:
         right = verify_password(stored or table.decoy(login.user, self._key) or DECOY, login.password)
         if stored is None and right:
             right = False
-        self._tell_from_thread(Verified(login, stored or "", right))
+        self._send_from_thread(Verified(login, stored or "", right))
 
     def _decided(self, login: Login) -> bool:
         """Let in who is known, and refuse whose address or user has to wait; False where the password is to be verified."""

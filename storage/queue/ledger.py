@@ -17,7 +17,7 @@ from wire.exchange.left_sessions import LeftRows, LeftSession, left_rows
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.base import Ranges
 
-RoutesRow = tuple[tuple[bytes, int], ...]  # see ``queued_ways``
+RoutesRow = tuple[tuple[bytes, int], ...]  # see ``queued_routes``
 
 ROW_VERSION = 1
 _pack = msgpack.Packer().pack  # one that is kept costs half of one that is made each time
@@ -109,8 +109,8 @@ class LedgerRow:
 
     handed: sequences below it may have been handed out. trimmed: chunks below it have nothing live in them; without history they
     are deleted. depth: durable messages in the queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable
-    messages ever appended. purged: above the head, where chunks are rightly missing. ways: see ``queued_ways``. left: sessions that
-    the remote may still have at other addresses.
+    messages ever appended. purged: above the head, where chunks are rightly missing. ways: see ``queued_routes``. left: sessions
+    that the remote may still have at other addresses.
     """
 
     head: int

@@ -48,7 +48,7 @@ _UNLIMITED = LimitSettings(
 class Lanes:
     """Every queue by its name: ``all`` of them, and those ``of_bridges``, configured or not (P7).
 
-    changed: those whose row is to be written. ready: those in which something may have come to be handed out. owing: those whose
+    changed: those whose row is to be written. ready: those in which something may have come to be handed out. pending: those whose
     peer is owed ``LaneOpened`` or ``Settled``. changes: what waits because the number of a bridge's lanes has changed. durable:
     whether what is committed outlives the process.
     """
@@ -75,7 +75,7 @@ class Lanes:
         self.of_bridges: dict[str, Lane] = {}
         self.changed: set[str] = set()
         self.ready: set[str] = set()
-        self.owing: set[str] = set()
+        self.pending: set[str] = set()
         self.durable = engine.durable
         self._engine = engine
         self._numbers = numbers
@@ -211,7 +211,7 @@ class Lanes:
                 return  # the session has ended, and its client is told so
             lane = self.open(frame.queue)
         if frame.epoch > lane.epoch and not lane.is_unreadable:
-            self.owing.add(frame.queue)
+            self.pending.add(frame.queue)
             lane.begin(frame.epoch)
 
     def credit(self, frame: Credit, wall_ms: int) -> None:
@@ -237,17 +237,17 @@ class Lanes:
     def owe(self, lane: Lane, number: int) -> None:
         """The taker of ``lane`` is to hear that all up to ``number`` is settled, after the next commit."""
         lane.owe(number)
-        self.owing.add(lane.queue.name)
+        self.pending.add(lane.queue.name)
 
     def answer(self, receives: Callable[[Queue], bool]) -> Effects:
         """Answers that are due and need no commit any more. receives: whether anything came from the remote to the lane of a
         queue."""
         effects: Effects = []
-        for name in tuple(self.owing):
+        for name in tuple(self.pending):
             lane = self.all.get(name)
             found = [] if lane is None else lane.answer(receives=lane.state is State.OPENING and receives(lane.queue))
             if found is not None:  # a lane that is gone is owed nothing: the session has ended
-                self.owing.discard(name)
+                self.pending.discard(name)
                 effects += found
         return effects
 
@@ -385,7 +385,7 @@ class Lanes:
 
     def on_committed(self, changed: Iterable[str]) -> None:
         """Releases, and losses that were found in the queues that have ``changed``, are on record: tell of them."""
-        for name in self.owing:
+        for name in self.pending:
             lane = self.all.get(name)
             if lane is not None:
                 lane.on_committed()

@@ -253,7 +253,7 @@ class Store:
                 self._effects += self._local_sessions.take_answers()
         if self.intake.repeats:
             self._effects += self.intake.answer_repeats()
-        if self.lanes.owing:
+        if self.lanes.pending:
             self._effects += self.lanes.answer(self._local_sessions.remote.received)
 
     def _take_effects(self) -> Effects:

@@ -98,7 +98,7 @@ def test_a_look_finds_a_grandchild_in_a_session_of_its_own_and_what_it_burns(ben
     burn = "import os\nif not os.fork():\n os.setsid()\n while True: pass\nos.wait()"
     process = subprocess.Popen([sys.executable, "-c", burn], start_new_session=True)
     try:
-        look = bench["processes"].look
+        look = bench["processes"].usage_of_family
         wait_until(lambda: len(look(process.pid)) == 2, 20.0, "the child")
         child = next(pid for pid in look(process.pid) if pid != process.pid)
         before = look(process.pid)
@@ -111,10 +111,10 @@ def test_a_look_finds_a_grandchild_in_a_session_of_its_own_and_what_it_burns(ben
         waiting = bench["processes"].spent(before[process.pid], after[process.pid])
         assert waiting.user_s + waiting.system_s < 0.05
     finally:
-        for pid in bench["processes"].look(process.pid):
+        for pid in bench["processes"].usage_of_family(process.pid):
             os.kill(pid, 9)
         process.wait(20.0)
-    assert bench["processes"].look(process.pid) == {}
+    assert bench["processes"].usage_of_family(process.pid) == {}
 
 
 def test_processes_are_named_by_what_was_told_then_by_their_command_lines_and_no_two_alike(bench: dict[str, ModuleType]) -> None:

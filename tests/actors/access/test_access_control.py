@@ -63,7 +63,7 @@ class Host:
     def send(self, peer: str, frame: Frame) -> None:
         self.sent.append((peer, frame))
 
-    def tell_from_thread(self, message: Any) -> bool:
+    def send_from_thread(self, message: Any) -> bool:
         assert isinstance(message, Verified)
         assert self.access is not None
         self.verified += 1
@@ -126,7 +126,7 @@ def settings(tmp_path: Path, **keys: Any) -> NodeSettings:
 def keeper(tmp_path: Path, **keys: Any) -> tuple[AccessControl, Host]:
     host = Host()
     host.settings = SettingsNow(settings(tmp_path, **keys))
-    host.access = AccessControl(host, host.tell_from_thread)
+    host.access = AccessControl(host, host.send_from_thread)
     return host.access, host
 
 

@@ -146,7 +146,7 @@ def test_no_node_starts_where_a_restore_was_cut_short_and_the_next_one_ends_it(
     def cut(*_: object, **__: object) -> None:
         raise OSError(5, "cut")
 
-    for step in ("copy_snapshot", "begin_anew", "carry_on", "Pauses"):
+    for step in ("copy_snapshot", "restart_exchanges", "carry_on", "Pauses"):
         with monkeypatch.context() as patch:
             patch.setattr(restoring, step, cut)
             with pytest.raises(Unavailable, match="give it again"):

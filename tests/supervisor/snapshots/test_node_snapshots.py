@@ -49,7 +49,7 @@ class Host:
     def in_thread(self, _name: str, job: Callable[[], None]) -> None:
         job()
 
-    def tell_from_thread(self, message: Then) -> bool:
+    def send_from_thread(self, message: Then) -> bool:
         message.do()
         return True
 
