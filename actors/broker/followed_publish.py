@@ -7,7 +7,7 @@ batch whether it is ``on``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from actors.access.client import Client
@@ -29,6 +29,9 @@ from wire.routing.topic_counts import TopicCounts
 FOLLOWED_MAX = 8
 _SESSIONS_NAMED_MAX = 10
 _TOPIC_SHOWN_BYTES = 1000
+
+
+Watch = Callable[[Callable[[int, bytes, Iterable[str]], None] | None], None]
 
 
 class _Armed:
@@ -159,7 +162,7 @@ def _route_of(
 
 
 class FollowedPublisher:
-    """The Listener's part: who published the message, when it was acknowledged, and that a client may not publish it.
+    """The Listener's part: who published the message, when it was acknowledged, and that it may not be published, or has no room.
 
     on: whether a message that was taken waits to be acknowledged.
     """
@@ -171,10 +174,15 @@ class FollowedPublisher:
         self._armed: _Armed | None = None
         self._marks: dict[int, TraceMark] = {}  # by request
 
-    def on_wanted(self, frame: TraceWanted, watch_denials: Callable[[Callable[[Client, bytes], None] | None], None]) -> None:
-        """Follow a message from now on. watch_denials: gets what is to be told of each PUBLISH that a client may not send."""
+    def on_wanted(
+        self, frame: TraceWanted, watch_denials: Callable[[Callable[[Client, bytes], None] | None], None], watch_refusals: Watch
+    ) -> None:
+        """Follow a message from now on. watch_denials: gets what is to be told of each PUBLISH that a client may not send.
+        watch_refusals: that of each PUBLISH that a full queue keeps out.
+        """
         self._armed = _Armed(frame, self._mailbox.now_s()) if frame.topic_filter else None
         watch_denials(self._on_denied if self._armed is not None else None)
+        watch_refusals(self._on_refused if self._armed is not None else None)
 
     def mark(self, frame: TraceMark) -> None:
         """It was found: say who published it."""
@@ -198,11 +206,20 @@ class FollowedPublisher:
 
     def _on_denied(self, client: Client, topic: bytes) -> None:
         """``client`` may not publish to ``topic``."""
+        self._not_taken("denied", client, topic, {"why": "the access list forbids it"})
+
+    def _on_refused(self, number: int, topic: bytes, bridges: Iterable[str]) -> None:
+        """There is no room for a PUBLISH of client ``number`` to ``topic``."""
+        client = self._clients.client(number)
+        if client is not None:
+            self._not_taken("refused", client, topic, {"full": [bridge or "the node" for bridge in bridges]})
+
+    def _not_taken(self, step: str, client: Client, topic: bytes, why: Mapping[str, Any]) -> None:
         armed = self._armed
         if armed is not None and not armed.over(self._mailbox.now_s()) and armed.takes(topic):
             self._armed = None
             shown = topic[:_TOPIC_SHOWN_BYTES].decode(errors="replace")
-            self._step(armed.wanted.request, "denied", {**_who(client), "topic": shown, "why": "the access list forbids it"})
+            self._step(armed.wanted.request, step, {**_who(client), "topic": shown, **why})
 
     def _step(self, request: int, step: str, details: Mapping[str, Any]) -> None:
         told: Frame = TraceStep(

@@ -246,7 +246,7 @@ class Listener(MailboxActor):
             case NodeFigures():
                 self._sys.publish_values(frame)
             case TraceWanted():
-                self._watch.on_wanted(frame, self._access.watch_denials)
+                self._watch.on_wanted(frame, self._access.watch_denials, self.batches.room.watch_refusals)
             case TraceMark():
                 self._watch.mark(frame)
             case _:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterable
 
 from actors.broker.listener_interface import ListenerInterface
 from wire.frames.intake import FULL, OPEN, Room, RoomWanted
@@ -51,8 +52,15 @@ class QueueRoom:
         self.refused: Counter[str] = Counter()
         self.refused_ever = 0
         self.waits_for: str | None = None
+        self._on_refused: Callable[[int, bytes, Iterable[str]], None] | None = None
         self.on_settings_changed()
         self._request_room()
+
+    def watch_refusals(self, on_refused: Callable[[int, bytes, Iterable[str]], None] | None) -> None:
+        """Have ``on_refused`` told of each PUBLISH that a full queue keeps out: its client's number, its topic, and the bridges
+        whose queues are full, an empty name being the node. None: nobody any more.
+        """
+        self._on_refused = on_refused
 
     def on_settings_changed(self) -> None:
         """Messages go to other bridges from now on, and other limits hold."""
@@ -136,8 +144,11 @@ class QueueRoom:
             for name, amount in needed.items()
             if name in self._told and name not in never and not _fits(amount, self._left.get(name, _NOTHING))
         ]
-        if client.level == MQTT_5_0 and (never or not self._full.isdisjoint(lacking)):
-            self.refused.update(queues[name] for name in (*never, *self._full.intersection(lacking)) if name in queues)
+        full = self._full.intersection(lacking)
+        if self._on_refused is not None and (full or never):
+            self._on_refused(client.number, topic, sorted({*full, *never}))
+        if client.level == MQTT_5_0 and (never or full):
+            self.refused.update(queues[name] for name in (*never, *full) if name in queues)
             self.refused_ever += 1
             client.refuse(qos, packet_id)
             return REFUSE

@@ -174,7 +174,7 @@ class MessageTraces:
         trace = self._traces.get(step.request)
         if trace is not None:
             trace.add(step, self._mailbox.now_s())
-            if step.step == "denied":  # another one that matches is not it
+            if step.step in ("denied", "refused"):  # another one that matches is not it
                 self._mailbox.send(DISTRIBUTOR, TraceWanted(request=step.request, topic_filter="", timeout_s=0.0))
 
     # --- topics ---

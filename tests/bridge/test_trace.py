@@ -164,6 +164,7 @@ def test_what_a_full_queue_refuses_is_said(client: ControlClient, node: Node) ->
     result = follow(client, node, "small/1")
     assert "refused" in steps(result)
     assert "is full" in result["note"]
+    assert details(result, "refused")["full"] == ["small"]
 
 
 def test_local_sessions_are_among_the_receivers(client: ControlClient, node: Node) -> None:
