@@ -94,7 +94,7 @@ class ClientBatches:
 
     def on_released(self, client: Client) -> None:
         """The client's PUBREL is to be answered with it, and takes room in it like a message."""
-        self.touched[client.number] = client
+        self.add_answer_due(client)
         self.builder.take_room(PUBREL_BYTES)
 
     def add_will(self, session: str, message: Message, source: int) -> None:

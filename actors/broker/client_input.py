@@ -152,7 +152,7 @@ class ClientInput:
         try:
             while not client.closed and client.asking < REQUESTS_MAX:
                 if client.flow is not None:
-                    self._batches.touched[client.number] = client
+                    self._batches.add_answer_due(client)
                     position = self._take_publishes(client, client.flow, data, position)
                 if position == len(data) or self._waits(client, first_byte := data[position]):
                     break
