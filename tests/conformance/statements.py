@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -51,21 +52,61 @@ class Deviation:
     always: bool
 
 
-def clause(*, v311: str = "", v5: str = "") -> Callable[[_Test], _Test]:
-    """The test shows these statements, numbers with spaces between; it runs with each ``version`` that has any."""
+def _named(test: Callable[..., None], v311: str, v5: str, case: str = "") -> list[int]:
+    """The versions that have any of these statements, which ``case`` of the test shows from now on."""
     named = {version: words.split() for version, words in ((V311, v311), (V5, v5)) if words}
     for version, numbers in named.items():
         unknown = [number for number in numbers if number not in _KNOWN[version]]
         if unknown:
             raise ValueError(f"{NAMES[version]} has no {unknown}")
+        for number in numbers:
+            SHOWN[version].setdefault(number, []).append(f"{test.__module__.rpartition('.')[2]}::{test.__name__}{case}")
+    return list(named)
+
+
+def _words(version: int) -> str:
+    return NAMES[version].replace(" ", "-")
+
+
+def clause(*, v311: str = "", v5: str = "") -> Callable[[_Test], _Test]:
+    """The test shows these statements, numbers with spaces between; it runs with each ``version`` that has any."""
 
     def mark(test: _Test) -> _Test:
-        for version, numbers in named.items():
-            for number in numbers:
-                SHOWN[version].setdefault(number, []).append(f"{test.__module__.rpartition('.')[2]}::{test.__name__}")
-        marked: _Test = pytest.mark.parametrize(
-            "version", list(named), ids=[NAMES[version].replace(" ", "-") for version in named]
-        )(test)
+        versions = _named(test, v311, v5)
+        marked: _Test = pytest.mark.parametrize("version", versions, ids=map(_words, versions))(test)
+        return marked
+
+    return mark
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Packets, by version, that break the same rule; the reason codes that may tell of it; and the statements, as for ``clause``.
+
+    mosquitto: why that broker takes them, where it does.
+    """
+
+    what: str
+    packets: Iterable[Callable[[int], bytes]]
+    codes: tuple[int, ...]
+    v311: str = ""
+    v5: str = ""
+    mosquitto: str = ""
+
+
+def clauses(rows: Sequence[Wrong]) -> Callable[[_Test], _Test]:
+    """The test shows the statements of each row: it runs with each ``version``, ``packet`` and the row's ``codes``."""
+
+    def mark(test: _Test) -> _Test:
+        cases = []
+        for row in rows:
+            packets = list(row.packets)
+            for version in _named(test, row.v311, row.v5, f"[{row.what}]"):
+                names = (f"{row.what}-{index}-{_words(version)}" for index in range(len(packets)))
+                cases += [pytest.param(version, packet, row.codes, id=name) for packet, name in zip(packets, names, strict=True)]
+            if row.mosquitto:
+                test = deviates("mosquitto", row.mosquitto, re.escape(f"[{row.what}-"))(test)
+        marked: _Test = pytest.mark.parametrize(("version", "packet", "codes"), cases)(test)
         return marked
 
     return mark

@@ -27,8 +27,6 @@ from tests.support.mqtt_packets import (
 )
 from tests.support.waiting import wait_until
 
-MALFORMED, PROTOCOL_ERROR, BAD_ID = 0x81, 0x82, 0x85
-BAD = (MALFORMED, PROTOCOL_ERROR)
 TAKEN_OVER, KEEP_ALIVE_TIMEOUT = 0x8E, 0x8D
 
 
@@ -38,13 +36,6 @@ def test_the_first_packet_is_connect(dial: Dial, version: int, first: bytes) -> 
     client = dial(version)
     client.send(first)
     assert client.rest() == []
-
-
-@clause(v311="MQTT-3.1.0-2", v5="MQTT-3.1.0-2")
-def test_a_second_connect_ends_the_connection(join: Join, version: int) -> None:
-    client = join(version)
-    client.send(connect_bytes(version, "second"))
-    client.expect_end(PROTOCOL_ERROR)
 
 
 @pytest.mark.parametrize("name", ["mqtt", "MQTTX", "", "HTTP"])
@@ -71,66 +62,6 @@ def test_another_protocol_level_is_refused(dial: Dial, version: int, level: int)
     assert whole in (b"\x20\x02\x00\x01", b"\x20\x03\x00\x84\x00"), whole
 
 
-@clause(v311="MQTT-3.1.2-3 MQTT-3.1.4-1 MQTT-3.2.2-6", v5="MQTT-3.1.2-3")
-def test_the_reserved_connect_flag_is_0(dial: Dial, version: int) -> None:
-    client = dial(version)
-    client.send(connect_bytes(version, "a", flags=3))
-    client.expect_refusal(*BAD)
-
-
-WRONG_FLAGS = {
-    "will-qos-without-will": 0x0A,
-    "will-qos-2-without-will": 0x12,
-    "will-retain-without-will": 0x22,
-    "will-qos-3": 0x1E,
-}
-
-
-@pytest.mark.parametrize("flags", WRONG_FLAGS.values(), ids=WRONG_FLAGS)
-@clause(
-    v311="MQTT-3.1.2-11 MQTT-3.1.2-13 MQTT-3.1.2-14 MQTT-3.1.2-15 MQTT-3.1.4-1",
-    v5="MQTT-3.1.2-11 MQTT-3.1.2-12 MQTT-3.1.2-13 MQTT-3.1.4-1",
-)
-def test_flags_of_a_will_that_cannot_be_are_refused(dial: Dial, version: int, flags: int) -> None:
-    client = dial(version)
-    will = Will(topic="w") if flags & 4 else None
-    client.send(connect_bytes(version, "a", flags=flags, will=will))
-    client.expect_refusal(*BAD, 0x9B)
-
-
-MISSING = {
-    "will": (0x06, b""),
-    "will-payload": (0x06, b"\0\1w"),
-    "user-name": (0x82, b""),
-    "password": (0xC2, b"\0\1u"),
-}
-
-
-@pytest.mark.parametrize(("flags", "rest"), MISSING.values(), ids=MISSING)
-@clause(
-    v311="MQTT-3.1.2-9 MQTT-3.1.2-19 MQTT-3.1.2-21 MQTT-3.1.3-1 MQTT-3.1.4-1",
-    v5="MQTT-3.1.2-9 MQTT-3.1.2-17 MQTT-3.1.2-19 MQTT-3.1.3-1 MQTT-3.1.4-1",
-)
-def test_a_field_that_a_flag_promises_must_be_there(dial: Dial, version: int, flags: int, rest: bytes) -> None:
-    client = dial(version)
-    five = b"\0" if version == 5 else b""
-    body = string("MQTT") + bytes((version, flags, 0, 0)) + five + string("a") + (five if flags & 4 else b"") + rest
-    client.send(packet_bytes(CONNECT, 0, body))
-    client.expect_refusal(*BAD)
-
-
-@pytest.mark.parametrize("extra", [string("u"), string("u") + string("p")], ids=["one", "two"])
-@clause(
-    v311="MQTT-3.1.2-11 MQTT-3.1.2-18 MQTT-3.1.2-20 MQTT-3.1.4-1",
-    v5="MQTT-3.1.2-16 MQTT-3.1.2-18 MQTT-3.1.4-1",
-)
-def test_a_field_that_no_flag_promises_must_not_be_there(dial: Dial, version: int, extra: bytes) -> None:
-    client = dial(version)
-    plain = connect_bytes(version, "a")
-    client.send(bytes((plain[0], plain[1] + len(extra))) + plain[2:] + extra)
-    client.expect_refusal(*BAD)
-
-
 @clause(v311="MQTT-3.1.3-1 MQTT-3.1.2-9 MQTT-3.1.2-19 MQTT-3.1.2-21", v5="MQTT-3.1.3-1 MQTT-3.1.2-17 MQTT-3.1.2-19")
 def test_all_fields_are_read_in_their_order(dial: Dial, join: Join, version: int, topic: str) -> None:
     watcher = join(version)
@@ -140,30 +71,6 @@ def test_all_fields_are_read_in_their_order(dial: Dial, join: Join, version: int
     client.expect(CONNACK, reason_code=0)
     client.vanish()
     assert watcher.receive().payload == b"gone"
-
-
-@pytest.mark.parametrize("field", ["client-id", "will-topic", "user-name"])
-@clause(v311="MQTT-3.1.3-4 MQTT-3.1.3-10 MQTT-3.1.3-11 MQTT-1.5.3-1", v5="MQTT-3.1.3-4 MQTT-3.1.3-11 MQTT-3.1.3-12 MQTT-1.5.4-1")
-def test_the_strings_of_connect_are_well_formed(dial: Dial, version: int, field: str) -> None:
-    bad = b"a\xff"
-    will = Will(topic="will/topic")
-    whole = connect_bytes(
-        version,
-        bad if field == "client-id" else "good",
-        will=will if field == "will-topic" else None,
-        username=bad if field == "user-name" else None,
-    ).replace(b"will/topic", b"will/topi\xff")
-    client = dial(version)
-    client.send(whole)
-    client.expect_refusal(1, 2, 4, *BAD, BAD_ID, 0x86, 0x90)
-
-
-@pytest.mark.parametrize("name", ["a/#", "+/a"])
-@clause(v5="MQTT-4.7.0-1", v311="MQTT-4.7.1-1")
-def test_a_will_topic_has_no_wildcards(dial: Dial, version: int, name: str) -> None:
-    client = dial(version)
-    client.send(connect_bytes(version, "a", will=Will(topic=name)))
-    client.expect_refusal(*BAD, 0x90)
 
 
 @pytest.mark.parametrize("name", ["a", "0123456789abcdefghijklm", "NOPQRSTUVWXYZ"])
@@ -270,10 +177,3 @@ def test_keep_alive_counts_packets_and_one_that_goes_on_coming_has_its_time(join
     wait_until(is_closed, 60.0, "who sends a byte now and then is closed")
     slow.send(bytes(large))
     slow.expect(PUBACK, 1)
-
-
-@clause(v311="MQTT-3.1.3-3", v5="MQTT-3.1.3-3")
-def test_connect_without_a_client_identifier_field_is_refused(dial: Dial, version: int) -> None:
-    client = dial(version)
-    client.send(packet_bytes(CONNECT, 0, string("MQTT") + bytes((version, 2, 0, 0)) + (b"\0" if version == 5 else b"")))
-    client.expect_refusal(*BAD, BAD_ID)

@@ -16,13 +16,6 @@ def test_no_client_identifier_and_clean_session_0_is_refused_with_2(dial: Dial, 
     assert client.rest() == []
 
 
-@clause(v311="MQTT-3.1.2-22")
-def test_a_password_without_a_user_name_is_refused(dial: Dial, version: int) -> None:
-    client = dial(version)
-    client.send(connect_bytes(version, "a", password=b"secret"))
-    client.expect_refusal()
-
-
 @clause(v311="MQTT-3.1.2-12")
 def test_without_a_will_flag_nothing_is_published_at_the_end(join: Join, version: int, topic: str) -> None:
     watcher = join(version)

@@ -13,7 +13,6 @@ from tests.support.mqtt_packets import (
     ASSIGNED_CLIENT_ID,
     AUTH_METHOD,
     CONNACK,
-    CONNECT,
     DISCONNECT,
     MAXIMUM_PACKET_SIZE,
     MAXIMUM_QOS,
@@ -36,13 +35,11 @@ from tests.support.mqtt_packets import (
     connect_bytes,
     packet_bytes,
     publish_bytes,
-    string,
     subscribe_bytes,
     unsubscribe_bytes,
 )
 
-MALFORMED, PROTOCOL_ERROR, TOO_LARGE = 0x81, 0x82, 0x95
-BAD = (MALFORMED, PROTOCOL_ERROR)
+BAD, TOO_LARGE = (0x81, 0x82), 0x95
 
 
 @clause(v5="MQTT-3.1.2-1 MQTT-3.1.2-2")
@@ -67,30 +64,6 @@ def test_a_password_without_a_user_name_is_taken(dial: Dial, version: int) -> No
     client = dial(version)
     client.send(connect_bytes(version, "password-alone", password=b"secret"))
     client.expect(CONNACK, reason_code=0)
-
-
-WRONG = {
-    "receive-maximum-0": b"\x21\0\0",
-    "maximum-packet-size-0": b"\x27\0\0\0\0",
-    "request-problem-2": b"\x17\2",
-    "request-response-2": b"\x19\2",
-    "session-expiry-twice": b"\x11\0\0\0\1\x11\0\0\0\1",
-    "receive-maximum-twice": b"\x21\0\1\x21\0\1",
-    "auth-data-without-method": b"\x16\0\1a",
-    "topic-alias": b"\x23\0\1",
-    "will-delay": b"\x18\0\0\0\1",
-    "unknown": b"\x7f\0",
-}
-
-
-@deviates("mosquitto", "2.0.11 takes Authentication Data without a method", "auth-data-without-method")
-@pytest.mark.parametrize("properties", WRONG.values(), ids=WRONG)
-@clause(v5="MQTT-3.1.4-1 MQTT-4.13.1-1")
-def test_wrong_properties_are_refused(dial: Dial, version: int, properties: bytes) -> None:
-    client = dial(version)
-    body = string("MQTT") + b"\x05\x02\0\0" + bytes((len(properties),)) + properties + string("a")
-    client.send(packet_bytes(CONNECT, 0, body))
-    client.expect_refusal(*BAD)
 
 
 @deviates("mosquitto", "2.0.11 keeps a message that it may not send in flight", r"\[[12]-")
@@ -301,13 +274,6 @@ def test_without_an_authentication_method_there_is_none_in_connack(join: Join, v
     connack = join(version).connack
     assert connack.property(AUTH_METHOD) is None
     assert connack.property(0x16) is None
-
-
-@clause(v5="MQTT-4.12.0-7 MQTT-3.15.2-1")
-def test_auth_of_a_client_that_did_not_begin_it_ends_the_connection(join: Join, version: int) -> None:
-    client = join(version)
-    client.send(packet_bytes(15, 0, b"\x19\x07\x15\x00\x04NONE"))
-    client.expect_end(PROTOCOL_ERROR, 0x8C)
 
 
 @clause(v5="MQTT-3.1.2-23")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.conformance.conftest import Dial, Join
 from tests.conformance.statements import clause, deviates
 from tests.support.mqtt_packets import DISCONNECT, PINGRESP, Will, connect_bytes, packet_bytes, publish_bytes
@@ -16,14 +14,6 @@ def test_each_pingreq_gets_a_pingresp(join: Join, version: int) -> None:
     client = join(version)
     client.send(b"\xc0\x00" * 5)
     assert [client.read().kind for _ in range(5)] == [PINGRESP] * 5
-
-
-@deviates("mosquitto", "2.0.11 does not look at the length of PINGREQ")
-@clause(v311="MQTT-4.8.0-1", v5="MQTT-4.13.1-1")
-def test_a_pingreq_with_a_body_ends_the_connection(join: Join, version: int) -> None:
-    client = join(version)
-    client.send(b"\xc0\x01\x00")
-    client.expect_end(*BAD)
 
 
 @clause(v311="MQTT-3.14.4-1", v5="MQTT-3.14.4-1 MQTT-3.14.4-2")
@@ -90,14 +80,6 @@ def test_packets_come_as_a_stream_in_pieces_of_any_size(dial: Dial, version: int
         client.send(whole[at : at + 3])
     payloads = [one.payload for one in (client.read() for _ in range(11)) if one.kind == 3]
     assert payloads == [b"%d" % number for number in range(10)]
-
-
-@pytest.mark.parametrize("body", [b"\0\0\0", b"\x00\x05\x11\0\0\0", b"\0\1\x7f"], ids=["too-long", "cut", "unknown-property"])
-@clause(v5="MQTT-4.13.1-1")
-def test_a_malformed_disconnect_is_answered_or_closed(join: Join, version: int, body: bytes) -> None:
-    client = join(version)
-    client.send(packet_bytes(DISCONNECT, 0, body))
-    client.expect_end(*BAD)
 
 
 @clause(v311="MQTT-3.14.1-1", v5="MQTT-3.14.1-1")

@@ -5,27 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.conftest import Join
-from tests.conformance.statements import clause, deviates
-from tests.support.mqtt_packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, packet_bytes, publish_bytes
+from tests.conformance.statements import clause
+from tests.support.mqtt_packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, publish_bytes
 
-MALFORMED, PROTOCOL_ERROR, TOPIC_INVALID = 0x81, 0x82, 0x90
-BAD = (MALFORMED, PROTOCOL_ERROR)
 QOS = pytest.mark.parametrize("qos", [0, 1, 2])
-
-
-@clause(v311="MQTT-3.3.1-4 MQTT-4.8.0-1", v5="MQTT-3.3.1-4 MQTT-4.13.1-1")
-def test_qos_3_ends_the_connection(join: Join, version: int, topic: str) -> None:
-    client = join(version)
-    client.send(publish_bytes(version, topic, b"", 3, 1))
-    client.expect_end(*BAD)
-
-
-@deviates("mosquitto", "2.0.11 takes DUP with QoS 0")
-@clause(v311="MQTT-3.3.1-2", v5="MQTT-3.3.1-2")
-def test_dup_with_qos_0_ends_the_connection(join: Join, version: int, topic: str) -> None:
-    client = join(version)
-    client.send(publish_bytes(version, topic, b"", dup=True))
-    client.expect_end(*BAD)
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -38,30 +21,6 @@ def test_dup_of_a_publisher_is_not_passed_on(join: Join, version: int, topic: st
     if qos == 2:
         publisher.acknowledge(PUBREL, 9)
     assert not subscriber.expect(PUBLISH).dup
-
-
-@pytest.mark.parametrize("name", ["a/#", "#", "+", "a/+/b", "a+"])
-@QOS
-@clause(v311="MQTT-3.3.2-2 MQTT-4.7.1-1", v5="MQTT-3.3.2-2 MQTT-4.7.0-1")
-def test_a_topic_name_with_a_wildcard_is_refused(join: Join, version: int, name: str, qos: int) -> None:
-    client = join(version)
-    client.send(publish_bytes(version, name, b"", qos, 1))
-    client.expect_end(*BAD, TOPIC_INVALID)
-
-
-@clause(v311="MQTT-4.7.3-1", v5="MQTT-4.7.3-1")
-def test_an_empty_topic_name_is_refused(join: Join, version: int) -> None:
-    client = join(version)
-    client.send(publish_bytes(version, "", b"x"))
-    client.expect_end(*BAD, TOPIC_INVALID)
-
-
-@pytest.mark.parametrize("body", [b"", b"\0", b"\0\5abc", b"\0\1a"], ids=["nothing", "half-length", "cut-topic", "no-identifier"])
-@clause(v311="MQTT-3.3.2-1 MQTT-4.8.0-1", v5="MQTT-3.3.2-1 MQTT-4.13.1-1")
-def test_a_publish_that_ends_too_early_ends_the_connection(join: Join, version: int, body: bytes) -> None:
-    client = join(version)
-    client.send(packet_bytes(PUBLISH, 2, body))
-    client.expect_end(*BAD)
 
 
 @pytest.mark.parametrize("granted", [0, 1, 2])

@@ -11,81 +11,13 @@ from tests.support.mqtt_packets import (
     PUBLISH,
     PUBREC,
     SUBACK,
-    SUBSCRIBE,
     SUBSCRIPTION_IDENTIFIER,
     UNSUBACK,
-    UNSUBSCRIBE,
-    packet_bytes,
     subscribe_bytes,
     unsubscribe_bytes,
 )
 
-MALFORMED, PROTOCOL_ERROR, FILTER_INVALID = 0x81, 0x82, 0x8F
-BAD = (MALFORMED, PROTOCOL_ERROR)
-NO_LOCAL, AS_PUBLISHED = 4, 8
-FILTERS = [b"a\xff", b"\xed\xa0\x80"]
-
-
-@pytest.mark.parametrize("bad", FILTERS)
-@clause(v311="MQTT-3.8.3-1", v5="MQTT-3.8.3-1")
-def test_a_filter_that_is_no_utf_8_ends_the_connection(join: Join, version: int, bad: bytes) -> None:
-    client = join(version)
-    client.send(subscribe_bytes(version, 1, [(bad, 0)]))
-    client.expect_end(*BAD, FILTER_INVALID)
-
-
-@deviates("mosquitto", "2.0.11 does not look at the encoding here", r"ed|\\xa0")
-@pytest.mark.parametrize("bad", FILTERS, ids=["ff", "surrogate"])
-@clause(v311="MQTT-3.10.3-1", v5="MQTT-3.10.3-1")
-def test_a_filter_to_unsubscribe_that_is_no_utf_8_ends_the_connection(join: Join, version: int, bad: bytes) -> None:
-    client = join(version)
-    client.send(unsubscribe_bytes(version, 1, [bad]))
-    client.expect_end(*BAD, FILTER_INVALID)
-
-
-@clause(v311="MQTT-3.8.3-3", v5="MQTT-3.8.3-2")
-def test_subscribe_without_a_filter_ends_the_connection(join: Join, version: int) -> None:
-    client = join(version)
-    client.send(subscribe_bytes(version, 1, []))
-    client.expect_end(*BAD, FILTER_INVALID)
-
-
-@clause(v311="MQTT-3.10.3-2", v5="MQTT-3.10.3-2")
-def test_unsubscribe_without_a_filter_ends_the_connection(join: Join, version: int) -> None:
-    client = join(version)
-    client.send(unsubscribe_bytes(version, 1, []))
-    client.expect_end(*BAD, FILTER_INVALID)
-
-
-@pytest.mark.parametrize("body", [b"\0\1a", b"\0\5abc", b"\0"], ids=["no-options", "cut-filter", "half-length"])
-@clause(v311="MQTT-3.8.3-3 MQTT-4.8.0-1", v5="MQTT-3.8.3-2 MQTT-4.13.1-1")
-def test_a_subscribe_that_ends_too_early_ends_the_connection(join: Join, version: int, body: bytes) -> None:
-    client = join(version)
-    client.send(packet_bytes(SUBSCRIBE, 2, b"\0\1" + b"\0" * (version == 5) + body))
-    client.expect_end(*BAD, FILTER_INVALID)
-
-
-@pytest.mark.parametrize("options", [3, 0x40, 0x80, 0xC0])
-@clause(v311="MQTT-3.8.3-4", v5="MQTT-3.8.3-5")
-def test_reserved_options_and_qos_3_end_the_connection(join: Join, version: int, topic: str, options: int) -> None:
-    client = join(version)
-    client.send(subscribe_bytes(version, 1, [(topic, options)]))
-    client.expect_end(*BAD)
-
-
-@pytest.mark.parametrize("options", [4, 8, 16, 32])
-@clause(v311="MQTT-3.8.3-4")
-def test_options_of_mqtt_5_end_the_connection(join: Join, version: int, topic: str, options: int) -> None:
-    client = join(version)
-    client.send(subscribe_bytes(version, 1, [(topic, options)]))
-    client.expect_end()
-
-
-@clause(v5="MQTT-3.8.3-5")
-def test_retain_handling_3_ends_the_connection(join: Join, version: int, topic: str) -> None:
-    client = join(version)
-    client.send(subscribe_bytes(version, 1, [(topic, 0x30)]))
-    client.expect_end(*BAD)
+NO_LOCAL = 4
 
 
 @clause(
@@ -205,14 +137,6 @@ def test_no_local_keeps_ones_own_messages_away(join: Join, version: int, topic: 
     assert client.receive_until(b"theirs") == []
 
 
-@deviates("mosquitto", "2.0.11 takes No Local of a shared subscription")
-@clause(v5="MQTT-3.8.3-4")
-def test_no_local_of_a_shared_subscription_ends_the_connection(join: Join, version: int, topic: str) -> None:
-    client = join(version)
-    client.send(subscribe_bytes(version, 1, [(f"$share/group/{topic}", NO_LOCAL)]))
-    client.expect_end(*BAD)
-
-
 @clause(v5="MQTT-3.3.4-3 MQTT-3.3.4-4 MQTT-3.3.4-5")
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_messages_carry_the_identifiers_of_their_subscriptions(join: Join, version: int, topic: str, qos: int) -> None:
@@ -238,18 +162,3 @@ def test_a_subscription_identifier_is_replaced_with_its_subscription(join: Join,
         client.subscribe(topic, properties=[*properties])
         client.deliver(topic, b"x")
         assert client.receive().all(SUBSCRIPTION_IDENTIFIER) == [value for _, value in properties]
-
-
-@pytest.mark.parametrize("properties", [b"\x0b\0", b"\x0b\1\x0b\2", b"\x21\0\1"], ids=["zero", "twice", "out-of-place"])
-@clause(v5="MQTT-4.13.1-1")
-def test_wrong_properties_of_subscribe_end_the_connection(join: Join, version: int, properties: bytes) -> None:
-    client = join(version)
-    client.send(packet_bytes(SUBSCRIBE, 2, b"\0\1" + bytes((len(properties),)) + properties + b"\0\1a\0"))
-    client.expect_end(*BAD)
-
-
-@clause(v5="MQTT-4.13.1-1")
-def test_wrong_properties_of_unsubscribe_end_the_connection(join: Join, version: int) -> None:
-    client = join(version)
-    client.send(packet_bytes(UNSUBSCRIBE, 2, b"\0\1\2\x0b\1\0\1a"))
-    client.expect_end(*BAD)
