@@ -190,14 +190,12 @@ COLLABORATORS = {
     "supervisor/tree/reloads.py:Reloads": 6,
     "supervisor/tree/status_requests.py:StatusRequests": 6,
     "supervisor/tree/supervisor.py:Supervisor": 6,
-    "wire/exchange/acknowledgements.py:Acknowledgements": 7,
-    "wire/exchange/publish_gate.py:PublishGate": 8,
 }
 # Fields that a module writes though another one owns their class.
 FOREIGN_FIELDS = {
     "actors/bridge/remote_intake.py": 1,
     "actors/bridge/remote_link.py": 1,
-    "actors/bridge/remote_reader.py": 2,
+    "actors/bridge/remote_reader.py": 1,
     "actors/bridge/remote_tls.py": 1,
     "actors/broker/client_batches.py": 4,
     "actors/broker/client_deliveries.py": 3,
@@ -226,18 +224,13 @@ FOREIGN_FIELDS = {
     "supervisor/tree/child_lives.py": 5,
     "supervisor/tree/node.py": 2,
     "supervisor/tree/supervisor.py": 1,
-    "wire/exchange/acknowledgements.py": 6,
-    "wire/exchange/identifier_release.py": 1,
-    "wire/exchange/quarantine_outcome.py": 4,
-    "wire/exchange/publish_gate.py": 8,
-    "wire/exchange/sender.py": 4,
     "wire/routing/form_for_remote.py": 1,
     "wire/routing/subscriptions.py": 4,
 }
 ARROWS_MAX = 20
 ARROWS = {
     "storage/store": 89,
-    "wire/exchange": 90,
+    "wire/exchange": 76,
     "storage/queue": 48,
     "supervisor/tree": 83,
     "actors/broker": 80,

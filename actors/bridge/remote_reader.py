@@ -159,7 +159,7 @@ class RemoteReader:
         if self._intake is not None and self._intake.packet(packet):
             return
         if packet.first_byte in _ANSWERS:
-            self._flow.counts.unexpected_acknowledgements += 1
+            self._flow.exchange.answers.on_unexpected()
             return
         if remote_packets.is_publish(packet):
             self.unexpected_publishes += 1

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from wire.backoff import Backoff
-from wire.exchange import due_messages, held_identifiers, identifier_span, sender
+from wire.exchange import due_messages, held_identifiers, identifier_span, lane_messages
 from wire.exchange.lane_record import Facts
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.refusal_policy import RefusalPolicy
@@ -23,7 +23,7 @@ from wire.ranges import ranges_of
 from wire.settings import BackoffSettings, RefusalSettings
 
 # Places at which it is asked how many packet identifiers there are, but for where packets are made.
-IDENTIFIER_MODULES = (held_identifiers, identifier_span, sender, due_messages)
+IDENTIFIER_MODULES = (held_identifiers, identifier_span, lane_messages, due_messages)
 
 PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, PINGREQ = 3, 4, 5, 6, 7, 12
 

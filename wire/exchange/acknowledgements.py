@@ -12,19 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wire.errors import PeerViolation
-from wire.exchange.due_messages import DueMessages
-from wire.exchange.held_identifiers import HeldIdentifiers
-from wire.exchange.in_flight import InFlight
-from wire.exchange.lane_record import LaneRecord
-from wire.exchange.outcomes import DELIVERED
+from wire.exchange.lane_messages import LaneMessages, Standing
 from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL, matching, seq_of
 from wire.exchange.publish_gate import PublishGate
 from wire.exchange.quarantine import Quarantine
 from wire.exchange.refusal_policy import FAILURE, WRONGLY_ACKNOWLEDGED, Refusals
 from wire.exchange.remote_limits import RemoteLimits
-from wire.exchange.unexpected_acknowledgements import Meaning, Standing, UnexpectedAcknowledgements
+from wire.exchange.unexpected_acknowledgements import Meaning, UnexpectedAcknowledgements
 from wire.ranges import RangeSet
-from wire.status.bridges import ExchangeFigures
 
 _LEVEL_5 = 5
 _NOT_FOUND = b"\x92"
@@ -40,44 +35,34 @@ class Acknowledgements:
     """Those to one lane's exchange. level: the protocol level of the live connection.
 
     check: looks closer at an acknowledgement that is none of a burst as expected; whether it is all there. Raises PeerViolation.
+    The counts are those of ``ExchangeFigures``; ``unexpected`` that of unexpected acknowledgements.
     """
 
     def __init__(
-        self,
-        check: Check | None,
-        *,
-        due: DueMessages,
-        in_flight: InFlight,
-        held: HeldIdentifiers,
-        record: LaneRecord,
-        suspects: Quarantine,
-        refusals: Refusals,
-        publishing: PublishGate,
-        counts: ExchangeFigures,
+        self, check: Check | None, messages: LaneMessages, suspects: Quarantine, refusals: Refusals, publishing: PublishGate
     ) -> None:
         self.level = 4
+        self.acknowledged = self.refused = self.retried = self.unexpected = self.acknowledged_as_qos1 = 0
         self._check = check
-        self._due = due
-        self._in_flight = in_flight
-        self._held = held
-        self._record = record
+        self._messages = messages
+        self._in_flight = messages.in_flight
+        self._held = messages.held
         self._suspects = suspects
         self._refusals = refusals
         self._publishing = publishing
-        self._unexpected = UnexpectedAcknowledgements(due=due, in_flight=in_flight, held=held)
-        self._counts = counts
+        self._unexpected = UnexpectedAcknowledgements(messages)
         self._before = 0
 
     def on_connected(self, level: int) -> None:
         """A connection is up at that protocol level."""
         self.level = level
-        self._before = self._counts.acknowledged
+        self._before = self.acknowledged
         self._unexpected.on_connected()
 
     @property
     def any_on_this_connection(self) -> bool:
         """Whether any came on the live connection."""
-        return self._counts.acknowledged > self._before
+        return self.acknowledged > self._before
 
     @property
     def releases_alone(self) -> bool:
@@ -156,50 +141,42 @@ class Acknowledgements:
 
     def on_accepted(self, first_byte: int, start: int, stop: int, *, qos2: bool = False) -> None:
         """PUBACKs, PUBRECs or PUBCOMPs came for ``[start, stop)``, which wait for them no more. qos2: PUBACKs for QoS 2."""
-        count = stop - start
-        self._counts.acknowledged += count
+        self.acknowledged += stop - start
         if first_byte != PUBCOMP:
             if self._refusals.hold.growing:
                 self._refusals.hold.on_accepted()
             if self._suspects.active:
                 self._suspects.on_answered(start, stop)
-        if first_byte == PUBREC:
-            self._held.pubrec(start, stop)
-        elif first_byte == PUBCOMP:
-            self._in_flight.on_ended(count, qos2=True)
-            self._held.pubcomp(start, stop)
-            self._record.settle(DELIVERED, start, stop)
-        else:
-            self._in_flight.on_ended(count, qos2=qos2)
-            self._record.settle(DELIVERED, start, stop)
+        self._messages.on_accepted(first_byte, start, stop, qos2=qos2 or first_byte == PUBCOMP)
 
     def on_refused(self, seq: int, reason_code: int, *, qos2: bool) -> None:
         """A reason code of 0x80 or above ends the exchange of that message [MQTT-4.3.2-2, MQTT-4.3.3-4];
         exchange.refusal-ends-exchange.
         """
-        counts, refusals = self._counts, self._refusals
-        counts.acknowledged += 1
-        counts.refused += 1
+        refusals = self._refusals
+        self.acknowledged += 1
+        self.refused += 1
         refusals.count(reason_code)
-        self._in_flight.on_ended(1, qos2=qos2)
         if self._suspects.active:
             self._suspects.on_answered(seq, seq + 1, accepted=False)
         outcome = refusals.policy.outcome(reason_code)
-        if outcome is not None:
-            self._record.settle(outcome, seq, seq + 1)
-            return
-        counts.retried += 1
-        self._due.on_refused(seq)
-        refusals.hold.on_refused(reason_code)
+        self._messages.on_refused(seq, outcome, qos2=qos2)
+        if outcome is None:
+            self.retried += 1
+            refusals.hold.on_refused(reason_code)
+
+    def on_unexpected(self) -> None:
+        """An acknowledgement came that answers nothing which may be answered."""
+        self.unexpected += 1
 
     def _act_on_unexpected(self, first_byte: int, packet_id: int, reason_code: int) -> None:
         """An acknowledgement that its identifier does not wait for."""
-        self._counts.unexpected_acknowledgements += 1
+        self.on_unexpected()
         meaning, standing, seq = self._unexpected.meaning(first_byte, packet_id, reason_code)
         if meaning is Meaning.HAS_IT:
             self._settle_had(first_byte, packet_id, seq)
         elif meaning is Meaning.REFUSES:
-            self._take_out(seq)
+            self._messages.take_out(seq)
             self.on_refused(seq, reason_code, qos2=standing is Standing.PUBREC_OWED)
         elif meaning is Meaning.RELEASE:
             self._reply_pubrel(packet_id, known=standing is not Standing.NONE)
@@ -210,18 +187,14 @@ class Acknowledgements:
         A peer that answers QoS 2 with PUBACK has no QoS 2, so what follows leaves as if it had said so.
         """
         qos2 = first_byte == PUBACK
-        self._take_out(seq)
+        self._messages.take_out(seq)
         self.on_accepted(PUBACK, seq, seq + 1, qos2=qos2)
         if qos2:
-            self._counts.acknowledged_as_qos1 += 1
+            self.acknowledged_as_qos1 += 1
             if self._publishing.style.maximum_qos > 1:
                 self._publishing.learn(RemoteLimits(maximum_qos=1))
         else:
             self._reply_pubrel(packet_id, known=True)
-
-    def _take_out(self, seq: int) -> None:
-        for waiting in self._in_flight.unsettled:
-            waiting.discard(seq, seq + 1)
 
     def _reply_pubrel(self, packet_id: int, *, known: bool) -> None:
         """MQTT 3.1.1 has no reason code for an unknown PUBREC, and its peer waits for an answer as well. Source: MQTT-4.3.3-4."""
@@ -234,13 +207,12 @@ class Acknowledgements:
         """The live connection is given up because an answer does not come: wrong ones that did stand for it
         (exchange.other-kind-has-message).
         """
-        later, self._unexpected.later = self._unexpected.later, {}
-        for seq, meaning in later.items():
+        for seq, meaning in self._unexpected.take_later().items():
             if seq in self._held.awaited:
                 self._held.awaited.discard(seq, seq + 1)
                 self.on_accepted(PUBCOMP, seq, seq + 1)
             elif (qos2 := seq in self._in_flight.pubrec) or seq in self._in_flight.puback:
-                self._take_out(seq)
+                self._messages.take_out(seq)
                 if meaning is Meaning.HAS_IT_LATER:
                     self.on_accepted(PUBACK, seq, seq + 1, qos2=qos2)
                 else:

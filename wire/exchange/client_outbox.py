@@ -121,7 +121,7 @@ class ClientOutbox:
             flow is not None
             and flow.live
             and self.waits
-            and (flow.in_flight.messages >= flow.in_flight.window or flow.identifiers_used_up)
+            and (flow.in_flight.messages >= flow.in_flight.window or flow.messages.identifiers_used_up)
         )
 
     @property
@@ -139,7 +139,7 @@ class ClientOutbox:
     def sent(self) -> tuple[int, int]:
         """PUBLISHes and PUBRELs that have left."""
         flow = self.exchange.made
-        return (0, 0) if flow is None else (flow.counts.published, flow.held.pubrels_sent)
+        return (0, 0) if flow is None else (flow.publishing.published, flow.held.pubrels_sent)
 
     @property
     def counts(self) -> ExchangeFigures:
@@ -202,7 +202,7 @@ class ClientOutbox:
             self.exchange.on_connected(session_present=bool(lane.session))
         else:
             lost = ((max(start, lane.tail), stop) for start, stop in self._left.sent)
-            self._release = IdentifierRelease(tuple(lost), level=self._level, counts=self.counts)
+            self._release = IdentifierRelease(tuple(lost), level=self._level, unexpected=self.exchange.flow.answers.on_unexpected)
 
     def hand_out(self, frame: HandOut, rights: ClientAccess | None = None, parcel: Parcel | None = None) -> int:
         """Send these, read before as ``parcel``, but for those that the client may not receive any more: how many that are."""

@@ -9,11 +9,12 @@ A PUBREL for each identifier goes on each connection until all have their PUBCOM
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL, acks, packet_id_of
 from wire.mqtt.codec import decode, split
 from wire.mqtt.packets import Puback, Pubcomp, Pubrec
 from wire.ranges import Ranges
-from wire.status.bridges import ExchangeFigures
 
 _ACKNOWLEDGEMENT_BYTES_MAX = 70_000  # with a reason string; none was asked for
 
@@ -21,9 +22,10 @@ _ACKNOWLEDGEMENT_BYTES_MAX = 70_000  # with a reason string; none was asked for
 class IdentifierRelease:
     """One connection's. ``held``: the sequences whose identifiers the remote may hold, in their order."""
 
-    def __init__(self, held: Ranges, *, level: int, counts: ExchangeFigures) -> None:
+    def __init__(self, held: Ranges, *, level: int, unexpected: Callable[[], None]) -> None:
+        """unexpected: counts an acknowledgement that nothing waits for."""
         self._level = level
-        self._counts = counts
+        self._on_unexpected = unexpected
         self._said_again: set[int] = set()
         self._due = [acks(PUBREL, seq, 1) for start, stop in held for seq in range(start, stop)]
         self._awaited = {packet_id_of(seq): None for start, stop in held for seq in range(start, stop)}  # in their order
@@ -58,10 +60,10 @@ class IdentifierRelease:
                 case Pubcomp(packet_id=packet_id):
                     self._awaited.pop(packet_id, None)
                 case Puback(packet_id=packet_id):  # whose message had QoS 1, so it holds nothing under it
-                    self._counts.unexpected_acknowledgements += 1
+                    self._on_unexpected()
                     self._awaited.pop(packet_id, None)
                 case Pubrec(packet_id=packet_id):  # of any other it may be that its PUBLISH goes again
-                    self._counts.unexpected_acknowledgements += 1
+                    self._on_unexpected()
                     if packet_id in self._said_again:  # exchange.unexpected-changes-nothing
                         self._awaited.pop(packet_id, None)
                     elif packet_id in self._awaited:

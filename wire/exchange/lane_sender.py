@@ -33,7 +33,6 @@ class LaneSender:
 
     def __init__(self, **settings: Any) -> None:
         self.exchange = SenderHalf(**settings)
-        self.counts: ExchangeFigures = self.exchange.counts
         self._left = LeftSessions()
         self._release: IdentifierRelease | None = None
         self._enter_then: Callable[[], None] | None = None
@@ -52,6 +51,11 @@ class LaneSender:
         self._release = self._resumed = self._entered = None
         self._begun.clear()
         self._left.open(left_rows(lane.left))
+
+    @property
+    def counts(self) -> ExchangeFigures:
+        """As ``SenderHalf.counts``."""
+        return self.exchange.counts
 
     @property
     def left(self) -> LeftRows:
@@ -97,7 +101,8 @@ class LaneSender:
         enter = partial(self._enter, left, session, session_present, level=level, limits=limits, learnt=learnt, **figures)
         held = self.settled_since(left) if left is not None and limits.joined(learnt).maximum_qos == 2 else ()
         if held:
-            self._release, self._enter_then = IdentifierRelease(held, level=level, counts=self.counts), enter
+            self._release = IdentifierRelease(held, level=level, unexpected=self.exchange.answers.on_unexpected)
+            self._enter_then = enter
         else:
             enter()
 

@@ -73,6 +73,10 @@ class HeadCache:
         self.heads = 0
         self._of: dict[tuple[int, bytes, int], _Heads] = {}
 
+    def limit(self, packet_max_bytes: int | None) -> None:
+        """The peer takes no larger packet from now on."""
+        self.packet_max_bytes = packet_max_bytes
+
     def of(self, first_byte: int, topic: bytes, field_bytes: int) -> _Heads:
         """The heads of ``topic`` under ``first_byte``, for a property field (length and properties) of ``field_bytes`` bytes."""
         key = (first_byte, topic, field_bytes)

@@ -12,58 +12,44 @@ While the lane finishes with its remote nothing leaves for the first time, and w
 
 from __future__ import annotations
 
-from wire.exchange.due_messages import DueMessages
-from wire.exchange.handed_out import HandedOut
-from wire.exchange.held_identifiers import HeldIdentifiers
-from wire.exchange.identifier_span import IdentifierSpan
-from wire.exchange.in_flight import InFlight
-from wire.exchange.lane_record import LaneRecord
+from wire.exchange.lane_messages import LaneMessages
 from wire.exchange.message_class import MessageClass
-from wire.exchange.outcomes import DELIVERED, REDELIVERED
+from wire.exchange.outcomes import DELIVERED
 from wire.exchange.publish_encoder import HeadCache, PublishSegment, Run, Style
 from wire.exchange.quarantine import QOS_2, WITHOUT, Quarantine
 from wire.exchange.refusal_policy import TOO_LARGE, Refusals
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.frames.batch import QOS_MASK, RETAIN
 from wire.mqtt.aliases import OutgoingAliases
-from wire.status.bridges import ExchangeFigures
 
 
 class PublishGate:
     """One lane's.
 
     style: how the remote wants its PUBLISHes. limits: what it takes. learnt: what of that was seen of it, and not said by it.
-    finishing: nothing new is to leave (exchange.failback-when-finished).
+    The counts are those of ``ExchangeFigures``.
     """
 
-    def __init__(
-        self,
-        *,
-        handed_out: HandedOut,
-        due: DueMessages,
-        in_flight: InFlight,
-        held: HeldIdentifiers,
-        span: IdentifierSpan,
-        record: LaneRecord,
-        suspects: Quarantine,
-        refusals: Refusals,
-        counts: ExchangeFigures,
-    ) -> None:
+    def __init__(self, messages: LaneMessages, suspects: Quarantine, refusals: Refusals) -> None:
         self.style = Style(4, 2, True)
-        self.finishing = False
+        self.published = self.redelivered = self.qos_lowered = self.retain_stripped = 0
+        self.expired = self.too_large = self.closed_on = 0
+        self._finishing = False  # nothing new is to leave (exchange.failback-when-finished)
         self.learnt = self._stated = self.limits = NO_LIMITS
         self._traits = 0  # what a message may have of ``WITHOUT`` for this remote
         self._heads = HeadCache(4)
         self._wall_ms = 0  # when what leaves leaves
-        self._handed_out = handed_out
-        self._due = due
-        self._in_flight = in_flight
-        self._held = held
-        self._span = span
-        self._record = record
+        self._messages = messages
+        self._handed_out = messages.handed_out
+        self._due = messages.due
+        self._in_flight = messages.in_flight
+        self._record = messages.record
         self._suspects = suspects
         self._refusals = refusals
-        self._counts = counts
+
+    def finish(self, finishing: bool) -> None:
+        """PUBLISH nothing that the remote cannot have, until told otherwise (exchange.failback-when-finished)."""
+        self._finishing = finishing
 
     def on_connected(self, level: int, stated: RemoteLimits, learnt: RemoteLimits, aliases: OutgoingAliases | None) -> None:
         """A connection is up, at that protocol level: the remote has ``stated`` what it takes, the rest was ``learnt`` before."""
@@ -77,7 +63,7 @@ class PublishGate:
         self.limits = limits = self._stated.joined(self.learnt)
         self.style = _style(self._heads.level, limits)
         self._traits = (QOS_2 if limits.maximum_qos == 2 else 0) | (RETAIN if limits.retain_available else 0)
-        self._heads.packet_max_bytes = limits.packet_max_bytes
+        self._heads.limit(limits.packet_max_bytes)
 
     def take_lessons(self) -> None:
         """Results of the search are known from now on (exchange.lowered-before-given-up)."""
@@ -90,7 +76,8 @@ class PublishGate:
         wall_ms: UTC epoch.
         """
         self._wall_ms = wall_ms
-        self.take_lessons()
+        if self._suspects.lessons:
+            self.take_lessons()
         if self._suspects.active:
             self._publish_carefully(bytes_max, parts)
         else:
@@ -102,19 +89,18 @@ class PublishGate:
         """
         if self._suspects.accepted_another and not self._in_flight.messages:
             self._resume_quarantined()
-        published = self._counts.published
+        published = self.published
         self._publish(bytes_max, parts)
-        unused = not self._in_flight.messages and self._counts.published == published and not self._record.expiring
+        unused = not self._in_flight.messages and self.published == published and not self._record.expiring
         if self._suspects.quarantining and unused:
             self._resume_quarantined()
             self._publish(bytes_max, parts)
-        self._suspects.on_over(self._span.settled_below())
+        self._suspects.on_over(self._messages.settled_below())
 
     def _resume_quarantined(self) -> None:
         if self._suspects.quarantining:
             self._suspects.taken_back()
-            self._due.take_back()
-            self._handed_out.rewind()
+            self._messages.look_again()
 
     def _publish(self, bytes_max: int, parts: list[bytes]) -> None:
         waiting = self._handed_out.waiting
@@ -151,11 +137,9 @@ class PublishGate:
             rows = self._rows_taken(segment, run, start, rows)
             if not rows:
                 return 0
-        if self.finishing and not again and start >= due.dup_below:
+        if self._finishing and not again and start >= due.dup_below:
             return None  # exchange.failback-when-finished
-        rows = min(rows, self._span.room(start, qos))  # exchange.identifier-never-twice
-        if qos:
-            rows = min(rows, self._in_flight.room(qos))  # exchange.receive-maximum-kept, exchange.qos2-maximum-kept
+        rows = min(rows, self._messages.room(start, qos))
         if suspects.active:
             rows = self._rows_alone(run, start, rows, qos)  # exchange.given-up-only-when-proven
         if rows <= 0:
@@ -167,7 +151,8 @@ class PublishGate:
                     return 0
             if self._record.expiring:
                 return None  # exchange.expiry-committed-first
-        parts.extend(segment.publishes(rows, start, due.has_dup(start), style, self._heads))
+        dup = start < due.dup_below and due.has_dup(start)
+        parts.extend(segment.publishes(rows, start, dup, style, self._heads))
         if suspects.active:
             self._on_quarantined_sent(segment, run, start, rows, qos)
         self._on_sent(run, style, qos, start, start + rows, again)
@@ -194,23 +179,15 @@ class PublishGate:
     def _on_sent(self, run: Run, style: Style, qos: int, start: int, stop: int, again: bool) -> None:
         """Account for the PUBLISHes of ``[start, stop)``."""
         rows = stop - start
-        counts = self._counts
-        counts.published += rows
-        self._due.on_sent(start, stop, again=again)
-        if again:
-            self._held.sent_again(start, stop, qos)
-        if qos < run.flags & QOS_MASK:
-            counts.qos_lowered += rows
+        self.published += rows
+        if self._messages.on_sent(start, stop, qos, again=again):  # once more, with DUP or as new
+            self.redelivered += rows
         if run.flags & RETAIN and not style.retain_available:
-            counts.retain_stripped += rows
-        if qos == 0:
-            if run.flags & QOS_MASK:  # lowered here; real QoS 0 was settled by the Forwarder
+            self.retain_stripped += rows
+        if qos < run.flags & QOS_MASK:
+            self.qos_lowered += rows
+            if not qos:  # real QoS 0 was settled by the Forwarder
                 self._record.settle(DELIVERED, start, stop)
-            return
-        if again or start < self._due.dup_below:  # sent once more, with DUP or as new
-            counts.redelivered += rows
-            self._record.settle(REDELIVERED, start, stop)
-        self._in_flight.on_sent(qos, start, stop)
 
     # --- what never leaves ---
 
@@ -235,19 +212,16 @@ class PublishGate:
         return any(refused.covers(one) for refused in self.limits.refused)
 
     def _give_up(self, run: Run, seq: int, *, too_large: bool) -> None:
-        counts, policy = self._counts, self._refusals.policy
+        policy = self._refusals.policy
         self._suspects.on_settled(seq, seq + 1)
-        self._due.given_up(seq)
-        self._held.abandon(seq, seq + 1)
         outcome = policy.too_large if too_large else policy.closed
         assert outcome is not None, "learnt where nothing is given up"
         if too_large:
-            counts.too_large += 1
+            self.too_large += 1
             self._refusals.count(TOO_LARGE)
         else:
-            counts.closed_on += 1
-        if run.flags & QOS_MASK:
-            self._record.settle(outcome, seq, seq + 1)
+            self.closed_on += 1
+        self._messages.give_up(seq, outcome if run.flags & QOS_MASK else None)
 
     def _rows_in_time(self, segment: PublishSegment, run: Run, seq: int, rows: int) -> int:
         """How many of the next ``rows`` rows may leave; if the first ones have expired, those are settled
@@ -261,7 +235,7 @@ class PublishGate:
         if run.flags & QOS_MASK:
             self._expire()
         else:
-            self._counts.expired += alike  # QoS 0 was settled by the Forwarder
+            self.expired += alike  # QoS 0 was settled by the Forwarder
         self._due.left_out(seq + alike)
         self._handed_out.move_over(segment, alike)
         return 0
@@ -276,7 +250,7 @@ class PublishGate:
             segment.age(self._wall_ms)
             for found, stop in segment.expired():
                 for start, end in self._due.to_expire(found, stop):
-                    self._counts.expired += end - start
+                    self.expired += end - start
                     self._record.expire(start, end)
         self._record.on_expired()
 

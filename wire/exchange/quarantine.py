@@ -183,6 +183,10 @@ class Quarantine:
         pinged, self._pinged = self._pinged, True
         return b"" if pinged else PINGREQ
 
+    def hears(self) -> None:
+        """A PINGRESP came: the remote answers."""
+        self.heard = True
+
     def on_closed_at_release(self, seq: int | None) -> bool:
         """The connection has ended; whether ``seq`` counts as delivered now.
 

@@ -9,14 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wire.exchange.due_messages import DueMessages
-from wire.exchange.handed_out import HandedOut
-from wire.exchange.held_identifiers import HeldIdentifiers
-from wire.exchange.lane_record import LaneRecord
-from wire.exchange.outcomes import DELIVERED
+from wire.exchange.lane_messages import LaneMessages
 from wire.exchange.publish_encoder import Style
 from wire.exchange.quarantine import Quarantine
-from wire.status.bridges import ExchangeFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,26 +26,17 @@ class QuarantineEntry:
 
 
 class QuarantineOutcome:
-    """Those of one lane. outcome: what they are settled as; None if they are to be tried for ever."""
+    """Those of one lane. outcome: what they are settled as; None if they are to be tried for ever.
 
-    def __init__(
-        self,
-        outcome: str | None,
-        *,
-        suspects: Quarantine,
-        handed_out: HandedOut,
-        due: DueMessages,
-        held: HeldIdentifiers,
-        record: LaneRecord,
-        counts: ExchangeFigures,
-    ) -> None:
+    closed_on, released_unanswered: how many were given up, and how many taken as delivered because the remote closes on their
+    PUBREL.
+    """
+
+    def __init__(self, outcome: str | None, messages: LaneMessages, suspects: Quarantine) -> None:
+        self.closed_on = self.released_unanswered = 0
         self._outcome = outcome
+        self._messages = messages
         self._suspects = suspects
-        self._handed_out = handed_out
-        self._due = due
-        self._held = held
-        self._record = record
-        self._counts = counts
         self._convicted: list[QuarantineEntry] = []
 
     def messages(self, style: Style) -> list[QuarantineEntry]:
@@ -58,7 +44,7 @@ class QuarantineOutcome:
         return [self._entry(seq, style) for seq in self._suspects.found]
 
     def _entry(self, seq: int, style: Style) -> QuarantineEntry:
-        topic, packet_bytes = self._handed_out.describe(seq, style)
+        topic, packet_bytes = self._messages.handed_out.describe(seq, style)
         suspect = self._suspects.found[seq]
         return QuarantineEntry(seq=seq, topic=topic, packet_bytes=packet_bytes, closed=suspect.closed, proofs=suspect.proofs)
 
@@ -66,11 +52,9 @@ class QuarantineOutcome:
         """Settle ``seq``, of which it is proven."""
         assert self._outcome is not None, "convicted, and to be tried for ever"
         self._convicted.append(self._entry(seq, style))
-        del self._suspects.found[seq]
-        self._counts.closed_on += 1
-        self._due.given_up(seq)
-        self._held.abandon(seq, seq + 1)
-        self._record.settle(self._outcome, seq, seq + 1)
+        self._suspects.on_settled(seq, seq + 1)
+        self.closed_on += 1
+        self._messages.give_up(seq, self._outcome)
 
     def release(self, seq: int | None) -> None:
         """The connection has ended, on the PUBREL of ``seq`` alone if it is not None; that may have ended the exchange of
@@ -78,14 +62,12 @@ class QuarantineOutcome:
         """
         if not self._suspects.on_closed_at_release(seq) or seq is None:
             return
-        self._counts.released_unanswered += 1
-        self._held.due.discard(seq, seq + 1)
-        self._held.pubcomp(seq, seq + 1)
-        self._record.settle(DELIVERED, seq, seq + 1)
+        self.released_unanswered += 1
+        self._messages.end_release(seq)
 
     def hears_pingresp(self) -> None:
         """A PINGRESP came: the remote answers."""
-        self._suspects.heard = True
+        self._suspects.hears()
 
     def take_given_up(self) -> list[QuarantineEntry]:
         """Those that were given up since the last call."""

@@ -8,13 +8,12 @@ exchange.resumed-in-order, exchange.session-on-record-first, exchange.publish-in
 exchange.pubrels-in-pubrec-order, exchange.expired-not-sent, exchange.given-up-only-when-proven,
 exchange.abandoned-identifier-released, exchange.expiry-committed-first, exchange.failback-when-finished stand with them:
 
-``publish_due`` what is due to be PUBLISHed (exchange.nothing-twice-live), ``handed_out`` what is in hand, ``in_flight`` the windows
-(exchange.receive-maximum-kept, exchange.qos2-maximum-kept), ``identifier_span`` how far identifiers reach
-(exchange.identifier-never-twice), ``held_identifiers`` QoS 2 from PUBREC to PUBCOMP (exchange.release-after-record,
-exchange.pubrels-in-pubrec-order, exchange.abandoned-identifier-released), ``lane_record`` what is on record
-(exchange.expiry-committed-first), ``publishing`` what leaves (exchange.publish-in-order, exchange.expired-not-sent,
-exchange.failback-when-finished), ``answers`` what comes back (exchange.refusal-ends-exchange), ``closed_on`` what the remote
-seems to close for (exchange.given-up-only-when-proven).
+``messages`` how each message stands: ``due`` to be PUBLISHed (exchange.nothing-twice-live), ``in_flight`` in the windows
+(exchange.receive-maximum-kept, exchange.qos2-maximum-kept), within the span of identifiers (exchange.identifier-never-twice),
+``held`` from PUBREC to PUBCOMP (exchange.release-after-record, exchange.pubrels-in-pubrec-order,
+exchange.abandoned-identifier-released), on ``record`` (exchange.expiry-committed-first); ``publishing`` what leaves
+(exchange.publish-in-order, exchange.expired-not-sent, exchange.failback-when-finished), ``answers`` what comes back
+(exchange.refusal-ends-exchange), ``closed_on`` what the remote seems to close for (exchange.given-up-only-when-proven).
 
 exchange.resumed-in-order [P2, P4, P3]: on a resumed session all that is unsettled goes again in the original order, as a PUBLISH or
     as a PUBREL.
@@ -31,15 +30,8 @@ from array import array
 
 from wire.backoff import Backoff
 from wire.exchange.acknowledgements import Acknowledgements, Check
-from wire.exchange.due_messages import DueMessages
-from wire.exchange.handed_out import HandedOut
-from wire.exchange.held_identifiers import HeldIdentifiers
-from wire.exchange.identifier_span import IdentifierSpan
-from wire.exchange.in_flight import InFlight
-from wire.exchange.lane_record import LaneRecord
+from wire.exchange.lane_messages import LaneMessages, Standing
 from wire.exchange.left_sessions import LeftSession
-from wire.exchange.outcomes import DELIVERED
-from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.exchange.publish_encoder import Columns, PublishSegment
 from wire.exchange.publish_gate import PublishGate
 from wire.exchange.quarantine import Quarantine
@@ -50,8 +42,17 @@ from wire.frames.base import Ranges
 from wire.frames.batch import Batch
 from wire.frames.lanes import HandOut, LaneOpened
 from wire.mqtt.aliases import OutgoingAliases
-from wire.ranges import ArrivalSet, RangeSet, lowest
+from wire.ranges import lowest
 from wire.status.bridges import ExchangeFigures
+
+_STANDINGS = {
+    Standing.PUBACK_OWED: (1, "sent"),
+    Standing.PUBREC_OWED: (2, "sent"),
+    Standing.PUBCOMP_OWED: (2, "released"),
+    Standing.RECEIVED: (2, "released"),
+    Standing.NOT_SENT_HERE: (0, "waiting"),
+    Standing.NONE: (0, "ended"),
+}
 
 
 class SenderHalf:
@@ -75,47 +76,15 @@ class SenderHalf:
         check: Check | None = None,
     ) -> None:
         self.live = False
-        self.counts = ExchangeFigures()
-        self.in_flight = InFlight(receive_maximum=receive_maximum, qos2_maximum=qos2_maximum)
-        self.held = HeldIdentifiers()
-        self.due = DueMessages()
-        self._unsettled = (*self.in_flight.unsettled, *self.held.unsettled, *self.due.unsettled)
-        self.handed_out = HandedOut(self._unsettled)
-        self._span = IdentifierSpan(self.due, self._unsettled)
-        self.record = LaneRecord(self.held, self._span)
+        self.messages = messages = LaneMessages(receive_maximum=receive_maximum, qos2_maximum=qos2_maximum)
+        self.in_flight, self.held, self.due = messages.in_flight, messages.held, messages.due
+        self.handed_out, self.record = messages.handed_out, messages.record
         self.refusals = Refusals(policy, backoff)
-        self._suspects = Quarantine(sets_aside=policy.closed is not None)
-        self.closed_on = QuarantineOutcome(
-            policy.closed,
-            suspects=self._suspects,
-            handed_out=self.handed_out,
-            due=self.due,
-            held=self.held,
-            record=self.record,
-            counts=self.counts,
-        )
-        self.publishing = PublishGate(
-            handed_out=self.handed_out,
-            due=self.due,
-            in_flight=self.in_flight,
-            held=self.held,
-            span=self._span,
-            record=self.record,
-            suspects=self._suspects,
-            refusals=self.refusals,
-            counts=self.counts,
-        )
-        self._answers = Acknowledgements(
-            check,
-            due=self.due,
-            in_flight=self.in_flight,
-            held=self.held,
-            record=self.record,
-            suspects=self._suspects,
-            refusals=self.refusals,
-            publishing=self.publishing,
-            counts=self.counts,
-        )
+        self._suspects = suspects = Quarantine(sets_aside=policy.closed is not None)
+        self.closed_on = QuarantineOutcome(policy.closed, messages, suspects)
+        self.publishing = PublishGate(messages, suspects, self.refusals)
+        self.answers = Acknowledgements(check, messages, suspects, self.refusals, self.publishing)
+        self._sessions_lost = self._republished = self._assumed_delivered = 0
         self._republish = republish
         self._max_age_ms = None if max_age_s is None else max_age_s * 1000
 
@@ -123,13 +92,9 @@ class SenderHalf:
 
     def open(self, lane: LaneOpened) -> None:
         """Forget everything and begin where the store says the lane stands."""
-        self.live = self.publishing.finishing = False
-        self.handed_out.open(lane.head)
-        self.due.open(lane)
-        self.held.open(lane.released)
-        self.in_flight.open(self.held.between_connections)
-        self._span.open(lane.head)
-        self.record.open(lane)
+        self.live = False
+        self.publishing.finish(False)
+        self.messages.open(lane)
         self.refusals.hold.clear()
         self._suspects.clear()
 
@@ -139,12 +104,7 @@ class SenderHalf:
 
         Messages that were offered and have not left are forgotten; they will be offered again.
         """
-        sent_stop = self.due.sent_stop
-        self.handed_out.carry_on(max(sent_stop, lane.head))
-        self.record.carry_on(lane, sent_stop, self._unsettled)
-        self._span.carry_on(lane.head)
-        self.held.report_again()
-        return self.handed_out.stop
+        return self.messages.carry_on(lane)
 
     def hand_out(self, frame: HandOut) -> None:
         """Take messages to send; they follow those of earlier hand-outs."""
@@ -157,32 +117,43 @@ class SenderHalf:
     @property
     def unsettled(self) -> int:
         """QoS 1 and 2 messages that were sent, on this connection or one before it, and wait for an answer."""
-        return sum(unsettled.count() for unsettled in self._unsettled) - self.due.refused_messages
+        return self.messages.unsettled
 
     def standing(self, seq: int) -> tuple[int, str]:
         """At which QoS ``seq`` is on its way, 0 if it is not; and how it stands: waiting, sent, released (PUBREC came) or ended."""
-        if seq >= self.due.sent_stop or any(seq in due for due in self.due.unsettled):
+        if seq >= self.due.sent_stop:
             return 0, "waiting"
-        if seq in self.in_flight.puback:
-            return 1, "sent"
-        if seq in self.in_flight.pubrec:
-            return 2, "sent"
-        return (2, "released") if any(seq in held for held in self.held.unsettled) else (0, "ended")
+        return _STANDINGS[self.messages.standing(seq)]
 
     @property
     def owed(self) -> tuple[object, ...]:
         """The oldest PUBACK, PUBREC, PUBCOMP and PINGRESP that the remote owes, None for none; each differs once that one came."""
         waiting = (*self.in_flight.unsettled, self.held.awaited)
-        oldest = (None if (first := of.first()) is None else (first[0], self.counts.retried) for of in waiting)
+        oldest = (None if (first := of.first()) is None else (first[0], self.answers.retried) for of in waiting)
         return (*oldest, self._suspects.pings or None)
 
     @property
-    def identifiers_used_up(self) -> bool:
-        """Whether what waits has no packet identifier before the peer has acknowledged the oldest that it owes
-        (exchange.identifier-never-twice).
-        """
-        owed, waiting = lowest((*self.in_flight.unsettled, self.held.awaited)), self.handed_out.waiting
-        return owed is not None and bool(waiting) and waiting[0].next_seq >= owed + PACKET_IDS
+    def counts(self) -> ExchangeFigures:
+        """The counts of all parts, for status."""
+        out, answers, closed_on = self.publishing, self.answers, self.closed_on
+        return ExchangeFigures(
+            published=out.published,
+            acknowledged=answers.acknowledged,
+            redelivered=out.redelivered,
+            qos_lowered=out.qos_lowered,
+            retain_stripped=out.retain_stripped,
+            expired=out.expired,
+            too_large=out.too_large,
+            refused=answers.refused,
+            retried=answers.retried,
+            closed_on=out.closed_on + closed_on.closed_on,
+            sessions_lost=self._sessions_lost,
+            assumed_delivered=self._assumed_delivered,
+            republished=self._republished,
+            unexpected_acknowledgements=answers.unexpected,
+            acknowledged_as_qos1=answers.acknowledged_as_qos1,
+            released_unanswered=closed_on.released_unanswered,
+        )
 
     @property
     def quarantined(self) -> list[QuarantineEntry]:
@@ -199,22 +170,17 @@ class SenderHalf:
     def may_be_held(self) -> tuple[Ranges, Ranges]:
         """Messages that the session on record may hold at QoS 2: those that had their PUBREC, in that order, and those that may
         have been sent without."""
-        held = self.held
-        return held.released_in_order(), RangeSet((*held.unanswered, *held.abandoned, *self.due.held_before)).ranges()
+        return self.messages.may_be_held()
 
     def stays_due(self, ranges: Ranges) -> Ranges:
         """Those of ``ranges`` that another session is sent: they are not settled, and not settled by leaving this one."""
-        due = self.due.not_released()
-        if self._republish:
-            for start, stop in self.held.taken():
-                due.add(start, stop)
-        return ArrivalSet(ranges).within(due)
+        return self.messages.stays_due(ranges, republish=self._republish)
 
     def finish(self, finishing: bool) -> None:
         """PUBLISH nothing that the remote cannot have (exchange.failback-when-finished), until it is told otherwise or the
         connection is gone.
         """
-        self.publishing.finishing = finishing
+        self.publishing.finish(finishing)
 
     def knows(self, session: str, session_present: bool) -> bool:
         """Whether a CONNACK with ``session_present`` fits the session on record; if not, close and connect with a clean start."""
@@ -244,14 +210,13 @@ class SenderHalf:
         assert not self.live, "connected twice"
         assert self.knows(session, session_present), "a session without a record must not be resumed"
         self.publishing.on_connected(level, limits, learnt, aliases)
-        self._answers.on_connected(level)
+        self.answers.on_connected(level)
         if not session_present:
             self._begin_session(session)
         if left is not None:
             released, sent = self.stays_due(left.released), self.stays_due(left.sent)
-            self.held.on_resumed(released, sent, self.due.sent_stop)
-            self.due.on_resumed(left.sent_below, released)
-        self.in_flight.on_connected(level, receive_maximum, self.held.between_connections)
+            self.messages.on_resumed(released, sent, left.sent_below)
+        self.messages.on_connected(level, receive_maximum)
         if self._suspects.on_connected(session):
             self.due.quarantine(self._suspects.found)
         self.live = True
@@ -260,49 +225,37 @@ class SenderHalf:
         known = bool(self.record.session)
         if known or self.held.between_connections:  # forgotten because of damage, it is lost as well
             lost = session == self.record.session or self.unfinished or not known  # one that was finished was left
-            self.counts.sessions_lost += lost
+            self._sessions_lost += lost
             self._on_session_lost()
-        self.due.new_session()
-        self.record.begin_session(session)
+        self.messages.begin_session(session)
 
     def _on_session_lost(self) -> None:
         """The remote forgot everything: unreleased messages go as new, released ones as configured."""
-        self.record.lose_session()
-        released = self.held.on_lost()
+        released = self.messages.on_session_lost(republish=self._republish)
         self.refusals.hold.clear()  # it was the other session's
-        self._take_up_refused()
-        for start, stop in released:
-            if self._republish:
-                self.counts.republished += stop - start
-                self.due.republish(start, stop)
-            else:
-                self.counts.assumed_delivered += stop - start
-                self.record.settle(DELIVERED, start, stop)
-
-    def _take_up_refused(self) -> None:
-        if self.due.take_up_refused():
-            self.handed_out.rewind()
+        if self._republish:
+            self._republished += released
+        else:
+            self._assumed_delivered += released
 
     def on_stalled(self) -> None:
         """The live connection is about to be given up, because what the peer owes does not come."""
-        self._answers.on_stalled()
+        self.answers.on_stalled()
 
     def on_disconnected(self, *, by_remote: bool = False) -> None:
         """The connection is gone: what it left unsettled is due again on the next one. by_remote: the remote has closed it."""
-        self.live = self.publishing.finishing = False
-        released = lowest((self.held.awaited,)) if by_remote and self._answers.releases_alone else None
+        self.live = False
+        self.publishing.finish(False)
+        released = lowest((self.held.awaited,)) if by_remote and self.answers.releases_alone else None
         waits = bool(self.in_flight.puback or self.in_flight.pubrec or self.held.awaited)
-        answers, sent_stop = self._answers.any_on_this_connection, self.due.sent_stop
+        answers, sent_stop = self.answers.any_on_this_connection, self.due.sent_stop
         convicted = self._suspects.on_closed(by_remote=by_remote, unanswered=waits, answers=answers, sent_stop=sent_stop)
         self.publishing.take_lessons()
-        self.due.on_disconnected(*self.in_flight.unsettled)
-        self.held.on_disconnected(self.in_flight.pubrec)
+        self.messages.on_disconnected()
         if convicted is not None:
             self.closed_on.give_up(convicted, self.publishing.style)
         self.closed_on.release(released)
-        self.in_flight.begin(self.held.between_connections)
-        self.handed_out.drop_settled()
-        self.handed_out.rewind()
+        self.messages.begin_again()
 
     # --- out and in ---
 
@@ -325,7 +278,7 @@ class SenderHalf:
             return b""  # exchange.session-on-record-first
         held, hold = self.held, self.refusals.hold
         parts: list[bytes] = []
-        alone = self._suspects.barren and self._answers.releases_alone and any(held.unsettled)  # exchange.closed-on-release-has-it
+        alone = self._suspects.barren and self.answers.releases_alone and any(held.unsettled)  # exchange.closed-on-release-has-it
         if alone and not self._suspects.heard:
             return self._suspects.ping()
         if held.due and not (alone and held.awaited):
@@ -343,7 +296,7 @@ class SenderHalf:
         """Whether what was refused for now may be sent again, and all that waits behind it."""
         if not self.refusals.hold.poll_over(now_s):
             return False
-        self._take_up_refused()
+        self.messages.take_up_refused()
         return True
 
     def on_received(self, buffer: bytes, position: int = 0) -> int:
@@ -352,6 +305,6 @@ class SenderHalf:
         Raises:
             PeerViolation: an acknowledgement is malformed.
         """
-        position = self._answers.on_received(buffer, position)
+        position = self.answers.on_received(buffer, position)
         self.handed_out.drop_settled()
         return position

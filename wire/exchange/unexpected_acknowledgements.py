@@ -18,26 +18,12 @@ from __future__ import annotations
 from collections import Counter
 from enum import Enum
 
-from wire.exchange.due_messages import DueMessages
-from wire.exchange.held_identifiers import HeldIdentifiers
-from wire.exchange.in_flight import InFlight
-from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, seq_of
+from wire.exchange.lane_messages import LaneMessages, Standing
+from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC
 from wire.exchange.refusal_policy import FAILURE
-from wire.ranges import lowest
 
 PUBRELS_MORE = 8
 _REFUSAL = 0  # a PUBACK or PUBREC with a reason code of failure
-
-
-class Standing(Enum):
-    """How the message stands to which an identifier belongs."""
-
-    PUBACK_OWED = "QoS 1, sent on this connection"
-    PUBREC_OWED = "QoS 2, sent on this connection"
-    RECEIVED = "has its PUBREC, and no PUBREL has left on this connection"
-    PUBCOMP_OWED = "its PUBREL has left"
-    NOT_SENT_HERE = "unsettled, and may have been sent before"
-    NONE = "settled, or never sent"
 
 
 class Meaning(Enum):
@@ -66,24 +52,22 @@ _TABLE: dict[Standing, dict[int, Meaning]] = {
 
 
 class UnexpectedAcknowledgements:
-    """Those of one lane. later: messages of the live connection for which a wrong answer may have to stand."""
+    """Those of one lane."""
 
-    def __init__(self, *, due: DueMessages, in_flight: InFlight, held: HeldIdentifiers) -> None:
-        self.later: dict[int, Meaning] = {}
-        self._due = due
-        self._in_flight = in_flight
-        self._held = held
+    def __init__(self, messages: LaneMessages) -> None:
+        self._messages = messages
+        self._later: dict[int, Meaning] = {}  # messages of the live connection for which a wrong answer may have to stand
         self._released: Counter[int] = Counter()  # by identifier: the PUBRELs that it had more
 
     def on_connected(self) -> None:
         """A connection is up."""
-        self.later.clear()
+        self._later.clear()
         self._released.clear()
 
     def meaning(self, first_byte: int, packet_id: int, reason_code: int) -> tuple[Meaning, Standing, int]:
         """The meaning of the acknowledgement, and its message: its sequence, -1 for none."""
-        seq = self._seq_of(packet_id)
-        standing = Standing.NONE if seq is None else self._standing(seq)
+        seq = self._messages.seq_of(packet_id)
+        standing = Standing.NONE if seq is None else self._messages.standing(seq)
         refuses = reason_code >= FAILURE and first_byte != PUBCOMP
         meaning = _TABLE[standing][_REFUSAL if refuses else first_byte]
         if meaning is Meaning.RELEASE:
@@ -93,27 +77,10 @@ class UnexpectedAcknowledgements:
         if seq is None:
             return meaning, standing, -1
         if meaning in (Meaning.HAS_IT_LATER, Meaning.REFUSES_LATER):
-            self.later[seq] = meaning
+            self._later[seq] = meaning
         return meaning, standing, seq
 
-    def _seq_of(self, packet_id: int) -> int | None:
-        """The only unsettled sequence that may have been sent under it: they span no more than there are identifiers."""
-        due = self._due
-        low = lowest((*self._in_flight.unsettled, *self._held.unsettled, *due.unsettled))
-        if low is None or low > due.sent_stop:
-            low = due.sent_stop
-        return seq_of(packet_id, low)
-
-    def _standing(self, seq: int) -> Standing:
-        held, due = self._held, self._due
-        if seq in self._in_flight.puback:
-            return Standing.PUBACK_OWED
-        if seq in self._in_flight.pubrec:
-            return Standing.PUBREC_OWED
-        if seq in held.awaited:
-            return Standing.PUBCOMP_OWED
-        if seq in held.releasing or seq in held.due:
-            return Standing.RECEIVED
-        if any(seq in each for each in due.unsettled) or due.may_have_been_sent(seq):
-            return Standing.NOT_SENT_HERE
-        return Standing.NONE
+    def take_later(self) -> dict[int, Meaning]:
+        """The messages of the live connection for which a wrong answer has to stand, now that the right one does not come."""
+        later, self._later = self._later, {}
+        return later
