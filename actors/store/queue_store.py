@@ -101,7 +101,7 @@ class QueueStore(MailboxActor):
 
     def on_reconfigured(self, before: NodeSettings) -> None:
         if self._store is not None:
-            self._store.adopt(self.settings)
+            self._store.settings_changed()
 
     def on_thread_message(self, message: Any) -> None:
         match message:
@@ -231,7 +231,7 @@ class QueueStore(MailboxActor):
         engine: Engine | None = None
         try:
             engine = self._open_engine()
-            self._store = Store(engine, self.settings, self.epoch)
+            self._store = Store(engine, self.settings_now, self.epoch)
         except Replaced as error:
             if engine is not None:
                 engine.close()

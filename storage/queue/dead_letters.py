@@ -171,7 +171,7 @@ class DeadRow:
 class DeadLetters:
     """The dead letters of one bridge. Changes memory at once and disk with the next ``write``."""
 
-    def __init__(self, engine: Engine, bridge: str, number: int, limits: DeadLetterSettings) -> None:
+    def __init__(self, engine: Engine, bridge: str, number: int) -> None:
         """Open it as the engine has it, or new.
 
         Raises:
@@ -180,7 +180,6 @@ class DeadLetters:
         self.name = dead_queue_name(bridge)
         self.number = number
         self._engine = engine
-        self._limits = limits
         value = engine.get("meta", dead_key(number))
         self._row = DeadRow() if value is None else DeadRow.decode(value, queue=self.name)
         self._pending: deque[tuple[int, str, str, str, Message]] = deque()  # not yet in a write: seq, reason, queue, remote
@@ -189,10 +188,6 @@ class DeadLetters:
         self._changed = False
         self._unreadable = False
         self._leaving = False  # the open write takes letters out
-
-    def limit(self, limits: DeadLetterSettings) -> None:
-        """These hold from now on; what is too much by them goes at the next tick."""
-        self._limits = limits
 
     # --- figures ---
 
@@ -250,7 +245,7 @@ class DeadLetters:
         self._row.damaged += messages
         self._changed = True
 
-    def write(self, write: Write, now_ms: int, *, evict: bool) -> int:
+    def write(self, write: Write, now_ms: int, limits: DeadLetterSettings, *, evict: bool) -> int:
         """Put what changed into ``write``; how many letters gave way to the limits.
 
         evict: whether the engine has everything of former writes, so that the oldest can be looked up.
@@ -261,7 +256,7 @@ class DeadLetters:
             value = DeadLetter(seq, reason, now_ms, queue, remote, message).encode(key)
             fresh.append((key, value, reason))
             self._row.size_bytes += len(value)
-        evicted = self._evict(now_ms, fresh) if evict else 0
+        evicted = self._evict(now_ms, fresh, limits) if evict else 0
         for key, value, _ in fresh:
             write.put("msg", key, value)
         self._pending.clear()
@@ -272,9 +267,9 @@ class DeadLetters:
             self._changed = False
         return evicted
 
-    def tick(self, write: Write, now_ms: int) -> int:
+    def tick(self, write: Write, now_ms: int, limits: DeadLetterSettings) -> int:
         """Housekeeping: letters that grew too old, limits that were lowered, and space given back; how many gave way."""
-        evicted = self._evict(now_ms, deque())
+        evicted = self._evict(now_ms, deque(), limits)
         self._trim(write, 1, 1)
         return evicted
 
@@ -324,13 +319,13 @@ class DeadLetters:
     def _on_left(self) -> None:
         self._leaving = False
 
-    def _over(self) -> bool:
-        limits, row = self._limits, self._row
+    def _over(self, limits: DeadLetterSettings) -> bool:
+        row = self._row
         return (limits.max_messages is not None and row.held > limits.max_messages) or (
             limits.max_bytes is not None and row.size_bytes > limits.max_bytes
         )
 
-    def _evict(self, now_ms: int, fresh: deque[tuple[bytes, bytes, str]]) -> int:
+    def _evict(self, now_ms: int, fresh: deque[tuple[bytes, bytes, str]], limits: DeadLetterSettings) -> int:
         """queue.dead-letters-bounded; ``fresh`` are letters (key, value, reason) that no write has yet. If the oldest cannot be
         read, the newest go.
         """
@@ -338,16 +333,16 @@ class DeadLetters:
             return 0  # they go another time
         row = self._row
         before = row.evicted
-        if row.held and (self._limits.max_age_s is not None or self._over()):
+        if row.held and (limits.max_age_s is not None or self._over(limits)):
             try:
-                self._evict_oldest(now_ms)
+                self._evict_oldest(now_ms, limits)
             except Unavailable:
                 return row.evicted - before  # they go another time
             except (StorageDamaged, ConfigError) as error:
                 if not self._unreadable:
                     self._unreadable = True
                     log.error("dead_letters.damaged", extra={"queue": self.name, "error": str(error)})
-        while self._over() and fresh:
+        while self._over(limits) and fresh:
             _, value, reason = fresh.pop() if self._unreadable else fresh.popleft()
             self._leave(len(value), reason)
             row.evicted += 1
@@ -355,15 +350,15 @@ class DeadLetters:
             self._settle_down()
         return row.evicted - before
 
-    def _evict_oldest(self, now_ms: int) -> None:
-        row, max_age_s = self._row, self._limits.max_age_s
+    def _evict_oldest(self, now_ms: int, limits: DeadLetterSettings) -> None:
+        row, max_age_s = self._row, limits.max_age_s
         low, high = chunk_key(self.number, row.head), chunk_key(self.number, self._pending_from)
         for key, value in self._engine.scan("msg", low, high):
             letter = None
             with suppress(StorageDamaged):  # it gives way like any other; of what it died is not known
                 letter = DeadLetter.decode(key, value)
             expires = max_age_s is not None and (letter is None or elapsed_ms(letter.at_ms, now_ms) > max_age_s * 1000)
-            if not self._over() and not expires:
+            if not self._over(limits) and not expires:
                 return
             row.head = first_seq_of(key) + 1
             self._leave(len(value), letter.reason if letter is not None else None)

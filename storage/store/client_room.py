@@ -24,7 +24,7 @@ from wire.frames.base import Effects
 from wire.frames.intake import FULL, NEAR, OPEN, Append, RoomWanted
 from wire.frames.names import LISTENER
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, BATCHES_OUTSTANDING_MAX
-from wire.settings import NodeSettings
+from wire.settings import ClientLimitSettings, SettingsNow
 
 UNDER_WAY_BATCHES = 2 * BATCHES_OUTSTANDING_MAX + 1  # of the Listener: taken in one turn, sent before it hears of that, being built
 UNDER_WAY_ROWS = UNDER_WAY_BATCHES * BATCH_ROWS_MAX
@@ -56,10 +56,11 @@ class ClientRoom:
     """
 
     def __init__(
-        self, rooms: Rooms, settings: NodeSettings, *, overflowed: Callable[[str, str, int, float, int], None], epoch: int
+        self, rooms: Rooms, settings: SettingsNow, *, overflowed: Callable[[str, str, int, float, int], None], epoch: int
     ) -> None:
         """overflowed: is told that a bridge, or the node, is full, and by which policy. epoch: of the store."""
         self.rooms = rooms
+        self._settings = settings
         self.overflowed = overflowed
         self._epoch = epoch
         self._listener = 0  # its life
@@ -67,14 +68,11 @@ class ClientRoom:
         self.offers: dict[str, _Offer] = {}
         self._remotes: set[str] = set()  # queues for which a batch from a remote waits
         self._clients_next: set[str] = set()  # queues of which a remote has had the last that was free
-        self.news = self._spoken = False  # something may be new; the Listener has had the first word
-        self.adopt(settings)
+        self.news, self._spoken = True, False  # something may be new; the Listener has had the first word
 
-    def adopt(self, settings: NodeSettings) -> None:
+    def settings_changed(self) -> None:
         """Limits have changed: look at all of them."""
-        bytes_max = BATCH_BYTES_MAX + settings.clients.packet_max_bytes
-        self._under_way = UNDER_WAY_ROWS, UNDER_WAY_BATCHES * bytes_max
-        self._copies = max(1, len(settings.bridges))  # of a message that count for the node
+        self.rooms.forget()
         self.news = True
 
     # --- what the Listener says ---
@@ -127,7 +125,8 @@ class ClientRoom:
             self._clients_next |= {name for name in needed if name in self.offers and self.offers[name].wanted != _NOTHING}
         if self.news:
             return
-        most, most_bytes = self._under_way
+        settings = self._settings.now
+        most, most_bytes = UNDER_WAY_ROWS, _under_way_bytes(settings.clients)
         for name, *_ in frame.parts:
             copies = 1
             for room in rooms[name]:  # without a call: each batch comes by here
@@ -137,7 +136,7 @@ class ClientRoom:
                     or (room.size_bytes is not None and room.size_bytes < most_bytes * copies)
                 ):
                     self.news = True
-                copies = self._copies
+                copies = len(settings.bridges) or 1
 
     def held(self, name: str) -> Amount:
         """What is held ready for local clients in the queues of a bridge, or in the node."""
@@ -225,13 +224,21 @@ class ClientRoom:
 
     def _is_wide(self, room: AdmissionRoom, times: int) -> bool:
         """Whether so many times what may be under way fits."""
-        messages, size_bytes = self._under_way
-        return room.fits(messages * times, size_bytes * times)
+        return room.fits(UNDER_WAY_ROWS * times, _under_way_bytes(self._settings.now.clients) * times)
 
     def _most(self, name: str) -> Amount:
         """What may be under way for a queue of whose limit the Listener knows nothing."""
         copies = 1 if name else self._copies
-        return self._under_way[0] * copies, self._under_way[1] * copies
+        return UNDER_WAY_ROWS * copies, _under_way_bytes(self._settings.now.clients) * copies
+
+    @property
+    def _copies(self) -> int:
+        """Of a message, how many count for the node at most."""
+        return max(1, len(self._settings.now.bridges))
+
+
+def _under_way_bytes(clients: ClientLimitSettings) -> int:
+    return UNDER_WAY_BATCHES * (BATCH_BYTES_MAX + clients.packet_max_bytes)
 
 
 def _low_mark(room: AdmissionRoom, offer: _Offer) -> Amount:

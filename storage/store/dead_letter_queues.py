@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from storage.engine.engine import Engine, Moment, Write
@@ -13,7 +13,7 @@ from storage.queue.queue import Queue
 from storage.queue.single_messages import Message
 from wire.errors import StorageDamaged
 from wire.frames.base import Ranges
-from wire.settings import BridgeSettings, DeadLetterSettings, NodeSettings
+from wire.settings import DeadLetterSettings, SettingsNow
 from wire.status.bridges import DeadLetterFigures
 
 log = logging.getLogger("bascule")
@@ -33,7 +33,7 @@ class Remains(NamedTuple):
 class DeadLetterQueues:
     """Every dead-letter queue that the store has, configured or not (P7)."""
 
-    def __init__(self, engine: Engine, numbers: QueueNumbers, bridges: Sequence[BridgeSettings]) -> None:
+    def __init__(self, engine: Engine, numbers: QueueNumbers, settings: SettingsNow) -> None:
         """Open them.
 
         Raises:
@@ -41,19 +41,13 @@ class DeadLetterQueues:
         """
         self._engine = engine
         self._numbers = numbers
-        self._limits = {bridge.name: bridge.dead_letter for bridge in bridges}
+        self._settings = settings
         self._queues: dict[str, DeadLetters] = {}
         self._said_s: dict[tuple[str, str], float] = {}
         self._unsaid: dict[tuple[str, str], int] = {}
         for name in numbers.names():
             if name.startswith(_PREFIX):
                 self._open(name.removeprefix(_PREFIX))
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on; what is too much by them goes at the next tick."""
-        self._limits = {bridge.name: bridge.dead_letter for bridge in settings.bridges}
-        for bridge, letters in self._queues.items():
-            letters.limit(self._limits.get(bridge, _UNLIMITED))
 
     @property
     def queues(self) -> Mapping[str, DeadLetters]:
@@ -95,7 +89,7 @@ class DeadLetterQueues:
         """Put what changed into ``write``; what gives way to limits is looked up where it is readable."""
         for bridge, letters in self._queues.items():
             if letters.changed:
-                evicted = letters.write(write, moment.wall_ms, evict=moment.readable)
+                evicted = letters.write(write, moment.wall_ms, self._limits(bridge), evict=moment.readable)
                 self._log_dead("dead_letters.evicted", bridge, "limit", evicted)
         if self._unsaid:
             self._say(moment.now_s)
@@ -108,7 +102,7 @@ class DeadLetterQueues:
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
         """Housekeeping; call it about once a second, while the disk does not refuse."""
         for bridge, letters in self._queues.items():
-            self._log_dead("dead_letters.evicted", bridge, "limit", letters.tick(write, wall_ms))
+            self._log_dead("dead_letters.evicted", bridge, "limit", letters.tick(write, wall_ms, self._limits(bridge)))
         if self._unsaid:
             self._say(now_s)
 
@@ -120,8 +114,11 @@ class DeadLetterQueues:
 
     def _open(self, bridge: str) -> DeadLetters:
         number = self._numbers.number(dead_queue_name(bridge))
-        letters = self._queues[bridge] = DeadLetters(self._engine, bridge, number, self._limits.get(bridge, _UNLIMITED))
+        letters = self._queues[bridge] = DeadLetters(self._engine, bridge, number)
         return letters
+
+    def _limits(self, bridge: str) -> DeadLetterSettings:
+        return next((each.dead_letter for each in self._settings.now.bridges if each.name == bridge), _UNLIMITED)
 
     def _log_dead(self, event: str, bridge: str, reason: str, messages: int) -> None:
         if messages:

@@ -15,7 +15,7 @@ from storage.queue.queue import Queue
 from storage.store.event_log import EventLog
 from wire.clock_steps import elapsed_ms
 from wire.errors import ConfigError, StorageDamaged, Unavailable
-from wire.settings import BridgeSettings, NodeSettings
+from wire.settings import BridgeSettings, SettingsNow
 
 log = logging.getLogger("bascule")
 
@@ -41,21 +41,20 @@ class Lane(Protocol):
 class Retention:
     """Cuts the histories of all lanes."""
 
-    def __init__(self, engine: Engine, settings: NodeSettings, events: EventLog) -> None:
+    def __init__(self, engine: Engine, settings: SettingsNow, events: EventLog) -> None:
         self._engine = engine
+        self._settings = settings
         self._events = events
-        self._bridges: dict[str, BridgeSettings] = {}
-        self.adopt(settings)
+        self._bridges: dict[str, BridgeSettings] = {}  # as they were when they last kept one
+        self.settings_changed()
         self._cut_s = float("-inf")
         if not self._bridges:
             engine.reserve(0)
         self._begun: set[str] = set()  # bridges of which there was more to look at than one pass did
 
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on. Whether a queue has a history is decided when it is opened."""
-        self._bridges.update((bridge.name, bridge) for bridge in settings.bridges if bridge.retention_s > 0)
-        least = max((limits.min_free_disk_bytes for limits in (settings.limits, *(b.limits for b in settings.bridges))), default=0)
-        self._near_bytes = least + least // 4  # with so little free space the histories go
+    def settings_changed(self) -> None:
+        """Others hold. Whether a queue has a history is decided when it is opened."""
+        self._bridges.update((bridge.name, bridge) for bridge in self._settings.now.bridges if bridge.retention_s > 0)
 
     def wants(self, bridge: str) -> bool:
         """Whether a history is kept of the queues of ``bridge``."""
@@ -97,7 +96,9 @@ class Retention:
 
     def _is_near(self, free_bytes: int, by_bridge: Mapping[str, list[Lane]]) -> bool:
         """Whether the disk is so near to being full that the histories are to give way."""
-        if free_bytes < self._near_bytes:
+        settings = self._settings.now
+        least = max(limits.min_free_disk_bytes for limits in (settings.limits, *(bridge.limits for bridge in settings.bridges)))
+        if free_bytes < least + least // 4:
             return True
         return free_bytes < LOW_BYTES and free_bytes < sum(
             lane.queue.trimming.size_bytes for lanes in by_bridge.values() for lane in lanes

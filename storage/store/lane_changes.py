@@ -25,7 +25,7 @@ from storage.queue.ledger import unpack_row
 from storage.store.lane import Lane
 from wire.errors import StorageDamaged
 from wire.frames.names import queue_name
-from wire.settings import BridgeSettings, NodeSettings
+from wire.settings import BridgeSettings, SettingsNow
 
 log = logging.getLogger("bascule")
 
@@ -40,27 +40,29 @@ class LaneChanges:
     waiting: the changes of bridges where something waits, the oldest first; none if there is no such bridge.
     """
 
-    def __init__(self, engine: Engine, settings: NodeSettings, lanes: Mapping[str, Lane]) -> None:
+    def __init__(self, engine: Engine, settings: SettingsNow, lanes: Mapping[str, Lane]) -> None:
         """Read what is on record, and compare it with the configuration. lanes: every queue of a bridge that there is, by name.
 
         Raises:
             ConfigError: a newer build wrote the record.
         """
         self._engine = engine
+        self._settings = settings
         self._lanes = lanes
         self._counts: dict[str, int] = {}  # by which the last batch was routed, or the next one is
         self.waiting: dict[str, list[_Marks]] = {}
         self._unwritten: set[str] = set()
-        self.routed_by = tuple((bridge.name, bridge.lanes) for bridge in settings.bridges if bridge.lanes > 1)  # as a batch has it
-        self.adopt(settings)
+        bridges = settings.now.bridges
+        self.routed_by = tuple((bridge.name, bridge.lanes) for bridge in bridges if bridge.lanes > 1)  # as a batch has it
+        self.settings_changed()
 
-    def adopt(self, settings: NodeSettings) -> None:
-        """Batches will be routed by these. The record of bridges that are new is compared with them.
+    def settings_changed(self) -> None:
+        """Batches will be routed by others. The record of bridges that are new is compared with them.
 
         Raises:
             ConfigError: a newer build wrote the record.
         """
-        for bridge in settings.bridges:
+        for bridge in self._settings.now.bridges:
             if bridge.name not in self._counts:
                 before, changes, on_record = self._read(self._engine, bridge)
                 self._counts[bridge.name] = before
@@ -69,14 +71,13 @@ class LaneChanges:
                 if not on_record:
                     self._unwritten.add(bridge.name)
                 self._route(bridge.name, bridge.lanes)
-        self._configured = [bridge.name for bridge in settings.bridges]
 
     def route(self, lanes: tuple[tuple[str, int], ...]) -> None:
         """The next batch was routed by these numbers, and by 1 where it has none; that before it was routed by others."""
         self.routed_by = lanes
         counts = dict(lanes)
-        for bridge in self._configured:
-            self._route(bridge, counts.get(bridge, 1))
+        for bridge in self._settings.now.bridges:
+            self._route(bridge.name, counts.get(bridge.name, 1))
 
     def _route(self, bridge: str, lanes: int) -> None:
         """Topics take their lanes by this number from here on."""

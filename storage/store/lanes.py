@@ -11,7 +11,7 @@ store.hand-out-after-commit: nothing is handed out before its commit.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from wire.frames.base import Effects, Frame
 from wire.frames.lanes import Credit, LaneClose, LaneOpen, LaneReopen
 from wire.frames.names import CLIENT_SESSION, LANE_EPOCH_SHIFT, connection_name, lane_of_queue, queue_name, session_of_queue
 from wire.frames.supervision import ResetMarkers
-from wire.settings import LimitSettings, NodeSettings
+from wire.settings import BridgeSettings, LimitSettings, SessionSettings, SettingsNow
 
 log = logging.getLogger("bascule")
 
@@ -56,7 +56,7 @@ class Lanes:
     def __init__(
         self,
         engine: Engine,
-        settings: NodeSettings,
+        settings: SettingsNow,
         numbers: QueueNumbers,
         next_commit: NextCommit,
         *,
@@ -83,46 +83,46 @@ class Lanes:
         self._send = send
         self._first_seq = first_seq
         self._keeps_history = keeps_history
-        self._mark_holds = settings.persistence.sync == "full"
-        self._know(settings)
-        self._quarantine = QueueDamage(Path(settings.node.data_dir) / "damaged")
+        self._settings = settings
+        self._mark_holds = settings.now.persistence.sync == "full"
+        self._quarantine = QueueDamage(Path(settings.now.node.data_dir) / "damaged")
         self._trimmed_s = 0.0
         self._open_all()
         self.changes = LaneChanges(engine, settings, self.of_bridges)
 
-    def _know(self, settings: NodeSettings) -> None:
-        self._limits: Mapping[str, LimitSettings] = {bridge.name: bridge.limits for bridge in settings.bridges}
-        self._session_limits = _session_limits(settings)
-        self._max_age_s = settings.limits.max_age_s
-        self._configured = {queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)}
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on: queues that are new are opened, and each has its new limits; none is closed (P7).
+    def settings_changed(self) -> None:
+        """Others hold: queues that are new are opened, and each has its new limits; none is closed (P7).
 
         Raises:
             ConfigError, Unavailable: a queue cannot be opened.
         """
-        self._know(settings)
         for name, lane in self.all.items():
             lane.limit(*self._limits_of(name))
-        for name in sorted(self._configured - self.all.keys()):
-            self.open(name)
-        self.changes.adopt(settings)
+        for name in self._queue_names():
+            if name not in self.all:
+                self.open(name)
+        self.changes.settings_changed()
         self.all_ready()
 
     def _limits_of(self, name: str) -> tuple[LimitSettings, float | None]:
         """The limits of a queue, and how old may be what is handed out of it."""
-        place = lane_of_queue(name)
-        limits = self._limits.get(place.bridge, _UNLIMITED) if place is not None else self._session_limits
-        return limits, limits.max_age_s if limits.max_age_s is not None else self._max_age_s
+        place, settings = lane_of_queue(name), self._settings.now
+        if place is None:
+            limits = _session_limits(settings.sessions)
+        else:
+            limits = next((bridge.limits for bridge in settings.bridges if bridge.name == place.bridge), _UNLIMITED)
+        return limits, limits.max_age_s if limits.max_age_s is not None else settings.limits.max_age_s
+
+    def _queue_names(self) -> list[str]:
+        return sorted(queue_name(bridge.name, lane) for bridge in self._settings.now.bridges for lane in range(bridge.lanes))
 
     def _open_all(self) -> None:
         """Open what is configured and what is there; what waits for others is kept, and named (P7)."""
-        for name in sorted({*self._configured, *self._numbers.names()}):
+        for name in sorted({*self._queue_names(), *self._numbers.names()}):
             if lane_of_queue(name) is not None or session_of_queue(name) is not None:
                 self.open(name)
         for name, lane in self.of_bridges.items():
-            if lane.bridge not in self._limits and lane.queue.depth:
+            if lane.queue.depth and lane.bridge not in self.configured:
                 log.warning("queue.unserved", extra={"queue": name, "messages": lane.queue.depth})
 
     def open(self, name: str) -> Lane:
@@ -167,9 +167,16 @@ class Lanes:
         lane = self.of_bridges.get(name)
         return None if lane is None or lane.is_unreadable else lane.queue
 
+    @property
+    def configured(self) -> dict[str, BridgeSettings]:
+        """The bridges of the configuration, by name."""
+        return {bridge.name: bridge for bridge in self._settings.now.bridges}
+
     def is_configured(self, name: str) -> bool:
         """Whether a bridge of the configuration has this queue."""
-        return name in self._configured
+        lane = self.of_bridges[name]
+        bridge = self.configured.get(lane.bridge)
+        return bridge is not None and lane.number < bridge.lanes
 
     def overflow_of(self, name: str) -> str:
         """What a queue does with QoS 1 and 2 where the node is full and refuses: one of a bridge keeps what was taken for it."""
@@ -425,9 +432,8 @@ class Lanes:
                 lane.queue.trim(write, idle=not lane.queue.depth)
 
 
-def _session_limits(settings: NodeSettings) -> LimitSettings:
+def _session_limits(own: SessionSettings) -> LimitSettings:
     """The limits of each session's queue. They never refuse a message to its publisher: the queue is one subscriber's own."""
-    own = settings.sessions
     return LimitSettings(
         max_messages=own.queue_max_messages,
         max_bytes=own.queue_max_bytes,

@@ -47,7 +47,7 @@ from wire.frames.batch import QOS_MASK
 from wire.frames.intake import SessionClose, SessionClosed, SessionGone, SessionOpen, SessionOpened, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, LISTENER
-from wire.settings import NodeSettings
+from wire.settings import SettingsNow
 from wire.shares import Shares
 from wire.status.store import SessionFigures
 
@@ -67,7 +67,7 @@ class LocalSessions:
     """
 
     def __init__(
-        self, engine: Engine, settings: NodeSettings, numbers: QueueNumbers, lanes: Lanes, next_commit: NextCommit, *, epoch: int
+        self, engine: Engine, settings: SettingsNow, numbers: QueueNumbers, lanes: Lanes, next_commit: NextCommit, *, epoch: int
     ) -> None:
         """epoch: of the store.
 
@@ -76,14 +76,14 @@ class LocalSessions:
         """
         self.rows = sessions = Sessions(engine)
         self.queues = SessionQueues(engine, lanes, numbers, next_commit, epoch=epoch)
-        self.pieces = RetainedPieces(engine, settings.sessions, sessions, self.queues, next_commit)
+        self.pieces = RetainedPieces(engine, settings, sessions, self.queues, next_commit)
         self.ended = EndedQueues(sessions, self.queues, self.pieces, next_commit, lanes.read)
         self.remote = RemoteSessions(sessions, lanes.queue_that_stands)
         self._subscriptions = SessionSubscriptions(sessions, self.pieces, next_commit)
         self._next = next_commit
-        self._settings, self._tells_users_apart = settings.sessions, settings.authenticates_users
+        self._settings = settings
         self._epoch = epoch
-        self._limit_expiry()
+        self.settings_changed()
         self._listener_epoch = max((session.connected[0] for session in sessions if session.connected), default=0)
         self._shares = Shares()
         for session in sessions:
@@ -93,17 +93,11 @@ class LocalSessions:
         self._expired = 0
         self._ended = self._purged = 0
 
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on."""
-        self.pieces.retained.adopt(settings)
-        self._settings, self._tells_users_apart = settings.sessions, settings.authenticates_users
-        self._limit_expiry()
-
-    def _limit_expiry(self) -> None:
-        """The limit may be lower than when they began."""
+    def settings_changed(self) -> None:
+        """The limit of how long they last may be lower than when they began."""
         for session in self.rows:
             if not is_remote(session.name):
-                session.limit(self._settings.expiry_max_s)
+                session.limit(self._settings.now.sessions.expiry_max_s)
 
     # --- frames ---
 
@@ -222,7 +216,7 @@ class LocalSessions:
                 session = None
             makes_queue = frame.sender == LISTENER and bool(frame.expiry_s) and (session is None or not session.queue)
             if makes_queue:
-                most, percent = self._settings.sessions_max, self._settings.user_share_percent
+                most, percent = self._settings.now.sessions.sessions_max, self._settings.now.sessions.user_share_percent
                 refused = self._shares.broken(frame.owner, 1, "sessions_max", most, percent)  # store.sessions-shared-out
             session = None if refused else self._begin(frame, opening, present, makes_queue=makes_queue)
         if session is not None:
@@ -247,7 +241,7 @@ class LocalSessions:
 
     def _is_anothers(self, session: Session, frame: SessionOpen) -> bool:
         """Whether something lasts of the session that is another user's (store.session-is-its-users)."""
-        mine = session.user is None or session.user == frame.user or not self._tells_users_apart
+        mine = session.user is None or session.user == frame.user or not self._settings.now.authenticates_users
         return not mine and session.lasting and frame.sender == LISTENER
 
     def _begin(self, frame: SessionOpen, opening: Opening, present: bool, *, makes_queue: bool) -> Session:
@@ -280,7 +274,7 @@ class LocalSessions:
         session = self.rows.get(frame.session)
         if session is None or session.connected != (frame.epoch, frame.source):
             return
-        session.expire_after(min(frame.expiry_s, self._settings.expiry_max_s))
+        session.expire_after(min(frame.expiry_s, self._settings.now.sessions.expiry_max_s))
         if not frame.keep_will:
             self.rows.put_will(session, None)
         self._disconnect(session, frame.wall_ms)
@@ -324,7 +318,7 @@ class LocalSessions:
 
         for session in self.rows:
             if session.queue or (session.will is not None and session.connected is None):
-                user = session.user if self._tells_users_apart else None
+                user = session.user if self._settings.now.authenticates_users else None
                 due_ms = session.will_due_ms if session.will else 0
                 fields = _subscriptions(session), session.will, due_ms, user, session.listener, session.owner
                 rows.append((session.name, session.queue, *fields))

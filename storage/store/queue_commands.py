@@ -22,7 +22,7 @@ store.purge-begins-a-session [P2]: a purge of what may have been sent raises the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -45,7 +45,6 @@ from wire.frames.batch import QOS_MASK, RETAIN
 from wire.frames.names import queue_name
 from wire.frames.supervision import QueueCommand
 from wire.routing.message_route import MessageRoute
-from wire.settings import BridgeSettings, NodeSettings
 
 PAGE_MESSAGES = 500
 PAGE_BYTES = 256 << 10
@@ -59,24 +58,18 @@ class QueueCommands:
 
     def __init__(
         self,
-        bridges: Iterable[BridgeSettings],
         lanes: Lanes,
         dead_letters: DeadLetterQueues,
         events: EventLog,
         next_commit: NextCommit,
         client_room: ClientRoom,
     ) -> None:
-        self._bridges = {bridge.name: bridge for bridge in bridges}
         self._lanes = lanes
         self._dead_letters = dead_letters
         self._events = events
         self.next_commit = next_commit
         self._client_room = client_room
         self._refused = False  # whether the disk refuses
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on."""
-        self._bridges = {bridge.name: bridge for bridge in settings.bridges}
 
     def carry_out(self, command: QueueCommand, now_s: float, wall_ms: int, *, refused: bool) -> dict[str, Any]:
         """The result of ``command``; what it changed goes with the open write. refused: the disk refuses for now.
@@ -128,7 +121,7 @@ class QueueCommands:
             "queue": name,
             "bridge": lane.bridge,
             "lane": lane.number,
-            "configured": self._is_configured(lane),
+            "configured": self._lanes.is_configured(name),
             "state": state.value,
             "depth": queue.depth,
             "bytes": queue.size_bytes,
@@ -149,7 +142,7 @@ class QueueCommands:
         return {
             "queue": letters.name,
             "bridge": bridge,
-            "configured": bridge in self._bridges,
+            "configured": bridge in self._lanes.configured,
             "oldest_age_s": None if oldest_ms is None else elapsed_ms(oldest_ms, wall_ms) / 1000,
             **to_map(letters.figures()),
         }
@@ -229,9 +222,9 @@ class QueueCommands:
     def _replay_page(self, arguments: Mapping[str, Any], now_s: float, wall_ms: int) -> dict[str, Any]:
         bridge = arguments["bridge"]
         letters = self._letters(bridge)
-        configured = self._bridges.get(bridge)
+        configured = self._lanes.configured.get(bridge)
         if configured is None:
-            known = ", ".join(self._bridges) or "none"
+            known = ", ".join(self._lanes.configured) or "none"
             text = f"bridge {bridge!r} is not configured, so nothing can go back to it; configured: {known}"
             raise CommandError("not_configured", text)
         names = [queue_name(bridge, lane) for lane in range(configured.lanes)]
@@ -285,10 +278,6 @@ class QueueCommands:
         if letters is None:
             raise CommandError("no_dead_letters", f"bridge {bridge!r} has no dead letters, and never had any")
         return letters
-
-    def _is_configured(self, lane: Lane) -> bool:
-        configured = self._bridges.get(lane.bridge)
-        return configured is not None and lane.number < configured.lanes
 
 
 class _Page:

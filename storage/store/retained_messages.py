@@ -25,7 +25,7 @@ from wire.frames.batch import QOS_MASK, RETAIN, Batch, concat
 from wire.mqtt.message_expiry import aged_properties, expired_rows
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.routing.retained_topics import CLEARED, RetainedTopics, pack_owned, retained_rows, unpack_owned
-from wire.settings import NodeSettings, SessionSettings
+from wire.settings import SettingsNow
 from wire.shares import Shares
 from wire.status.store import RetainedFigures
 
@@ -53,7 +53,7 @@ class Allowance:
 class RetainedMessages:
     """The retained messages of the node. ``refused`` counts those for which there was no room."""
 
-    def __init__(self, engine: Engine, settings: SessionSettings) -> None:
+    def __init__(self, engine: Engine, settings: SettingsNow) -> None:
         """Read which there are. A message that cannot be read is taken out, and named.
 
         Raises:
@@ -81,10 +81,6 @@ class RetainedMessages:
                 self._damaged.append(topic)
             else:
                 self._note(topic, owner, batch, len(value))
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on; what is kept already stays."""
-        self._settings = settings.sessions
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -215,7 +211,7 @@ class RetainedMessages:
 
     def _limit(self, topic: bytes, owner: str, size_bytes: int) -> str:
         """Which limit keeps the message of ``owner`` out, empty for none (store.retained-shared-out)."""
-        settings, (former, old) = self._settings, self._kept.get(topic, (None, 0))
+        settings, (former, old) = self._settings.now.sessions, self._kept.get(topic, (None, 0))
         if former == owner and size_bytes <= old:
             return ""  # it takes no more than what it replaces
         self._count(topic, -1)

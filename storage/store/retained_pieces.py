@@ -29,7 +29,7 @@ from wire.frames.batch import QOS_MASK, Batch
 from wire.frames.local_sessions import PIECE_BYTES, PIECE_MESSAGES, RetainedPiece, RetainedWanted
 from wire.frames.names import LISTENER, session_of_queue
 from wire.mqtt.topics import matches
-from wire.settings import SessionSettings
+from wire.settings import SettingsNow
 from wire.status.store import RetainedFigures
 
 
@@ -50,7 +50,7 @@ class RetainedPieces:
     def __init__(
         self,
         engine: Engine,
-        settings: SessionSettings,
+        settings: SettingsNow,
         sessions: Sessions,
         queues: SessionQueues,
         next_commit: NextCommit,

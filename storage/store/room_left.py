@@ -13,7 +13,7 @@ from storage.store.disk_trouble import Disk
 from storage.store.lanes import Lanes
 from storage.store.session_queues import SessionQueues
 from wire.frames.intake import Append
-from wire.settings import LimitSettings, NodeSettings
+from wire.settings import SettingsNow
 
 
 class Rooms:
@@ -23,20 +23,14 @@ class Rooms:
     name.
     """
 
-    def __init__(self, lanes: Lanes, session_queues: SessionQueues, disk: Disk, limits: LimitSettings) -> None:
-        """limits: of the node."""
+    def __init__(self, lanes: Lanes, session_queues: SessionQueues, disk: Disk, settings: SettingsNow) -> None:
         self._lanes = lanes
         self._session_queues = session_queues
         self._disk = disk
-        self._limits = limits
+        self._settings = settings
         self.measured: dict[str, list[AdmissionRoom]] = {}
         self.of: dict[str, AdmissionRoom] = {}
         self._free_bytes: int | None = None  # on the disk, when that was
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on, those of the queues included."""
-        self._limits = settings.limits
-        self.forget()
 
     def forget(self) -> None:
         """Measure anew before anything comes in: limits have changed, or what is there in another way than from turn to turn."""
@@ -55,7 +49,7 @@ class Rooms:
 
     def measure(self, now_s: float, wanted: Iterable[str]) -> dict[str, list[AdmissionRoom]]:
         """For each queue of a bridge, and the ``wanted`` ones, both rooms as they are now; a wanted one is made if need be."""
-        lanes = self._lanes
+        lanes, of_node = self._lanes, self._settings.now.limits
         for name in wanted:
             if name not in lanes.all:
                 lanes.open(name)
@@ -68,10 +62,10 @@ class Rooms:
             used[lane.bridge] = (messages + lane.queue.depth, size_bytes + lane.queue.size_bytes)
         free_bytes = self._free_bytes = self._disk.free_bytes
         node = AdmissionRoom.of(
-            self._limits,
+            of_node,
             sum(messages for messages, _ in used.values()) + self._session_queues.messages,
             sum(size_bytes for _, size_bytes in used.values()) + self._session_queues.size_bytes,
-            disk_full=free_bytes is not None and free_bytes < self._limits.min_free_disk_bytes,
+            disk_full=free_bytes is not None and free_bytes < of_node.min_free_disk_bytes,
         )
         bridges: dict[str, AdmissionRoom] = {}
         for name, (messages, size_bytes) in used.items():

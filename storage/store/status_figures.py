@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from storage.queue.queued_routes import former_rules
 from storage.store.lane import Lane
 from storage.store.lanes import Lanes
 from wire.clock_steps import elapsed_ms
-from wire.settings import NodeSettings
+from wire.settings import RuleSettings, SettingsNow
 from wire.status.bridges import QueueFigures, RetainedHistory
 
 
 class LaneFigures:
     """The figures of each of ``lanes``."""
 
-    def __init__(self, lanes: Lanes, settings: NodeSettings) -> None:
+    def __init__(self, lanes: Lanes, settings: SettingsNow) -> None:
         self._lanes = lanes
-        self.adopt(settings)
-
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on."""
-        self._rules = {bridge.name: bridge.local_subscriptions for bridge in settings.bridges}
+        self._settings = settings
 
     def figures(self, now_s: float, wall_ms: int, *, refused: bool) -> dict[str, QueueFigures]:
         """By queue. refused: the disk refuses for now."""
+        rules = {bridge.name: bridge.local_subscriptions for bridge in self._settings.now.bridges}
         lanes = self._lanes.of_bridges.items()
-        return {name: self._of_queue(lane, None if refused else self._oldest_ms(lane, now_s), wall_ms) for name, lane in lanes}
+        return {
+            name: self._of_queue(lane, None if refused else self._oldest_ms(lane, now_s), rules.get(lane.bridge, ()), wall_ms)
+            for name, lane in lanes
+        }
 
-    def _of_queue(self, lane: Lane, oldest_ms: int | None, wall_ms: int) -> QueueFigures:
+    def _of_queue(self, lane: Lane, oldest_ms: int | None, rules: Sequence[RuleSettings], wall_ms: int) -> QueueFigures:
         queue, ledger, history = lane.queue, lane.queue.ledger, lane.queue.trimming
         return QueueFigures(
             depth=queue.depth,
@@ -42,7 +44,7 @@ class LaneFigures:
             ledger_closes=ledger.closes(queue.depth),
             end_to_end_seconds=lane.end_to_end.figures() if lane.end_to_end is not None else None,
             waits_for_lanes=tuple(self._lanes.changes.waits_for(lane)),
-            former_rules=former_rules(queue, self._rules.get(lane.bridge, ())),
+            former_rules=former_rules(queue, rules),
             retained=RetainedHistory(messages=history.retained(queue.head), bytes=history.size_bytes),
         )
 

@@ -18,7 +18,6 @@ store.refused-write-kept [P1, P6]: when the disk refuses, the open write is kept
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 from storage.engine.engine import Engine
 from storage.engine.keys import QueueNumbers, open_format
@@ -58,16 +57,10 @@ TICK_S = 1.0
 EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush period
 
 
-class _Part(Protocol):
-    """A part of the store that goes by the settings."""
-
-    def adopt(self, settings: NodeSettings) -> None: ...
-
-
 class Store:
     """Everything that a node keeps, over one engine. Its public parts are there to be looked at."""
 
-    def __init__(self, engine: Engine, settings: NodeSettings, epoch: int) -> None:
+    def __init__(self, engine: Engine, settings: SettingsNow, epoch: int) -> None:
         """Open every queue, configured or not (P7).
 
         epoch: this life of the store, which its answers name; where nothing is durable it keeps sequences from being used twice.
@@ -76,17 +69,17 @@ class Store:
             StorageDamaged, ConfigError, Unavailable: the store cannot be opened.
         """
         self.identity, new = open_format(engine)
-        self._settings = now = SettingsNow(settings)
         self._engine = engine
         self._epoch = epoch
-        self.acknowledges_fast = settings.persistence.acknowledge == "fast"
+        own = settings.now.persistence
+        self.acknowledges_fast = own.acknowledge == "fast"
         self._now_s, self._wall_ms = 0.0, 0
         self._effects: Effects = []
         numbers = QueueNumbers(engine)
-        senders = self.senders = ReceivingLinks(engine, lenient=not engine.durable or _may_forget(settings))
-        events = self.events = EventLog(engine, now)
-        disk = self._disk = Disk(engine, events, now)
-        commit = self.next_commit = NextCommit(disk, now)
+        senders = self.senders = ReceivingLinks(engine, lenient=not engine.durable or _may_forget(settings.now))
+        events = self.events = EventLog(engine, settings)
+        disk = self._disk = Disk(engine, events, settings)
+        commit = self.next_commit = NextCommit(disk, settings)
         self._retention = Retention(engine, settings, events)
         lanes = self.lanes = Lanes(
             engine,
@@ -97,38 +90,35 @@ class Store:
             send=self._effects.append,
             first_seq=0 if engine.durable else epoch << 32,
         )
-        dead_letters = self.dead_letters = DeadLetterQueues(engine, numbers, settings.bridges)
+        dead_letters = self.dead_letters = DeadLetterQueues(engine, numbers, settings)
         local = self._local_sessions = LocalSessions(engine, settings, numbers, lanes, commit, epoch=epoch)
         sessions = self.sessions = local.rows
         self._space = Space(engine, disk, (lanes, dead_letters, local.pieces.retained, events))
         self._settlements = Settlements(lanes, dead_letters, local.remote, commit)
-        rooms = self._rooms = Rooms(lanes, local.queues, disk, settings.limits)
+        rooms = self._rooms = Rooms(lanes, local.queues, disk, settings)
         room = self._client_room = ClientRoom(rooms, settings, overflowed=events.on_overflowed, epoch=epoch)
         self.intake = Intake(senders, lanes, room, commit, local, epoch=epoch)
-        commits = self.commits = Commits(engine, settings.persistence, commit, lanes, (dead_letters, senders, sessions, events))
-        on_queues = self._queue_commands = QueueCommands(settings.bridges, lanes, dead_letters, events, commit, room)
+        commits = self.commits = Commits(engine, own, commit, lanes, (dead_letters, senders, sessions, events))
+        on_queues = self._queue_commands = QueueCommands(lanes, dead_letters, events, commit, room)
         self._commands = Commands(commits, commit, on_queues, SessionCommands(sessions, local, lanes, events))
-        self._mode = settings.persistence.mode
+        self._mode = own.mode
         self._figures = LaneFigures(lanes, settings)
-        kept: tuple[_Part, ...] = (self._retention, lanes, dead_letters, local)
-        self._parts = (*kept, rooms, room, on_queues, self._figures)
         if new and (known := engine.known).node:
             events.note(known.since_ms, "store.begun", actor="store", reason=known.former, count=known.lost)
         if engine.missing is not None:
             self._went_back()
             commits.commit(self._now_s, 0)  # at that time no dead letter is old
 
-    def adopt(self, settings: NodeSettings) -> None:
-        """These hold from now on, for all that comes from here on and all that is kept; queues that are new are opened.
+    def settings_changed(self) -> None:
+        """Others hold from now on, for all that comes from here on and all that is kept; queues that are new are opened.
 
         The settings with which a store was opened stay: where and how it keeps things, and of which queues it keeps a history.
 
         Raises:
             ConfigError, Unavailable: a queue cannot be opened, or what is on record of its lanes cannot be read.
         """
-        self._settings.change(settings)
-        for part in self._parts:
-            part.adopt(settings)
+        for part in (self._retention, self.lanes, self._local_sessions, self._client_room):
+            part.settings_changed()
 
     # --- a turn ---
 

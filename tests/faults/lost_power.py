@@ -23,9 +23,9 @@ from typing import Any
 
 import storage.engine.engine
 from storage.engine.engine import RocksEngine
-from storage.store.store import Store
 from tests.faults.stores import MANY, OTHER, settings
 from tests.storage.building import QUEUE, append_frame, batch, messages, settle_frame
+from tests.support.stores import open_store
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.base import Frame
 from wire.frames.batch import Batch, unpack_column
@@ -130,7 +130,7 @@ class Life:
         self._say = say
         self._life = life
         self.engine = RocksEngine(folder / "store")
-        self.store = Store(self.engine, settings(folder / "store", sync), life)
+        self.store = open_store(self.engine, settings(folder / "store", sync), life)
         self._epochs = dict.fromkeys(QUEUES, life << 20)
         self._number = self._settles = 0
         self._sent: dict[int, tuple[list[int], list[int]]] = {}  # appends: what they bring, what they release

@@ -14,6 +14,7 @@ from storage.engine.commit_mark import MARK_NAME
 from storage.engine.engine import RocksEngine
 from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, bridge, messages, node, settle_frame, wait_idle
+from tests.support.stores import open_store
 from wire.frames.base import Frame
 from wire.frames.batch import Batch
 from wire.frames.intake import Committed, SessionOpen, SessionOpened
@@ -73,7 +74,7 @@ def filled(
     """
     chance = random.Random(seed)
     engine = RocksEngine(folder)
-    store = Store(engine, settings(folder, sync), 1)
+    store = open_store(engine, settings(folder, sync), 1)
     made = Filled(folder, engine)
     store.receive(
         SessionOpen(sender="listener", epoch=1, request=1, session=SESSION, clean=False, expiry_s=SESSION_NEVER_EXPIRES_S)
@@ -134,7 +135,7 @@ class Emptied:
 def emptied(folder: Path, life: int = 2) -> Emptied:
     """Open the store, hand out and settle all there is, go on with a new message, close it."""
     with closing(RocksEngine(folder)) as engine:
-        return _emptied(Store(engine, settings(folder), life), life)
+        return _emptied(open_store(engine, settings(folder), life), life)
 
 
 def _emptied(store: Store, life: int) -> Emptied:

@@ -103,6 +103,7 @@ from storage.engine.engine import RocksDatabase, RocksEngine
 from storage.engine.commit_mark import CommitMark
 from storage.engine.store_folder import StoreFolder
 from storage.store.store import Store
+from tests.support.stores import open_store
 from tests.faults.stores import settings
 from tests.storage.building import QUEUE
 folder, of, name, when = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
@@ -114,7 +115,7 @@ def dying(*arguments, **keywords):
     original(*arguments, **keywords)
     os._exit(9)
 setattr(owner, name, dying)
-Store(RocksEngine(folder), settings(folder), 2)
+open_store(RocksEngine(folder), settings(folder), 2)
 os._exit(1)
 """
 

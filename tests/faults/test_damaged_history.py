@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from storage.engine.engine import RocksEngine
-from storage.store.store import Store
 from tests.faults import stores
 from tests.faults.stores import copy_store, emptied, filled
 from tests.faults.test_damaged_files import flip
 from tests.storage.building import QUEUE, bridge, node
 from tests.support.present import present
+from tests.support.stores import open_store
 from wire.settings import NodeSettings
 
 SEED = 5
@@ -49,7 +49,7 @@ def test_damage_among_settled_messages_costs_no_live_one(tmp_path: Path, monkeyp
 
         found = emptied(image, life=3)
         with closing(RocksEngine(image)) as engine:
-            store = Store(engine, retaining(image, retention_s=1.0), 4)
+            store = open_store(engine, retaining(image, retention_s=1.0), 4)
             for second in range(0, 60, 10):
                 store.tick(1e6 + second, 10_000_000 + second)
                 store.commit(1e6 + second, 10_000_000 + second)

@@ -14,6 +14,7 @@ from storage.engine.engine import RocksEngine
 from storage.store.store import Store
 from tests.faults.stores import MANY, OTHER, Filled, copy_store, emptied, filled, judge, settings
 from tests.storage.building import QUEUE, append_frame, batch, settle_frame
+from tests.support.stores import open_store
 from wire.frames.base import Frame
 from wire.frames.intake import Committed
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
@@ -94,7 +95,7 @@ def test_the_mark_may_outlive_what_was_not_synced(
     """
     live, image = tmp_path / "live" / "store", tmp_path / "image" / "store"
     with closing(RocksEngine(live)) as engine:
-        store = Store(engine, settings(live), 1)
+        store = open_store(engine, settings(live), 1)
         _turn(store, LaneOpen(queue=QUEUE, epoch=1 << 20))
         _turn(store, Credit(queue=QUEUE, epoch=1 << 20, messages=9, size_bytes=MANY))
         _turn(store, settle_frame(1, 1 << 20, session="edge@remote", generation=1))
@@ -109,7 +110,7 @@ def test_the_mark_may_outlive_what_was_not_synced(
         (image / path.name).write_bytes(log)
 
     with closing(RocksEngine(image)) as engine:
-        store = Store(engine, settings(image), 2)
+        store = open_store(engine, settings(image), 2)
         answers = _turn(store, LaneOpen(queue=QUEUE, epoch=2 << 20))
 
         opened = next(frame for frame in answers if isinstance(frame, LaneOpened))

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from storage.engine.engine import RocksEngine
-from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, bridge, node, settle_frame
+from tests.support.stores import open_store
 from wire.frames.base import Frame
 from wire.frames.batch import RETAIN, from_rows
 from wire.frames.intake import SenderResumes, SessionClose, SessionOpen
@@ -37,7 +37,7 @@ def settings() -> NodeSettings:
 def fill(folder: Path) -> None:
     """Write a store that has a row of each kind."""
     engine = RocksEngine(folder)
-    store = Store(engine, settings(), 4)
+    store = open_store(engine, settings(), 4)
 
     def turn(*frames: Frame) -> None:
         for frame in frames:

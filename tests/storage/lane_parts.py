@@ -26,10 +26,10 @@ class Parts:
         self.next_commit = NextCommit(self.disk, now)
         self.sent: Effects = []
         self.lanes = Lanes(
-            engine, settings, numbers, self.next_commit, keeps_history=lambda bridge: False, send=self.sent.append, first_seq=0
+            engine, now, numbers, self.next_commit, keeps_history=lambda bridge: False, send=self.sent.append, first_seq=0
         )
         self.session_queues = SessionQueues(engine, self.lanes, numbers, self.next_commit, epoch=1)
-        self.rooms = Rooms(self.lanes, self.session_queues, self.disk, settings.limits)
+        self.rooms = Rooms(self.lanes, self.session_queues, self.disk, now)
 
     def put(self, name: str, *payloads: bytes) -> None:
         of, write = batch(payloads), self.next_commit.write

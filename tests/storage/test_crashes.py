@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from storage.engine.engine import RocksEngine
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, messages, node, settle_frame
+from tests.support.stores import open_store
 from wire.frames.base import Effects, Frame
 from wire.frames.intake import Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, Settled
@@ -45,7 +46,7 @@ def payloads(number: int) -> list[bytes]:
 
 def run(engine: RecordingEngine, script: list[str]) -> list[Promises]:
     """Do what ``script`` says; the promises after each turn."""
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     store.receive(SessionOpen(sender="listener", epoch=1, request=1, session="c", clean=False, expiry_s=60))
     store.commit(1.0, 1000)
     store.receive(LaneOpen(queue=QUEUE, epoch=EPOCH))
@@ -95,7 +96,7 @@ def run(engine: RecordingEngine, script: list[str]) -> list[Promises]:
 
 
 def reopen(engine: RecordingEngine) -> tuple[LaneOpened, list[tuple[int, bytes]], Store]:
-    store = Store(engine, node(), 2)
+    store = open_store(engine, node(), 2)
     store.receive(LaneOpen(queue=QUEUE, epoch=EPOCH + (1 << 20)))
     (opened,) = [frame for _, frame in store.commit(1.0, 1000) if isinstance(frame, LaneOpened)]
     store.receive(Credit(queue=QUEUE, epoch=EPOCH + (1 << 20), messages=1000, size_bytes=MANY))
@@ -154,7 +155,7 @@ from storage.engine.engine import RocksEngine
 from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, node
 from wire.frames.intake import Committed
-store = Store(RocksEngine(Path(sys.argv[1])), node(sync=sys.argv[2]), 1)
+store = open_store(RocksEngine(Path(sys.argv[1])), node(sync=sys.argv[2]), 1)
 sender = store.senders.get("listener")
 number = sender.last if sender else 0
 while True:
@@ -200,7 +201,7 @@ def test_what_a_writer_acknowledged_is_there_after_kill_9(tmp_path: Path, sync: 
 
 
 def _read_all(engine: RocksEngine) -> tuple[LaneOpened, list[bytes], Store]:
-    store = Store(engine, node(), 2)
+    store = open_store(engine, node(), 2)
     effects: Effects = []
     frames: list[Frame] = [LaneOpen(queue=QUEUE, epoch=EPOCH), Credit(queue=QUEUE, epoch=EPOCH, messages=MANY, size_bytes=MANY)]
     for frame in frames:

@@ -11,6 +11,7 @@ from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.support.present import present
 from tests.support.settings import limits
+from tests.support.stores import open_store
 from wire.frames.base import Effects, Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen
 from wire.settings import NodeSettings
@@ -40,7 +41,7 @@ def credit(life: int, count: int) -> Credit:
 
 def one_sent(engine: MemoryEngine, chosen: NodeSettings, *, qos: Sequence[int] = (2, 2)) -> Store:
     """``x`` was sent, and the mark is far ahead; behind it wait an old and a young message, for want of credit."""
-    store = Store(engine, chosen, 1)
+    store = open_store(engine, chosen, 1)
     turn(store, LaneOpen(queue=QUEUE, epoch=1 << 20), now_s=1.0, wall_ms=OLD_MS)
     turn(store, credit(1, 1), now_s=1.0, wall_ms=OLD_MS)
     rows = ((b"x", 1, OLD_MS), (b"old", qos[0], OLD_MS), (b"young", qos[1], YOUNG_MS))
@@ -56,7 +57,7 @@ def after_a_crash(engine: RecordingEngine, chosen: NodeSettings, *, power_cut: b
     kept = len(engine.writes)
     if power_cut:
         kept = max(index + 1 for index, (_, synced) in enumerate(engine.writes) if synced)
-    store = Store(engine.rebuilt(kept), chosen, 2)
+    store = open_store(engine.rebuilt(kept), chosen, 2)
     turn(store, LaneOpen(queue=QUEUE, epoch=2 << 20), now_s=3.0, wall_ms=LATER_MS)
     return turn(store, credit(2, 9), now_s=3.0, wall_ms=LATER_MS)
 
@@ -114,11 +115,11 @@ def test_a_lane_that_waits_for_another_waits_until_what_expired_there_is_on_reco
     (store.former-lanes-drain-first, P4).
     """
     engine, other = RecordingEngine(), "bridge:cloud:1"
-    before = Store(engine, settings(lanes=2), 1)
+    before = open_store(engine, settings(lanes=2), 1)
     for number, (queue, payload, accepted_ms) in enumerate(((QUEUE, b"old", OLD_MS), (other, b"x", YOUNG_MS)), 1):
         frame = append_frame(number, {queue: (batch([payload], accepted_ms=accepted_ms), None)})
         turn(before, frame, now_s=1.0, wall_ms=YOUNG_MS)
-    store = Store(engine, settings(60.0, lanes=3), 2)
+    store = open_store(engine, settings(60.0, lanes=3), 2)
     store.receive(append_frame(1, {other: (batch([b"young"], accepted_ms=YOUNG_MS), None)}, epoch=2))
     assert turn(store, LaneOpen(queue=other, epoch=2 << 20), now_s=2.0, wall_ms=YOUNG_MS) == []
     much = Credit(queue=other, epoch=2 << 20, messages=9, size_bytes=MANY)

@@ -11,6 +11,7 @@ from tests.storage.building import QUEUE, append_frame, batch, messages
 from tests.storage.first_store import LANE_EPOCH, SESSION, WALL_MS, fill, settings, unpack
 from tests.support.history_audit import audit
 from tests.support.present import present
+from tests.support.stores import open_store
 from wire.frames.base import Frame
 from wire.frames.intake import Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
@@ -27,7 +28,7 @@ def turn(store: Store, *frames: Frame) -> list[Frame]:
 def judge(folder: Path) -> None:
     """Every row of ``fill`` is there."""
     engine = RocksEngine(folder)
-    store = Store(engine, settings(), 9)
+    store = open_store(engine, settings(), 9)
     status = store.status(WALL_MS + 2000)
     lane = status.queues[QUEUE]
     assert (lane.accepted, lane.delivered, lane.dead_lettered, lane.depth) == (8, 2, 1, 5)

@@ -11,6 +11,7 @@ from storage.store.disk_trouble import RETRY_FIRST_S, RETRY_MAX_S
 from storage.store.store import TICK_S, Store
 from tests.storage.building import RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.queues import append, handed, open_queue
+from tests.support.stores import open_store
 from wire.errors import Unavailable
 from wire.frames.base import Frame
 from wire.frames.intake import Committed
@@ -107,12 +108,12 @@ def test_a_queue_that_cannot_be_read_waits_alone_and_ever_longer() -> None:
     """The other queues and intake go on; when it can be read again, all of it is handed out."""
     settings = node(bridge("bad"), bridge("good"))
     engine = BadSector()
-    before = Store(engine, settings, 1)
+    before = open_store(engine, settings, 1)
     for number, queue in enumerate(("bridge:bad:0", "bridge:good:0"), 1):
         turn(before, append_frame(number, {queue: (batch([b"a", b"b"]), None)}), now_s=1.0)
 
     engine.number = 1
-    store = Store(engine, settings, 2)
+    store = open_store(engine, settings, 2)
     now_s = 100.0
     came: list[Frame] = []
     for bridge_name in ("bad", "good"):
@@ -138,7 +139,7 @@ BAD, GOOD = "bridge:bad:0", "bridge:good:0"
 def with_a_bad_sector() -> tuple[BadSector, Store]:
     """The first message of two, each a chunk, was handed out; then its queue can no longer be read."""
     engine = BadSector()
-    store = Store(engine, node(bridge("bad"), bridge("good")), 1)
+    store = open_store(engine, node(bridge("bad"), bridge("good")), 1)
     for queue in (BAD, GOOD):
         turn(store, LaneOpen(queue=queue, epoch=1 << 20), now_s=100.0)
         turn(store, Credit(queue=queue, epoch=1 << 20, messages=10, size_bytes=1000), now_s=100.0)
@@ -177,14 +178,14 @@ def test_nothing_of_a_settlement_is_on_record_before_all_of_it_can_be_read() -> 
     turn(store, settle_frame(1, 1 << 20, *settled, session="elsewhere", generation=1, queue=BAD), now_s=100.0)
     turn(store, append_frame(3, {BAD: (batch([b"d"]), None)}), now_s=100.0)
 
-    again = Store(engine.rebuilt(len(engine.writes)), node(bridge("bad"), bridge("good")), 2)
+    again = open_store(engine.rebuilt(len(engine.writes)), node(bridge("bad"), bridge("good")), 2)
     assert again.status(1000).queues[BAD].depth == 3
     (opened,) = [frame for frame in turn(again, LaneOpen(queue=BAD, epoch=2 << 20), now_s=1.0) if isinstance(frame, LaneOpened)]
     assert (opened.session, opened.settled) == ("", ())
 
     engine.number = 0
     turn(store, now_s=100.0 + RETRY_MAX_S)
-    again = Store(engine.rebuilt(len(engine.writes)), node(bridge("bad"), bridge("good")), 2)
+    again = open_store(engine.rebuilt(len(engine.writes)), node(bridge("bad"), bridge("good")), 2)
     (opened,) = [frame for frame in turn(again, LaneOpen(queue=BAD, epoch=2 << 20), now_s=1.0) if isinstance(frame, LaneOpened)]
     assert (opened.session, opened.head) == ("elsewhere", 2)
 
@@ -210,11 +211,11 @@ def test_what_one_refused_read_cut_short_goes_on_without_a_word_from_anybody(
     settings = node(bridge("b"))
     engine = ShakyEngine()
     queue = queue_name("b", 0)
-    before = Store(engine, settings, 1)
+    before = open_store(engine, settings, 1)
     for number in range(1, CHUNKS + 1):
         turn(before, append_frame(number, {queue: (batch([b"%d" % number]), None)}), now_s=1.0)
 
-    store = Store(engine, settings, 2)
+    store = open_store(engine, settings, 2)
     came = turn(store, LaneOpen(queue=queue, epoch=1 << 20), now_s=100.0)
     engine.good_reads = good_reads
     came += turn(store, Credit(queue=queue, epoch=1 << 20, messages=1000, size_bytes=1 << 20), now_s=100.0)

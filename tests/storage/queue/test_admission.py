@@ -21,6 +21,7 @@ from tests.storage.building import (
 )
 from tests.support.present import present
 from tests.support.settings import limits
+from tests.support.stores import open_store
 from wire.frames.base import Effects, Frame
 from wire.frames.intake import Append, Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen
@@ -41,7 +42,7 @@ def queued(store: Store, queue: str = QUEUE) -> list[bytes]:
 
 
 def store_with(**limit: Any) -> Store:
-    return Store(MemoryEngine(), node(bridge(limit=limits(**limit)), bridge("other")), 1)
+    return open_store(MemoryEngine(), node(bridge(limit=limits(**limit)), bridge("other")), 1)
 
 
 def rows(number: int, *payloads: bytes, **more: Any) -> Append:
@@ -98,7 +99,7 @@ def test_qos_0_is_dropped_where_a_queue_that_refuses_is_full() -> None:
 
 def test_a_full_node_keeps_what_was_taken_for_bridges_and_drops_what_sessions_get() -> None:
     settings = node(bridge(), limit=limits(max_messages=1))
-    store = Store(MemoryEngine(), settings, 1)
+    store = open_store(MemoryEngine(), settings, 1)
     opening = SessionOpen(sender="listener", epoch=1, request=1, session="c", source=1, clean=False, expiry_s=60)
     (queue,) = [frame.queue for _, frame in turn(store, opening) if isinstance(frame, SessionOpened)]
     both = batch([b"a", b"b"])
@@ -124,7 +125,7 @@ def test_drop_oldest_leaves_what_is_in_flight() -> None:
 def test_nothing_is_handed_out_behind_what_was_dropped_before_that_is_committed() -> None:
     """A crash would bring it back, and it would reach the remote behind newer messages of its topic (P4)."""
     engine = RecordingEngine()
-    store = Store(engine, node(bridge(limit=limits(max_messages=2, overflow="drop-oldest")), flush_period_s=0.5), 1)
+    store = open_store(engine, node(bridge(limit=limits(max_messages=2, overflow="drop-oldest")), flush_period_s=0.5), 1)
     turn(store, rows(1, b"a", b"b"), LaneOpen(queue=QUEUE, epoch=1 << 20))
 
     store.receive(rows(2, b"c"))
@@ -140,7 +141,7 @@ def test_nothing_is_handed_out_behind_what_was_dropped_before_that_is_committed(
 
 def test_what_was_dropped_of_messages_in_memory_holds_nothing_up() -> None:
     """QoS 0 does not come back."""
-    store = Store(RecordingEngine(), node(bridge(limit=limits(max_messages=2, overflow="drop-oldest")), flush_period_s=0.5), 1)
+    store = open_store(RecordingEngine(), node(bridge(limit=limits(max_messages=2, overflow="drop-oldest")), flush_period_s=0.5), 1)
     turn(store, append_frame(1, {QUEUE: (batch([b"a", b"b"], 0), None)}), LaneOpen(queue=QUEUE, epoch=1 << 20))
     store.receive(append_frame(2, {QUEUE: (batch([b"c"], 0), None)}))
     store.receive(Credit(queue=QUEUE, epoch=1 << 20, messages=9, size_bytes=1 << 40))
@@ -150,7 +151,7 @@ def test_what_was_dropped_of_messages_in_memory_holds_nothing_up() -> None:
 
 def opened_again(engine: RecordingEngine, life: int, credit: int, **limit: Any) -> tuple[Store, list[bytes]]:
     """The store in a new life, and what it hands out for that credit."""
-    store = Store(engine, node(bridge(limit=limits(**limit))), life)
+    store = open_store(engine, node(bridge(limit=limits(**limit))), life)
     turn(store, LaneOpen(queue=QUEUE, epoch=life << 20))
     effects = turn(store, Credit(queue=QUEUE, epoch=life << 20, messages=credit, size_bytes=1 << 40))
     return store, [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)]
@@ -159,7 +160,7 @@ def opened_again(engine: RecordingEngine, life: int, credit: int, **limit: Any) 
 def test_what_may_have_been_sent_before_a_crash_is_neither_dropped_nor_expired() -> None:
     """The remote may hold its packet identifier: a QoS 2 message with the same one would be taken for it, and lost."""
     engine = RecordingEngine()
-    store = Store(engine, node(bridge(limit=limits(max_messages=3))), 1)
+    store = open_store(engine, node(bridge(limit=limits(max_messages=3))), 1)
     turn(store, rows(1, b"a"), rows(2, b"b"), rows(3, b"c"))
     assert queued(store) == [b"a", b"b", b"c"]  # and the store dies before its next commit
 
@@ -221,7 +222,7 @@ def test_nothing_makes_room_for_one_that_is_too_large(overflow: str) -> None:
 def test_one_too_large_for_a_sessions_queue_does_not_empty_it(overflow: str) -> None:
     settings = node(bridge())
     settings = replace(settings, sessions=replace(settings.sessions, queue_max_bytes=100, overflow=overflow))
-    store = Store(MemoryEngine(), settings, 1)
+    store = open_store(MemoryEngine(), settings, 1)
     opening = SessionOpen(sender="listener", epoch=1, request=1, session="c", source=1, clean=False, expiry_s=60)
     (queue,) = [frame.queue for _, frame in turn(store, opening) if isinstance(frame, SessionOpened)]
 

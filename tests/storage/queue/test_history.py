@@ -19,10 +19,10 @@ from storage.queue.history import Settlement, settlement_key
 from storage.queue.ledger import LedgerRow
 from storage.store import history_retention
 from storage.store.event_rows import Event, event_key
-from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command
 from tests.support.history_audit import Kept, audit
+from tests.support.stores import open_store
 from wire.errors import ConfigError, DiskFull, StorageDamaged
 from wire.figure import to_map
 from wire.frames.base import Effects, Frame
@@ -44,7 +44,7 @@ class Box:
 
     def __init__(self, engine: Engine, settings: NodeSettings | None = None, *, epoch: int = 1, wall_ms: int = 1_000_000) -> None:
         self.engine = engine
-        self.store = Store(engine, settings or kept_for(), epoch)
+        self.store = open_store(engine, settings or kept_for(), epoch)
         self.epoch = epoch
         self.lane_epoch = epoch << 20
         self.now_s = epoch * 1_000_000.0

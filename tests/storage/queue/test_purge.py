@@ -16,6 +16,7 @@ from storage.store.store import Store
 from tests.storage.building import FORWARDER, QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, refused
 from tests.storage.queues import append, open_queue
+from tests.support.stores import open_store
 from wire.errors import ConfigError
 from wire.figure import to_map
 from wire.frames.base import Effects, Frame
@@ -64,7 +65,7 @@ def waiting(store: Store) -> list[bytes]:
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_purge_takes_what_was_never_handed_out(engine: Engine, qos: int) -> None:
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     open_lane(store, 2)
     turn(store, publish(1, b"a", b"b", qos=qos))
     for number in range(2, 6):
@@ -84,7 +85,7 @@ def test_a_purge_takes_what_was_never_handed_out(engine: Engine, qos: int) -> No
 
 
 def test_after_a_reset_what_was_handed_out_before_stays(engine: Engine) -> None:
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     open_lane(store, 4)
     for number in range(1, 6):
         turn(store, publish(number, b"%d a" % number, b"%d b" % number))
@@ -103,7 +104,7 @@ def test_after_a_reset_what_was_handed_out_before_stays(engine: Engine) -> None:
 @pytest.mark.parametrize("used_up", [True, False])
 def test_when_its_link_is_down_a_lane_knows_what_was_never_handed_out_also_in_the_next_life(used_up: bool, tmp_path: Path) -> None:
     """The mark that is committed ahead goes back to what was handed out; what came afterwards is above it anyway."""
-    store = Store(RocksEngine(tmp_path / "store"), node(), 1)
+    store = open_store(RocksEngine(tmp_path / "store"), node(), 1)
     open_lane(store, 5)
     if used_up:
         turn(store, *(publish(number, b"%d" % number, qos=2) for number in range(1, 31)))
@@ -113,7 +114,7 @@ def test_when_its_link_is_down_a_lane_knows_what_was_never_handed_out_also_in_th
     turn(store, settle_frame(1, EPOCH, session="c@h:1", generation=0), Credit(queue=QUEUE, epoch=EPOCH, messages=0, size_bytes=0))
     turn(store, *(publish(number, b"%d" % number, qos=2) for number in range(31 if used_up else 6, 40)))
     store.close()
-    store = Store(RocksEngine(tmp_path / "store"), node(), 2)
+    store = open_store(RocksEngine(tmp_path / "store"), node(), 2)
     assert handed_out == 5
     assert command(store, "purge", bridge="cloud") == answer(34, 5, remote="h:1")
     store.close()
@@ -122,20 +123,20 @@ def test_when_its_link_is_down_a_lane_knows_what_was_never_handed_out_also_in_th
 @pytest.mark.parametrize("sync", ["full", "os"])
 def test_after_a_crash_all_that_may_have_been_sent_stays(sync: str, tmp_path: Path) -> None:
     """If commits may be lost with the power, the mark of what was handed out may be: then it is the next 65,000 sequences."""
-    store = Store(RocksEngine(tmp_path / "store"), node(sync=sync), 1)
+    store = open_store(RocksEngine(tmp_path / "store"), node(sync=sync), 1)
     turn(store, publish(1, b"a", b"b", qos=2))
     store.close()
-    store = Store(RocksEngine(tmp_path / "store"), node(sync=sync), 2)
+    store = open_store(RocksEngine(tmp_path / "store"), node(sync=sync), 2)
     kept = 0 if sync == "full" else 2
     assert command(store, "purge", bridge="cloud") == answer(2 - kept, kept)
     open_lane(store, 1)
     turn(store, publish(2, b"c", qos=2))
     store.close()
-    store = Store(RocksEngine(tmp_path / "store"), node(sync=sync), 3)
+    store = open_store(RocksEngine(tmp_path / "store"), node(sync=sync), 3)
     assert command(store, "purge", bridge="cloud") == answer(0, kept + 1)
     assert command(store, "purge", bridge="cloud", in_flight=True)["purged"] == kept + 1
     store.close()
-    store = Store(RocksEngine(tmp_path / "store"), node(sync=sync), 4)
+    store = open_store(RocksEngine(tmp_path / "store"), node(sync=sync), 4)
     assert row(store)["depth"] == 0
     assert row(store)["ledger_closes"]
     store.close()
@@ -144,7 +145,7 @@ def test_after_a_crash_all_that_may_have_been_sent_stays(sync: str, tmp_path: Pa
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_whole_purge_forgets_the_session_and_opens_the_lane_anew(engine: Engine, qos: int) -> None:
     """store.purge-begins-a-session"""
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     open_lane(store, 3)
     effects = turn(store, publish(1, b"a", b"b", b"c", qos=qos))
     turn(store, publish(2, b"d", qos=qos))
@@ -172,7 +173,7 @@ def test_a_whole_purge_forgets_the_session_and_opens_the_lane_anew(engine: Engin
 
 def test_a_whole_purge_of_a_lane_that_is_being_opened_leaves_it_open(engine: Engine) -> None:
     """Its Forwarder waits for that opening, and reopens nothing meanwhile."""
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     open_lane(store, 3)
     turn(store, publish(1, b"a", b"b"))
     turn(store, settle_frame(1, EPOCH, session="c@h:1", generation=4))
@@ -194,7 +195,7 @@ def test_a_whole_purge_of_a_lane_that_is_being_opened_leaves_it_open(engine: Eng
 def test_what_was_purged_is_not_taken_for_damage_after_a_restart() -> None:
     """QoS 0 between what stays and what goes is lost with the process, and the bytes behind it went with the purge."""
     engine = RecordingEngine()
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     effects = open_lane(store, 2)
     effects += turn(store, publish(1, b"a", qos=2))
     effects += turn(store, publish(2, b"volatile", qos=0))
@@ -203,7 +204,7 @@ def test_what_was_purged_is_not_taken_for_damage_after_a_restart() -> None:
     assert command(store, "purge", bridge="cloud")["purged"] == 1
     turn(store, publish(4, b"c"))
 
-    store = Store(engine, node(), 2)
+    store = open_store(engine, node(), 2)
 
     effects = open_lane(store, 100)
     assert [payload for _, payload in handed(effects)] == [b"a", b"c"]
@@ -213,7 +214,7 @@ def test_what_was_purged_is_not_taken_for_damage_after_a_restart() -> None:
 
 def test_a_purge_of_a_long_queue_is_one_range_delete(tmp_path: Path) -> None:
     engine = RecordingEngine()
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     open_lane(store, 0)
     for number in range(1, 200):
         turn(store, publish(number, *[b"x"] * 50))
@@ -224,7 +225,7 @@ def test_a_purge_of_a_long_queue_is_one_range_delete(tmp_path: Path) -> None:
 
 
 def test_a_damaged_queue_works_again_once_it_is_purged(engine: Engine) -> None:
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     turn(store, publish(1, b"a"))
     lane = store.lanes.all[QUEUE]
     lane.stop(ConfigError("a newer build"))
@@ -234,7 +235,7 @@ def test_a_damaged_queue_works_again_once_it_is_purged(engine: Engine) -> None:
 
 
 def test_a_purge_goes_by_lane(engine: Engine) -> None:
-    store = Store(engine, node(bridge(lanes=2)), 1)
+    store = open_store(engine, node(bridge(lanes=2)), 1)
     turn(store, append_frame(1, {QUEUE: (batch([b"a"]), None), "bridge:cloud:1": (batch([b"b"]), None)}))
     assert command(store, "purge", bridge="cloud", lane=1)["purged"] == 1
     assert [found["depth"] for found in command(store, "ls")["queues"]] == [1, 0]
@@ -242,7 +243,7 @@ def test_a_purge_goes_by_lane(engine: Engine) -> None:
 
 
 def test_what_is_not_there_is_named_with_what_is() -> None:
-    store = Store(MemoryEngine(), node(bridge("a", lanes=2), bridge("b")), 1)
+    store = open_store(MemoryEngine(), node(bridge("a", lanes=2), bridge("b")), 1)
     assert refused(store, "ls", bridge="c") == ("unknown_bridge", "there is no queue of a bridge 'c'; known: a, b")
     assert refused(store, "peek", bridge="a", lane=2) == ("unknown_lane", "bridge 'a' has no lane 2; known: 0, 1")
     assert refused(store, "purge", bridge="c")[0] == "unknown_bridge"
@@ -251,7 +252,7 @@ def test_what_is_not_there_is_named_with_what_is() -> None:
 
 
 def test_peek_tells_the_state_of_each_message_and_pages(engine: Engine) -> None:
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     open_lane(store, 3)
     seqs = [seq for seq, _ in handed(turn(store, publish(1, b"a", b"b", b"c", qos=2)))]
     turn(store, publish(2, b"d", b"e" * 400, qos=1))
@@ -269,7 +270,7 @@ def test_peek_tells_the_state_of_each_message_and_pages(engine: Engine) -> None:
 
 
 def test_a_page_is_bounded_in_bytes() -> None:
-    store = Store(MemoryEngine(), node(), 1)
+    store = open_store(MemoryEngine(), node(), 1)
     for number in range(1, 21):
         turn(store, publish(number, bytes(100_000)))
     position: int | None = 0
@@ -341,7 +342,7 @@ STEPS = ("publish", "mixed", "credit", "deliver", "purge", "purge_all", "reopen"
 @given(st.lists(st.sampled_from(STEPS), min_size=2, max_size=16))
 def test_whatever_happened_before_and_after_a_purge_the_queue_holds_what_it_counts(script: list[str]) -> None:
     engine = RecordingEngine()
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     epoch, life, number, credit = EPOCH, 1, 0, 0
     in_hand: list[int] = []
     open_lane(store, 0)
@@ -367,7 +368,7 @@ def test_whatever_happened_before_and_after_a_purge_the_queue_holds_what_it_coun
         if step in ("purge_all", "reopen", "restart"):
             if step == "restart":
                 life += 1
-                store = Store(engine, node(), life)  # a kill: all that was written is there
+                store = open_store(engine, node(), life)  # a kill: all that was written is there
             epoch += 1
             credit = 0
             in_hand.clear()

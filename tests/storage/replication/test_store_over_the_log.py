@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from storage.replication.lease import patience_s
-from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, messages, node, settle_frame
 from tests.storage.replication.building import LEASE_S, Clock, Node
 from tests.support.log_double import LANDED_UNANSWERED, LATE, LOST, Fate, Servers
+from tests.support.stores import open_store
 from wire.errors import BasculeError
 from wire.frames.base import Frame
 from wire.frames.intake import Committed, SessionOpen
@@ -71,7 +71,7 @@ class Site:
         engine = leads.engine()
         self.node, self.engine = leads, engine
         self.epoch += 1
-        self.store = Store(engine, node(), self.epoch)
+        self.store = open_store(engine, node(), self.epoch)
         self.lane_epoch = self.epoch << 20
         self.settles = 0
         self.flying: list[int] = []

@@ -10,9 +10,9 @@ import pytest
 
 from storage.engine.memory_engine import MemoryEngine
 from storage.store import client_room
-from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, bridge, node, settle_frame
 from tests.support.settings import limits
+from tests.support.stores import change_settings, open_store
 from wire.frames.base import Effects, Frame
 from wire.frames.batch import Batch
 from wire.frames.intake import FULL, NEAR, OPEN, Append, Committed, Room, RoomWanted, SenderResumes
@@ -28,7 +28,7 @@ class Site:
 
     def __init__(self, *bridges: BridgeSettings, node_limit: LimitSettings | None = None) -> None:
         self.settings = node(*bridges, limit=node_limit)
-        self.store = Store(MemoryEngine(), self.settings, 1)
+        self.store = open_store(MemoryEngine(), self.settings, 1)
         self.rooms: list[Room] = []
         self.committed: dict[str, int] = {}
         self.numbers = {"listener": 0, REMOTE: 0}
@@ -202,13 +202,13 @@ def test_a_limit_that_is_lowered_and_raised_is_told() -> None:
     site.told()
     site.publish(b"a", b"b")
     lower = replace(site.settings, bridges=(small(2),))
-    site.store.adopt(lower)
+    change_settings(site.store, lower)
     site.turn()
     assert site.told() == [{"cloud": (NEAR, 0)}]
     site.heed()
     site.ask()
     assert site.told() == [{"cloud": (FULL, 0)}]
-    site.store.adopt(site.settings)
+    change_settings(site.store, site.settings)
     site.turn()
     assert site.told() == [{"cloud": (OPEN, 0)}]
 
@@ -292,7 +292,7 @@ def test_clients_and_remotes_take_turns() -> None:
 def test_what_waits_is_on_no_record() -> None:
     """A store that died has to take it when it is sent again."""
     engine = MemoryEngine()
-    store = Store(engine, node(small(1)), 1)
+    store = open_store(engine, node(small(1)), 1)
     for frame in (
         SenderResumes(sender="listener", epoch=1, number=1),
         append_frame(1, {}, rows=0),

@@ -6,19 +6,19 @@ import pytest
 
 from storage.engine.engine import Write
 from storage.store.commits import MESSAGES
-from storage.store.store import Store
 from tests.storage.building import (
     RecordingEngine,
     node,
 )
 from tests.storage.turns import handed, of, open_lane, publishes, turn
 from tests.support.present import present
+from tests.support.stores import open_store
 from wire.frames.intake import Committed
 
 
 def test_one_turn_is_one_write_and_one_answer() -> None:
     engine = RecordingEngine()
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     before = len(engine.writes)
 
     effects = turn(store, publishes(1, b"a"), publishes(2, b"b"), publishes(3, b"c"))
@@ -30,7 +30,7 @@ def test_one_turn_is_one_write_and_one_answer() -> None:
 
 def test_each_commit_is_measured_with_the_messages_that_came_with_it() -> None:
     engine = RecordingEngine()
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     before = store.status(1000)
 
     turn(store, publishes(1, b"a"), publishes(2, b"b", b"c"))
@@ -50,7 +50,7 @@ def test_each_commit_is_measured_with_the_messages_that_came_with_it() -> None:
 
 def test_a_commit_that_the_disk_refuses_is_measured_once_it_is_made() -> None:
     engine = RecordingEngine()
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     before = store.status(1000)
     engine.refusing = True
     turn(store, publishes(1, b"a"))
@@ -71,7 +71,7 @@ def test_a_commit_that_is_answered_leaves_a_mark_if_it_is_as_strong_as_is_config
             return super().commit(write, sync=sync)
 
     promised: list[bool] = []
-    store = Store(Marking(), node(sync=sync), 1)
+    store = open_store(Marking(), node(sync=sync), 1)
     promised.clear()
     for number, qos in enumerate([1, 0, 2], 1):
         assert of(turn(store, publishes(number, b"a", qos=qos)), Committed)
@@ -81,7 +81,7 @@ def test_a_commit_that_is_answered_leaves_a_mark_if_it_is_as_strong_as_is_config
 
 def test_a_flush_period_holds_acknowledgements_and_messages_back() -> None:
     engine = RecordingEngine()
-    store = Store(engine, node(flush_period_s=0.5), 1)
+    store = open_store(engine, node(flush_period_s=0.5), 1)
     open_lane(store)
     turn(store, publishes(1, b"a"), now_s=200.0)
 
@@ -96,6 +96,6 @@ def test_a_flush_period_holds_acknowledgements_and_messages_back() -> None:
 @pytest.mark.parametrize(("sync", "synced"), [("full", True), ("os", False)])
 def test_sync_full_syncs_and_sync_os_does_not(sync: str, synced: bool) -> None:
     engine = RecordingEngine()
-    turn(Store(engine, node(sync=sync), 1), publishes(1, b"a"))
+    turn(open_store(engine, node(sync=sync), 1), publishes(1, b"a"))
 
     assert engine.writes[-1][1] is synced

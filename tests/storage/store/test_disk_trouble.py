@@ -10,7 +10,6 @@ from storage.engine.engine import Write
 from storage.replication.log import LogAway
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog
-from storage.store.store import Store
 from tests.storage.building import (
     RecordingEngine,
     append_frame,
@@ -19,6 +18,7 @@ from tests.storage.building import (
 from tests.storage.commanding import command
 from tests.storage.turns import handed, of, open_lane, publishes, turn
 from tests.support.settings import limits
+from tests.support.stores import open_store
 from wire.errors import DiskFull
 from wire.frames.intake import FULL, NEAR, OPEN, Committed, Room, RoomWanted, SenderResumes
 from wire.settings import SettingsNow
@@ -27,7 +27,7 @@ from wire.settings import SettingsNow
 def test_a_full_disk_acknowledges_nothing_loses_nothing_and_ends_by_itself() -> None:
     """store.refused-write-kept"""
     engine = RecordingEngine()
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     open_lane(store)
     engine.refusing = True
 
@@ -46,7 +46,7 @@ def test_a_full_disk_acknowledges_nothing_loses_nothing_and_ends_by_itself() -> 
 def test_a_log_that_is_away_is_no_disk_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """store.refused-write-kept"""
     engine = RecordingEngine()
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     open_lane(store)
 
     def away(write: Write, *, sync: bool) -> float:
@@ -67,7 +67,7 @@ def test_a_log_that_is_away_is_no_disk_that_is_full(monkeypatch: pytest.MonkeyPa
 def test_little_free_disk_behaves_as_full() -> None:
     engine = RecordingEngine()
     engine.free = 10
-    store = Store(engine, node(limit=limits(min_free_disk_bytes=100)), 1)
+    store = open_store(engine, node(limit=limits(min_free_disk_bytes=100)), 1)
 
     (room,) = of(turn(store, SenderResumes(sender="listener", epoch=1, number=1)), Room)
     assert room.queues == {"": (NEAR, 0, 0)}

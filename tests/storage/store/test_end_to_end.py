@@ -13,6 +13,7 @@ from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, node, settle_frame
 from tests.storage.turns import EPOCH, open_lane, turn
 from tests.support.present import present
+from tests.support.stores import open_store
 from wire.frames.base import Frame
 from wire.frames.lanes import LaneOpen, Settle
 from wire.status.histogram import Histogram, HistogramFigures
@@ -68,7 +69,7 @@ def figures(store: Store) -> tuple[dict[float, int], int]:
 
 @pytest.mark.parametrize("engine", [RecordingEngine, MemoryEngine])
 def test_messages_that_were_handed_out_together_keep_their_own_times(engine: type[MemoryEngine]) -> None:
-    store = Store(engine(), node(), 1)
+    store = open_store(engine(), node(), 1)
     open_lane(store)
     for number, at_ms in enumerate((1000, 3000, 3000, 3990), 1):
         turn(store, accepted(number, at_ms, b"a", b"b"))
@@ -82,7 +83,7 @@ def test_messages_that_were_handed_out_together_keep_their_own_times(engine: typ
 
 
 def test_rows_of_both_kinds_in_one_batch_are_counted_with_it() -> None:
-    store = Store(RecordingEngine(), node(), 1)
+    store = open_store(RecordingEngine(), node(), 1)
     open_lane(store)
     turn(store, append_frame(1, {QUEUE: (batch([b"a", b"b", b"c"], [0, 1, 0], accepted_ms=1000), None)}))
 
@@ -92,7 +93,7 @@ def test_rows_of_both_kinds_in_one_batch_are_counted_with_it() -> None:
 
 
 def test_what_the_remote_had_before_it_is_handed_out_again_is_counted_as_well() -> None:
-    store = Store(RecordingEngine(), node(), 1)
+    store = open_store(RecordingEngine(), node(), 1)
     open_lane(store)
     turn(store, accepted(1, 1000, b"a", b"b"))
     turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH + 1))
@@ -103,7 +104,7 @@ def test_what_the_remote_had_before_it_is_handed_out_again_is_counted_as_well() 
 
 
 def test_only_what_was_delivered_is_counted() -> None:
-    store = Store(RecordingEngine(), node(), 1)
+    store = open_store(RecordingEngine(), node(), 1)
     open_lane(store)
     turn(store, accepted(1, 1000, b"a", b"b", b"c"))
 
@@ -113,7 +114,7 @@ def test_only_what_was_delivered_is_counted() -> None:
 
 
 def test_a_session_of_a_local_client_has_no_such_figure() -> None:
-    store = Store(RecordingEngine(), node(), 1)
+    store = open_store(RecordingEngine(), node(), 1)
 
     queue = store.lanes.open("session:1:c")
 

@@ -13,6 +13,7 @@ from storage.store.store import Store
 from tests.storage.building import RecordingEngine, append_frame
 from tests.storage.store.test_local_sessions import MANY, open_session, rows_of, settings, turn
 from tests.storage.store.test_session_commands import away, result
+from tests.support.stores import open_store
 from wire.errors import Unavailable
 from wire.figure import to_map
 from wire.frames.batch import RETAIN, Batch, from_rows
@@ -86,7 +87,7 @@ def figures(store: Store) -> dict[str, Any]:
 @pytest.mark.parametrize("how", ["operator", "clean start", "disconnected", "expired"])
 def test_what_a_member_leaves_goes_to_another_however_its_session_ends(engine: Engine, how: str) -> None:
     """store.share-goes-to-another-member: QoS 1 always; QoS 2 unless the first client may have it."""
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     one, two = member(store, "one"), member(store, "two", expiry_s=0xFFFF_FFFF)
     turn(store, append_frame(1, {one: (dealt((1, b"sent 1"), (2, b"sent 2")), None)}))
     assert payloads(taken(store, one)) == [b"sent 1", b"sent 2"]
@@ -104,12 +105,12 @@ def test_what_a_member_leaves_goes_to_another_however_its_session_ends(engine: E
     assert one not in {lane.queue.name for lane in store.lanes.all.values()}
     if engine.durable:
         store.commit(2.0, 2000, at_once=True)
-        again = figures(Store(engine, settings(), 2))
+        again = figures(open_store(engine, settings(), 2))
         assert (again["dropped"], again["dealt_again"]) == (2, 3), "on record"
 
 
 def test_it_is_granted_as_the_other_subscription_says_and_is_as_old_as_it_was(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     one, two = member(store, "one"), member(store, "two", 1 | 0x08, identifier=7)
     batch = dealt((2 | RETAIN, b"x"), accepted_ms=77)
     batch.properties = {0: MAX_EXPIRY + b"\x0b\x05"}
@@ -125,7 +126,7 @@ def test_it_is_granted_as_the_other_subscription_says_and_is_as_old_as_it_was(en
 
 
 def test_who_is_connected_takes_it_and_of_those_who_has_least(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     one, away_, busy, idle = (member(store, name) for name in ("one", "away", "busy", "idle"))
     member(store, "at QoS 0", 0)
     other = member(store, "other", share="$share/h/t")
@@ -142,7 +143,7 @@ def test_who_is_connected_takes_it_and_of_those_who_has_least(engine: Engine) ->
 
 def test_what_finds_no_room_is_dropped_and_counted(engine: Engine) -> None:
     """store.ended-queue-counted"""
-    store = Store(engine, settings(queue_max_messages=3), 1)
+    store = open_store(engine, settings(queue_max_messages=3), 1)
     one, two = member(store, "one"), member(store, "two")
     turn(store, append_frame(1, {two: (dealt((1, b"0")), None)}))
     turn(store, append_frame(2, {one: (dealt(*[(1, b"%d" % number) for number in (1, 2, 3)]), None)}))
@@ -156,7 +157,7 @@ def test_what_finds_no_room_is_dropped_and_counted(engine: Engine) -> None:
 
 
 def test_a_long_queue_is_emptied_a_piece_a_turn_and_what_comes_meanwhile_goes_as_well(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     one, two = member(store, "one"), member(store, "two")
     count = 10 * PIECE_MESSAGES
     for number in range(5):
@@ -177,7 +178,7 @@ def test_a_long_queue_is_emptied_a_piece_a_turn_and_what_comes_meanwhile_goes_as
 def test_each_is_in_one_queue_or_counted_whenever_the_node_dies() -> None:
     """store.share-goes-to-another-member, store.ended-queue-counted: a kill or a power cut at each write of the way."""
     engine = RecordingEngine()
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     one, two = member(store, "one"), member(store, "two")
     count = 3 * PIECE_MESSAGES
     rows = [(1 + row % 2, b"%d" % row) for row in range(count)]
@@ -192,7 +193,7 @@ def test_each_is_in_one_queue_or_counted_whenever_the_node_dies() -> None:
 
     ends: Counter[bool] = Counter()
     for _, _, survivor in engine.survivors(before):
-        recovered = Store(survivor, settings(), 2)
+        recovered = open_store(survivor, settings(), 2)
         ended = recovered.sessions.get("one") is None or recovered.sessions.get("one").queue != one  # type: ignore[union-attr]
         ends[ended] += 1
         if not ended:
@@ -209,7 +210,7 @@ def test_each_is_in_one_queue_or_counted_whenever_the_node_dies() -> None:
 
 def test_what_cannot_be_read_is_tried_again() -> None:
     engine = RecordingEngine()
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     one, two = member(store, "one"), member(store, "two")
     turn(store, append_frame(1, {one: (dealt((1, b"x")), None)}))
     queue, read = store.lanes.all[one].queue, store.lanes.all[one].queue.read
@@ -229,7 +230,7 @@ def test_what_cannot_be_read_is_tried_again() -> None:
 
 def test_a_queue_without_shared_messages_goes_with_its_session_and_what_was_dropped_before_stays_counted(engine: Engine) -> None:
     """store.ended-queue-counted, store.session-goes-with-its-queue"""
-    store = Store(engine, settings(queue_max_messages=2), 1)
+    store = open_store(engine, settings(queue_max_messages=2), 1)
     queue = open_session(store, "c").queue
     turn(store, append_frame(1, {queue: (replace(dealt((1, b"x"), (1, b"y"), (2, b"z")), routes=[], route_of=[]), None)}))
     assert figures(store)["dropped"] == 1

@@ -13,10 +13,10 @@ from storage.engine.engine import Engine, RocksEngine, Write
 from storage.engine.keys import reported_key
 from storage.engine.memory_engine import MemoryEngine
 from storage.store.event_rows import Event, event_key, event_number
-from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, node, settle_frame
 from tests.storage.commanding import command, refused
 from tests.support.settings import limits
+from tests.support.stores import open_store
 from wire.frames.base import Frame
 from wire.frames.lanes import Credit, LaneOpen
 from wire.frames.supervision import NodeEvents
@@ -45,7 +45,7 @@ class Box:
     """A store with a clock."""
 
     def __init__(self, engine: Engine, settings: NodeSettings | None = None, *, now_s: float = 100.0) -> None:
-        self.store = Store(engine, settings or keeping(), 1)
+        self.store = open_store(engine, settings or keeping(), 1)
         self.now_s = now_s
         self.wall_ms = int(now_s * 1000) + 1_000_000
         self.number = 0

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from storage.engine.engine import Engine
-from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, bridge, messages, node
 from tests.storage.turns import of, open_lane, turn
+from tests.support.stores import open_store
 from wire.frames.lanes import HandOut
 from wire.frames.tracing import TraceFollow, TraceMark, TraceStep
 
 
 def test_a_lane_is_told_what_to_follow_before_it_gets_the_message(engine: Engine) -> None:
     """The remote may have answered before the next frame comes."""
-    store = Store(engine, node(bridge()), 1)
+    store = open_store(engine, node(bridge()), 1)
     open_lane(store)
     append = append_frame(1, {QUEUE: (batch([b"other", b"followed"]), None)})
     mark = TraceMark(request=5, sender=append.sender, epoch=append.epoch, number=append.number, row=1, source=0, qos=1)

@@ -9,8 +9,8 @@ import pytest
 
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import lane_key, lanes_key
-from storage.store.store import Store
 from tests.storage.building import RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
+from tests.support.stores import open_store
 from wire.errors import ConfigError
 from wire.frames.base import Effects, Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen
@@ -27,7 +27,7 @@ class Life:
     """
 
     def __init__(self, engine: Engine, life: int, lanes: int, settings: NodeSettings | None = None) -> None:
-        self.store = Store(engine, settings or node(bridge(lanes=lanes)), life)
+        self.store = open_store(engine, settings or node(bridge(lanes=lanes)), life)
         self.handed: list[bytes] = []
         self.routes_by = lanes
         self._life = life
@@ -267,7 +267,7 @@ def test_a_damaged_record_is_told_and_one_of_a_newer_version_refused(engine: Eng
 
     _write_record(engine, b"\x92\x63\x01")
     with pytest.raises(ConfigError, match="another version"):
-        Store(engine, node(), 3)
+        open_store(engine, node(), 3)
 
 
 def _forget_record(engine: Engine) -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from storage.engine.engine import Engine
-from storage.store.store import Store
 from tests.storage.building import (
     QUEUE,
     node,
     settle_frame,
 )
 from tests.storage.turns import EPOCH, MANY, NEXT_LIFE, handed, of, open_lane, publishes, turn
+from tests.support.stores import open_store
 from wire.frames.lanes import Credit, LaneOpen, LaneOpened
 from wire.frames.supervision import ResetMarkers
 
 
 def test_credit_bounds_what_is_handed_out(engine: Engine) -> None:
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     turn(store, *[publishes(number, b"%d" % number) for number in range(1, 8)])
 
     effects = open_lane(store, messages=3)
@@ -31,7 +31,7 @@ def test_credit_bounds_what_is_handed_out(engine: Engine) -> None:
 
 def test_frames_of_an_old_lane_epoch_change_nothing(engine: Engine) -> None:
     """store.old-epoch-changes-nothing"""
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     turn(store, publishes(1, b"a"))
     head = of(open_lane(store), LaneOpened)[0].head
     assert handed(open_lane(store, EPOCH + 1)) == [b"a"]
@@ -45,7 +45,7 @@ def test_frames_of_an_old_lane_epoch_change_nothing(engine: Engine) -> None:
 
 
 def test_a_lane_whose_process_has_ended_hands_nothing_out_until_its_next_life_opens_it(engine: Engine) -> None:
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     turn(store, publishes(1, b"a", b"b"))
     head = of(open_lane(store), LaneOpened)[0].head
     turn(store, settle_frame(1, EPOCH, ("delivered", ((head, head + 1),))))
@@ -59,7 +59,7 @@ def test_a_lane_whose_process_has_ended_hands_nothing_out_until_its_next_life_op
 
 
 def test_a_late_word_of_a_life_that_has_ended_does_not_stop_what_a_newer_one_has_opened(engine: Engine) -> None:
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     open_lane(store)
     open_lane(store, NEXT_LIFE)
 
@@ -71,7 +71,7 @@ def test_a_late_word_of_a_life_that_has_ended_does_not_stop_what_a_newer_one_has
 
 
 def test_an_opening_is_not_answered_to_a_process_that_has_ended(engine: Engine) -> None:
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     turn(store, publishes(1, b"a"))
 
     assert turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH), ResetMarkers(queue=QUEUE, epoch=7)) == []
@@ -81,7 +81,7 @@ def test_an_opening_is_not_answered_to_a_process_that_has_ended(engine: Engine) 
 
 @pytest.mark.parametrize(("new_epoch", "expected"), [(EPOCH + 1, [b"a"]), (NEXT_LIFE, [])])
 def test_qos_0_in_flight_goes_out_again_only_to_the_same_forwarder(engine: Engine, new_epoch: int, expected: list[bytes]) -> None:
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     turn(store, publishes(1, b"a", qos=0))
     open_lane(store)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from storage.store.store import Store
 from tests.storage.building import FORWARDER, QUEUE, RecordingEngine, append_frame, batch, bridge, node, settle_frame
+from tests.support.stores import open_store
 from tests.wire.outbound_model import RemoteModel, Sent, lane_flow, parse
 from wire.figure import to_map
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, Settled
@@ -44,7 +44,7 @@ class Lane:
 
     def __init__(self, engine: RecordingEngine, remotes: Remotes, *, life: int, republish: bool, keeps: bool = False) -> None:
         self.engine, self.remotes, self.level = engine, remotes, remotes.level
-        self.store = Store(engine, node(TWO_PLACES), life)
+        self.store = open_store(engine, node(TWO_PLACES), life)
         sessions = (HERE, THERE) if keeps else ()
         self.flow = lane_flow(*sessions, receive_maximum=3, qos2_maximum=3, republish=republish)
         self.ended = 0  # sessions, by a clean start
@@ -286,7 +286,7 @@ def test_what_the_disk_will_not_show_is_settled_when_it_does_and_nothing_is_answ
     lane.store.receive(settle_frame(2, lane.epoch, released=((0, 1), (2, 3))))
     lane.commit()
     engine = crashed(lane, WRITTEN)
-    store = Store(engine, node(), 2)
+    store = open_store(engine, node(), 2)
     store.receive(LaneOpen(queue=QUEUE, epoch=2 << 20))
     store.commit(1.0, 1000)
     engine.refusing = engine.blind = True
@@ -297,7 +297,7 @@ def test_what_the_disk_will_not_show_is_settled_when_it_does_and_nothing_is_answ
     engine.refusing = engine.blind = False
     answers = [frame for _, frame in store.commit(60.0, 1000)]
     assert [frame.number for frame in answers if isinstance(frame, Settled)] == [1]
-    again = Store(engine.rebuilt(len(engine.writes)), node(), 3)
+    again = open_store(engine.rebuilt(len(engine.writes)), node(), 3)
     again.receive(LaneOpen(queue=QUEUE, epoch=3 << 20))
     (opened,) = [frame for _, frame in again.commit(61.0, 1000) if isinstance(frame, LaneOpened)]
     assert (opened.session, opened.generation, opened.head, opened.released) == (THERE, 1, 3, ())

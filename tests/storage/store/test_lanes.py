@@ -10,7 +10,7 @@ from storage.engine.engine import Write
 from storage.engine.keys import chunk_key, lane_key
 from storage.queue.chunk import Chunk
 from storage.store.next_commit import LAZY_S
-from storage.store.store import TICK_S, Store
+from storage.store.store import TICK_S
 from tests.storage.building import (
     QUEUE,
     RecordingEngine,
@@ -21,6 +21,7 @@ from tests.storage.building import (
     settle_frame,
 )
 from tests.storage.turns import EPOCH, MANY, handed, of, open_lane, publishes, turn
+from tests.support.stores import open_store
 from wire.errors import StorageDamaged
 from wire.frames.intake import FULL, Committed, Room, RoomWanted, SenderResumes
 from wire.frames.lanes import Credit, LaneOpen, LaneOpened, LaneReopen
@@ -29,7 +30,7 @@ from wire.frames.lanes import Credit, LaneOpen, LaneOpened, LaneReopen
 def test_a_damaged_chunk_is_counted_and_the_queue_goes_on_behind_it() -> None:
     engine = RecordingEngine()
     settings = node(bridge(lanes=2))
-    store = Store(engine, settings, 1)
+    store = open_store(engine, settings, 1)
     other = "bridge:cloud:1"
     lanes = (("cloud", 2),)
     turn(store, replace(append_frame(1, {QUEUE: (batch([b"sound"]), None), other: (batch([b"other"]), None)}), lanes=lanes))
@@ -39,7 +40,7 @@ def test_a_damaged_chunk_is_counted_and_the_queue_goes_on_behind_it() -> None:
     value[-3] ^= 1
     write.put("msg", chunk_key(1, 1), bytes(value))
     engine.commit(write, sync=True)
-    store = Store(engine.rebuilt(len(engine.writes)), settings, 2)
+    store = open_store(engine.rebuilt(len(engine.writes)), settings, 2)
 
     assert handed(open_lane(store)) == [b"sound"]
     turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=20_000, size_bytes=MANY))
@@ -58,9 +59,9 @@ def test_a_damaged_chunk_is_counted_and_the_queue_goes_on_behind_it() -> None:
 
 def test_queues_of_bridges_that_are_no_longer_configured_stay() -> None:
     engine = RecordingEngine()
-    turn(Store(engine, node(bridge("old")), 1), append_frame(1, {"bridge:old:0": (batch([b"a"]), None)}))
+    turn(open_store(engine, node(bridge("old")), 1), append_frame(1, {"bridge:old:0": (batch([b"a"]), None)}))
 
-    status = Store(engine.rebuilt(len(engine.writes)), node(bridge("new")), 2).status(5000).queues
+    status = open_store(engine.rebuilt(len(engine.writes)), node(bridge("new")), 2).status(5000).queues
 
     assert status["bridge:old:0"].depth == 1
     assert status["bridge:new:0"].depth == 0
@@ -68,14 +69,14 @@ def test_queues_of_bridges_that_are_no_longer_configured_stay() -> None:
 
 def test_a_chunk_that_is_gone_is_noticed_by_the_bytes_before_the_next() -> None:
     engine = RecordingEngine()
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     for number, payload in enumerate([b"a", b"b", b"c", b"d"], 1):
         turn(store, publishes(number, payload))
     write = Write()
     write.delete("msg", chunk_key(1, 1))
     write.delete("msg", chunk_key(1, 2))
     engine.commit(write, sync=True)
-    store = Store(engine.rebuilt(len(engine.writes)), node(), 2)
+    store = open_store(engine.rebuilt(len(engine.writes)), node(), 2)
 
     assert handed(open_lane(store)) == [b"a", b"d"]
     turn(store, settle_frame(1, EPOCH, ("delivered", ((0, 1), (3, 4)))))
@@ -86,13 +87,13 @@ def test_a_chunk_that_is_gone_is_noticed_by_the_bytes_before_the_next() -> None:
 def test_a_first_chunk_that_is_gone_is_counted_when_the_queue_has_run_empty() -> None:
     """Nothing stands before it that could tell; the depth does."""
     engine = RecordingEngine()
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     for number, payload in enumerate([b"a", b"b"], 1):
         turn(store, publishes(number, payload))
     write = Write()
     write.delete("msg", chunk_key(1, 0))
     engine.commit(write, sync=True)
-    store = Store(engine.rebuilt(len(engine.writes)), node(), 2)
+    store = open_store(engine.rebuilt(len(engine.writes)), node(), 2)
 
     assert handed(open_lane(store)) == [b"b"]
     turn(store, settle_frame(1, EPOCH, ("delivered", ((1, 2),))))
@@ -104,14 +105,14 @@ def test_a_first_chunk_that_is_gone_is_counted_when_the_queue_has_run_empty() ->
 def test_the_remote_session_is_forgotten_when_what_may_have_been_sent_is_damaged() -> None:
     """The identifier of an unreleased QoS 2 message would stay in use at the remote: the lane is opened anew, without a session."""
     engine = RecordingEngine()
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     open_lane(store)
     turn(store, publishes(1, b"sent", qos=2))
     turn(store, settle_frame(1, EPOCH, session="edge@remote", generation=1))
     write = Write()
     write.put("msg", chunk_key(1, 0), b"torn")
     engine.commit(write, sync=True)
-    store = Store(engine.rebuilt(len(engine.writes)), node(), 2)
+    store = open_store(engine.rebuilt(len(engine.writes)), node(), 2)
 
     effects = open_lane(store)
     assert of(effects, LaneOpened)[0].session == "edge@remote"
@@ -127,11 +128,11 @@ def test_a_row_that_cannot_be_read_stops_its_queue_only() -> None:
     engine = RecordingEngine()
     settings = node(bridge("cloud"), bridge("other"))
     other = "bridge:other:0"
-    turn(Store(engine, settings, 1), publishes(1, b"a"))
+    turn(open_store(engine, settings, 1), publishes(1, b"a"))
     write = Write()
     write.put("meta", lane_key(1), b"torn")
     engine.commit(write, sync=True)
-    store = Store(engine, settings, 2)
+    store = open_store(engine, settings, 2)
 
     assert open_lane(store) == [], "where it stands is not known"
     (room,) = of(turn(store, SenderResumes(sender="listener", epoch=2, number=1)), Room)

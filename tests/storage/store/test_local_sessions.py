@@ -17,6 +17,7 @@ from storage.store.session_rows import Session
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, node
 from tests.support.present import present
+from tests.support.stores import open_store
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.frames.base import Effects, Frame
 from wire.frames.batch import RETAIN, Batch, from_rows
@@ -114,7 +115,7 @@ def known(store: Store, epoch: int = 1) -> dict[str, tuple[object, ...]]:
 
 @pytest.mark.parametrize("bytes_each", [10, 60_000], ids=["many small ones", "few large ones"])
 def test_what_is_kept_is_told_in_frames_of_some_size(bytes_each: int) -> None:
-    store, will = Store(MemoryEngine(), settings(), 1), (b"gone", 0, b"w" * bytes_each, b"", 0)
+    store, will = open_store(MemoryEngine(), settings(), 1), (b"gone", 0, b"w" * bytes_each, b"", 0)
     for number in range(30 if bytes_each > 1000 else 3000):
         queue = open_session(store, f"c{number}", request=number + 1, source=number + 1, will=will).queue
         turn(store, subscribe(queue, "f" * bytes_each, session=f"c{number}", request=number + 1))
@@ -128,7 +129,7 @@ def test_what_is_kept_is_told_in_frames_of_some_size(bytes_each: int) -> None:
 
 
 def test_a_session_that_lasts_has_a_queue_and_one_that_does_not_has_none(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
 
     lasting = open_session(store, "lasting")
     live = open_session(store, "live", expiry_s=0)
@@ -144,7 +145,7 @@ def test_no_queue_has_the_name_of_one_of_a_former_life_of_a_store_in_memory() ->
     to."""
     names = []
     for epoch in (1_790_000_000, 1_790_000_001, 1_790_000_002):
-        store = Store(MemoryEngine(), node(), epoch)
+        store = open_store(MemoryEngine(), node(), epoch)
         names += [open_session(store, request=request, clean=True).queue for request in (1, 2, 3)]
     assert len(set(names)) == len(names)
 
@@ -152,7 +153,7 @@ def test_no_queue_has_the_name_of_one_of_a_former_life_of_a_store_in_memory() ->
 @pytest.mark.parametrize("end", ["clean start", "expiry 0, goodbye", "expiry 0, the Listener dies"])
 def test_the_distributor_is_told_of_each_queue_that_goes(engine: Engine, end: str) -> None:
     """It would deal rows of shared subscriptions to it, and their publishers would be told that they are kept."""
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = open_session(store).queue
     if end == "clean start":
         effects = turn(store, opening(clean=True, expiry_s=0, request=2, source=2))
@@ -167,7 +168,7 @@ def test_the_distributor_is_told_of_each_queue_that_goes(engine: Engine, end: st
 
 def test_what_a_dead_life_passed_on_counts_no_more_once_the_next_has_asked_what_is_kept(engine: Engine) -> None:
     """The next one does not route by it. Were it kept and acknowledged, its messages would go nowhere."""
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = open_session(store).queue
     turn(store, subscribe(queue, "kept"))
     assert known(store, epoch=2)["c"][1] == (("kept", 1, 0),)
@@ -183,13 +184,13 @@ def test_what_a_dead_life_passed_on_counts_no_more_once_the_next_has_asked_what_
 
 
 def test_subscriptions_are_there_again_when_the_session_is_resumed(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = open_session(store).queue
     assert turn(store, subscribe(queue)) == [(LISTENER, SubscriptionsKept(epoch=1, request=1, source=1))]
     turn(store, subscribe(queue, "b", 2, request=2))
     turn(store, SubscriptionsDrop(epoch=1, request=3, session="c", source=1, queue=queue, filters=("a/#",)))
 
-    store = Store(engine, settings(), 2) if engine.durable else store
+    store = open_store(engine, settings(), 2) if engine.durable else store
     again = open_session(store, request=2, source=2)
 
     assert again.present
@@ -198,7 +199,7 @@ def test_subscriptions_are_there_again_when_the_session_is_resumed(engine: Engin
 
 
 def test_messages_wait_in_the_sessions_queue_for_the_client_and_leave_no_memory_behind(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = open_session(store).queue
     turn(store, append_frame(1, {queue: (batch([b"x", b"y"], 1), None)}))
 
@@ -214,7 +215,7 @@ def test_what_waits_for_a_client_that_has_gone_counts_as_sent_only_as_far_as_it_
 ) -> None:
     """A message that was never sent expires as it waits [MQTT-3.3.2-5], also over a crash. sent: messages; None: that is not
     known."""
-    store = Store(RocksEngine(tmp_path / "store"), settings(), 1)
+    store = open_store(RocksEngine(tmp_path / "store"), settings(), 1)
     queue = open_session(store).queue
     turn(store, LaneOpen(queue=queue, epoch=1 << 20), append_frame(1, {queue: (batch([b"x"] * 3, 1), None)}))
     effects = turn(store, Credit(queue=queue, epoch=1 << 20, messages=1, size_bytes=1 << 20))
@@ -225,7 +226,7 @@ def test_what_waits_for_a_client_that_has_gone_counts_as_sent_only_as_far_as_it_
 
     for epoch in (2, 3):  # a crash, and nobody comes for the queue; and another
         store.close()
-        store = Store(RocksEngine(tmp_path / "store"), settings(), epoch)
+        store = open_store(RocksEngine(tmp_path / "store"), settings(), epoch)
         turn(store, append_frame(7 + epoch, {queue: (batch([b"z"], 1), None)}))
     effects = turn(store, LaneOpen(queue=queue, epoch=9 << 20))
 
@@ -237,7 +238,7 @@ def test_what_waits_for_a_client_that_has_gone_counts_as_sent_only_as_far_as_it_
 
 def test_a_clean_start_ends_the_session_and_what_was_routed_for_it_goes_nowhere(engine: Engine) -> None:
     """store.session-goes-with-its-queue"""
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     old = open_session(store).queue
     turn(store, subscribe(old), append_frame(1, {old: (batch([b"x"], 1), None)}))
 
@@ -253,7 +254,7 @@ def test_a_clean_start_ends_the_session_and_what_was_routed_for_it_goes_nowhere(
 
 
 def test_a_full_queue_drops_the_newest_and_refuses_nobody(engine: Engine) -> None:
-    store = Store(engine, settings(queue_max_messages=2), 1)
+    store = open_store(engine, settings(queue_max_messages=2), 1)
     queue = open_session(store).queue
 
     effects = turn(store, append_frame(1, {queue: (batch([b"x", b"y", b"z"], 1), None)}))
@@ -264,7 +265,7 @@ def test_a_full_queue_drops_the_newest_and_refuses_nobody(engine: Engine) -> Non
 
 
 def test_sessions_are_limited_and_a_known_one_may_always_come_back(engine: Engine) -> None:
-    store = Store(engine, settings(sessions_max=1), 1)
+    store = open_store(engine, settings(sessions_max=1), 1)
     assert not open_session(store, "first").refused
 
     assert open_session(store, "second", request=2).refused
@@ -273,12 +274,12 @@ def test_sessions_are_limited_and_a_known_one_may_always_come_back(engine: Engin
 
 
 def test_a_session_ends_when_its_time_is_up_across_a_restart(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = open_session(store, expiry_s=60).queue
     turn(store, append_frame(1, {queue: (batch([b"x"], 1), None)}))
     turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=10_000, expiry_s=60, keep_will=False))
     if engine.durable:
-        store = Store(engine, settings(), 2)
+        store = open_store(engine, settings(), 2)
 
     store.tick(0.5, 69_999)
     assert list(known(store)) == ["c"]
@@ -293,7 +294,7 @@ def test_a_session_ends_when_its_time_is_up_across_a_restart(engine: Engine) -> 
 
 
 def test_a_session_whose_time_is_up_is_not_there_for_who_comes_before_the_next_look(engine: Engine) -> None:
-    store = Store(engine, guarded(), 1)
+    store = open_store(engine, guarded(), 1)
     queue = open_session(store, user="ada").queue
     turn(store, append_frame(1, {queue: (batch([b"x"], 1), None)}))
     turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=10_000, expiry_s=60, keep_will=False))
@@ -311,13 +312,13 @@ def test_a_session_whose_time_is_up_is_not_there_for_who_comes_before_the_next_l
 def test_a_shorter_life_of_sessions_holds_for_those_that_are_there(engine: Engine) -> None:
     if not engine.durable:
         pytest.skip("nothing is there after a restart")
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     for request, session in enumerate(("away", "connected"), 1):
         open_session(store, session, request=request, expiry_s=SESSION_NEVER_EXPIRES_S)
     never = SESSION_NEVER_EXPIRES_S
     turn(store, SessionClose(sender=LISTENER, epoch=1, session="away", source=1, wall_ms=10_000, expiry_s=never, keep_will=False))
 
-    store = Store(engine, settings(expiry_max_s=60), 2)
+    store = open_store(engine, settings(expiry_max_s=60), 2)
     store.tick(1.0, 69_999)
     assert set(known(store)) == {"away", "connected"}
     store.tick(2.0, 70_000)
@@ -328,7 +329,7 @@ def test_a_shorter_life_of_sessions_holds_for_those_that_are_there(engine: Engin
 def test_what_a_connection_said_when_it_ended_is_answered_once_it_is_committed() -> None:
     """broker.end-told-until-committed"""
     engine = RecordingEngine()
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     open_session(store)
     close = SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=10_000, expiry_s=60, keep_will=False)
     engine.refusing = True
@@ -336,11 +337,11 @@ def test_what_a_connection_said_when_it_ended_is_answered_once_it_is_committed()
     engine.refusing = False
     assert store.commit(100.0, 0) == [(LISTENER, SessionClosed(epoch=1, source=1))]
     assert turn(store, close, now_s=101.0) == [(LISTENER, SessionClosed(epoch=1, source=1))], "asked again"
-    assert known(Store(engine.rebuilt(len(engine.writes)), settings(), 2))["c"][3] == 0
+    assert known(open_store(engine.rebuilt(len(engine.writes)), settings(), 2))["c"][3] == 0
 
 
 def test_a_session_that_never_expires_stays(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     open_session(store, expiry_s=SESSION_NEVER_EXPIRES_S)
     close = SessionClose(
         sender=LISTENER, epoch=1, session="c", source=1, wall_ms=0, expiry_s=SESSION_NEVER_EXPIRES_S, keep_will=False
@@ -351,7 +352,7 @@ def test_a_session_that_never_expires_stays(engine: Engine) -> None:
 
 
 def test_a_connection_that_was_taken_over_ends_nothing(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     open_session(store, source=1)
     open_session(store, source=2, request=2)
     turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=0, expiry_s=0, keep_will=False))
@@ -369,11 +370,11 @@ def guarded(**sessions: Any) -> NodeSettings:
 @pytest.mark.parametrize("other", ["bob", None])
 def test_a_session_is_opened_by_its_user_alone_also_after_a_restart(engine: Engine, other: str | None, clean: bool) -> None:
     """store.session-is-its-users"""
-    store = Store(engine, guarded(), 1)
+    store = open_store(engine, guarded(), 1)
     queue = open_session(store, user="ada", will=WILL).queue
     close = SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=1000, expiry_s=60, keep_will=True)
     turn(store, close, append_frame(1, {queue: (batch([b"x"], 1), None)}))
-    store = Store(engine, guarded(), 2) if engine.durable else store
+    store = open_store(engine, guarded(), 2) if engine.durable else store
 
     refused = open_session(store, user=other, clean=clean, request=2, source=2)
 
@@ -385,7 +386,7 @@ def test_a_session_is_opened_by_its_user_alone_also_after_a_restart(engine: Engi
 
 def test_a_session_that_was_nobody_s_is_the_first_user_s_and_one_that_has_ended_anybody_s(engine: Engine) -> None:
     """store.session-is-its-users"""
-    store = Store(engine, guarded(), 1)
+    store = open_store(engine, guarded(), 1)
     open_session(store)
     assert open_session(store, user="ada", request=2, source=2).present
     assert open_session(store, user="bob", request=3, source=3).refused == "user"
@@ -395,11 +396,11 @@ def test_a_session_that_was_nobody_s_is_the_first_user_s_and_one_that_has_ended_
 
 def test_a_node_that_tells_no_users_apart_gives_a_session_to_anybody(engine: Engine) -> None:
     """store.session-is-its-users"""
-    store = Store(engine, guarded(), 1)
+    store = open_store(engine, guarded(), 1)
     open_session(store, user="ada")
     if not engine.durable:
         return
-    store = Store(engine, settings(), 2)
+    store = open_store(engine, settings(), 2)
     assert open_session(store, request=2, source=2).present
     assert known(store)["c"][4] is None
 
@@ -418,22 +419,22 @@ def test_a_row_is_read_as_it_was_written_and_one_with_other_fields_is_damage() -
 
 
 def test_the_listener_by_which_a_client_came_last_is_told_with_its_session(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     open_session(store, listener="h:1")
     assert known(store)["c"][5] == "h:1"
     open_session(store, request=2, source=2, listener="h:2")
     assert known(store)["c"][5] == "h:2"
     if engine.durable:
-        assert known(Store(engine, settings(), 2))["c"][5] == "h:2"
+        assert known(open_store(engine, settings(), 2))["c"][5] == "h:2"
 
 
 @pytest.mark.parametrize("expiry_s", [0, 60])
 def test_the_will_of_a_client_that_died_with_its_listener_is_told_to_the_next_one(engine: Engine, expiry_s: int) -> None:
     """store.will-kept-until-published"""
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     open_session(store, expiry_s=expiry_s, will=WILL)
     if engine.durable:
-        store = Store(engine, settings(), 2)
+        store = open_store(engine, settings(), 2)
     turn(store, SessionsWanted(epoch=2))
 
     will, due_ms = known(store, 2)["c"][2:4]
@@ -446,18 +447,18 @@ def test_the_will_of_a_client_that_died_with_its_listener_is_told_to_the_next_on
 
 def test_a_client_that_says_goodbye_takes_its_will_back(engine: Engine) -> None:
     """store.will-kept-until-published"""
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     open_session(store, expiry_s=0, will=WILL)
     turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=0, expiry_s=0, keep_will=False))
     assert known(store) == {}
 
 
 def test_retained_messages_are_read_for_who_wants_them_and_are_replaced_and_cleared(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     turn(store, retain(1, (b"a/1", 1, b"old"), (b"a/2", 0, b"two"), (b"b", 1, b"other")))
     turn(store, retain(2, (b"a/1", 1, b"new"), (b"a/2", 1, b"")))
     if engine.durable:
-        store = Store(engine, settings(), 2)
+        store = open_store(engine, settings(), 2)
 
     assert turn(store, wanted()) == [
         (
@@ -476,7 +477,7 @@ def test_retained_messages_are_read_for_who_wants_them_and_are_replaced_and_clea
 
 def test_what_is_wanted_comes_in_pieces_each_behind_the_one_before(engine: Engine) -> None:
     """In the same turn as a batch a piece has what that retains; a piece has as many messages, bytes and filters as are wanted."""
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     rows = [(b"a/%d" % number, number % 2, b"x" * 10) for number in range(9)]
     effects = turn(store, retain(1, *rows), wanted(messages=4))
     piece = next(frame for _, frame in effects if isinstance(frame, RetainedPiece))
@@ -491,7 +492,7 @@ def test_what_is_wanted_comes_in_pieces_each_behind_the_one_before(engine: Engin
 
 
 def test_a_turn_reads_one_piece_and_the_next_turn_comes_at_once(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     turn(store, retain(1, (b"a/1", 1, b"x")))
     asked = [replace(wanted(), request=number) for number in (1, 2, 3)]
     assert len(pieces(turn(store, *asked))) == 1
@@ -502,7 +503,7 @@ def test_a_turn_reads_one_piece_and_the_next_turn_comes_at_once(engine: Engine) 
 
 def test_few_topics_are_looked_at_for_a_piece_whatever_matches(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.store.retained_pieces.Allowance.__init__.__defaults__", (3,), raising=False)
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     turn(store, retain(1, *((b"a/%d/%d" % (n, n), 1, b"x") for n in range(9))))
     frames = [frame for _, frame in turn(store, wanted("a/+/9"))]
     assert isinstance(frames[0], RetainedPiece)
@@ -511,7 +512,7 @@ def test_few_topics_are_looked_at_for_a_piece_whatever_matches(engine: Engine, m
 
 
 def test_retained_messages_go_into_the_queue_of_a_session_that_lasts_once(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = open_session(store).queue
     turn(store, retain(1, (b"a/1", 2, b"kept"), (b"a/2", 0, b"passing")))
 
@@ -549,7 +550,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_pieces")
 def test_a_queue_has_what_is_retained_as_it_empties_and_over_the_death_of_stores(engine: Engine) -> None:
     """store.pass-goes-on"""
-    store = Store(engine, settings(queue_max_messages=1), 1)
+    store = open_store(engine, settings(queue_max_messages=1), 1)
     queue = open_session(store).queue
     turn(store, retain(1, *((b"a/%d" % n, 1, b"%d" % n) for n in range(7))))
     turn(store, subscribe(queue))
@@ -557,7 +558,7 @@ def test_a_queue_has_what_is_retained_as_it_empties_and_over_the_death_of_stores
     assert owing(store) == 1
     for step in range(3):
         if engine.durable:
-            store = Store(engine, settings(queue_max_messages=1), 2 + step)
+            store = open_store(engine, settings(queue_max_messages=1), 2 + step)
         assert turn(store, now_s=100.0) == []
         assert store.lanes.all[queue].queue.depth == 2, "it waits until there is room"
         turn(store, LaneOpen(queue=queue, epoch=1 << 20))
@@ -574,7 +575,7 @@ def test_a_queue_has_what_is_retained_as_it_empties_and_over_the_death_of_stores
 @pytest.mark.usefixtures("small_pieces")
 def test_what_is_published_goes_behind_what_is_retained_of_its_topic(engine: Engine) -> None:
     """store.pass-goes-on: whether its turn has come or not, over the death of a store, and once."""
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = open_session(store).queue
     turn(store, retain(1, *((b"a/%d" % n, 1, b"old") for n in range(5))))
     turn(store, subscribe(queue))
@@ -582,7 +583,7 @@ def test_what_is_published_goes_behind_what_is_retained_of_its_topic(engine: Eng
     changed = from_rows([(b"a/4", 1 | RETAIN, b"new")], accepted_ms=1000)
     turn(store, append_frame(2, {queue: (live, None)}), append_frame(3, {queue: (changed, None), RETAINED: (changed, None)}))
     if engine.durable:
-        store = Store(engine, settings(), 2)
+        store = open_store(engine, settings(), 2)
         store.lanes.all[queue].queue.settle("delivered", ((0, 2),))
     rows = []
     for step in range(6):
@@ -601,7 +602,7 @@ def test_what_is_published_goes_behind_what_is_retained_of_its_topic(engine: Eng
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("ends", ["unsubscribe", "session", "qos 0"])
 def test_nothing_is_owed_to_what_has_ended(engine: Engine, ends: str) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = open_session(store).queue
     turn(store, retain(1, *((b"a/%d" % n, 1, b"old") for n in range(5))))
     turn(store, subscribe(queue))
@@ -635,7 +636,7 @@ class BadSector(RecordingEngine):
 def test_a_retained_message_that_cannot_be_read_is_waited_for_once(refusals: int, came: list[bytes]) -> None:
     """Everything that comes in behind waits with the SUBSCRIBE, and must not wait for a sector that is lost for good."""
     engine = BadSector()
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     turn(store, retain(1, (b"a/1", 1, b"one"), (b"a/2", 1, b"two"), (b"a/3", 1, b"three")))
     engine.topics = {b"a/1": refusals, b"a/3": refusals}
 
@@ -650,7 +651,7 @@ def test_a_retained_message_that_cannot_be_read_is_waited_for_once(refusals: int
 
 def test_a_retained_message_that_can_be_read_again_comes_again() -> None:
     engine = BadSector()
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     turn(store, retain(1, (b"a/1", 1, b"one")))
     for refusals in (2, 1, 0):
         engine.topics = {b"a/1": refusals}
@@ -660,14 +661,14 @@ def test_a_retained_message_that_can_be_read_again_comes_again() -> None:
 
 
 def test_retained_messages_have_limits(engine: Engine) -> None:
-    store = Store(engine, settings(retained_max_messages=1), 1)
+    store = open_store(engine, settings(retained_max_messages=1), 1)
     turn(store, retain(1, (b"a/1", 1, b"x"), (b"a/2", 1, b"y")))
     figures = present(store.status(1000).sessions).retained
     assert (figures.messages, figures.refused) == (1, 1)
 
 
 def test_retained_messages_that_have_expired_take_no_room(engine: Engine) -> None:
-    store = Store(engine, settings(retained_max_messages=2, user_share_percent=100), 1)
+    store = open_store(engine, settings(retained_max_messages=2, user_share_percent=100), 1)
     expiring = from_rows([(b"a/1", 1 | RETAIN, b"x"), (b"a/2", 1 | RETAIN, b"y")], accepted_ms=1000)
     expiring.properties = dict.fromkeys((0, 1), b"\x02\0\0\0\x05")
     later = from_rows([(b"a/3", 1 | RETAIN, b"z")], accepted_ms=6000)
@@ -676,11 +677,11 @@ def test_retained_messages_that_have_expired_take_no_room(engine: Engine) -> Non
     figures = present(store.status(6000).sessions).retained
     assert (figures.messages, figures.refused) == (1, 0)
     if engine.durable:
-        assert present(Store(engine, settings(), 2).status(6000).sessions).retained.messages == 1
+        assert present(open_store(engine, settings(), 2).status(6000).sessions).retained.messages == 1
 
 
 def test_the_markers_of_a_session_are_answered_like_a_bridges(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = open_session(store).queue
     turn(store, append_frame(1, {queue: (batch([b"x"], 2), None)}))
     ((peer, opened),) = turn(store, LaneOpen(queue=queue, epoch=1 << 20))
@@ -690,7 +691,7 @@ def test_the_markers_of_a_session_are_answered_like_a_bridges(engine: Engine) ->
 
 def test_identifiers_of_a_session_that_has_ended_leave_nothing_behind(engine: Engine) -> None:
     """Its client said goodbye with a QoS 2 batch on its way."""
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     open_session(store)
     close = SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=0, expiry_s=0, keep_will=False)
     turn(store, close, append_frame(1, {"bridge:cloud:0": (batch([b"x"], 2), None)}, received={"c": ([5], [0])}))
@@ -703,7 +704,7 @@ def test_identifiers_of_a_session_that_has_ended_leave_nothing_behind(engine: En
 
 def test_sessions_that_come_together_share_one_commit_and_nothing_is_written_for_their_lanes(tmp_path: Path) -> None:
     """Their queues have the client's session on record from the beginning, and leave as they came if nothing was in them."""
-    store, many = Store(RocksEngine(tmp_path / "store"), settings(), 1), 500
+    store, many = open_store(RocksEngine(tmp_path / "store"), settings(), 1), 500
     turn(store)
     before = store.commits.count
     effects = turn(store, *(opening(f"c{number}", request=number, source=number + 1) for number in range(many)))

@@ -9,6 +9,7 @@ from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, node, settle_frame
 from tests.storage.commanding import command, listed, refused
 from tests.storage.turns import EPOCH, of, open_lane, turn
+from tests.support.stores import open_store
 from wire.errors import Unavailable
 from wire.frames.intake import Committed
 from wire.frames.lanes import HandOut
@@ -35,12 +36,12 @@ def filled(engine: RecordingEngine, *, anew: bool = False) -> Store:
 
     anew: the store has died before that, so nothing is in memory that was read or written.
     """
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     open_lane(store)
     store.receive(append_frame(1, {QUEUE: (batch([b"a", b"b", b"c"]), None)}))
     assert of([*store.admit(100.0, 0), *store.commit(100.0, 0)], HandOut)
     if anew:
-        store = Store(engine, node(), 2)
+        store = open_store(engine, node(), 2)
     engine.refusing = True
     turn(store, settle_frame(1, EPOCH, ("delivered", ((0, 1),))), append_frame(2, {QUEUE: (batch([b"d"]), None)}))
     return store

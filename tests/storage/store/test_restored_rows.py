@@ -13,6 +13,7 @@ from storage.store.session_rows import Session
 from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, node, settle_frame
 from tests.storage.commanding import command
+from tests.support.stores import open_store
 from wire.exchange.left_sessions import LeftSession
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.lanes import Credit, LaneOpen, LaneOpened
@@ -25,7 +26,7 @@ SESSION = f"{remote_client_id('cloud', 0)}@127.0.0.1:1"
 
 def store_with_an_exchange(path: Path) -> Store:
     """Four QoS 2 messages, of which the first is settled, the second released, the third sent; and a session of a client."""
-    store = Store(RocksEngine(path), node(), 1)
+    store = open_store(RocksEngine(path), node(), 1)
     for frame in (
         append_frame(1, {QUEUE: (batch([b"a", b"b", b"c", b"d"], 2), None)}),
         LaneOpen(queue=QUEUE, epoch=EPOCH),
@@ -59,7 +60,7 @@ def test_no_exchange_of_before_the_checkpoint_holds_after_a_restore(tmp_path: Pa
 
     assert restored(tmp_path / "copy") == Restored(queues=1, sessions=2, damaged=())
 
-    store = Store(RocksEngine(tmp_path / "copy"), node(), 2)
+    store = open_store(RocksEngine(tmp_path / "copy"), node(), 2)
     store.receive(LaneOpen(queue=QUEUE, epoch=EPOCH + (1 << 20)))
     (opened,) = [frame for _, frame in store.commit(100.0, 9000, at_once=True) if isinstance(frame, LaneOpened)]
     every = ((1, 1 + PACKET_IDS),)
@@ -83,7 +84,7 @@ def test_a_restore_that_is_done_twice_is_as_one(tmp_path: Path) -> None:
     restored(tmp_path / "store")
     restored(tmp_path / "store")
 
-    store = Store(RocksEngine(tmp_path / "store"), node(), 2)
+    store = open_store(RocksEngine(tmp_path / "store"), node(), 2)
     sent = store.lanes.all[QUEUE].queue.sent
     assert [(left.session, left.generation) for left in sent.left] == [(SESSION, 3)]
     assert sent.session == ""
@@ -92,7 +93,7 @@ def test_a_restore_that_is_done_twice_is_as_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("used", [True, False], ids=["used before the checkpoint", "and after it alone"])
 def test_a_client_is_made_to_let_go_only_where_it_takes_qos_2(tmp_path: Path, used: bool) -> None:
-    store = Store(RocksEngine(tmp_path / "store"), node(), 1)
+    store = open_store(RocksEngine(tmp_path / "store"), node(), 1)
     for name, qos in (("one", 1), ("two", 2)):
         queue = store.lanes.open(f"session:{70_000 + qos}:{name}").queue
         queue.changed = used  # else it has no row

@@ -13,6 +13,7 @@ from storage.store.store import Store
 from tests.storage.building import RecordingEngine, append_frame, batch, with_remote_session
 from tests.storage.store.test_local_sessions import WILL, known, open_session, settings, subscribe, turn
 from tests.support.present import present
+from tests.support.stores import open_store
 from wire.frames.base import Effects
 from wire.frames.intake import SessionClose, SessionGone
 from wire.frames.names import DISTRIBUTOR, LISTENER
@@ -85,7 +86,7 @@ def filled(store: Store, session: str = "c", messages: int = 2, *, number: int =
 
 
 def test_a_session_that_lasts_says_how_it_stands(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = open_session(store, "c", user="ada").queue
     turn(store, subscribe(queue), append_frame(1, {queue: (batch([b"a", b"b"], 1), None)}, received={"c": ([7], [0])}))
     turn(store, away())
@@ -106,7 +107,7 @@ def test_a_session_that_lasts_says_how_it_stands(engine: Engine) -> None:
 
 
 def test_a_session_that_never_expires_has_no_end(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     open_session(store, expiry_s=SESSION_NEVER_EXPIRES_S)
     turn(store, away(expiry_s=SESSION_NEVER_EXPIRES_S))
     (row,) = result(store, "ls")["sessions"]
@@ -116,7 +117,7 @@ def test_a_session_that_never_expires_has_no_end(engine: Engine) -> None:
 def test_who_is_connected_and_what_is_kept_come_in_one_order_page_by_page(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pages' bounds do not matter: the Listener's, the store's, and how many may be looked at."""
     monkeypatch.setattr(session_commands, "SCANNED_SESSIONS", 3)
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     kept = ["a", "c", "d", "f", "g", "h", "m", "z"]
     connected = ["b", "c", "e", "f", "y"]
     for number, name in enumerate(kept, start=1):
@@ -148,7 +149,7 @@ def test_who_is_connected_and_what_is_kept_come_in_one_order_page_by_page(engine
 
 def test_subscriptions_are_shown_in_pages(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_commands, "FILTERS_PER_PAGE", 2)
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = open_session(store).queue
     for number, topic_filter in enumerate("abc", start=1):
         turn(store, subscribe(queue, topic_filter, 0x0E, request=number))
@@ -164,7 +165,7 @@ def test_subscriptions_are_shown_in_pages(engine: Engine, monkeypatch: pytest.Mo
 
 
 def test_a_live_session_has_what_the_listener_says(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     open_session(store, "live", expiry_s=0, will=WILL)
     (row,) = result(store, "ls", live("live", will=True))["sessions"]
     assert (row["depth"], row["lasting"], row["expires_ms"]) == (3, False, None)
@@ -183,7 +184,7 @@ def test_a_live_session_has_what_the_listener_says(engine: Engine) -> None:
 @pytest.mark.parametrize("verb", ["show", "end", "disconnect"])
 def test_what_is_no_session_of_a_client_is_named(engine: Engine, verb: str) -> None:
     lane = "connection:cloud:0"
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     session = with_remote_session(store)
 
     nobody = ask(store, verb, client_id="nobody")
@@ -203,7 +204,7 @@ def test_what_is_no_session_of_a_client_is_named(engine: Engine, verb: str) -> N
 
 def test_a_session_that_is_ended_leaves_nothing_behind_and_is_counted(engine: Engine) -> None:
     """store.session-goes-with-its-queue"""
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = filled(store, user="ada")
     filled(store, "other", messages=1, number=2, request=2)
     turn(store, away())
@@ -233,7 +234,7 @@ def test_an_end_is_whole_or_has_not_been_whenever_the_node_dies() -> None:
     the event says which.
     """
     engine = RecordingEngine()
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = filled(store, messages=3)
     turn(store, away())
     before = len(engine.writes)
@@ -242,7 +243,7 @@ def test_an_end_is_whole_or_has_not_been_whenever_the_node_dies() -> None:
 
     for _, kept, survivor in engine.survivors(before):
         ended = kept > before
-        recovered = Store(survivor, settings(), 2)
+        recovered = open_store(survivor, settings(), 2)
         told = [row for row in recovered.events.read(0, 10)[0] if row["kind"] == "session.ended"]
         opened = open_session(recovered, epoch=2)
         assert opened.present is not ended
@@ -259,12 +260,12 @@ def test_an_end_is_whole_or_has_not_been_whenever_the_node_dies() -> None:
 
 def test_the_will_of_a_session_that_is_ended_is_due_at_once_and_stays_on_record_until_it_is_out(engine: Engine) -> None:
     """store.will-kept-until-published"""
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     filled(store, will=WILL)
     turn(store, away(keep_will=True))
     assert result(store, "end", client_id="c")["will"] == "published"
 
-    store = Store(engine, settings(), 2) if engine.durable else store
+    store = open_store(engine, settings(), 2) if engine.durable else store
     queue, subscriptions, will, due_ms, *_ = known(store)["c"]
     assert (queue, subscriptions, will, due_ms) == ("", (), WILL, MINUTE_MS), "its delay has passed"
     assert names(result(store, "ls")) == []
@@ -274,7 +275,7 @@ def test_the_will_of_a_session_that_is_ended_is_due_at_once_and_stays_on_record_
 
 
 def test_a_will_that_is_taken_back_goes_with_its_session(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = filled(store, will=WILL)
     turn(store, away(keep_will=True))
     effects = effects_of(store, "end", client_id="c", drops_will=True)
@@ -284,7 +285,7 @@ def test_a_will_that_is_taken_back_goes_with_its_session(engine: Engine) -> None
 
 
 def test_a_live_session_ends_with_its_connection_and_is_told_of(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     effects = effects_of(store, "end", live("live"), client_id="live")
     ((_, answer),) = effects
     assert isinstance(answer, QueueAnswer)
@@ -293,7 +294,7 @@ def test_a_live_session_ends_with_its_connection_and_is_told_of(engine: Engine) 
 
 def test_an_end_that_the_disk_refuses_is_told_once_it_is_done() -> None:
     engine = RecordingEngine()
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = filled(store)
     turn(store, away())
     engine.refusing = True
@@ -309,7 +310,7 @@ def test_an_end_that_the_disk_refuses_is_told_once_it_is_done() -> None:
 
 
 def test_the_bridges_are_not_touched(engine: Engine) -> None:
-    store = Store(engine, settings(), 1)
+    store = open_store(engine, settings(), 1)
     queue = filled(store)
     turn(store, append_frame(2, {"bridge:cloud:0": (batch([b"x"], 1), None), queue: (batch([b"x"], 1), None)}))
     result(store, "end", client_id="c")

@@ -15,6 +15,7 @@ from wire.frames.base import Effects
 from wire.frames.batch import RETAIN, from_rows
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.routing.retained_topics import pack_owned
+from wire.settings import SettingsNow
 
 
 class Subscribing:
@@ -24,7 +25,7 @@ class Subscribing:
         engine = RecordingEngine()
         self.parts = Parts(engine, node())
         self.sessions = Sessions(engine)
-        retained, write = RetainedMessages(engine, node().sessions), Write()
+        retained, write = RetainedMessages(engine, SettingsNow(node())), Write()
         rows = [(b"plant/a", 1 | RETAIN, b"lasts"), (b"plant/b", RETAIN, b"live")]
         retained.change(pack_owned(from_rows(rows, accepted_ms=1000), [""] * len(rows)), write)
         engine.commit(write, sync=True)
@@ -32,7 +33,7 @@ class Subscribing:
         self.parts.commit()
         self.sessions.keep(Session("c", expiry_s=60, queue=self.queue))
         queues, commit = self.parts.session_queues, self.parts.next_commit
-        self.pieces = RetainedPieces(engine, node().sessions, self.sessions, queues, commit)
+        self.pieces = RetainedPieces(engine, SettingsNow(node()), self.sessions, queues, commit)
         self.subscriptions = SessionSubscriptions(self.sessions, self.pieces, commit)
 
     def add(self, request: int, *, queue: str) -> Effects:

@@ -20,6 +20,7 @@ from tests.storage.building import (
 from tests.storage.commanding import command
 from tests.storage.turns import EPOCH, MANY, of, open_lane, publishes, turn
 from tests.support.present import present
+from tests.support.stores import open_store
 from wire.frames.base import Frame
 from wire.frames.lanes import Credit, LaneOpen, LaneOpened, Settled
 
@@ -27,7 +28,7 @@ from wire.frames.lanes import Credit, LaneOpen, LaneOpened, Settled
 def test_a_release_is_answered_after_a_synced_commit() -> None:
     """exchange.release-after-record"""
     engine = RecordingEngine()
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     turn(store, publishes(1, b"a", b"b", qos=2))
     open_lane(store)
     engine.refusing = True
@@ -39,13 +40,13 @@ def test_a_release_is_answered_after_a_synced_commit() -> None:
     assert held == []
     assert of(effects, Settled) == [Settled(queue=QUEUE, epoch=EPOCH, number=1)]
     assert any(sync for _, sync in engine.writes[-2:])
-    reopened = Store(engine.rebuilt(len(engine.writes)), node(), 2)
+    reopened = open_store(engine.rebuilt(len(engine.writes)), node(), 2)
     assert of(open_lane(reopened, 9 << 20), LaneOpened)[0].released == ((0, 1),)
 
 
 def sent_three(engine: Engine, **chosen: Any) -> Store:
     """Three messages of QoS 1 are handed out; all of it is committed, at 100.0 s."""
-    store = Store(engine, node(**chosen), 1)
+    store = open_store(engine, node(**chosen), 1)
     turn(store, publishes(1, b"a", b"b", b"c"))
     open_lane(store)
     store.commit(100.0, 5000, at_once=True)
@@ -54,7 +55,7 @@ def sent_three(engine: Engine, **chosen: Any) -> Store:
 
 def recorded(engine: RecordingEngine) -> int:
     """How many messages are settled as far as the disk knows."""
-    figures = Store(engine.rebuilt(len(engine.writes)), node(), 9).status(5000).queues[QUEUE]
+    figures = open_store(engine.rebuilt(len(engine.writes)), node(), 9).status(5000).queues[QUEUE]
     assert figures.ledger_closes
     return present(figures.delivered)
 
@@ -146,12 +147,12 @@ def test_a_settlement_for_which_somebody_waits_is_committed_in_its_turn(more: di
     store = sent_three(engine)
     outcome, rest = more.get("outcome", "delivered"), {name: value for name, value in more.items() if name != "outcome"}
     turn(store, settle_frame(1, EPOCH, (outcome, ((0, 1),)), **rest))
-    again = Store(engine.rebuilt(len(engine.writes)), node(), 2)
+    again = open_store(engine.rebuilt(len(engine.writes)), node(), 2)
     assert again.status(5000).queues[QUEUE].depth == 2
 
 
 def test_a_new_generation_forgets_what_was_released(engine: Engine) -> None:
-    store = Store(engine, node(replace(bridge(), on_session_loss="republish")), 1)
+    store = open_store(engine, node(replace(bridge(), on_session_loss="republish")), 1)
     turn(store, publishes(1, b"a", b"b", qos=2))
     head = of(open_lane(store), LaneOpened)[0].head
     turn(store, settle_frame(1, EPOCH, released=((head, head + 1),), session="first"))
@@ -164,7 +165,7 @@ def test_a_new_generation_forgets_what_was_released(engine: Engine) -> None:
 
 
 def test_a_settlement_of_the_forwarders_own_says_nothing_of_the_session(engine: Engine) -> None:
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     turn(store, publishes(1, b"a", qos=2), publishes(2, b"b", qos=0))
     head = of(open_lane(store), LaneOpened)[0].head
     turn(store, settle_frame(1, EPOCH, session="second", generation=1))
@@ -178,7 +179,7 @@ def test_a_settlement_of_the_forwarders_own_says_nothing_of_the_session(engine: 
 
 def test_what_the_forwarder_settles_says_nothing_of_the_session(engine: Engine) -> None:
     """It knows no generation: QoS 0 that it passed on must not make the store forget what the remote has released."""
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     turn(store, publishes(1, b"a", b"b", qos=2), publishes(2, b"c", qos=0))
     head = of(open_lane(store), LaneOpened)[0].head
     turn(store, settle_frame(1, EPOCH, session="edge@here", generation=3))
@@ -192,7 +193,7 @@ def test_what_the_forwarder_settles_says_nothing_of_the_session(engine: Engine) 
 
 
 def test_a_flush_period_holds_what_tells_of_a_release_back() -> None:
-    store = Store(RecordingEngine(), node(flush_period_s=0.5), 1)
+    store = open_store(RecordingEngine(), node(flush_period_s=0.5), 1)
     turn(store, publishes(1, b"a", qos=2), now_s=200.0)
     turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH), now_s=200.1)
     turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=9, size_bytes=MANY), now_s=200.1)

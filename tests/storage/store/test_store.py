@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from storage.engine.engine import Engine
 from storage.engine.memory_engine import MemoryEngine
-from storage.store.store import Store
 from tests.storage.building import (
     FORWARDER,
     QUEUE,
@@ -18,13 +17,14 @@ from tests.storage.building import (
     with_remote_session,
 )
 from tests.storage.turns import of, open_lane, publishes, session_open, turn
+from tests.support.stores import open_store
 from wire.frames.intake import Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import HandOut, LaneOpened
 
 
 def test_a_message_is_acknowledged_and_handed_out_after_its_commit(engine: Engine) -> None:
     """store.answer-after-commit, store.hand-out-after-commit"""
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     opened = of(open_lane(store), LaneOpened)[0]
 
     effects = turn(store, publishes(1, b"a", b"b"))
@@ -37,7 +37,7 @@ def test_a_message_is_acknowledged_and_handed_out_after_its_commit(engine: Engin
 def test_sequences_in_memory_are_never_used_twice() -> None:
     heads = []
     for epoch in (1, 2):
-        store = Store(MemoryEngine(), node(mode="in-memory"), epoch)
+        store = open_store(MemoryEngine(), node(mode="in-memory"), epoch)
         turn(store, publishes(1, b"a"))
         heads.append(of(open_lane(store), LaneOpened)[0].head)
 
@@ -46,7 +46,7 @@ def test_sequences_in_memory_are_never_used_twice() -> None:
 
 def test_received_identifiers_are_kept_with_their_messages_until_released(engine: Engine) -> None:
     """store.identifier-with-its-message, store.identifier-gone-before-pubcomp"""
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     assert not session_open(store, 1, clean=False).present
     two = batch([b"a", b"b"], 2)
     turn(store, append_frame(1, {QUEUE: (two, None)}, received={"c": ([5, 9], [0, 1])}))
@@ -64,12 +64,12 @@ def test_received_identifiers_are_kept_with_their_messages_until_released(engine
 
 def test_a_session_is_not_there_for_the_opening_that_began_it_even_if_a_store_died_with_the_answer(engine: Engine) -> None:
     """store.repeated-opening-same-answer"""
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     asked = SessionOpen(sender="listener", epoch=1, request=7, session="c", clean=False, expiry_s=60)
     store.receive(asked)
     store.commit(0.0, 1000)  # the answer does not leave
 
-    again = Store(engine, node(), 2)
+    again = open_store(engine, node(), 2)
 
     assert not of(turn(again, asked), SessionOpened)[0].present, "MQTT-3.2.2-4: the client has no session state"
     assert session_open(again, 8, clean=False).present
@@ -77,23 +77,23 @@ def test_a_session_is_not_there_for_the_opening_that_began_it_even_if_a_store_di
 
 
 def test_a_session_that_is_kept_and_has_no_identifiers_is_there_after_a_clean_start(engine: Engine) -> None:
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     session_open(store, 1, clean=True)
     turn(store, append_frame(1, {QUEUE: (batch([b"a"], 2), None)}, received={"c": ([5], [0])}))
     turn(store, append_frame(2, {}, released={"c": [5]}))
 
-    assert session_open(Store(engine, node(), 2), 2, clean=False).present
+    assert session_open(open_store(engine, node(), 2), 2, clean=False).present
 
 
 def test_a_session_that_ends_with_its_connection_is_not_there_for_the_next(engine: Engine) -> None:
     """store.repeated-opening-same-answer"""
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     session_open(store, 1, clean=False)
     turn(store, append_frame(1, {QUEUE: (batch([b"a"], 2), None)}, received={"c": ([5], [0])}))
     last = session_open(store, 2, clean=False, keep=False)
     assert (last.present, last.received) == (True, u16([5]))
 
-    again = Store(engine, node(), 2)
+    again = open_store(engine, node(), 2)
     assert session_open(again, 2, clean=False, keep=False) == replace(last, store=2), (
         "asked again, because a store died with the answer"
     )
@@ -102,7 +102,7 @@ def test_a_session_that_ends_with_its_connection_is_not_there_for_the_next(engin
 
 
 def test_a_session_of_a_listener_that_is_gone_is_not_opened(engine: Engine) -> None:
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     session_open(store, 1, clean=False, epoch=2)
 
     assert turn(store, SessionOpen(sender="listener", epoch=1, request=9, session="c", clean=True, expiry_s=60)) == []
@@ -110,7 +110,7 @@ def test_a_session_of_a_listener_that_is_gone_is_not_opened(engine: Engine) -> N
 
 
 def test_each_sender_opens_its_sessions_in_lives_of_its_own(engine: Engine) -> None:
-    store = Store(engine, node(), 1)
+    store = open_store(engine, node(), 1)
     session_open(store, 1, clean=False, epoch=9)
     name = with_remote_session(store)
     remote = SessionOpen(sender="connection:cloud:0", epoch=3, request=4, session=name, clean=False, expiry_s=60)

@@ -11,7 +11,6 @@ import pytest
 from storage.engine.engine import RocksEngine
 from storage.snapshots.manifest import STORE_NAME
 from storage.snapshots.snapshot_folder import SnapshotFolder
-from storage.store.store import Store
 from supervisor.backup import restoring
 from supervisor.backup.making import Made, make_backup
 from supervisor.lock import lock_data_dir
@@ -21,6 +20,7 @@ from supervisor.tree.pauses import Pauses
 from tests.storage.building import QUEUE, append_frame, batch, node
 from tests.supervisor.settings import node_settings
 from tests.support.present import present
+from tests.support.stores import open_store
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 
 EPOCH = 1_900_000_000
@@ -53,7 +53,7 @@ def saved(tmp_path: Path) -> Saved:
 
 def save(tmp_path: Path, *, secrets: bool = False) -> Saved:
     config, data_dir = write_files(tmp_path / "here"), tmp_path / "here" / "data"
-    store = Store(RocksEngine(data_dir / STORE_NAME), node(), 1)
+    store = open_store(RocksEngine(data_dir / STORE_NAME), node(), 1)
     store.receive(append_frame(1, {QUEUE: (batch([b"a", b"b"]), None)}))
     store.commit(100.0, 5000)
     carry_on(data_dir, EPOCH)
@@ -68,7 +68,7 @@ def save(tmp_path: Path, *, secrets: bool = False) -> Saved:
 
 
 def depth(data_dir: Path) -> int:
-    store = Store(RocksEngine(data_dir / STORE_NAME), node(), 2)
+    store = open_store(RocksEngine(data_dir / STORE_NAME), node(), 2)
     found = present(store.status(9000).queues[QUEUE].depth)
     store.close()
     return found

@@ -15,7 +15,7 @@ from types import TracebackType
 from storage.engine.engine import RocksEngine
 from storage.snapshots.manifest import STORE_NAME
 from storage.snapshots.snapshot_folder import SnapshotFolder
-from storage.store.store import Store
+from tests.support.stores import open_store
 from wire.frames.base import Effects, Frame, Ranges
 from wire.frames.batch import QOS_MASK, RETAIN, Batch, unpack_column
 from wire.frames.intake import Append
@@ -76,7 +76,7 @@ class NodeModel:
         self._number = 0
         self.lanes: dict[str, LaneModel] = {}
         self.engine = RocksEngine(folder / STORE_NAME)
-        self.store = Store(self.engine, self.settings, epoch)
+        self.store = open_store(self.engine, self.settings, epoch)
         self._jumped_ms = 0
 
     def __enter__(self) -> NodeModel:
@@ -103,7 +103,7 @@ class NodeModel:
         self._number = 0
         self.lanes.clear()
         self.engine = RocksEngine(self.folder / STORE_NAME)
-        self.store = Store(self.engine, self.settings, self.epoch)
+        self.store = open_store(self.engine, self.settings, self.epoch)
         self.turn()
 
     def turn(self, *frames: Frame) -> Effects:
