@@ -232,19 +232,34 @@ def bad(kind: str, text: str, line: int, key: str, *hints: str) -> Bad:
     return Bad(kind, text, line, key, hints)
 
 
+def _innermost(keys: str) -> str:
+    """The path of the innermost key of such as ``limits: {max_bytes: 1}``."""
+    found = re.match(r"([\w-]+): (?:\{([\w-]+): )?", keys)
+    assert found is not None
+    return ".".join(filter(None, found.groups()))
+
+
+def in_line_4(kind: str, keys: str, *hints: str) -> Bad:
+    """A section with one key, behind what every configuration has."""
+    return Bad(kind, f"{HEAD}{keys}\n", 4, _innermost(keys), hints)
+
+
+def of_the_bridge(kind: str, keys: str, *hints: str) -> Bad:
+    return Bad(kind, f"{HEAD}{BRIDGE}    {keys}\n", 8, f"bridges[0].{_innermost(keys)}", hints)
+
+
+def of_the_remote(kind: str, keys: str, *hints: str) -> Bad:
+    return Bad(kind, remote(f"{CLIENT}, {keys}"), 6, f"bridges[0].remote.{_innermost(keys)}", hints)
+
+
 ADDRESS = 'addresses: ["broker.example:1883"]'
 CLIENT = f"{ADDRESS}, client_id: edge-1"
 
+
 SHAPES = [
-    bad("unknown key", HEAD + "limit: {}\n", 4, "limit", "unknown key", "did you mean limits?"),
-    bad("unknown inner key", remote(f"{CLIENT}, keepalive: 60s"), 6, "bridges[0].remote.keepalive", "write keep_alive"),
-    bad(
-        "dash for underscore",
-        HEAD + "persistence: {flush-period: 1s}\n",
-        4,
-        "persistence.flush-period",
-        "did you mean flush_period?",
-    ),
+    in_line_4("unknown key", "limit: {}", "unknown key", "did you mean limits?"),
+    of_the_remote("unknown inner key", "keepalive: 60s", "write keep_alive"),
+    in_line_4("dash for underscore", "persistence: {flush-period: 1s}", "did you mean flush_period?"),
     bad("missing section", HEAD.replace("access", "#"), 1, "access", "is missing", "access: {allow_anonymous: true}"),
     bad("missing key", remote("client_id: edge-1"), 6, "bridges[0].remote.addresses", "is missing", "broker.example:1883"),
     bad("no listener", HEAD.replace('[{bind: "127.0.0.1:1883"}]', "[]"), 2, "listeners", "at least one"),
@@ -258,51 +273,44 @@ SHAPES = [
     ),
     bad("no filter", rule("filters: []"), 7, "bridges[0].local_subscriptions[0].filters", "at least one", "plant/#"),
     bad("text for a list", rule("filters: plant/#"), 7, "bridges[0].local_subscriptions[0].filters", "is not a list"),
-    bad("list for a mapping", HEAD + "limits: [1]\n", 4, "limits", "a list is not a mapping"),
-    bad("text for a mapping", HEAD + "log: debug\n", 4, "log", '"debug" is not a mapping'),
+    in_line_4("list for a mapping", "limits: [1]", "a list is not a mapping"),
+    in_line_4("text for a mapping", "log: debug", '"debug" is not a mapping'),
     bad("duplicate key", HEAD + "log: {level: info,\n  level: debug}\n", 5, "log.level", "given twice", "line 4"),
     bad("no value", HEAD + "bridges:\n", 4, "bridges", "no value", "[]"),
 ]
 
 TRAPS = [
     bad("no that is false", HEAD.replace("edge-1", "no"), 1, "node.name", "false", 'in quotes, "no"'),
-    bad("on that is true", HEAD + BRIDGE + "    persist: on\n", 8, "bridges[0].persist", "write true"),
+    of_the_bridge("on that is true", "persist: on", "write true"),
     bad("octal", HEAD.replace("edge-1", "0177"), 1, "node.name", "octal", '"0177"'),
-    bad("base 60", remote(f"{CLIENT}, keep_alive: 1:30"), 6, "bridges[0].remote.keep_alive", "base of 60", "90s"),
+    of_the_remote("base 60", "keep_alive: 1:30", "base of 60", "90s"),
     bad("date", HEAD.replace("edge-1", "2024-01-31"), 1, "node.name", "a date", "quotes"),
     bad("number for text", HEAD.replace("edge-1", "7"), 1, "node.name", "7 is not text", '"7"'),
     bad("truth value for text", HEAD.replace("edge-1", "true"), 1, "node.name", "true is not text"),
-    bad("text for a truth value", HEAD + BRIDGE + '    persist: "true"\n', 8, "bridges[0].persist", "without quotes"),
-    bad("text for a number", HEAD + BRIDGE + '    lanes: "2"\n', 8, "bridges[0].lanes", "whole number", "without quotes"),
-    bad("infinity", HEAD + BRIDGE + "    backoff: {factor: .inf}\n", 8, "bridges[0].backoff.factor", "something special"),
-    bad("tag", HEAD + "log: {level: !secret info}\n", 4, "log.level", "tag !secret", "remove"),
-    bad("tag of a set", HEAD + "log: !!set {a: 1}\n", 4, "log", "is not known here", "remove"),
-    bad("tag of an object", HEAD + "log: !!python/object:os.system {}\n", 4, "log", "is not known here"),
+    of_the_bridge("text for a truth value", 'persist: "true"', "without quotes"),
+    of_the_bridge("text for a number", 'lanes: "2"', "whole number", "without quotes"),
+    of_the_bridge("infinity", "backoff: {factor: .inf}", "something special"),
+    in_line_4("tag", "log: {level: !secret info}", "tag !secret", "remove"),
+    in_line_4("tag of a set", "log: !!set {a: 1}", "is not known here", "remove"),
+    in_line_4("tag of an object", "log: !!python/object:os.system {}", "is not known here"),
     bad("alias to itself", HEAD + "bridges: &all\n  - *all\n", 4, "bridges[0]", "what it is part of"),
 ]
 
 VALUES = [
-    bad("unknown choice", HEAD + "persistence: {sync: ful}\n", 4, "persistence.sync", "not one of full, os", "did you mean full?"),
-    bad("duration without unit", remote(f"{CLIENT}, keep_alive: 60"), 6, "bridges[0].remote.keep_alive", "no unit", "60s"),
-    bad(
-        "unknown unit of time",
-        remote(f"{CLIENT}, keep_alive: 1min"),
-        6,
-        "bridges[0].remote.keep_alive",
-        "unknown unit",
-        "ms, s, m, h, d",
-    ),
-    bad("unit in the wrong case", HEAD + "limits: {max_bytes: 50gib}\n", 4, "limits.max_bytes", "did you mean 50GiB?"),
-    bad("size without unit", HEAD + "limits: {max_bytes: 5000000}\n", 4, "limits.max_bytes", "no unit", "64MiB"),
-    bad("negative duration", HEAD + "persistence: {flush_period: -1s}\n", 4, "persistence.flush_period", "is not a duration"),
-    bad("duration out of range", HEAD + "persistence: {flush_period: 2m}\n", 4, "persistence.flush_period", "from 0s to 1m"),
-    bad("part of a second", remote(f"{CLIENT}, keep_alive: 1500ms"), 6, "bridges[0].remote.keep_alive", "whole seconds"),
-    bad("keep alive too long", remote(f"{CLIENT}, keep_alive: 1d"), 6, "bridges[0].remote.keep_alive", "out of range", "65535s"),
-    bad("receive maximum", remote(f"{CLIENT}, receive_maximum: 65001"), 6, "bridges[0].remote.receive_maximum", "from 1 to 65000"),
-    bad("lanes", HEAD + BRIDGE + "    lanes: 65\n", 8, "bridges[0].lanes", "from 1 to 64"),
-    bad("hops", HEAD + BRIDGE + "    loop_prevention: {max_hops: 0}\n", 8, "bridges[0].loop_prevention.max_hops", "from 1 to 100"),
-    bad("jitter", HEAD + BRIDGE + "    backoff: {jitter: 25}\n", 8, "bridges[0].backoff.jitter", "from 0 to 1"),
-    bad("factor", HEAD + BRIDGE + "    backoff: {factor: 0.5}\n", 8, "bridges[0].backoff.factor", "from 1 to 100"),
+    in_line_4("unknown choice", "persistence: {sync: ful}", "not one of full, os", "did you mean full?"),
+    of_the_remote("duration without unit", "keep_alive: 60", "no unit", "60s"),
+    of_the_remote("unknown unit of time", "keep_alive: 1min", "unknown unit", "ms, s, m, h, d"),
+    in_line_4("unit in the wrong case", "limits: {max_bytes: 50gib}", "did you mean 50GiB?"),
+    in_line_4("size without unit", "limits: {max_bytes: 5000000}", "no unit", "64MiB"),
+    in_line_4("negative duration", "persistence: {flush_period: -1s}", "is not a duration"),
+    in_line_4("duration out of range", "persistence: {flush_period: 2m}", "from 0s to 1m"),
+    of_the_remote("part of a second", "keep_alive: 1500ms", "whole seconds"),
+    of_the_remote("keep alive too long", "keep_alive: 1d", "out of range", "65535s"),
+    of_the_remote("receive maximum", "receive_maximum: 65001", "from 1 to 65000"),
+    of_the_bridge("lanes", "lanes: 65", "from 1 to 64"),
+    of_the_bridge("hops", "loop_prevention: {max_hops: 0}", "from 1 to 100"),
+    of_the_bridge("jitter", "backoff: {jitter: 25}", "from 0 to 1"),
+    of_the_bridge("factor", "backoff: {factor: 0.5}", "from 1 to 100"),
     bad("QoS", rule('filters: ["a"], max_qos: 3'), 7, "bridges[0].local_subscriptions[0].max_qos", "from 0 to 2"),
     bad("node name", HEAD.replace("edge-1", "edge 1"), 1, "node.name", "cannot be a name", '"edge-1"'),
     bad("bridge name", HEAD + BRIDGE.replace("cloud", "a/b"), 5, "bridges[0].name", "cannot be a name", '"a-b"'),
@@ -326,7 +334,7 @@ VALUES = [
         "destination", rule('filters: ["a"], destination: "x/{"'), 7, "bridges[0].local_subscriptions[0].destination", "destination"
     ),
     bad("WebSocket path", remote(f"{CLIENT}, transport: ws, websocket_path: mqtt"), 6, "bridges[0].remote.websocket_path", "^/"),
-    bad("level", HEAD + "log: {level: verbose}\n", 4, "log.level", "debug, info, warning, error"),
+    in_line_4("level", "log: {level: verbose}", "debug, info, warning, error"),
 ]
 
 TOGETHER = [
@@ -395,89 +403,26 @@ TOGETHER = [
         "bridges[0].local_subscriptions[0].user_properties",
         "mqtt5",
     ),
-    bad(
-        "heartbeats",
-        HEAD + "supervision: {heartbeat_timeout: 1s}\n",
-        4,
-        "supervision.heartbeat_timeout",
-        "longer than heartbeat_period (2s)",
+    in_line_4("heartbeats", "supervision: {heartbeat_timeout: 1s}", "longer than heartbeat_period (2s)"),
+    in_line_4("no output beside a packet", "clients: {output_max_bytes: 1MiB}", "below twice"),
+    in_line_4("no Will fits", "sessions: {wills_max_bytes: 63KiB}", "largest Will is never kept"),
+    in_line_4("packet too large", "clients: {packet_max_bytes: 129MiB}", "from 1KiB to 128MiB"),
+    in_line_4("no time to acknowledge", "clients: {stall_timeout: 0s}", "out of range", "1s"),
+    in_line_4("input below packet", "clients: {input_max_bytes: 1KiB}", "below packet_max_bytes"),
+    in_line_4("response topics with a wildcard", "clients: {response_information: replies/#}", "no wildcards"),
+    of_the_bridge("tier 2 below packet", "tier2: {max_bytes: 64KiB}", "packet_max_bytes (1MiB)"),
+    in_line_4("session's queue below packet", "sessions: {queue_max_bytes: 1023KiB}", "never delivered"),
+    in_line_4("retained below packet", "sessions: {retained_max_bytes: 64KiB}", "never retained"),
+    in_line_4("queues below packet", "limits: {max_bytes: 64KiB}", "never queued"),
+    in_line_4("QoS 0 in memory below packet", "limits: {volatile_max_bytes: 64KiB}", "never queued at QoS 0"),
+    of_the_bridge("a bridge's queue below packet", "limits: {max_bytes: 64KiB}", "never queued"),
+    of_the_bridge("a bridge's QoS 0 below packet", "limits: {volatile_max_bytes: 64KiB}", "never queued at QoS 0"),
+    of_the_bridge("dead letters below packet", "dead_letter: {max_bytes: 64KiB}", "never kept"),
+    of_the_bridge(
+        "a packet and no more of dead letters", "dead_letter: {max_bytes: 1MiB}", "packet_max_bytes (1MiB)", "never kept"
     ),
-    bad("no output beside a packet", HEAD + "clients: {output_max_bytes: 1MiB}\n", 4, "clients.output_max_bytes", "below twice"),
-    bad("no Will fits", HEAD + "sessions: {wills_max_bytes: 63KiB}\n", 4, "sessions.wills_max_bytes", "largest Will is never kept"),
-    bad("packet too large", HEAD + "clients: {packet_max_bytes: 129MiB}\n", 4, "clients.packet_max_bytes", "from 1KiB to 128MiB"),
-    bad("no time to acknowledge", HEAD + "clients: {stall_timeout: 0s}\n", 4, "clients.stall_timeout", "out of range", "1s"),
-    bad("input below packet", HEAD + "clients: {input_max_bytes: 1KiB}\n", 4, "clients.input_max_bytes", "below packet_max_bytes"),
-    bad(
-        "response topics with a wildcard",
-        HEAD + "clients: {response_information: replies/#}\n",
-        4,
-        "clients.response_information",
-        "no wildcards",
-    ),
-    bad(
-        "tier 2 below packet",
-        HEAD + BRIDGE + "    tier2: {max_bytes: 64KiB}\n",
-        8,
-        "bridges[0].tier2.max_bytes",
-        "packet_max_bytes (1MiB)",
-    ),
-    bad(
-        "session's queue below packet",
-        HEAD + "sessions: {queue_max_bytes: 1023KiB}\n",
-        4,
-        "sessions.queue_max_bytes",
-        "never delivered",
-    ),
-    bad(
-        "retained below packet",
-        HEAD + "sessions: {retained_max_bytes: 64KiB}\n",
-        4,
-        "sessions.retained_max_bytes",
-        "never retained",
-    ),
-    bad("queues below packet", HEAD + "limits: {max_bytes: 64KiB}\n", 4, "limits.max_bytes", "never queued"),
-    bad(
-        "QoS 0 in memory below packet",
-        HEAD + "limits: {volatile_max_bytes: 64KiB}\n",
-        4,
-        "limits.volatile_max_bytes",
-        "never queued at QoS 0",
-    ),
-    bad(
-        "a bridge's queue below packet",
-        HEAD + BRIDGE + "    limits: {max_bytes: 64KiB}\n",
-        8,
-        "bridges[0].limits.max_bytes",
-        "never queued",
-    ),
-    bad(
-        "a bridge's QoS 0 below packet",
-        HEAD + BRIDGE + "    limits: {volatile_max_bytes: 64KiB}\n",
-        8,
-        "bridges[0].limits.volatile_max_bytes",
-        "never queued at QoS 0",
-    ),
-    bad(
-        "dead letters below packet",
-        HEAD + BRIDGE + "    dead_letter: {max_bytes: 64KiB}\n",
-        8,
-        "bridges[0].dead_letter.max_bytes",
-        "never kept",
-    ),
-    bad(
-        "a packet and no more of dead letters",
-        HEAD + BRIDGE + "    dead_letter: {max_bytes: 1MiB}\n",
-        8,
-        "bridges[0].dead_letter.max_bytes",
-        "packet_max_bytes (1MiB)",
-        "never kept",
-    ),
-    bad(
-        "a user's share of what is retained below packet",
-        HEAD + "sessions: {retained_max_bytes: 2MiB}\n",
-        4,
-        "sessions.retained_max_bytes",
-        "never retained within 50 %",
+    in_line_4(
+        "a user's share of what is retained below packet", "sessions: {retained_max_bytes: 2MiB}", "never retained within 50 %"
     ),
     bad(
         "retention in memory",
