@@ -46,6 +46,8 @@ PURPOSES = {
 _NAME = r"[a-z][a-z0-9]*\.[a-z0-9]+(?:-[a-z0-9]+)+"
 _STATED = re.compile(rf"^( *)({_NAME}) \[([^\]]*)\]: (.*)$")
 _NUMBERED = re.compile(r"^ *[A-OQ-Z]\d{1,2}(?: {2,}\S|: )")
+_MAY_STATE = re.compile(rf"{_NAME} \[|[A-OQ-Z]\d{{1,2}}(?: {{2,}}\S|: )")
+_PROMISE = re.compile(r"(?<![\w-])P[1-8](?!\w)")
 _REFERENCE = re.compile(rf"(?<![\w./#-])({_NAME})(?![\w-])")
 _BUG = re.compile(rf"^({_NAME}|P[1-8])/[a-z0-9-]+$")
 
@@ -89,6 +91,8 @@ class Tree:
     # --- what is stated ---
 
     def _stated_in(self, module: str, text: str) -> None:
+        if not _MAY_STATE.search(text):
+            return  # hardly any file states one, and reading them all as programs takes seconds
         for first, docstring in _docstrings(text):
             lines = docstring.splitlines()
             for at, line in enumerate(lines):
@@ -116,20 +120,23 @@ class Tree:
     # --- what is named ---
 
     def _named_in(self, module: str, text: str) -> None:
+        resolved = self._resolved(module, enumerate(text.splitlines(), 1))
+        planted = module.startswith(PLANTED) and module.endswith("mutations.py")
+        if not (resolved or planted or _PROMISE.search(text)):
+            return
         tree = ast.parse(text, module)
         places = list(_places(tree))
         stated = {rule.line for rule in self.rules.values() if rule.module == module}
-        planted = module.startswith(PLANTED) and module.endswith("mutations.py")
         if planted:
             for name, what, line in _bugs(tree):
                 self._plant(module, line, name, what)
-        for line, name in self._resolved(module, enumerate(text.splitlines(), 1)):
+        for line, name in resolved:
             if line in stated and self.rules[name].module == module and self.rules[name].line == line:
                 continue
             self._note(self.rules[name], module, _place(places, line), planted=planted)
         if module.startswith("tests/") and not planted:
             for line, words in enumerate(text.splitlines(), 1):
-                for promise in re.findall(r"(?<![\w-])P[1-8](?!\w)", words):
+                for promise in _PROMISE.findall(words):
                     self.promises[promise][module].add(_place(places, line))
 
     def _note(self, rule: Rule, module: str, place: str, *, planted: bool) -> None:
