@@ -11,23 +11,23 @@ from tests.support.message_calls import ISOLATED, TOGETHER, Calls, LoneMessages
 MESSAGES = 20
 CALLS_MAX = {  # of functions and of built-ins, by room: with all actors in one process, and with a process for each part
     "actors/access": (9, 9),
-    "actors/bridge": (43, 43),
-    "actors/broker": (130, 130),
-    "actors/process": (126, 227),
-    "actors/store": (9, 9),
-    "actors/system": (23, 23),
+    "actors/bridge": (47, 47),
+    "actors/broker": (92, 92),
+    "actors/process": (104, 198),
+    "actors/store": (9, 8),
+    "actors/system": (7, 13),
     "storage": (4, 4),
-    "storage/engine": (64, 64),
-    "storage/queue": (96, 96),
-    "storage/store": (88, 88),
-    "wire": (39, 39),
-    "wire/exchange": (105, 105),
-    "wire/frames": (70, 87),
-    "wire/mqtt": (59, 59),
+    "storage/engine": (63, 63),
+    "storage/queue": (95, 95),
+    "storage/store": (89, 88),
+    "wire": (30, 32),
+    "wire/exchange": (103, 103),
+    "wire/frames": (33, 51),
+    "wire/mqtt": (32, 32),
     "wire/routing": (20, 20),
     "wire/status": (7, 7),
 }
-ALL_MAX = (875, 991)
+ALL_MAX = (732, 850)
 
 
 @pytest.mark.parametrize("placement", [TOGETHER, ISOLATED])

@@ -28,7 +28,7 @@ class ClockSteps:
 
     def agree(self, wall_ms: int, steady_ms: int) -> bool:
         """Whether the two clocks say that there was no step."""
-        return self.distance_ms is not None and abs(wall_ms - steady_ms - self.distance_ms) <= STEP_MIN_MS
+        return self.distance_ms is not None and -STEP_MIN_MS <= wall_ms - steady_ms - self.distance_ms <= STEP_MIN_MS
 
     def read(self, wall_ms: int, steady_ms: int) -> None:
         """Both clocks were read at the same time."""

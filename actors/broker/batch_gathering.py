@@ -66,24 +66,24 @@ class Gathering:
 
     def turn_end(self, now_s: float) -> None:
         """Send what is to go now; the others go on where there is room for what they sent."""
-        rows = len(self._builder)
+        rows = len(self._builder.payloads)
         waiting = self._batches.carries
-        if self._has_committed and not len(self._link):
+        if self._has_committed and not self._link.outstanding:
             self._pace.on_committed(waiting=waiting)
         self._has_committed = False
         if waiting or self._waiting.for_batch:
             self._send(now_s)
             waiting = self._batches.carries
-        outstanding = bool(len(self._link))
-        if not (outstanding and self._resting):
-            until_s = self._pace.rest_until_s(
-                now_s, outstanding=outstanding, waiting=waiting, rows=rows, publishers=self._publishers
-            )
+        outstanding = bool(self._link.outstanding)
+        if (outstanding and not self._resting) or (waiting and not outstanding):
+            until_s = self._pace.rest_until_s(now_s, outstanding=outstanding, rows=rows, publishers=self._publishers)
             if until_s is not None:  # what clients publish would wait anyway, and a turn for each message costs
                 self._resting = True
                 self._mailbox.set_timer(REST_TIMER, until_s)
         self._publishers = 0
-        self._group.hear(self._serving and not self._resting)
+        hears = self._serving and not self._resting
+        if hears != self._group.heard:
+            self._group.hear(hears)
 
     def _send(self, now_s: float) -> None:
         while self._worth_sending(now_s):
@@ -95,10 +95,12 @@ class Gathering:
             self._input.go_on_with_room()  # what waited in the clients' buffers for this batch
             if not (self._batches.carries or self._waiting.for_batch):
                 break
-        if len(self._builder):
+        if self._builder.payloads:
             self._pass_on(now_s)
 
     def _worth_sending(self, now_s: float) -> bool:
+        if not (self._link.outstanding or self._pace.busy):
+            return True
         rows, full = len(self._builder), self._builder.full
         return self._pace.has_gathered(now_s, rows, full=full) and self._link.worth_sending(rows, full=full)
 

@@ -45,14 +45,14 @@ class Pace:
         """Whether a batch of ``rows`` has waited long enough, or need not wait."""
         return not self.busy or rows >= OVERLAPPING_ROWS_MIN or full or now_s >= self.due_s
 
-    def rest_until_s(self, now_s: float, *, outstanding: bool, waiting: bool, rows: int, publishers: int) -> float | None:
-        """Until when publishers are to rest from now on (monotonic); None: they need not.
+    def rest_until_s(self, now_s: float, *, outstanding: bool, rows: int, publishers: int) -> float | None:
+        """Until when publishers are to rest from now on (monotonic), since something waits; None: they need not.
 
-        outstanding: a batch is being committed. waiting: something waits for the next one. rows: how much came in this turn, or was
-        left from the one before; publishers: how many clients there are, if any has published in it, else 0.
+        outstanding: a batch is being committed; otherwise something waits for the next one. rows: how much came in this turn, or
+        was left from the one before; publishers: how many clients there are, if any has published in it, else 0.
         """
         if not outstanding:
-            return self.due_s if waiting else None
+            return self.due_s
         if rows < RESTING_ROWS_MAX and (self.busy or publishers >= RESTING_CLIENTS_MIN):
             return now_s + REST_S
         return None

@@ -79,14 +79,14 @@ class ClientBatches:
     @property
     def empty(self) -> bool:
         """Whether nothing that was read waits for its commit."""
-        return not len(self.link) and not len(self.builder)
+        return not self.link.outstanding and not self.builder.payloads
 
     # --- the batch that is being built ---
 
     @property
     def carries(self) -> bool:
         """Whether there is anything in it, a message or the record of what was read; or what the store has to know."""
-        return bool(len(self.builder) or self.touched or self._wills or self.room.unheeded)
+        return bool(self.builder.payloads or self.touched or self._wills or self.room.unheeded)
 
     def add_answer_due(self, client: Client) -> None:
         """The client is owed an answer with it."""
@@ -125,30 +125,33 @@ class ClientBatches:
             session in batch.kept.received
             or _has_will(batch.kept.wills, session)
             or any(client.session == session for client, _ in batch.kept.bursts)
-            for batch in self.link
+            for batch in self.link.outstanding
         )
 
     def send(self, now_s: float) -> bool:
         """Send what was gathered and begin the next batch; False if it would carry nothing."""
-        # A client may be gone already and still have sent something of this batch.
-        kept_sessions = {client.session for client in self.touched.values() if _keeps(client)}
+        builder, received, kept = self.builder, {}, {}
+        if builder.received_rows:  # a client may be gone already and still have sent something of this batch
+            received = builder.received
+            kept_sessions = {client.session for client in self.touched.values() if _keeps(client)}
+            kept = {session: columns for session, columns in received.items() if session in kept_sessions}
         bursts, released = self._seal()
-        if not (bursts or len(self.builder) or self._wills or self.room.unheeded):
+        rows = len(builder.payloads)
+        if not (bursts or rows or self._wills or self.room.unheeded):
             return False
         room, refused = self.room.sealed()
-        received = self.builder.received
-        batch = self.builder.build(accepted_ms=self._host.mailbox.wall_ms())
-        sources = self.builder.sources_column()
-        self._host.traffic.publish_received += len(self.builder)
-        self._host.traffic.messages_received += len(self.builder)
-        self.builder.clear()
+        batch = builder.build(accepted_ms=self._host.mailbox.wall_ms())
+        sources = builder.sources_column()
+        self._host.traffic.publish_received += rows
+        self._host.traffic.messages_received += rows
+        builder.clear()
         published = Published(
             sender=self._host.name,
             epoch=self._host.epoch,
             number=self.link.next_number,
             batch=batch,
             sources=sources,
-            received={session: columns for session, columns in received.items() if session in kept_sessions},
+            received=kept,
             released=released,
             wills=tuple(self._wills),
             room=room,

@@ -91,9 +91,10 @@ class ClientInput:
         if data is None:
             return False
         if data:
-            self._host.traffic.bytes_received += len(data)
-            if client.missing > len(data):
-                client.missing -= len(data)
+            size_bytes = len(data)
+            self._host.traffic.bytes_received += size_bytes
+            if client.missing > size_bytes:
+                client.missing -= size_bytes
                 client.gathered += data
                 self._hold(client)
                 return True
@@ -102,9 +103,9 @@ class ClientInput:
                 client.gathered = bytearray()
             else:
                 client.buffer = client.buffer + data if client.buffer else data
-            size_bytes = len(client.buffer)
+            before = client.buffer
             self._take(client)
-            if len(client.buffer) < size_bytes:
+            if client.buffer is not before:  # something was whole
                 client.keep_alive.on_heard(now_s)
         return True
 

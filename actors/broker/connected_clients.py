@@ -43,6 +43,7 @@ class ConnectedClients:
     ) -> None:
         """``parted`` is told of each connection that ends, and whether its Will is to be published: what was kept of it goes."""
         self.mailbox = mailbox
+        self.send = mailbox.send  # type: ignore[method-assign]  # the same as the method, without its call
         self.name = mailbox.name
         self.epoch = epoch
         self.settings = settings

@@ -18,7 +18,7 @@ from actors.process.actor import MailboxActor
 from actors.process.local_messages import Deliver, Published, PublishedAhead, SessionDown, SessionUp
 from actors.process.mailbox import Mailbox
 from wire.frames.base import Frame
-from wire.frames.batch import QOS_ONLY, Batch, pack_column, route_columns, unpack_column
+from wire.frames.batch import QOS_ONLY, RETAIN, RETAIN_ONLY, Batch, pack_column, route_columns, unpack_column
 from wire.frames.intake import NO_ROW, Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import LISTENER, QUEUE_STORE, BridgeLane, lane_of_actor, lane_of_queue
@@ -146,9 +146,11 @@ class Distributor(MailboxActor):
         if again is not None:  # who gets it live has got it
             self.send(QUEUE_STORE, again)
             return
-        sender = lane_of_actor(frame.sender)  # None: the Listener
+        published = frame if isinstance(frame, Published) else None
+        sender = lane_of_actor(frame.sender) if published is None else None
         parts, bodies = self._parts(batch, None if sender is None else sender.bridge)
-        self._routed += len(batch)
+        rows = len(batch.flags)
+        self._routed += rows
         live = 0
         if self._local:
             local = self._route_locally(frame, batch)
@@ -156,20 +158,21 @@ class Distributor(MailboxActor):
             bodies += local.bodies
             self._deliver(local, batch)
             live = len(local.groups)
-        for part, body in retained_part(batch, partial(self._owners_of, frame, sender)):
+        if RETAIN in batch.flags.translate(RETAIN_ONLY):
+            part, body = retained_part(batch, partial(self._owners_of, frame, sender))
             parts.append(part)
             bodies.append(body)
         append = Append(
             sender=frame.sender,
             epoch=frame.epoch,
             number=frame.number,
-            rows=len(batch),
+            rows=rows,
             received=frame.received,
             released=frame.released,
-            wills=frame.wills if isinstance(frame, Published) else (),
+            wills=() if published is None else published.wills,
             lanes=self._lanes,
-            room=frame.room if isinstance(frame, Published) else 0,
-            refused=frame.refused if isinstance(frame, Published) else {},
+            room=0 if published is None else published.room,
+            refused={} if published is None else published.refused,
             parts=tuple(parts),
             bodies=tuple(bodies),
         )
@@ -220,8 +223,10 @@ class Distributor(MailboxActor):
                     continue
                 part = batch.select(rows)
             part = _routed(part, by_topic)
-            volatile = part.flags.translate(QOS_ONLY).count(0)
-            parts.append((queue, len(part), part.size_bytes(), volatile, pack_column(array("H", rows))))
+            qos = part.flags.translate(QOS_ONLY)
+            volatile = qos.count(0) if 0 in qos else 0
+            column = pack_column(array("H", rows)) if rows else b""
+            parts.append((queue, len(qos), part.size_bytes(), volatile, column))
             bodies.append(part.encode())
         return parts, bodies
 
@@ -245,12 +250,12 @@ def _publishers(frame: Published) -> Sequence[Publisher]:
 
 def _routed(batch: Batch, by_topic: dict[int, BridgeRoute]) -> Batch:
     """``batch`` with the way of each topic and the applied QoS of each row; its other columns are shared, not copied."""
-    tables = {route.flags_table for route in by_topic.values()}
-    if len(tables) == 1:
-        flags = batch.flags.translate(next(iter(tables)))
-    else:
+    first, *others = by_topic.values()
+    if others and any(route.flags_table != first.flags_table for route in others):
         tables_of = [by_topic[index].flags_table if index in by_topic else b"" for index in range(len(batch.topics))]
         flags = bytes([tables_of[index][flag] for index, flag in zip(batch.topic_of, batch.flags, strict=True)])
+    else:
+        flags = batch.flags.translate(first.flags_table)
     message_routes, route_of = route_columns(
         [by_topic[index].message_route if index in by_topic else b"" for index in range(len(batch.topics))]
     )

@@ -166,7 +166,7 @@ class Listener(MailboxActor):
             clients=len(self.clients),
             slowed=self._waiting.slowed,
             input_bytes=self._input.held_bytes,
-            outstanding_batches=len(self.batches.link),
+            outstanding_batches=len(self.batches.link.outstanding),
             published=self.clients.traffic.publish_received,
             traffic=copy(self.clients.traffic),
             reserved_publishes=self._reserved.dropped,
@@ -316,8 +316,8 @@ class Listener(MailboxActor):
         self._wills.publish_due(now_s)
 
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
-        rows = len(self.batches.builder)
-        if self._sockets.serve(ready) and len(self.batches.builder) > rows:
+        rows = len(self.batches.builder.payloads)
+        if self._sockets.serve(ready) and len(self.batches.builder.payloads) > rows:
             self.gathering.came(len(self.clients))
 
     # --- what becomes of a client concerns several parts ---
@@ -346,7 +346,7 @@ class Listener(MailboxActor):
         return SysFigures(
             connected=self.clients.connected,
             most_connected=self.clients.most_connected,
-            outstanding_batches=len(self.batches.link),
+            outstanding_batches=len(self.batches.link.outstanding),
             refused_messages=self.batches.room.refused_ever,
             reserved_publishes=self._reserved.dropped,
             refused=self.reception.admission.refused,

@@ -8,7 +8,7 @@ read is judged where a shared subscription chooses one; for the rest the Listene
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import NamedTuple
 
 from actors.broker.ended_connections import EndedConnections
@@ -312,16 +312,14 @@ def _in_order(several: list[Sequence[int]]) -> Sequence[int]:
     return several[0] if len(several) == 1 else sorted(row for rows in several for row in rows)
 
 
-def retained_part(batch: Batch, owners_of: Callable[[Sequence[int]], Sequence[str]]) -> Iterator[tuple[Part, bytes]]:
-    """The rows of ``batch`` that the store is to retain, as a part of an ``Append`` with its body; nothing if there are none.
+def retained_part(batch: Batch, owners_of: Callable[[Sequence[int]], Sequence[str]]) -> tuple[Part, bytes]:
+    """The rows of ``batch`` that the store is to retain, of which there are some, as a part of an ``Append`` with its body.
 
     owners_of: for each of these rows, in whose share it counts.
     """
     retained = batch.flags.translate(RETAIN_ONLY)
     count = len(retained) - retained.count(0)
-    if not count:
-        return
     rows = [row for row, flag in enumerate(retained) if flag] if count < len(batch) else range(count)
     part = batch.select(rows) if count < len(batch) else batch
     column = pack_column(array("H", rows)) if count < len(batch) else b""
-    yield (RETAINED, len(part), part.size_bytes(), 0, column), pack_owned(part, owners_of(rows))
+    return (RETAINED, len(part), part.size_bytes(), 0, column), pack_owned(part, owners_of(rows))

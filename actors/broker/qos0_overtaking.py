@@ -45,7 +45,7 @@ class Qos0Overtaking:
 
     def turn_end(self, now_s: float) -> bool:
         """Pass on what has waited long enough; the batch could not be sent in this turn. Whether anything was passed on."""
-        if not len(self._link) or self._builder.passed_rows == len(self._builder):
+        if not self._link.outstanding or self._builder.passed_rows == len(self._builder):
             return False
         many = len(self._builder) >= OVERLAPPING_ROWS_MIN
         due_s = self._link.waiting_since_s + (PASS_MANY_AFTER_S if many else PASS_AFTER_S)

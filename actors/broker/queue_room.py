@@ -35,8 +35,9 @@ UNKNOWN = "\0"  # what clients wait for until the store has spoken
 class QueueRoom:
     """Knows it for the batch that is being built.
 
-    number: of the last ``Room``. refused: by queue, the messages that were refused since the last batch. waits_for: the bridge for
-    which the PUBLISH at which parsing has stopped last has to wait; None: for none.
+    number: of the last ``Room``. unheeded: a batch is due, so that the store knows that what it said was heard. refused: by queue,
+    the messages that were refused since the last batch. waits_for: the bridge for which the PUBLISH at which parsing has stopped
+    last has to wait; None: for none.
     """
 
     def __init__(self, host: ListenerInterface, builder: BatchBuilder) -> None:
@@ -49,6 +50,7 @@ class QueueRoom:
         self._wanted: dict[str, Amount] = {}
         self._asked: dict[str, Amount] = {}
         self.number = self._heeded = 0
+        self.unheeded = False
         self.refused: Counter[str] = Counter()
         self.refused_ever = 0
         self.waits_for: str | None = None
@@ -84,6 +86,7 @@ class QueueRoom:
         self.number = frame.number
         if not frame.queues:
             self._heeded = frame.number
+        self.unheeded = self.number != self._heeded
         for name, (state, messages, size_bytes) in frame.queues.items():
             self._asked.pop(name, None)
             self._wanted.pop(name, None)
@@ -98,20 +101,19 @@ class QueueRoom:
 
     # --- batches ---
 
-    @property
-    def unheeded(self) -> bool:
-        """Whether a batch is due, so that the store knows that what it said was heard."""
-        return self.number != self._heeded
-
     def sealed(self) -> tuple[int, dict[str, int]]:
         """The batch that was being built leaves: ``room`` and ``refused`` for it. What was offered for it and not used is gone."""
-        self._heeded = self.number
+        self._heeded, self.unheeded = self.number, False
         self._left = {}
-        refused, self.refused = dict(self.refused), Counter()
+        refused: dict[str, int] = {}
+        if self.refused:
+            refused, self.refused = dict(self.refused), Counter()
         return self.number, refused
 
     def ask(self) -> None:
         """At the end of a turn: ask for what somebody waits for."""
+        if not self._wanted:
+            return
         news = {name: amount for name, amount in self._wanted.items() if self._asked.get(name) != amount}
         if news:
             self._asked.update(news)

@@ -94,7 +94,7 @@ class SessionOpenings:
         """Ask the store for the sessions that may be looked up now (broker.looked-up-after-commits,
         broker.looked-up-after-commits), and for no others (broker.refused-without-store).
         """
-        if not self._records.known:
+        if not self._openings or not self._records.known:
             return
         for request, opening in list(self._openings.items()):
             client, session = opening.client, opening.client.session

@@ -33,6 +33,7 @@ class PolledActor(pykka.Actor):
         self._actor_ref = pykka.ActorRef(self)
         self.mailbox = mailbox
         self.name = mailbox.name
+        self.send = mailbox.send  # type: ignore[method-assign]  # the same as the method, without its call
 
     # --- hooks ---
 

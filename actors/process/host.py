@@ -112,7 +112,7 @@ class Host:
             for name in self._actors:
                 if name in touched:
                     self._take(name, end)
-                    touched.discard(name)
+                    touched.remove(name)
                     if self._handed_over:
                         self._hand_over()
 

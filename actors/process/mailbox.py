@@ -75,7 +75,7 @@ class PollGroup:
         self._outer = outer
         self._inner = select.epoll()
         self._tokens: dict[int, Any] = {}
-        self._heard = True
+        self.heard = True
         outer.register(self._inner.fileno(), READ)
 
     def fileno(self) -> int:
@@ -113,8 +113,8 @@ class PollGroup:
 
     def hear(self, heard: bool) -> None:
         """Go on or stop reporting the whole group."""
-        if heard != self._heard:
-            self._heard = heard
+        if heard != self.heard:
+            self.heard = heard
             self._outer.modify(self._inner.fileno(), READ if heard else 0)  # adding it anew would look at every socket in it
 
     def ready(self) -> list[tuple[Any, int]]:

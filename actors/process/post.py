@@ -84,7 +84,7 @@ class Post:
         self._bind(self._pull, socket_path(run_dir, name))
         self._processes: dict[str, zmq.Socket[bytes]] = {}
         self._ways: dict[str, tuple[Callable[..., Any], bytes]] = {}  # actor -> "send" of its process's socket, and its address
-        self._extra: dict[int, tuple[str, str, zmq.Socket[bytes]]] = {}  # for whom, under which token
+        self._extra: list[tuple[str, str, zmq.Socket[bytes]]] = []  # for whom, under which token
         self._epoll = select.epoll()
         self._pull_fd = self._pull.FD
         self._epoll.register(self._pull_fd, READ)
@@ -102,6 +102,8 @@ class Post:
         self._turn_open = False
         self._polled = False
         self._owner = threading.get_ident()
+        self._wall_ms = 0  # read since the sockets were looked at last; 0: it was not
+        self.now_s = time.monotonic  # type: ignore[method-assign]  # the same as the method, without its call
 
     # --- the world outside ---
 
@@ -110,8 +112,10 @@ class Post:
         return time.monotonic()
 
     def wall_ms(self) -> int:
-        """UTC in milliseconds; it may step."""
-        return wall_ms()
+        """UTC in milliseconds, as it was when it was asked for first since the last look at the sockets; it may step."""
+        if not self._wall_ms:
+            self._wall_ms = wall_ms()
+        return self._wall_ms
 
     def random(self) -> float:
         """A uniform value in [0, 1)."""
@@ -201,13 +205,14 @@ class Post:
         """Report to ``actor`` under ``token`` when a message waits at any of these ZeroMQ sockets."""
         for socket in sockets:
             self._epoll.register(socket.FD, READ)
-            self._extra[socket.FD] = actor, token, socket
+            self._extra.append((actor, token, socket))
 
     def neglect(self, sockets: Iterable[zmq.Socket[bytes]]) -> None:
         """Report no more of what is attended to; call it before closing them."""
-        for socket in sockets:
+        gone = list(sockets)
+        for socket in gone:
             self._epoll.unregister(socket.FD)
-            del self._extra[socket.FD]
+        self._extra = [extra for extra in self._extra if extra[2] not in gone]
 
     def set_timer(self, name: TimerName, at_s: float) -> None:
         """Tell the actor that ``name`` begins with of it at ``at_s`` on the monotonic clock; setting it again moves it."""
@@ -273,7 +278,7 @@ class Post:
         """Send what is queued (for at most a second) and close every socket."""
         for socket in self._processes.values():
             socket.close()
-        for _, _, socket in self._extra.values():
+        for _, _, socket in self._extra:
             socket.close()
         self._pull.close(0)
         self._context.term()
@@ -310,30 +315,33 @@ class Post:
 
     def _poll(self, timeout_s: float) -> bool:
         """Look at the sockets; whether any can go on."""
-        ready: dict[str, list[tuple[Any, int]]] = {}
+        ready = self._ready
         # An extra ZeroMQ socket's descriptor is edge-triggered, so its state is asked for, not waited for.
-        for actor, token, socket in self._extra.values():
+        for actor, token, socket in self._extra:
             if readable(socket):
-                ready.setdefault(actor, []).append((token, READ))
+                ready.append((actor, SocketsReady([(token, READ)])))
                 timeout_s = 0.0
         for fd, events in self._epoll.poll(timeout_s):
             if fd == self._pull_fd:
                 self._frames_may_wait = True
-            elif fd in self._tokens:
-                actor, token = self._tokens[fd]
-                ready.setdefault(actor, []).append((token, events))
             elif fd in self._groups:
                 actor, group = self._groups[fd]
-                ready.setdefault(actor, []).extend(group.ready())
+                if sockets := group.ready():
+                    ready.append((actor, SocketsReady(sockets)))
+            elif fd in self._tokens:
+                actor, token = self._tokens[fd]
+                ready.append((actor, SocketsReady([(token, events)])))
             elif fd == self._wake:
                 os.eventfd_read(self._wake)
-        if ready:
-            self._ready.extend([(actor, SocketsReady(sockets)) for actor, sockets in ready.items() if sockets])
-        return bool(self._ready)
+        self._wall_ms = 0
+        return bool(ready)
 
     def _timeout_s(self) -> float:
         due_s = self._next_due_s()
-        return -1.0 if due_s is None else max(0.0, due_s - time.monotonic())
+        if due_s is None:
+            return -1.0
+        left_s = due_s - time.monotonic()
+        return left_s if left_s > 0 else 0.0
 
     def _next_due_s(self) -> float | None:
         while self._timers:

@@ -13,7 +13,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 def wall_ms() -> int:
     """UTC in milliseconds. It may step; ``CLOCK`` knows of that before anybody goes by it."""
     now_ms = time.time_ns() // 1_000_000
-    if not CLOCK.agree(now_ms, steady_ms()):
+    if not CLOCK.agree(now_ms, time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000):
         CLOCK.read(*both_ms())
     return now_ms
 

@@ -125,7 +125,7 @@ class _Group(PollGroup):
     def __init__(self, sockets: dict[int, Any]) -> None:
         self._sockets = sockets
         self._watched: dict[int, tuple[int, Any]] = {}
-        self._all_heard = True
+        self.heard = True
 
     def fileno(self) -> int:
         return -1
@@ -140,13 +140,13 @@ class _Group(PollGroup):
         return 0
 
     def hear(self, heard: bool) -> None:
-        self._all_heard = heard
+        self.heard = heard
 
     def left(self) -> list[Any]:
         return [token for fd, (events, token) in self._watched.items() if events & READ and self._sockets[fd].ended]
 
     def ready(self) -> list[tuple[Any, int]]:
-        if not self._all_heard:
+        if not self.heard:
             return []
         return [
             (token, READ) for fd, (events, token) in list(self._watched.items()) if events & READ and self._sockets[fd].readable()

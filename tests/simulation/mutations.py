@@ -114,7 +114,7 @@ def _answered_when_sent(original: Any) -> Any:
     def send(self: ClientBatches, now_s: float) -> Any:
         sent = original(self, now_s)
         last = self.link.next_number - 1
-        for batch in list(self.link):
+        for batch in list(self.link.outstanding):
             if batch.number == last:
                 for client, burst in batch.kept.bursts:
                     if not client.closed and client.flow is not None:

@@ -762,7 +762,7 @@ class Oracle:
         """P5, and P6 in memory."""
         if kind == "listener":
             self._refusals_under_way(actor)
-            if len(actor.batches.link) > 2:
+            if len(actor.batches.link.outstanding) > 2:
                 raise Violation("P5", f"{len(actor.batches.link)} batches are outstanding")
             if self.sessions is not None:
                 self.sessions.outboxes(client.outbox for client in actor.deliveries._lanes.values())
@@ -791,7 +791,7 @@ class Oracle:
 
     def _refusals_under_way(self, listener: Any) -> None:
         """What the Listener has refused is refused, whether or not its publisher ever hears of it."""
-        for batch in listener.batches.link if self._limited else ():
+        for batch in listener.batches.link.outstanding if self._limited else ():
             for client, burst in batch.kept.bursts:
                 if burst.forbidden is None:
                     continue

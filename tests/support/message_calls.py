@@ -15,6 +15,7 @@ import socket
 import sys
 import tempfile
 from collections import Counter
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType, SimpleNamespace, TracebackType
 from typing import Any, Self
@@ -145,9 +146,10 @@ class LoneMessages:
         self._port = free_port()
         self._settings = _settings(folder, self._port, self._server.getsockname()[1])
         self._hosts: dict[_NoWaiting, ChildHost] = {}
-        self._clock = vars(process_post)["time"]
         self._now_s = 1000.0
-        self._advance(0.0)
+        self._shown_s = ContextVar("now_s", default=self._now_s)
+        self._clock = vars(process_post)["time"]
+        vars(process_post)["time"] = SimpleNamespace(monotonic=self._shown_s.get)  # a built-in too
         processes = {name: actors_of(name) for name in _PROCESSES}
         if placement == TOGETHER:
             processes = {"store": sum(processes.values(), ())}
@@ -227,7 +229,7 @@ class LoneMessages:
 
     def _advance(self, by_s: float) -> None:
         self._now_s += by_s
-        vars(process_post)["time"] = SimpleNamespace(monotonic=self._now_s.conjugate)  # a built-in too
+        self._shown_s.set(self._now_s)
 
     def _pass_time(self, by_s: float) -> None:
         self._advance(max(0.0, by_s))

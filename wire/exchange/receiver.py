@@ -67,7 +67,7 @@ class AnswerBurst:
                     parts += (head, head.join(ids))
         if self.pubcomps and not self.unknown_pubcomps:
             parts += (_PUBCOMP, _PUBCOMP.join(self.pubcomps))
-        else:
+        elif self.pubcomps:
             parts += [_answer(0x70, packet_id, self._pubcomp_reason(packet_id)) for packet_id in self.pubcomps]
         return b"".join(parts)
 

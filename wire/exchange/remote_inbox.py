@@ -104,7 +104,7 @@ class RemoteInbox:
     @property
     def idle(self) -> bool:
         """Whether nothing of an earlier connection is on its way any more (exchange.session-asked-when-idle)."""
-        return not len(self.batches.link) and not len(self._builder)
+        return not self.batches.link.outstanding and not len(self._builder)
 
     # --- packets ---
 
@@ -191,7 +191,7 @@ class RemoteInbox:
     @property
     def outstanding(self) -> int:
         """Batches on their way."""
-        return len(self.batches.link)
+        return len(self.batches.link.outstanding)
 
     @property
     def next_number(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -43,18 +43,18 @@ def applied_qos_table(max_qos: int, kept: int = RETAIN) -> bytes:
     return bytes(min(flags & QOS_MASK, max_qos) | flags & kept for flags in range(256))
 
 
-def pack_column(column: array[int]) -> bytes:
-    """The column's bytes, little endian on every machine."""
-    if _BIG_ENDIAN:
-        column = array(column.typecode, column)
-        column.byteswap()
+def _swapped(column: array[int]) -> bytes:
+    column = array(column.typecode, column)
+    column.byteswap()
     return column.tobytes()
+
+
+pack_column: Callable[[array[int]], bytes] = _swapped if _BIG_ENDIAN else array.tobytes  # little endian on every machine
 
 
 def unpack_column(typecode: str, data: bytes) -> array[int]:
     """The column that ``pack_column`` made; ``typecode`` is ``H`` (16 bit), ``I`` (32 bit) or ``Q`` (64 bit)."""
-    column = array(typecode)
-    column.frombytes(data)
+    column = array(typecode, data)
     if _BIG_ENDIAN:
         column.byteswap()
     return column
@@ -163,9 +163,13 @@ class Batch:
 
     def size_bytes(self) -> int:
         """Payload, topic and property bytes: what limits in bytes count."""
-        per_topic = [len(topic) for topic in self.topics]
-        topics_bytes = per_topic[0] * len(self.flags) if len(per_topic) == 1 else sum([per_topic[index] for index in self.topic_of])
-        return len(self.payloads) + topics_bytes + sum(map(len, self.properties.values()))
+        if len(self.topics) == 1:
+            topics_bytes = len(self.topics[0]) * len(self.flags)
+        else:
+            per_topic = [len(topic) for topic in self.topics]
+            topics_bytes = sum([per_topic[index] for index in self.topic_of])
+        properties_bytes = sum(map(len, self.properties.values())) if self.properties else 0
+        return len(self.payloads) + topics_bytes + properties_bytes
 
 
 def from_rows(rows: Iterable[tuple[bytes, int, bytes]], *, accepted_ms: int = 0) -> Batch:
@@ -189,6 +193,8 @@ def from_rows(rows: Iterable[tuple[bytes, int, bytes]], *, accepted_ms: int = 0)
 
 def route_columns(of_topics: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
     """The columns ``routes`` and ``route_of`` of topics with these routes, each encoded or empty for none."""
+    if len(of_topics) == 1:
+        return ([of_topics[0]], [0]) if of_topics[0] else ([], [])
     routes = [route for route in dict.fromkeys(of_topics) if route]
     if not routes:
         return [], []

@@ -8,7 +8,6 @@ sender.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from wire.records import record
@@ -35,30 +34,17 @@ class Outstanding(Generic[Sent, Kept]):
 class SendingLink(Generic[Sent, Kept]):
     """Numbers 1, 2, 3, ... within one epoch.
 
+    outstanding: what is on its way, oldest first. next_number: that of the next batch. committed: everything up to it is.
+
     frames.uncommitted-resent [P2, P3, P4]: every number above the last committed one is kept, in order, and is sent again when an
         actor on the way starts anew and whenever nothing was committed for ``RESEND_AFTER_S``.
     """
 
     def __init__(self) -> None:
-        self._outstanding: deque[Outstanding[Sent, Kept]] = deque()
-        self._committed = 0
+        self.outstanding: deque[Outstanding[Sent, Kept]] = deque()
+        self.next_number = 1
+        self.committed = 0
         self._progress_s = 0.0
-
-    @property
-    def next_number(self) -> int:
-        """The number that the next batch must carry."""
-        return self._committed + len(self._outstanding) + 1
-
-    @property
-    def committed(self) -> int:
-        """Everything up to this number is committed."""
-        return self._committed
-
-    def __len__(self) -> int:
-        return len(self._outstanding)
-
-    def __iter__(self) -> Iterator[Outstanding[Sent, Kept]]:
-        return iter(self._outstanding)
 
     @property
     def waiting_since_s(self) -> float:
@@ -67,36 +53,37 @@ class SendingLink(Generic[Sent, Kept]):
 
     def may_send(self) -> bool:
         """Whether fewer than ``BATCHES_OUTSTANDING_MAX`` batches are on their way."""
-        return len(self._outstanding) < BATCHES_OUTSTANDING_MAX
+        return len(self.outstanding) < BATCHES_OUTSTANDING_MAX
 
     def worth_sending(self, rows: int, *, full: bool) -> bool:
         """Whether a batch of ``rows`` is to go now: a lone one at once, one beside another if it is large, or ``full``."""
-        return self.may_send() and (not self._outstanding or full or rows >= OVERLAPPING_ROWS_MIN)
+        return not self.outstanding or ((full or rows >= OVERLAPPING_ROWS_MIN) and self.may_send())
 
     def on_sent(self, frame: Sent, kept: Kept, now_s: float) -> int:
         """Keep ``frame``, which carries ``next_number``, until it is committed; returns that number."""
-        assert self.may_send()
+        assert len(self.outstanding) < BATCHES_OUTSTANDING_MAX
         number = self.next_number
-        if not self._outstanding:
+        self.next_number = number + 1
+        if not self.outstanding:
             self._progress_s = now_s
-        self._outstanding.append(Outstanding(number, frame, kept))
+        self.outstanding.append(Outstanding(number, frame, kept))
         return number
 
     def acknowledge(self, number: int, now_s: float) -> list[Outstanding[Sent, Kept]]:
         """Forget everything up to ``number`` and return it in order; a repeated or unknown number returns nothing."""
         done = []
-        while self._outstanding and self._outstanding[0].number <= number:
-            done.append(self._outstanding.popleft())
+        while self.outstanding and self.outstanding[0].number <= number:
+            done.append(self.outstanding.popleft())
         if done:
-            self._committed = done[-1].number
+            self.committed = done[-1].number
             self._progress_s = now_s
         return done
 
     def resend(self, now_s: float) -> list[Sent]:
         """Everything outstanding, in order, because an actor on the way started anew."""
         self._progress_s = now_s
-        return [batch.sent for batch in self._outstanding]
+        return [batch.sent for batch in self.outstanding]
 
     def overdue(self, now_s: float) -> bool:
         """Whether something is outstanding and nothing was committed for ``RESEND_AFTER_S``."""
-        return bool(self._outstanding) and now_s - self._progress_s >= RESEND_AFTER_S
+        return bool(self.outstanding) and now_s - self._progress_s >= RESEND_AFTER_S

@@ -306,13 +306,13 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     row = first_row = len(payloads)
     rows_max, packet_max_bytes, wanted_bits = builder.rows_max, builder.packet_max_bytes, builder.wanted_bits
     admit, may_publish, room = builder.admit, client.may_publish, builder.room
-    # The head of a packet, taken apart; kept while packets begin with the same bytes. The empty tuple matches nothing.
-    head: bytes | tuple[bytes, ...] = ()
+    # The head of a packet, taken apart; kept while packets begin with the same bytes.
+    head = b""
     head_bytes = packet_bytes = qos = flag = 0
     topic, topic_index = b"", -1
     try:
         while position < stop and row < rows_max:
-            if not buffer.startswith(head, position):
+            if not head or not buffer.startswith(head, position):
                 first_byte = buffer[position]
                 if first_byte & wanted_bits != 0x30:
                     break
@@ -346,11 +346,11 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                     head = buffer[position:topic_end]
                     if (topic_index < 0 and not admit(topic, client)) or (may_publish is not None and not may_publish(topic)):
                         _forbid(buffer, topic_end, end, qos, topic, client, builder, has_properties)
-                        head, position = (), end
+                        head, position = b"", end
                         rows_max -= builder.forbidden_take_room
                         continue
                 else:  # by its alias, if at all
-                    head = ()
+                    head = b""
                     if not has_properties:
                         malformed("MQTT-4.7.3-1 empty topic name")
                 head_bytes = topic_end - position

@@ -78,11 +78,7 @@ def test_a_batch_has_gathered_when_it_is_due_or_large_or_full() -> None:
 
 
 def test_publishers_rest_until_the_batch_that_gathers_is_due() -> None:
-    assert busy_pace().rest_until_s(10.0, outstanding=False, waiting=True, rows=1, publishers=0) == 10.0 + GATHER_S
-
-
-def test_nobody_rests_where_nothing_waits_and_nothing_is_under_way() -> None:
-    assert busy_pace().rest_until_s(10.0, outstanding=False, waiting=False, rows=0, publishers=100) is None
+    assert busy_pace().rest_until_s(10.0, outstanding=False, rows=1, publishers=0) == 10.0 + GATHER_S
 
 
 @pytest.mark.parametrize(
@@ -98,5 +94,5 @@ def test_nobody_rests_where_nothing_waits_and_nothing_is_under_way() -> None:
 def test_while_a_batch_is_committed_publishers_rest_if_little_comes_of_many(
     pace: Pace, rows: int, publishers: int, rests: bool
 ) -> None:
-    until_s = pace.rest_until_s(20.0, outstanding=True, waiting=True, rows=rows, publishers=publishers)
+    until_s = pace.rest_until_s(20.0, outstanding=True, rows=rows, publishers=publishers)
     assert until_s == (20.0 + REST_S if rests else None)

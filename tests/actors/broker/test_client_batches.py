@@ -70,7 +70,7 @@ def test_a_batch_carries_what_was_gathered_and_what_its_clients_are_owed(tmp_pat
     assert published.released.keys() == {"c1"}, "nothing is kept of the other's identifiers"
     assert list(unpack_column("H", published.released["c1"])) == [5]
     assert published.received.keys() == {"c1"}
-    (outstanding,) = desk.batches.link
+    (outstanding,) = desk.batches.link.outstanding
     assert [client.number for client, _ in outstanding.kept.bursts] == [1, 2]
     assert outstanding.kept.received.keys() == {"c1", "c2"}, "both are to be answered"
     assert (len(desk.batches.builder), desk.batches.touched) == (0, {})

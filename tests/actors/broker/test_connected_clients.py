@@ -58,7 +58,7 @@ class Desk:
         reception: Any = SimpleNamespace(admission=admission, resume=lambda: self.said.append("a place is free"))
         lingering: Any = SimpleNamespace(add=lambda sock, output: self.said.append("lingers"))
         settings = SettingsNow(node(clients=ClientLimitSettings(output_max_bytes=OUTPUT_MAX_BYTES)))
-        mailbox: Any = SimpleNamespace(name="listener", now_s=lambda: 0.0)
+        mailbox: Any = SimpleNamespace(name="listener", now_s=lambda: 0.0, send=None)
         self.clients = ConnectedClients(mailbox, 7, reception, lingering, settings, parted=self._parted)
 
     def _parted(self, client: Any, publish_will: bool) -> None:

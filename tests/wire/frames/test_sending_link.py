@@ -79,4 +79,4 @@ def test_no_batch_is_forgotten_before_its_number_is_acknowledged(steps: list[str
             number = min(step, sent)
             sender.acknowledge(number, 0.0)
             acknowledged = max(acknowledged, number)
-        assert [batch.number for batch in sender] == list(range(acknowledged + 1, sent + 1))
+        assert [batch.number for batch in sender.outstanding] == list(range(acknowledged + 1, sent + 1))
