@@ -26,6 +26,10 @@ class ClockSteps:
         self.steps: list[tuple[int, int]] = []
         self.distance_ms: int | None = None
 
+    def restore(self, steps: list[tuple[int, int]], distance_ms: int | None) -> None:
+        """An earlier life knew this."""
+        self.steps, self.distance_ms = steps[-STEPS_MAX:], distance_ms
+
     def agree(self, wall_ms: int, steady_ms: int) -> bool:
         """Whether the two clocks say that there was no step."""
         return self.distance_ms is not None and -STEP_MIN_MS <= wall_ms - steady_ms - self.distance_ms <= STEP_MIN_MS

@@ -16,6 +16,10 @@ class BasculeError(Exception):
         self.message = message
         self.fields: Mapping[str, object] = MappingProxyType(fields)
 
+    def add(self, **fields: object) -> None:
+        """These are facts as well."""
+        self.fields = MappingProxyType({**self.fields, **fields})
+
     def __str__(self) -> str:
         facts = ", ".join(f"{name}={value!r}" for name, value in self.fields.items())
         return f"{self.message} ({facts})" if facts else self.message

@@ -158,7 +158,7 @@ class AccessControl:
         """
         if client.certificate_user is not None:
             self._counts["logins"] += 1
-            client.user = client.certificate_user
+            client.is_user(client.certificate_user)
             done(None)
             return
         policy = self._policies.get(client.listener, self._of_node)
@@ -234,7 +234,7 @@ class AccessControl:
     def _let_in(self, login: Login, user: bytes, credential: bytes) -> None:
         self._counts["logins"] += 1
         self._limits.let_in(login.client.origin, user, credential, self._host.mailbox.now_s())
-        login.client.user = login.user
+        login.client.is_user(login.user)
         if not login.client.closed:
             login.done(None)
 
@@ -266,13 +266,12 @@ class AccessControl:
         return client.listener
 
     def give_rights(self, client: Client) -> None:
-        """Set ``client.rights`` by its listener, user and session; also again, when the rules are others."""
-        client.rights = self._lists.rights_at(client.listener, client.user, client.session)
+        """Give ``client`` those of its listener, user and session; again when it begins to publish, and when the rules are others.
 
-    def set_out(self, client: Client) -> None:
-        """Have the parser ask about what the client publishes, where not everything is allowed."""
-        if client.flow is not None:
-            client.flow.may_publish = None if client.rights is None else partial(self.check_publish, client)
+        Where not everything is allowed, the parser asks about what it publishes.
+        """
+        rights = self._lists.rights_at(client.listener, client.user, client.session)
+        client.may(rights, None if rights is None else partial(self.check_publish, client))
 
     def on_acl_changed(self, frame: AclChanged) -> None:
         """Judge everything from now on by other rules."""
@@ -286,7 +285,6 @@ class AccessControl:
         for client in self._host.clients():
             if client.session:
                 self.give_rights(client)
-                self.set_out(client)
 
     def check_publish(self, client: Client, topic: bytes) -> bool:
         """Whether ``client`` may publish to ``topic``; a no is counted and logged."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Iterable
 
 from actors.access.login_limits import network_of
 from actors.access.publish_rate import PublishRate
+from actors.access.untaken_input import UntakenInput
 from actors.process.mailbox import READ, WRITE, PollGroup
 from actors.system.receive_buffer import RECEIVE_BYTES, receive
 from wire.access.access_rules import ClientAccess
+from wire.access.connect_checks import ConnectTerms
 from wire.access.proxy_header import HEADER_MAX_BYTES, ProxyHeader, read_header
 from wire.exchange.client_keep_alive import KeepAlive
 from wire.exchange.client_outbox import ClientOutbox
@@ -39,22 +42,19 @@ class Client:
         "aliases",
         "asking",
         "bridge",
-        "buffer",
         "certificate_user",
         "closed",
         "expiry_s",
         "fault",
         "filters",
         "flow",
-        "gathered",
         "gone",
         "greets_at",
-        "held",
+        "input",
         "keep_alive",
         "leaves",
         "level",
         "listener",
-        "missing",
         "number",
         "outbox",
         "packet_max_bytes",
@@ -79,15 +79,12 @@ class Client:
         self.address = address
         self.number = number
         self.accepted_s = now_s
-        self.buffer = b""
-        self.missing = 0  # what the packet at the front of ``buffer`` lacks, where that is known
-        self.gathered = bytearray()  # what came of it since; joined once, because a large packet may come in small pieces
-        self.held = 0  # the bytes of both that were counted last
+        self.input = UntakenInput()
         self.closed = False
         self.gone = False  # its side is closed, or the connection is broken: there is nobody who could be told anything
         self.leaves = False  # it has closed its side, and there is no room for what it published last, which is left out
         self.session = ""
-        self.listener = ""  # where the listener listens by which it came; Reception sets it
+        self.listener = ""  # where the listener listens by which it came
         self.user: str | None = None  # None: anonymous
         self.rights: ClientAccess | None = None  # None: everything
         self.asking = 0  # requests about its subscriptions that are not answered
@@ -179,6 +176,118 @@ class Client:
         self.proxy_header += self._sock.recv(size)
         return header
 
+    # --- who it is ---
+
+    def came_by(self, listener: str, proxied: ListenerSettings | None) -> None:
+        """It came to where ``listener`` listens; proxied: its settings, if a PROXY header comes first."""
+        self.listener, self.proxied = listener, proxied
+
+    def came_from(self, address: str, certificate_user: str | None) -> None:
+        """Its proxy has said so, all of it; an empty address: it is the proxy itself."""
+        self.proxied, self.proxy_header = None, b""
+        self.address = address or self.address
+        self.certificate_user = certificate_user or self.certificate_user
+
+    def is_user(self, user: str) -> None:
+        """It has proven to be ``user``."""
+        self.user = user
+
+    def may(self, rights: ClientAccess | None, may_publish: Callable[[bytes], bool] | None) -> None:
+        """Its rights, None for everything; may_publish: asked about each topic by the parser of what it publishes."""
+        self.rights = rights
+        if self.flow is not None:
+            self.flow.ask_about_topics(may_publish)
+
+    # --- its session ---
+
+    def announces(self, level: int) -> None:
+        """Its CONNECT names that level, and has not been read."""
+        self.greets_at = level
+
+    def greets(self, level: int, *, bridge: bool) -> None:
+        """Its CONNECT was read."""
+        self.level, self.bridge = level, bridge
+
+    def is_called(self, session: str) -> None:
+        """Its client identifier, which it has or was given."""
+        self.session = session
+
+    def agrees(self, terms: ConnectTerms, will: Message | None) -> None:
+        """It may come in on these terms, with this Will."""
+        self.expiry_s = terms.expiry_s
+        self.keep_alive.agree(terms.keep_alive_s)
+        self.receive_maximum = terms.receive_maximum
+        self.packet_max_bytes = terms.packet_max_bytes
+        self.aliases = OutgoingAliases(terms.topic_alias_maximum) if terms.topic_alias_maximum else None
+        self.will = will
+
+    def outlives(self, expiry_s: int) -> None:
+        """Its session outlives the connection for so long, as its DISCONNECT has it."""
+        self.expiry_s = expiry_s
+
+    def resumes(self, queue: str, subscriptions: Iterable[tuple[str, int, int]]) -> None:
+        """Its session is on record so."""
+        self.queue = queue
+        self.filters = {topic_filter: (options, identifier) for topic_filter, options, identifier in subscriptions}
+
+    def begins(self, flow: ReceiverHalf) -> None:
+        """It is let in: what it publishes is taken by ``flow``."""
+        self.flow = flow
+
+    def receives(self, outbox: ClientOutbox) -> None:
+        """It is sent messages by ``outbox``."""
+        self.outbox = outbox
+
+    def subscribe(self, topic_filter: str, options: int, identifier: int) -> bool:
+        """It is subscribed so, and not as before [MQTT-3.8.4-3]; whether it was."""
+        existed = topic_filter in self.filters
+        self.filters[topic_filter] = options, identifier
+        return existed
+
+    def unsubscribe(self, topic_filter: str) -> bool:
+        """It is not subscribed any more; whether it was."""
+        return self.filters.pop(topic_filter, None) is not None
+
+    def ask(self) -> None:
+        """A request about its subscriptions is under way; at ``REQUESTS_MAX`` it is not read: nothing else limits them."""
+        self.asking += 1
+        if self.asking == REQUESTS_MAX:
+            self.hear(False, ASKING)
+
+    def on_answered(self, now_s: float) -> bool:
+        """One is answered; whether it is read again because of that."""
+        self.asking -= 1
+        if self.closed or self.asking != REQUESTS_MAX - 1:
+            return False
+        self.hear_again(now_s, ASKING)
+        return True
+
+    def awaits_retained(self, bytes_max: int) -> RetainedPasses:
+        """It is owed retained messages, beside which at most so many bytes wait."""
+        self.retained = self.retained or RetainedPasses(bytes_max)
+        return self.retained
+
+    def has_retained(self) -> None:
+        """It is owed none any more."""
+        self.retained = None
+
+    # --- when it is read ---
+
+    def limit_rate(self, messages_per_s: float | None, bytes_per_s: float | None, now_s: float) -> None:
+        """It may publish so fast from now on; None: as fast as it can."""
+        limited = messages_per_s is not None or bytes_per_s is not None
+        self.rate = PublishRate(messages_per_s, bytes_per_s, now_s) if limited else None
+
+    def stood_still(self, period_s: float, now_s: float) -> None:
+        """This process did, so that nobody could hear it."""
+        self.keep_alive.stood_still(period_s, now_s)
+        self.accepted_s = min(now_s, self.accepted_s + period_s)
+
+    def read_to_end(self, now_s: float) -> None:
+        """It has closed its side: what it published last is read on, and left out where there is no room for it."""
+        self.leaves = True
+        self.hear_again(now_s, QUEUE_FULL)
+
     def has_left(self) -> bool:
         """Whether the client has closed its side, also while what it sent before has not been read."""
         return self._group.has_left(self._sock.fileno())
@@ -238,7 +347,7 @@ class Client:
     @property
     def under_way_bytes(self) -> int:
         """The bytes of a packet that is not whole."""
-        return len(self.buffer) + len(self.gathered)
+        return self.input.size_bytes
 
     def _watch(self) -> None:
         events = (0 if self._muted else READ) | (WRITE if self._output else 0)

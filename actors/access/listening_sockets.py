@@ -18,7 +18,7 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
@@ -117,7 +117,7 @@ class ListeningSockets:
     def __init__(self, mailbox: Mailbox, group: PollGroup, lingering: ClosingConnections, settings: SettingsNow) -> None:
         self._mailbox = mailbox
         self._group = group
-        self._lingering = lingering
+        self.lingering = lingering
         self._backoff = Backoff(settings.now.supervision.restart_backoff, mailbox.random)
         self._settings = settings
         self.listening_sockets: list[ListeningSocket] = []
@@ -253,6 +253,10 @@ class ListeningSockets:
             certificates_refused=sum(each.refused for each in certificates),
         )
 
+    def left(self) -> Iterable[Client]:
+        """The clients that have closed their side."""
+        return self._group.left()
+
     # --- accepting ---
 
     def accept(self, listening_socket: ListeningSocket, now_s: float, give_way: _Gives, see_off: _SeesOff) -> Iterator[Client]:
@@ -266,7 +270,7 @@ class ListeningSockets:
             if not self.accepting or (listening_socket.secure and not self.turn.left):  # those who are here shake hands first
                 return
             if _lowest_free_descriptor() >= descriptors_max:
-                self._lingering.close()
+                self.lingering.close()
             if _lowest_free_descriptor() >= descriptors_max:
                 self.pause(now_s, "file descriptors are used up")
                 return
@@ -289,12 +293,12 @@ class ListeningSockets:
                 continue
             self.connections += 1
             client = self._client(listening_socket, sock, address, now_s)
-            if listening_socket.is_proxy(host):
-                client.proxied = listening_socket.settings
+            settings = listening_socket.settings
+            client.came_by(settings.bind, settings if listening_socket.is_proxy(host) else None)
             yield client
 
     def _client(self, listening_socket: ListeningSocket, sock: socket.socket, address: str, now_s: float) -> Client:
-        client = (
+        return (
             Client(sock, address, self._numbers, self._group, now_s)
             if listening_socket.plain
             else LayeredClient(
@@ -307,31 +311,29 @@ class ListeningSockets:
                 turn=self.turn,
             )
         )
-        client.listener = listening_socket.settings.bind
-        return client
 
     def read_header(self, client: Client, settings: ListenerSettings, now_s: float, give_way: _Gives, see_off: _SeesOff) -> bool:
         """Read on in the PROXY header of ``client``, and let it in as who it is; False if it is to be closed.
 
         give_way and see_off as for ``accept``. Limits by address count by that in the header.
         """
+        user = None
         try:
             header = client.read_proxy_header()
             if header is None:
                 return True
             if header.common_name is not None and settings.proxy_protocol is not None:
                 certificate = {"subject": ((("commonName", header.common_name),),)}
-                client.certificate_user = identity(certificate, settings.proxy_protocol.identity)
+                user = identity(certificate, settings.proxy_protocol.identity)
         except OSError:
             return False
         except (PeerViolation, NotACertificate) as error:
             self.handshakes_failed += 1
             self._log_limited("client.transport_failed", str(error), now_s, address=client.address)
             return False
-        client.proxied, client.proxy_header = None, b""
+        client.came_from(f"{header.host}:{header.port}" if header.host else "", user)
         if not header.host:
             return True
-        client.address = f"{header.host}:{header.port}"
         place = (header.host, client.listener, settings.connections_max)
         if self.admission.is_full(*place):
             see_off()

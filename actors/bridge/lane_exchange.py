@@ -46,9 +46,10 @@ class Exchange:
         )
         self._poll = RemotePoll(mailbox)
         self._held_until_s: float | None = None
+        self._heard_s = 0.0  # what the watch knows of ``reader.heard_s``
         self.flow = flow
         self.writer = RemoteWriter(mailbox, flow, self._watch, self._poll)
-        self.reader = RemoteReader(mailbox, lane, flow, self._watch, self._poll, self.writer)
+        self.reader = RemoteReader(mailbox, lane, flow, self._poll, self.writer)
         self.learnt = LearntLimits()
         self._known = NO_LIMITS  # of that, what holds on this connection
         self._place = ""
@@ -92,6 +93,7 @@ class Exchange:
             name = remote_session_name(self._lane.actor, session, self.flow.session_number)
             self.intake.on_connected(name, connack, connack.limits.joined(self._known))
         self.reader.on_opened(remote)
+        self._heard_s = self.reader.heard_s
         self._poll.on_opened(remote)
 
     def on_disconnected(self, *, by_remote: bool) -> None:
@@ -133,7 +135,10 @@ class Exchange:
 
     def check_link(self, now_s: float) -> Unavailable | None:
         """Look whether the connection still lives, and have the remote asked: why it is to be given up, if it is."""
-        writer = self.writer
+        writer, heard_s = self.writer, self.reader.heard_s
+        if heard_s != self._heard_s:
+            self._heard_s = heard_s
+            self._watch.on_received(heard_s)
         verdict = self._watch.judge(now_s, owed=self.flow.owed, given=writer.written_bytes, left=writer.left_bytes)
         if verdict is Verdict.PING:
             writer.say(remote_packets.PINGREQ)

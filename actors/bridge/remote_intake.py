@@ -146,7 +146,7 @@ class RemoteIntake:
     def peer_up(self, name: str, epoch: int) -> None:
         """A peer began a new life: what it had of ours is lost."""
         if name == LISTENER:
-            self._inbox.batches.listener = epoch
+            self._inbox.batches.know(epoch)
         if name not in (DISTRIBUTOR, QUEUE_STORE):
             return
         self._mailbox.send(name, SenderResumes(sender=self._mailbox.name, epoch=self._epoch, number=self._inbox.next_number))

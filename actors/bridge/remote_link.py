@@ -178,7 +178,7 @@ class RemoteLink:
     def _on_connected(self, remote: Remote, *, tried_first: bool) -> None:
         now_s = self._mailbox.now_s()
         self.remote = remote
-        remote.leads = self._lane.leads
+        remote.speak_while(self._lane.leads)
         self.failback.on_connected(remote.address, now_s, tried_first=tried_first)
         self._time_first()
         self._exchange.on_connected(remote, now_s)

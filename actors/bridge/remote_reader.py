@@ -17,7 +17,6 @@ from actors.process.mailbox import Mailbox
 from wire.errors import PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.lane_sender import LaneSender
-from wire.exchange.remote_keep_alive import RemoteKeepAlive
 from wire.exchange.remote_limits import RemoteLimits
 from wire.mqtt.reason_codes import ReasonCode
 from wire.status.link_faults import LinkFault, of_refusal
@@ -62,19 +61,20 @@ _SAID: dict[int, RemoteLimits] = {
 
 
 class RemoteReader:
-    """Reads one connection at a time. limits: what the remote may send. unexpected_publishes: those that nobody subscribed to."""
+    """Reads one connection at a time. limits: what the remote may send. unexpected_publishes: those that nobody subscribed to.
 
-    def __init__(
-        self, mailbox: Mailbox, lane: Lane, flow: LaneSender, watch: RemoteKeepAlive, poll: RemotePoll, writer: RemoteWriter
-    ) -> None:
+    heard_s: when something came last.
+    """
+
+    def __init__(self, mailbox: Mailbox, lane: Lane, flow: LaneSender, poll: RemotePoll, writer: RemoteWriter) -> None:
         self.limits = NOTHING_SUBSCRIBED
         self._intake: RemoteIntake | None = None
         self._mailbox = mailbox
         self._facts = lane.facts
         self._level = lane.bridge.remote.protocol
         self.unexpected_publishes = 0
+        self.heard_s = 0.0
         self._flow = flow
-        self._watch = watch
         self._poll = poll
         self._writer = writer
         self._remote: Remote | None = None
@@ -116,7 +116,7 @@ class RemoteReader:
         data = remote.receive()
         if not data:
             return
-        self._watch.on_received(self._mailbox.now_s())
+        self.heard_s = self._mailbox.now_s()
         self._parse(self._input + data if self._input else data)
 
     def parse_on(self) -> None:
@@ -147,7 +147,7 @@ class RemoteReader:
                 self._take(packet)
                 position = packet.end
         except PeerViolation as error:
-            error.fields = {**error.fields, "by_remote": buffer[position] >> 4 not in _UNASKED}
+            error.add(by_remote=buffer[position] >> 4 not in _UNASKED)
             raise
         self._input = buffer[position:]
 

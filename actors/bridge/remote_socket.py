@@ -106,6 +106,10 @@ class Remote:
         with socket.socket(fileno=socket.dup(sock.fileno())) as plain:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
+    def speak_while(self, leads: Callable[[], bool]) -> None:
+        """Something may be said on it only while ``leads`` says so."""
+        self.leads = leads
+
     def fileno(self) -> int:
         """The descriptor to poll."""
         return self._socket.fileno()

@@ -12,7 +12,7 @@ from wire.settings import TlsSettings
 class _NamedContext(ssl.SSLContext):
     """Asks for, and checks, another name than the address says."""
 
-    server_name = ""
+    server_name: str = ""
 
     def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
         if self.server_name:

@@ -12,7 +12,6 @@ from actors.broker.batch_pace import Pace
 from actors.broker.client_batches import ClientBatches
 from actors.broker.client_input import ClientInput
 from actors.broker.qos0_overtaking import Qos0Overtaking
-from actors.broker.waiting_clients import WaitingClients
 from actors.process.mailbox import Mailbox, PollGroup
 
 REST_TIMER = "rest"
@@ -27,7 +26,6 @@ class Gathering:
         group: PollGroup,
         batches: ClientBatches,
         client_input: ClientInput,
-        waiting: WaitingClients,
         overtaking: Qos0Overtaking,
         *,
         gather_s: Callable[[], float],
@@ -38,7 +36,7 @@ class Gathering:
         self._builder = batches.builder
         self._link = batches.link
         self._input = client_input
-        self._waiting = waiting
+        self._waiting = client_input.waiting
         self._overtaking = overtaking
         self._pace = Pace(gather_s)
         self._serving = False

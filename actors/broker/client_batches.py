@@ -26,6 +26,7 @@ from wire.mqtt.properties import USER_PROPERTIES_MAX
 from wire.mqtt.publish_batch_parser import BatchBuilder
 from wire.mqtt.topics import TopicLimits
 from wire.records import record
+from wire.settings import ClientLimitSettings
 
 PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, about
 
@@ -45,6 +46,7 @@ class ClientBatches:
     """The batch that is being built, and ``link``: those that are on their way.
 
     builder: its rows. room: whether there is room for what comes. touched: by number, the clients that may be owed an answer.
+    published: the rows of all that were sent.
     """
 
     def __init__(self, host: ListenerInterface, reserved: ReservedTopics) -> None:
@@ -57,19 +59,18 @@ class ClientBatches:
             topic_limits=TopicLimits.of(limits),
             properties_max=USER_PROPERTIES_MAX,
             drop_reserved=reserved.drop_reserved,
-            forbidden_take_room=limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None,
+            forbidden_take_room=_limit_rates(limits),
         )
         self.room = QueueRoom(host, self.builder)
         self.link: SendingLink[Published, Owed] = SendingLink()
         self.touched: dict[int, Client] = {}
+        self.published = 0
         self._wills: list[WillRow] = []
 
     def on_limits_changed(self) -> None:
         """Others hold from the next packet on."""
-        limits, builder = self._host.settings.now.clients, self.builder
-        builder.packet_max_bytes = limits.packet_max_bytes
-        builder.limit_topics(TopicLimits.of(limits))
-        builder.forbidden_take_room = limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None
+        limits = self._host.settings.now.clients
+        self.builder.limit_packets(limits.packet_max_bytes, TopicLimits.of(limits), forbidden_take_room=_limit_rates(limits))
 
     @property
     def full(self) -> bool:
@@ -142,8 +143,7 @@ class ClientBatches:
         room, refused = self.room.sealed()
         batch = builder.build(accepted_ms=self._host.mailbox.wall_ms())
         sources = builder.sources_column()
-        self._host.traffic.publish_received += rows
-        self._host.traffic.messages_received += rows
+        self.published += rows
         builder.clear()
         published = Published(
             sender=self._host.name,
@@ -180,6 +180,10 @@ class ClientBatches:
         """Send all that are on their way again, as they were."""
         for published in self.link.resend(self._host.mailbox.now_s()):
             self._host.send(DISTRIBUTOR, published)
+
+
+def _limit_rates(limits: ClientLimitSettings) -> bool:
+    return limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None
 
 
 def _keeps(client: Client) -> bool:

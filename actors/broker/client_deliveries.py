@@ -44,11 +44,12 @@ def pump_below_bytes(output_max_bytes: int) -> int:
 
 
 class Deliveries:
-    """Delivers to clients; what is sent in a turn is written at its end."""
+    """Delivers to clients; what is sent in a turn is written at its end. publish_sent: how many PUBLISHes were."""
 
     def __init__(self, host: ListenerInterface, access: AccessControl) -> None:
         self._host = host
         self._access = access
+        self.publish_sent = 0
         self._lanes: dict[str, Client] = {}
         self._openings = 0
         self._begun = 0  # clients with an outbox
@@ -80,7 +81,7 @@ class Deliveries:
 
     def on_opened(self, client: Client) -> None:
         """The client has its CONNACK: begin, or go on with what waits in its session's queue."""
-        client.outbox = ClientOutbox(
+        outbox = ClientOutbox(
             queue=client.queue,
             level=client.level,
             receive_maximum=client.receive_maximum,
@@ -88,12 +89,13 @@ class Deliveries:
             settings=self._host.settings.now.sessions,
             aliases=client.aliases,
         )
+        client.receives(outbox)
         self._begun += 1
         if client.queue:
             self._lanes[client.queue] = client
-            self._open_lane(client.outbox)
+            self._open_lane(outbox)
         else:
-            client.outbox.begin()
+            outbox.begin()
 
     def on_closed(self, client: Client) -> None:
         """The connection is gone; what is in its session's queue stays there."""
@@ -114,9 +116,8 @@ class Deliveries:
 
     def _count(self, outbox: ClientOutbox, counts: ExchangeFigures) -> None:
         """The exchange of ``outbox`` goes: keep what was counted."""
-        self._dropped.update(_dropped_by(outbox.dropped, counts))
+        self._dropped.update(_dropped_by(outbox.take_dropped(), counts))
         self._unexpected += counts.unexpected_acknowledgements
-        outbox.dropped = 0
 
     def exchanging(self) -> list[Client]:
         """The clients to which something is sent, or was lately: nothing waits for the others."""
@@ -223,14 +224,13 @@ class Deliveries:
             packets = copies.qos0(client.level, packet_max_bytes)
         else:
             packets = copies.qos0_aliased(client.aliases, packet_max_bytes)
-        self._host.traffic.publish_sent += copies.qos0_messages
+        self.publish_sent += copies.qos0_messages
         self._host.write(client, packets, copies.qos0_messages)
 
     def _hold(self, copies: Copies, passes: RetainedPasses, replaced: Callable[[], Iterable[bytes]]) -> Copies:
         """``copies`` without what has to wait for retained messages."""
         copies = passes.hold(copies, replaced)
-        self._dropped["output_limit"] += passes.dropped
-        passes.dropped = 0
+        self._dropped["output_limit"] += passes.take_dropped()
         return copies
 
     def _readable(self, copies: Copies, rights: ClientAccess) -> Copies:
@@ -309,7 +309,7 @@ class Deliveries:
             if not data:
                 return
             published = outbox.sent[0] - publishes
-            self._host.traffic.publish_sent += published
+            self.publish_sent += published
             self._host.write(client, data, published + outbox.sent[1] - pubrels)
 
     def _settle(self, outbox: ClientOutbox) -> None:

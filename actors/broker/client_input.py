@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
-from actors.access.client import BEHIND, NO_ROOM, QUEUE_FULL, REQUESTS_MAX, Client
+from actors.access.client import BEHIND, NO_ROOM, REQUESTS_MAX, Client
 from actors.access.input_budget import InputBudget
-from actors.access.publish_rate import PublishRate
 from actors.broker.client_batches import ClientBatches
 from actors.broker.client_packets import ClientPackets
 from actors.broker.listener_interface import ListenerInterface
@@ -47,24 +46,27 @@ class ClientInput:
         host: ListenerInterface,
         batches: ClientBatches,
         packets: ClientPackets,
-        waiting: WaitingClients,
         *,
         acknowledged: Callable[[Client], None],
         crowded: Callable[[], None],
     ) -> None:
-        """acknowledged: told of a client that has sent acknowledgements. crowded: told when there is no room for QoS 0 either."""
+        """acknowledged: told of a client that has sent acknowledgements. crowded: told when there is no room for QoS 0 either.
+
+        bytes_received, packets_received: in all; those of PUBLISH are counted with their batch.
+        """
+        self.bytes_received = self.packets_received = 0
+        self.waiting = WaitingClients(host.mailbox)
         self._host = host
         self._batches = batches
         self._builder = batches.builder
         self._packets = packets
         self._acknowledged = acknowledged
         self._crowded = crowded
-        self._waiting = waiting
         self._budget = InputBudget(host.settings.now.clients.input_max_bytes)
 
     def on_limits_changed(self) -> None:
         """Others hold from now on, for those who are connected as well."""
-        self._budget.bytes_max = self._host.settings.now.clients.input_max_bytes
+        self._budget.limit(self._host.settings.now.clients.input_max_bytes)
         now_s = self._host.mailbox.now_s()
         for client in self._host.clients():
             self._limit_rate(client, now_s)
@@ -82,8 +84,7 @@ class ClientInput:
 
     def _limit_rate(self, client: Client, now_s: float) -> None:
         limits = self._host.settings.now.clients
-        limited = limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None
-        client.rate = PublishRate(limits.publish_messages_per_s, limits.publish_bytes_per_s, now_s) if limited else None
+        client.limit_rate(limits.publish_messages_per_s, limits.publish_bytes_per_s, now_s)
 
     def read(self, client: Client, now_s: float) -> bool:
         """Take what the client's socket has; False when it is gone."""
@@ -91,65 +92,62 @@ class ClientInput:
         if data is None:
             return False
         if data:
-            size_bytes = len(data)
-            self._host.traffic.bytes_received += size_bytes
-            if client.missing > size_bytes:
-                client.missing -= size_bytes
-                client.gathered += data
-                self._hold(client)
-                return True
-            if client.gathered:
-                client.buffer = b"".join((client.buffer, client.gathered, data))
-                client.gathered = bytearray()
-            else:
-                client.buffer = client.buffer + data if client.buffer else data
-            before = client.buffer
-            self._take(client)
-            if client.buffer is not before:  # something was whole
+            self.bytes_received += len(data)
+            untaken = client.input
+            if untaken.front:
+                whole = untaken.join(data)
+                if whole is None:
+                    self._hold(client)
+                    return True
+                data = whole
+            self._take(client, data)
+            if untaken.front is not data:  # something was whole
                 client.keep_alive.on_heard(now_s)
         return True
 
     def read_on(self, client: Client) -> None:
         """Go on with what the client has sent: it has its CONNACK, or fewer of its requests wait for their answers."""
-        self._waiting.go_on(client)
-        self._take(client)
+        self.waiting.go_on(client)
+        self._take_on(client)
 
     def room_came(self, bridges: Container[str] | None = None) -> None:
         """Go on with those that wait for room in a queue of these, or of any."""
-        self._waiting.room_came(bridges, self._take)
+        self.waiting.room_came(bridges, self._take_on)
 
     def read_departed(self) -> None:
         """Who waits for room, and has left, is read to its end; what it has published there is not taken."""
-        for client, _ in list(self._waiting.for_room.values()):
+        for client, _ in list(self.waiting.for_room.values()):
             if client.has_left():
-                client.leaves = True
-                self._waiting.for_room.pop(client.number, None)
-                client.hear_again(self._host.mailbox.now_s(), QUEUE_FULL)
-                self._take(client)
+                self.waiting.for_room.pop(client.number, None)
+                client.read_to_end(self._host.mailbox.now_s())
+                self._take_on(client)
 
     def go_on_with_room(self) -> None:
         """The batch has gone, or has room again: go on with those that wait for it."""
-        self._waiting.batch_went_on(self._take, self._has_no_room)
+        self.waiting.batch_went_on(self._take_on, self._has_no_room)
 
     def on_timer(self, name: str, now_s: float) -> None:
         """``TURN_TIMER`` or ``RATE_TIMER`` is due."""
         if name == TURN_TIMER:
-            self._waiting.turn_has_come(now_s, self._take)
+            self.waiting.turn_has_come(now_s, self._take_on)
         else:
-            self._waiting.rate_allows(now_s, self.read_on)
+            self.waiting.rate_allows(now_s, self.read_on)
 
     def on_closed(self, client: Client) -> None:
         """The client has gone, and what it sent with it."""
-        self._waiting.on_closed(client)
+        self.waiting.on_closed(client)
         self._budget.hold(client.number, 0)
 
     # --- packets ---
 
-    def _take(self, client: Client) -> None:
-        """Take what is whole in the client's buffer: runs of PUBLISH into the batch, everything else one by one."""
-        data, position, handled = client.buffer, 0, 0
+    def _take_on(self, client: Client) -> None:
+        """Take what is kept of the client's input, as far as it goes now."""
+        self._take(client, client.input.front)
+
+    def _take(self, client: Client, data: bytes) -> None:
+        """Take what is whole in ``data``, the client's input: runs of PUBLISH into the batch, everything else one by one."""
+        position = handled = missing = 0
         packet_max_bytes = self._host.settings.now.clients.packet_max_bytes
-        client.missing = 0
         try:
             while not client.closed and client.asking < REQUESTS_MAX:
                 if client.flow is not None:
@@ -164,51 +162,52 @@ class ClientInput:
                     continue
                 packet = split(data, position, packet_max_bytes)
                 if packet is None:
-                    client.missing = missing_bytes(data, position)
+                    missing = missing_bytes(data, position)
                     break
                 _, start, stop = packet
                 if first_byte & 0xF0 == PUBLISH_BYTE:
                     if not client.leaves:  # of QoS 0: there is no room beside the full batch either
                         self._crowded()
-                        self._waiting.wait_for_batch(client, NO_ROOM)
+                        self.waiting.wait_for_batch(client, NO_ROOM)
                         break
                     position = stop  # left out: its client sends it again
                     continue
                 position = stop
                 self._packets.handle(client, first_byte, data[start:stop])
                 handled += 1
-                self._host.traffic.messages_received += 1
+                self.packets_received += 1
                 if handled >= PACKETS_PER_TURN and position < len(data) and not client.closed:
-                    self._waiting.wait_a_turn(client)
+                    self.waiting.wait_a_turn(client)
                     break
         except PeerViolation as error:
             if error.reason_code in LIMIT_OF:
                 self._host.on_limited(LIMIT_OF[error.reason_code])
             self._packets.violated(client, error)
-        self._keep(client, data[position:] if position else data)
+        if client.input.keep(data[position:] if position else data, missing):
+            self._hold(client)
 
     def _waits(self, client: Client, first_byte: int) -> bool:
         """Leave ``client`` unread if the packet that begins like this has to wait."""
         if client.flow is None:
             return bool(client.level)  # CONNECT was read, and its session is being looked up: read_on goes on
-        if client.rate is not None and self._waiting.hold_if_too_fast(client):
+        if client.rate is not None and self.waiting.hold_if_too_fast(client):
             return True
         kind = first_byte & 0xF0
         if kind == PUBLISH_BYTE and client.leaves:
             return False
         if kind == PUBLISH_BYTE and (bridge := self._batches.room.waits_for) is not None:
-            self._waiting.wait_for_room(client, bridge)
+            self.waiting.wait_for_room(client, bridge)
         elif kind in (PUBLISH_BYTE, PUBREL_BYTE) and self._builder.full and first_byte & QOS_0_MASK != QOS_0_BYTE:
-            self._waiting.wait_for_batch(client, NO_ROOM)
+            self.waiting.wait_for_batch(client, NO_ROOM)
         elif first_byte in _SUBSCRIPTIONS and self._builder.holds(client.number):
-            self._waiting.wait_for_batch(client, BEHIND)
+            self.waiting.wait_for_batch(client, BEHIND)
         else:
             return False
         return True
 
     def _has_no_room(self, client: Client) -> bool:
         """Whether what waits of ``client`` would go on waiting for the batch, as it is."""
-        return self._builder.full and bool(client.buffer) and client.buffer[0] & QOS_0_MASK != QOS_0_BYTE
+        return self._builder.full and bool(client.input.front) and client.input.front[0] & QOS_0_MASK != QOS_0_BYTE
 
     def _take_acknowledgements(self, client: Client, data: bytes, position: int) -> int:
         """A run of PUBACK, PUBREC and PUBCOMP for what was sent on this connection."""
@@ -216,7 +215,7 @@ class ClientInput:
             return position
         self._acknowledged(client)
         end = client.outbox.on_received(data, position)
-        self._host.traffic.messages_received += packets_in(data, position, end)
+        self.packets_received += packets_in(data, position, end)
         return end
 
     # --- runs of PUBLISH ---
@@ -240,12 +239,12 @@ class ClientInput:
         """Take PUBLISHes of QoS 0 into the full batch: they don't wait for the disk, which those that fill it do."""
         builder = self._builder
         rows_max, bytes_max = builder.rows_max, builder.bytes_max
-        builder.rows_max, builder.bytes_max = rows_max + BESIDE_ROWS, bytes_max + BESIDE_BYTES
+        builder.limit(rows_max + BESIDE_ROWS, bytes_max + BESIDE_BYTES)
         builder.take_only_qos_0(True)
         try:
             return parse_publishes(data, position, client.level, flow, builder)
         finally:
-            builder.rows_max, builder.bytes_max = rows_max, bytes_max
+            builder.limit(rows_max, bytes_max)
             builder.take_only_qos_0(False)
 
     def _take_rated(self, client: Client, flow: ReceiverHalf, data: bytes, position: int) -> int:
@@ -257,7 +256,7 @@ class ClientInput:
                 return position
             flow.check_quota()
             goes_on = position < len(data) and data[position] & 0xF0 == PUBLISH_BYTE
-            if not goes_on or self._builder.full or self._waiting.hold_if_too_fast(client):
+            if not goes_on or self._builder.full or self.waiting.hold_if_too_fast(client):
                 return position
 
     def _take_allowed(self, client: Client, flow: ReceiverHalf, data: bytes, position: int) -> int:
@@ -268,33 +267,25 @@ class ClientInput:
         builder, before, start = self._builder, len(self._builder) + flow.forbidden_publishes, position
         rows_max, bytes_max = builder.rows_max, builder.bytes_max
         if messages and size_bytes:
-            builder.rows_max = int(min(rows_max, len(builder) + messages))
-            builder.bytes_max = int(min(bytes_max, builder.used_bytes + size_bytes))
+            builder.limit(int(min(rows_max, len(builder) + messages)), int(min(bytes_max, builder.used_bytes + size_bytes)))
             try:
                 position = parse_publishes(data, position, client.level, flow, builder)
             finally:
-                builder.rows_max, builder.bytes_max = rows_max, bytes_max
+                builder.limit(rows_max, bytes_max)
                 client.rate.take(len(builder) + flow.forbidden_publishes - before, position - start)
         wait_s = client.rate.wait_s()
         if wait_s:
-            self._waiting.slow_down(client, now_s + wait_s)
+            self.waiting.slow_down(client, now_s + wait_s)
         return position
 
     # --- what is kept ---
-
-    def _keep(self, client: Client, data: bytes) -> None:
-        """``data`` is what has to wait of the client's input."""
-        client.buffer = data
-        if data or client.held:
-            self._hold(client)
 
     def _hold(self, client: Client) -> None:
         """Count what is kept of the client's input; who has most of it goes where all together have too much.
 
         access.input-bounded
         """
-        client.held = 0 if client.closed else len(client.buffer) + len(client.gathered)
-        if not self._budget.hold(client.number, client.held):
+        if not self._budget.hold(client.number, 0 if client.closed else client.input.size_bytes):
             return
         while (number := self._budget.over()) is not None:
             self._host.on_limited("input_max_bytes")

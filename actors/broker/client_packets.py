@@ -122,7 +122,7 @@ class ClientPackets:
         """Before ``body`` is looked into: only one, and at which level it can be refused."""
         if client.level:
             protocol_error("MQTT-3.1.0-2 second CONNECT")
-        client.greets_at = body[6] if body.startswith(b"\0\x04MQTT") and len(body) > 6 else 0
+        client.announces(body[6] if body.startswith(b"\0\x04MQTT") and len(body) > 6 else 0)
 
     def _tellable_facts(self, client: Client, error: PeerViolation) -> dict[str, object] | None:
         """``error`` for a log line; None when there were too many a second: a log must not be a way to fill the disk.

@@ -45,8 +45,7 @@ class ClientRetained:
     def begin(self, client: Client, filters: Iterable[str]) -> None:
         """The client wants what is retained under ``filters``: live messages wait for it from now on."""
         for topic_filter in filters:
-            client.retained = client.retained or RetainedPasses(self._host.settings.now.clients.output_max_bytes)
-            client.retained.begin(topic_filter)
+            client.awaits_retained(self._host.settings.now.clients.output_max_bytes).begin(topic_filter)
 
     def on_answered(self, client: Client, filters: Iterable[str]) -> None:
         """The client has its SUBACK for ``filters``."""
@@ -121,7 +120,7 @@ class ClientRetained:
     def _ask(self, client: Client, passes: RetainedPasses) -> None:
         filters = passes.ask(FILTERS_MAX)
         if not passes:
-            client.retained = None
+            client.has_retained()
         if not filters:
             return
         if not self._asked:
@@ -145,6 +144,6 @@ class ClientRetained:
     def _send(self, client: Client, batches: Sequence[Batch]) -> None:
         """Send what has waited, as granted, now that nothing is in front of it."""
         if not client.retained:
-            client.retained = None
+            client.has_retained()
         for batch in batches:
             self._deliveries.send(Copies(batch, self._host.mailbox.wall_ms()), (client.number,))

@@ -17,7 +17,6 @@ from actors.access.access_control import AccessControl, Verdict
 from actors.access.client import OPENING, Client
 from actors.broker.client_wills import NO_SOURCE, ClientWills
 from actors.broker.listener_interface import ListenerInterface
-from actors.broker.reserved_topics import ReservedTopics
 from actors.broker.session_openings import SessionOpenings, end_connection
 from actors.broker.session_records import SessionRecords
 from actors.process.local_messages import SessionDown
@@ -26,13 +25,11 @@ from wire.exchange.wills import Message, size_bytes
 from wire.frames.batch import RETAIN
 from wire.frames.intake import SessionClose, SessionGone, SessionsKnown
 from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
-from wire.mqtt.aliases import OutgoingAliases
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import MQTT_5_0, Connack, Connect, Disconnect, Packet, Will
 from wire.mqtt.properties import encode_properties
 from wire.mqtt.reason_codes import ReasonCode, protocol_error
 from wire.mqtt.topics import TopicLimits
-from wire.routing.sys_topics import is_reserved
 
 
 class ClientSessions:
@@ -42,14 +39,12 @@ class ClientSessions:
         self,
         host: ListenerInterface,
         access: AccessControl,
-        reserved: ReservedTopics,
         records: SessionRecords,
         wills: ClientWills,
         openings: SessionOpenings,
     ) -> None:
         self._host = host
         self._access = access
-        self._reserved = reserved
         self._records = records
         self._wills = wills
         self._openings = openings
@@ -59,7 +54,7 @@ class ClientSessions:
 
     def connect(self, client: Client, connect: Connect) -> None:
         """Let the client in, or not."""
-        client.level, client.bridge = connect.level, connect.bridge
+        client.greets(connect.level, bridge=connect.bridge)
         self._host.on_greeted(client)
         will = None if connect.will is None else _message(connect.will)
         settings, id_bytes = self._host.settings.now, len(connect.client_id.encode())
@@ -88,15 +83,10 @@ class ClientSessions:
     def _admit(self, client: Client, welcome: ConnectTerms, will: Message | None, verdict: Verdict) -> None:
         """Go on with a client that may come in, and has not gone meanwhile; send the others away [MQTT-3.1.4-2]."""
         if verdict is None:
-            client.session = welcome.client_id
+            client.is_called(welcome.client_id)
             self._access.give_rights(client)
-            topic = b"" if will is None else will[0]
-            if will is not None and (is_reserved(topic) or not self._access.check_publish(client, topic)):
-                if topic.startswith(b"$"):  # bridges put it there unasked, so that is no reason to refuse them
-                    self._reserved.drop(client, topic)
-                    will = None
-                else:
-                    verdict = LoginFault.WILL_FORBIDDEN
+            if will is not None:
+                will, verdict = self._wills.judge(client, will)
         older = self._clients.get(welcome.client_id)
         if verdict is None and older is not None and not self._access.check_take_over(client, older):
             verdict = LoginFault.ANOTHERS
@@ -114,12 +104,7 @@ class ClientSessions:
                 self._send(older, Disconnect(reason_code=ReasonCode.SESSION_TAKEN_OVER))
             self._host.close_client(older, "taken_over")  # broker.one-link-per-client
         self._clients[welcome.client_id] = client
-        client.expiry_s = welcome.expiry_s
-        client.keep_alive.keep_alive_s = welcome.keep_alive_s
-        client.receive_maximum = welcome.receive_maximum
-        client.packet_max_bytes = welcome.packet_max_bytes
-        client.aliases = OutgoingAliases(welcome.topic_alias_maximum) if welcome.topic_alias_maximum else None
-        client.will = will
+        client.agrees(welcome, will)
         self._wills.brought(client)
         self._openings.add(client, welcome)
 
@@ -135,7 +120,7 @@ class ClientSessions:
         if expiry_s is not None:
             if expiry_s and not client.expiry_s:
                 protocol_error("MQTT-3.14.2-2 session expiry interval in DISCONNECT after 0 in CONNECT")
-            client.expiry_s = min(expiry_s, self._host.settings.now.sessions.expiry_max_s)
+            client.outlives(min(expiry_s, self._host.settings.now.sessions.expiry_max_s))
         goodbye = packet.reason_code == ReasonCode.NORMAL_DISCONNECTION
         self._host.close_client(client, "disconnect", publish_will=not goodbye)  # [MQTT-3.14.4-3]
 
@@ -239,7 +224,7 @@ class ClientSessions:
                 self._records.found(session)
         self._wills.found(frame)
         if frame.last:
-            self._records.known = True
+            self._records.all_found()
             self._wills.publish_due(self._host.mailbox.now_s())
             self._openings.look_up()
 

@@ -40,8 +40,7 @@ class ClientSilence:
         if stood_still:
             self._stood_still(passed_s)
             for client in self._host.clients():
-                client.keep_alive.stood_still(passed_s, now_s)
-                client.accepted_s = min(now_s, client.accepted_s + passed_s)
+                client.stood_still(passed_s, now_s)
         for period in [period for period in self._due if period * CHECK_PERIOD_S <= now_s]:
             for number in self._due.pop(period):
                 found = self._host.client(abs(number))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from actors.access.client import Client
-from actors.access.closing_connections import ClosingConnection, ClosingConnections
+from actors.access.closing_connections import ClosingConnection
 from actors.access.listening_sockets import ListeningSocket, ListeningSockets
-from actors.broker.client_deliveries import Deliveries
 from actors.broker.client_input import ClientInput
-from actors.broker.client_silence import ClientSilence
 from actors.broker.connected_clients import ConnectedClients
 from actors.broker.waiting_clients import TURN_S
-from actors.process.mailbox import HANGUP, READ, WRITE, PollGroup
+from actors.process.mailbox import HANGUP, READ, WRITE
 
 LAST_READS_MAX = 4  # of a client that has left, before another is refused; who has sent more is still here
 
@@ -22,21 +21,19 @@ class ClientSockets:
 
     def __init__(
         self,
-        group: PollGroup,
         clients: ConnectedClients,
         reception: ListeningSockets,
-        lingering: ClosingConnections,
         client_input: ClientInput,
-        deliveries: Deliveries,
-        silence: ClientSilence,
+        *,
+        arrived: Callable[[Client, float], None],
+        touched: Callable[[Client], None],
     ) -> None:
-        self._group = group
+        """arrived: is told of a client that has come in, and when; touched: of one whose socket has taken more."""
         self._clients = clients
         self._reception = reception
-        self._lingering = lingering
         self._input = client_input
-        self._deliveries = deliveries
-        self._silence = silence
+        self._arrived = arrived
+        self._touched = touched
         self._passed_over: set[Any] = set()
 
     def serve(self, ready: list[tuple[Any, int]]) -> bool:
@@ -54,13 +51,13 @@ class ClientSockets:
             if isinstance(token, Client):
                 if events & WRITE and not token.closed:
                     if token.flush():
-                        self._deliveries.on_touched(token)
+                        self._touched(token)
                     else:
                         self._clients.close_client(token, "gone")
                 if events & (READ | HANGUP) and not token.closed:
                     self._read(token, now_s)
             elif isinstance(token, ClosingConnection):
-                self._lingering.ready(token, events)
+                self._reception.lingering.ready(token, events)
             else:
                 self._accept(token, now_s)
         return True
@@ -76,8 +73,7 @@ class ClientSockets:
     def _accept(self, door: ListeningSocket, now_s: float) -> None:
         for client in self._reception.accept(door, now_s, self._give_way, self._see_off):
             self._clients.add(client)
-            self._input.begin(client, now_s)
-            self._silence.watch(client)
+            self._arrived(client, now_s)
 
     def _give_way(self, number: int) -> None:
         client = self._clients.client(number)
@@ -87,7 +83,7 @@ class ClientSockets:
     def _see_off(self) -> None:
         """Take the last of what clients that have left had to say, so that they are gone."""
         now_s = self._clients.mailbox.now_s()
-        for client in self._group.left():
+        for client in self._reception.left():
             for _ in range(LAST_READS_MAX):
                 if client.closed or not client.heard or client.proxied is not None:
                     break

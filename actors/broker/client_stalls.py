@@ -39,7 +39,7 @@ class ClientStalls:
         before, self._watches = {} if stood_still else self._watches, {}
         pump_below = pump_below_bytes(self._host.settings.now.clients.output_max_bytes)
         for client in self._exchanging():
-            if _waits(client, pump_below) and client.heard and not client.missing:
+            if _waits(client, pump_below) and client.heard and not client.input.missing:
                 watch = before.get(client.number) or self._begin(now_s)
                 self._watches[client.number] = watch
                 self._judge(client, watch, now_s)

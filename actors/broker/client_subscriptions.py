@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from actors.access.access_control import AccessControl
-from actors.access.client import ASKING, REQUESTS_MAX, Client
+from actors.access.client import Client
 from actors.broker.filter_bytes import FilterBytes
 from actors.broker.listener_interface import ListenerInterface
 from wire.errors import PeerViolation
@@ -66,16 +66,11 @@ class ClientSubscriptions:
         filter_bytes: FilterBytes,
         *,
         subscribed: Callable[[Client, dict[str, bool]], None],
-        read_on: Callable[[Client], None],
     ) -> None:
-        """subscribed: is told of a client that has its SUBACK, and of which filters it wants what is retained.
-
-        read_on: goes on with what a client has sent that had too many requests.
-        """
+        """subscribed: is told of a client that has its SUBACK, and of which filters it wants what is retained."""
         self._host = host
         self._retained = retained
         self._subscribed = subscribed
-        self._read_on = read_on
         self._access = access
         self._filter_bytes = filter_bytes
         self._requests: dict[int, _Request] = {}  # that are not answered
@@ -96,12 +91,11 @@ class ClientSubscriptions:
             if refusal is not None:
                 codes.append(refusal if client.level == MQTT_5_0 else _FAILURE_311)
                 continue
-            existed = one.topic_filter in client.filters
+            existed = client.subscribe(one.topic_filter, _options(one, client), identifier)
             sends = sends_retained(one.topic_filter, one.retain_handling, existed=existed)
             wanted[one.topic_filter] = sends or wanted.get(one.topic_filter, False)  # named twice, it is as subscribed twice
             if not existed:
                 self._filter_bytes.add(client.session, client.owner, one.topic_filter)
-            client.filters[one.topic_filter] = _options(one, client), identifier  # the later one holds [MQTT-3.8.4-3]
             codes.append(one.qos)
         answer = encode(Suback(packet_id=packet.packet_id, reason_codes=tuple(codes)), client.level)
         self._ask(_Request(client, answer, True, wanted))
@@ -128,7 +122,7 @@ class ClientSubscriptions:
             PeerViolation: the answer would be larger than the client takes.
         """
         _check_fits(client, Unsuback(packet_id=packet.packet_id, reason_codes=(ReasonCode.SUCCESS,) * len(packet.topic_filters)))
-        known = [client.filters.pop(topic_filter, None) is not None for topic_filter in packet.topic_filters]
+        known = [client.unsubscribe(topic_filter) for topic_filter in packet.topic_filters]
         codes = tuple(ReasonCode.SUCCESS if was else ReasonCode.NO_SUBSCRIPTION_EXISTED for was in known)
         gone = {topic_filter: False for topic_filter, was in zip(packet.topic_filters, known, strict=True) if was}
         for topic_filter in gone:
@@ -136,20 +130,17 @@ class ClientSubscriptions:
         answer = encode(Unsuback(packet_id=packet.packet_id, reason_codes=codes), client.level)
         self._ask(_Request(client, answer, False, gone))
 
-    def on_kept(self, frame: SubscriptionsKept) -> None:
-        """The store has done as the request asked: answer it."""
+    def on_kept(self, frame: SubscriptionsKept) -> Client | None:
+        """The store has done as the request asked: answer it. Returns the client if it is read again because of that."""
         request = self._requests.pop(frame.request, None)
         if request is None:
-            return
+            return None
         client = request.client
         self._host.write(client, request.answer)
         if request.adds:
             self._subscribed(client, request.wanted)
             self._retained.on_answered(client, request.wanted)
-        client.asking -= 1
-        if client.asking == REQUESTS_MAX - 1 and not client.closed:
-            client.hear_again(self._host.mailbox.now_s(), ASKING)
-            self._read_on(client)
+        return client if client.on_answered(self._host.mailbox.now_s()) else None
 
     def on_closed(self, client: Client) -> None:
         """Nobody waits for the client's answers any more."""
@@ -173,9 +164,7 @@ class ClientSubscriptions:
         self._number += 1
         self._host.send(DISTRIBUTOR, self._frame(self._number, request))
         self._requests[self._number] = request
-        client.asking += 1
-        if client.asking == REQUESTS_MAX:
-            client.hear(False, ASKING)  # the way to the store has no other limit
+        client.ask()
 
     def _frame(self, number: int, request: _Request) -> Frame:
         client = request.client

@@ -25,12 +25,15 @@ from wire.routing.sys_topics import (
     rows_for,
     sys_batch,
 )
+from wire.status.clients import TrafficFigures
+
+_Figures = Callable[[], tuple[TrafficFigures, SysFigures]]
 
 
 class SysTopics:
     """Keeps the latest values, and knows who wants them."""
 
-    def __init__(self, host: ListenerInterface, deliveries: Deliveries, figures: Callable[[], SysFigures]) -> None:
+    def __init__(self, host: ListenerInterface, deliveries: Deliveries, figures: _Figures) -> None:
         self._host = host
         self._deliveries = deliveries
         self._figures = figures
@@ -44,8 +47,9 @@ class SysTopics:
         now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
         if self._loads is None:
             self._loads = LoadAverages(now_s)
-        self._loads.update(self._host.traffic, now_s)
-        values = listener_values(self._host.traffic, self._figures())
+        traffic, figures = self._figures()
+        self._loads.update(traffic, now_s)
+        values = listener_values(traffic, figures)
         self._latest = sys_batch(frame.version, frame.uptime_s, frame.values, values, self._loads.values(), wall_ms)
         wanting = [
             (number, filters, client.rights) for number, client in self._subscribers.items() if (filters := self._filters(client))

@@ -13,14 +13,17 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from actors.access.access_control import AccessControl
+from actors.access.access_control import AccessControl, Verdict
 from actors.access.client import Client
 from actors.broker.client_batches import ClientBatches
 from actors.broker.listener_interface import ListenerInterface
+from actors.broker.reserved_topics import ReservedTopics
 from actors.broker.session_records import SessionRecords
+from wire.access.connect_checks import LoginFault
 from wire.clock_steps import elapsed_ms
 from wire.exchange.wills import Message, PendingWill, PendingWills, size_bytes
 from wire.frames.intake import SessionsKnown
+from wire.routing.sys_topics import is_reserved
 
 log = logging.getLogger("bascule")
 
@@ -31,9 +34,17 @@ NO_SOURCE = 0  # a connection that nothing waits behind
 class ClientWills:
     """Publishes them when they are due."""
 
-    def __init__(self, host: ListenerInterface, access: AccessControl, batches: ClientBatches, records: SessionRecords) -> None:
+    def __init__(
+        self,
+        host: ListenerInterface,
+        access: AccessControl,
+        reserved: ReservedTopics,
+        batches: ClientBatches,
+        records: SessionRecords,
+    ) -> None:
         self._host = host
         self._access = access
+        self._reserved = reserved
         self._batches = batches
         self._records = records
         self._pending = PendingWills()
@@ -59,6 +70,16 @@ class ClientWills:
                 self._pending.add(session, PendingWill(will, now_s + wait_s, 0, user, listener))
 
     # --- connections and sessions ---
+
+    def judge(self, client: Client, will: Message) -> tuple[Message | None, Verdict]:
+        """The Will with which the client may come in, if it may."""
+        topic = will[0]
+        if not is_reserved(topic) and self._access.check_publish(client, topic):
+            return will, None
+        if not topic.startswith(b"$"):
+            return will, LoginFault.WILL_FORBIDDEN
+        self._reserved.drop(client, topic)  # bridges put it there unasked, so that is no reason to refuse them
+        return None, None
 
     def fits(self, session: str, will: Message, older: Client | None) -> bool:
         """Whether there is room (broker.wills-bounded) for the Will of who comes as ``session``, in place of ``older``."""

@@ -17,7 +17,6 @@ from actors.process.mailbox import Mailbox
 from actors.system.free_memory import give_memory_back
 from wire.frames.base import Frame
 from wire.settings import SettingsNow
-from wire.status.clients import TrafficFigures
 
 log = logging.getLogger("bascule")
 
@@ -47,7 +46,7 @@ class ConnectedClients:
         self.name = mailbox.name
         self.epoch = epoch
         self.settings = settings
-        self.traffic = TrafficFigures()
+        self.packets_sent = self.bytes_sent = 0
         self.connected = 0  # with CONNACK
         self.most_connected = 0  # at a time
         self._reception = reception
@@ -113,8 +112,8 @@ class ConnectedClients:
         """Send ``data``, so many packets, to the client, within the limit on what it has not read yet."""
         if client.closed:
             return
-        self.traffic.messages_sent += packets
-        self.traffic.bytes_sent += len(data)
+        self.packets_sent += packets
+        self.bytes_sent += len(data)
         if client.output_bytes > self.settings.now.clients.output_max_bytes:
             self.on_limited("output_max_bytes")
             self.close_client(client, "output_limit")

@@ -8,7 +8,6 @@ It puts the parts together that serve them, and gives each what comes: frames, s
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any
 
 from actors.access.access_control import AccessControl, Verified
@@ -36,7 +35,7 @@ from actors.broker.qos0_overtaking import OVERTAKING_TIMER, Qos0Overtaking
 from actors.broker.reserved_topics import ReservedTopics
 from actors.broker.session_openings import SessionOpenings
 from actors.broker.session_records import SessionRecords
-from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER, WaitingClients
+from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER
 from actors.process.actor import MailboxActor
 from actors.process.local_messages import Deliver
 from actors.process.mailbox import Mailbox
@@ -52,7 +51,7 @@ from wire.frames.tracing import TraceMark, TraceWanted
 from wire.mqtt.reason_codes import ReasonCode
 from wire.routing.sys_topics import SysFigures
 from wire.settings import NodeSettings
-from wire.status.clients import ListenerFigures
+from wire.status.clients import ListenerFigures, TrafficFigures
 
 LOOK_TIMER = "housekeeping"
 
@@ -72,9 +71,11 @@ class Listener(MailboxActor):
         self.batches = ClientBatches(clients, self._reserved)
         self._access = AccessControl(clients, self.send_from_thread)
         self._records = SessionRecords()
-        self._wills = ClientWills(clients, self._access, self.batches, self._records)
-        self.openings = SessionOpenings(clients, self._access, self.batches, self._records, self._wills, self._welcomed)
-        self.sessions = ClientSessions(clients, self._access, self._reserved, self._records, self._wills, self.openings)
+        self._wills = ClientWills(clients, self._access, self._reserved, self.batches, self._records)
+        self.openings = SessionOpenings(
+            clients, self._access, self._records, self._wills, busy=self.batches.busy, welcomed=self._welcomed
+        )
+        self.sessions = ClientSessions(clients, self._access, self._records, self._wills, self.openings)
         self._admin = ClientAdmin(clients, self.sessions)
         self.deliveries = Deliveries(clients, self._access)
         self._retained = ClientRetained(clients, self.deliveries)
@@ -85,16 +86,13 @@ class Listener(MailboxActor):
             self._retained,
             self._records.filters,
             subscribed=self._sys.on_subscribed,
-            read_on=self._read_on,
         )
         self.packets = ClientPackets(clients, self.sessions, self._subscriptions, self.batches.on_released)
         self._overtaking = Qos0Overtaking(clients, self.batches)
-        self._waiting = WaitingClients(mailbox)
         self._input = ClientInput(
             clients,
             self.batches,
             self.packets,
-            self._waiting,
             acknowledged=self.deliveries.on_touched,
             crowded=self._overtaking.on_crowded,
         )
@@ -104,13 +102,14 @@ class Listener(MailboxActor):
             self._group,
             self.batches,
             self._input,
-            self._waiting,
             self._overtaking,
             gather_s=lambda: self.settings.persistence.gather_s,
         )
         self._stalls = ClientStalls(clients, self.packets, self.deliveries.exchanging)
         self.silence = ClientSilence(clients, self._stalls, self.openings.stood_still)
-        self._sockets = ClientSockets(group, clients, self.reception, self._lingering, self._input, self.deliveries, self.silence)
+        self._sockets = ClientSockets(
+            clients, self.reception, self._input, arrived=self._arrived, touched=self.deliveries.on_touched
+        )
 
     # --- life ---
 
@@ -159,21 +158,22 @@ class Listener(MailboxActor):
         self._finish_stop()
 
     def status(self) -> ListenerFigures:
+        traffic = self._traffic()
         return joined(
             ListenerFigures,
             self.reception.figures(),
             self.deliveries.figures(),
             clients=len(self.clients),
-            slowed=self._waiting.slowed,
+            slowed=self._input.waiting.slowed,
             input_bytes=self._input.held_bytes,
             outstanding_batches=len(self.batches.link.outstanding),
-            published=self.clients.traffic.publish_received,
-            traffic=copy(self.clients.traffic),
+            published=traffic.publish_received,
+            traffic=traffic,
             reserved_publishes=self._reserved.dropped,
             refused=self.batches.room.refused_ever,
             filter_bytes=self._records.filters.shares.total,
             pending_wills=self._wills.pending,
-            waiting_for_room=len(self._waiting.for_room),
+            waiting_for_room=len(self._input.waiting.for_room),
             overtaking=self._overtaking.figures(),
             access=self._access.status(),
         )
@@ -257,7 +257,8 @@ class Listener(MailboxActor):
             case RetainedPiece():
                 self._retained.piece(frame)
             case SubscriptionsKept():
-                self._subscriptions.on_kept(frame)
+                if (client := self._subscriptions.on_kept(frame)) is not None:
+                    self._input.read_on(client)
             case SessionOpened():
                 if not self.is_former(QUEUE_STORE, frame.store):  # the new one is asked again, and may know nothing of this
                     self.openings.on_opened(frame)
@@ -330,9 +331,10 @@ class Listener(MailboxActor):
         self.silence.watch(client)
         self._input.read_on(client)
 
-    def _read_on(self, client: Client) -> None:
-        """Fewer of its requests wait for their answers."""
-        self._input.read_on(client)
+    def _arrived(self, client: Client, now_s: float) -> None:
+        """It has come in, and has said nothing."""
+        self._input.begin(client, now_s)
+        self.silence.watch(client)
 
     def _parted(self, client: Client, publish_will: bool) -> None:
         """Its connection has ended."""
@@ -342,8 +344,19 @@ class Listener(MailboxActor):
         self._retained.on_closed(client)
         self.sessions.on_closed(client, publish_will=publish_will)
 
-    def _sys_figures(self) -> SysFigures:
-        return SysFigures(
+    def _traffic(self) -> TrafficFigures:
+        published = self.batches.published + self._overtaking.dropped
+        return TrafficFigures(
+            messages_received=self._input.packets_received + published,
+            messages_sent=self.clients.packets_sent,
+            publish_received=published,
+            publish_sent=self.deliveries.publish_sent,
+            bytes_received=self._input.bytes_received,
+            bytes_sent=self.clients.bytes_sent,
+        )
+
+    def _sys_figures(self) -> tuple[TrafficFigures, SysFigures]:
+        return self._traffic(), SysFigures(
             connected=self.clients.connected,
             most_connected=self.clients.most_connected,
             outstanding_batches=len(self.batches.link.outstanding),

@@ -8,7 +8,6 @@ from actors.access.client import Client
 from actors.process.mailbox import Mailbox
 from wire.frames.base import Frame
 from wire.settings import SettingsNow
-from wire.status.clients import TrafficFigures
 
 
 class ListenerInterface(Protocol):
@@ -17,7 +16,6 @@ class ListenerInterface(Protocol):
     name: str
     epoch: int
     mailbox: Mailbox
-    traffic: TrafficFigures
     settings: SettingsNow
 
     def send(self, peer: str, frame: Frame) -> None: ...

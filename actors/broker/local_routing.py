@@ -295,7 +295,7 @@ class _Found:
                     identifiers=delivery.identifiers,
                 )
                 if dealt_by is not None and dealt_by.message_route:
-                    body.routes, body.route_of = [dealt_by.message_route], [0] * len(body.topics)
+                    body.take_route(dealt_by.message_route)
                 known = made[delivery, dealt_by, column] = len(body), body.size_bytes(), body.encode()
             parts.append((queue, known[0], known[1], 0, column))
             bodies.append(known[2])

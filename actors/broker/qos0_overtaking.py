@@ -26,7 +26,7 @@ SHED_ROWS_MIN = 256  # fewer leave a full batch only where there is no room for 
 
 
 class Qos0Overtaking:
-    """Passes messages of QoS 0 on when a commit takes long."""
+    """Passes messages of QoS 0 on when a commit takes long. dropped: those of them that no queue got."""
 
     def __init__(self, host: ListenerInterface, batches: ClientBatches) -> None:
         self._host = host
@@ -36,12 +36,12 @@ class Qos0Overtaking:
         self._passed = 0
         self._sheddable = 0
         self._crowded = False
-        self._dropped = 0
+        self.dropped = 0
         self._told = -1  # the number of the batch behind which messages were dropped that the log tells of
 
     def figures(self) -> OvertakingFigures:
         """Figures for ``status``: messages that were passed on, and those of them that no queue got because there was no room."""
-        return OvertakingFigures(passed=self._passed, dropped=self._dropped)
+        return OvertakingFigures(passed=self._passed, dropped=self.dropped)
 
     def turn_end(self, now_s: float) -> bool:
         """Pass on what has waited long enough; the batch could not be sent in this turn. Whether anything was passed on."""
@@ -85,9 +85,7 @@ class Qos0Overtaking:
         dropped = rows - len(places)
         if not dropped:
             return None
-        self._dropped += dropped
-        self._host.traffic.publish_received += dropped
-        self._host.traffic.messages_received += dropped
+        self.dropped += dropped
         if self._told != self._link.committed:
             self._told = self._link.committed
             log.warning("listener.qos_0_dropped", extra={"messages": dropped, "why": "the store has taken nothing for long"})

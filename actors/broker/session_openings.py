@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from actors.access.access_control import AccessControl
 from actors.access.client import OPENING, Client
-from actors.broker.client_batches import ClientBatches
 from actors.broker.client_wills import ClientWills
 from actors.broker.listener_interface import ListenerInterface
 from actors.broker.session_records import SessionRecords
@@ -65,15 +64,18 @@ class SessionOpenings:
         self,
         host: ListenerInterface,
         access: AccessControl,
-        batches: ClientBatches,
         records: SessionRecords,
         wills: ClientWills,
+        *,
+        busy: Callable[[str], bool],
         welcomed: Callable[[Client], None],
     ) -> None:
-        """``welcomed`` is told of a client that has its CONNACK; what it has sent meanwhile has not been read."""
+        """busy: whether a batch that is not committed concerns a session, as ``ClientBatches.busy``. welcomed: is told of a client
+        that has its CONNACK; what it has sent meanwhile has not been read.
+        """
         self._host = host
         self._access = access
-        self._batches = batches
+        self._busy = busy
         self._records = records
         self._wills = wills
         self._welcomed = welcomed
@@ -107,7 +109,7 @@ class SessionOpenings:
             if client.will is None and self._records.keeps_nothing(session, opening.welcome.expiry_s):
                 del self._openings[request]
                 self._let_in.append(opening)
-            elif not self._records.awaits_end(session) and not self._batches.busy(session):
+            elif not self._records.awaits_end(session) and not self._busy(session):
                 opening.asked = True
                 self._open(request, opening)
 
@@ -199,8 +201,7 @@ class SessionOpenings:
             self._refuse(opening, frame.refused)
             return
         self._records.on_opened(client.session, client.number, lasts=bool(frame.queue))
-        client.queue = frame.queue
-        client.filters = {topic_filter: (options, identifier) for topic_filter, options, identifier in frame.subscriptions}
+        client.resumes(frame.queue, frame.subscriptions)
         self._begin(opening, present=frame.present, received=unpack_column("H", frame.received))
 
     def _refuse(self, opening: Opening, why: str) -> None:
@@ -223,15 +224,16 @@ class SessionOpenings:
     def _begin(self, opening: Opening, *, present: bool = False, received: Iterable[int] = ()) -> None:
         """Let the client in."""
         client, welcome = opening.client, opening.welcome
-        client.flow = ReceiverHalf(
+        flow = ReceiverHalf(
             number=client.number,
             session=client.session,
             level=client.level,
             receive_maximum=self._host.settings.now.clients.receive_maximum,
             topic_alias_maximum=welcome.gives_aliases,
         )
-        client.flow.carry(received)
-        self._access.set_out(client)
+        flow.carry(received)
+        client.begins(flow)
+        self._access.give_rights(client)
         self._records.filters.has(client.session, client.owner, client.filters)
         self._up(client)
         client.hear_again(self._host.mailbox.now_s(), OPENING)

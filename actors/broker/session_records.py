@@ -43,6 +43,10 @@ class SessionRecords:
         """The store has a session that lasts."""
         self._lasting[session] = 0
 
+    def all_found(self) -> None:
+        """That was all."""
+        self.known = True
+
     # --- questions ---
 
     def keeps_nothing(self, session: str, expiry_s: int) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from actors.system.clocks import machine_run
 from storage import files
-from wire.clock_steps import STEPS_MAX, ClockSteps
+from wire.clock_steps import ClockSteps
 
 log = logging.getLogger("bascule")
 
@@ -43,12 +43,10 @@ class ClockFile:
         except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
             log.warning("clock.unreadable", extra={"path": str(self._path), "error": str(error)})
         else:
-            self._clock.steps = steps[-STEPS_MAX:]
-            if run and run == self._run:
-                self._clock.distance_ms = shown_ms - beside_ms
-            elif wall_ms < shown_ms:
+            runs_on = bool(run) and run == self._run
+            self._clock.restore(steps, shown_ms - beside_ms if runs_on else None)
+            if not runs_on and wall_ms < shown_ms:
                 self._clock.on_stepped(shown_ms, wall_ms)
-                self._clock.distance_ms = None
         self._clock.read(wall_ms, steady_ms)
 
     def write(self, wall_ms: int, steady_ms: int) -> None:

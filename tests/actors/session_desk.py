@@ -6,6 +6,7 @@ import select
 import socket
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from actors.access.access_control import AccessControl
@@ -47,6 +48,20 @@ class FakeMailbox:
     def set_timer(self, name: str, at_s: float) -> None: ...
 
     def cancel_timer(self, name: str) -> None: ...
+
+
+class Unconnected(Client):
+    """A client whose socket nobody watches, and nobody is at the other end of."""
+
+    def __init__(self, number: int, now_s: float = 0.0) -> None:
+        near, far = socket.socketpair()
+        group: Any = SimpleNamespace(watch=lambda *_: None, forget=lambda *_: None)
+        super().__init__(near, f"unix:{number}", number, group, now_s)
+        near.close()
+        far.close()
+
+    def _watch(self) -> None:
+        pass
 
 
 class FakeHost:
@@ -123,9 +138,9 @@ class Parts:
         host.settings = SettingsNow(settings)
         access = AccessControl(host, lambda _: True)
         self.records = SessionRecords()
-        self.wills = ClientWills(host, access, host, self.records)
-        self.openings = SessionOpenings(host, access, host, self.records, self.wills, host.on_welcomed)
-        self.sessions = ClientSessions(host, access, ReservedTopics(host), self.records, self.wills, self.openings)
+        self.wills = ClientWills(host, access, ReservedTopics(host), host, self.records)
+        self.openings = SessionOpenings(host, access, self.records, self.wills, busy=host.busy, welcomed=host.on_welcomed)
+        self.sessions = ClientSessions(host, access, self.records, self.wills, self.openings)
         host.sessions = self.sessions
 
 

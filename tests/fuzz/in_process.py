@@ -363,7 +363,7 @@ class InProcessNode:
         """Nothing whole may be left lying: what the Listener keeps of a client is the beginning of one packet."""
         client = self.client(pipe)
         if client is not None:
-            kept = client.buffer + client.gathered
+            kept = client.input.front + bytes(client.input._gathered)
             assert len(kept) <= LIMITS.packet_max_bytes
             assert not kept or split(kept, 0, LIMITS.packet_max_bytes) is None, f"{kept[:20]!r} is whole and was not taken"
 

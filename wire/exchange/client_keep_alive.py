@@ -25,6 +25,10 @@ class KeepAlive:
         self.keep_alive_s = 0.0
         self.on_heard(now_s)
 
+    def agree(self, keep_alive_s: float) -> None:
+        """So much was agreed."""
+        self.keep_alive_s = keep_alive_s
+
     def on_heard(self, now_s: float) -> None:
         """A whole packet came, or the client could not be heard till now."""
         self._since_s = now_s

@@ -83,6 +83,11 @@ class ClientOutbox:
         self._left: LeftSession | None = None  # what the session was left as
         self._gone: dict[str, RangeSet] = {}  # outcome -> what never reached the exchange
 
+    def take_dropped(self) -> int:
+        """How many found no room since the last call."""
+        dropped, self.dropped = self.dropped, 0
+        return dropped
+
     @property
     def sent_below(self) -> int:
         """As in ``LaneClose``: what the store has handed out from this sequence on was never sent."""

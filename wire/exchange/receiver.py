@@ -135,6 +135,10 @@ class ReceiverHalf:
         self.forbidden: Forbidden | None = None
         self.forbidden_publishes = 0  # in all; none of them has a row
 
+    def ask_about_topics(self, may_publish: Callable[[bytes], bool] | None) -> None:
+        """``may_publish`` is asked about each topic; None: everything is allowed."""
+        self.may_publish = may_publish
+
     def carry(self, packet_ids: Iterable[int]) -> None:
         """Go on with the identifiers on record for the session (exchange.receive-maximum-kept)."""
         self.received.update(packet_ids)

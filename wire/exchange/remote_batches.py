@@ -18,17 +18,21 @@ from wire.routing.form_from_remote import LocalForm
 
 
 class RemoteBatches:
-    """Those of one lane. ``sender`` and ``epoch`` number them; ``listener`` is the epoch of the Listener that is known.
+    """Those of one lane. ``sender`` and ``epoch`` number them; the epoch of the Listener that is known goes with each.
 
     link: those on their way, each with the answers that its commit releases.
     """
 
     def __init__(self, form: LocalForm, *, sender: str, epoch: int) -> None:
-        self.listener = 0
+        self._listener = 0
         self.link: SendingLink[list[bytes], AnswerBurst | None] = SendingLink()
         self._form = form
         self._sender = sender
         self._epoch = epoch
+
+    def know(self, listener: int) -> None:
+        """The Listener of that epoch is there."""
+        self._listener = listener
 
     def send(
         self, builder: BatchBuilder, burst: AnswerBurst | None, released: list[int], now_s: float, wall_ms: int, *, session: str
@@ -46,7 +50,7 @@ class RemoteBatches:
                 number=self.link.next_number,
                 received=received if rows is None else _renumbered(received, rows),
                 released={session: pack_column(array("H", released))} if released else {},
-                listener=self.listener,
+                listener=self._listener,
                 bodies=(batch.encode(),),
             )
         )

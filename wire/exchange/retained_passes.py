@@ -75,6 +75,11 @@ class RetainedPasses:
     def __bool__(self) -> bool:
         return bool(self._passes or self._asked)
 
+    def take_dropped(self) -> int:
+        """Messages that found no room since the last call."""
+        dropped, self.dropped = self.dropped, 0
+        return dropped
+
     # --- passes ---
 
     def begin(self, topic_filter: str) -> None:

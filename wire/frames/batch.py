@@ -149,6 +149,14 @@ class Batch:
             topic_properties=self.topic_properties,
         )
 
+    def take_route(self, route: bytes) -> None:
+        """All rows have this route, encoded."""
+        self.routes, self.route_of = [route], [0] * len(self.topics)
+
+    def change_flags(self, start: int, flags: bytes) -> None:
+        """The rows from ``start`` on have these."""
+        self.flags = self.flags[:start] + flags + self.flags[start + len(flags) :]
+
     def routes_of_topics(self) -> list[bytes]:
         """For each of ``topics`` its route, encoded; empty where it has none."""
         if not self.route_of:

@@ -269,9 +269,15 @@ class BatchBuilder:
             self.known_topics.add(topic)
         return True
 
-    def limit_topics(self, limits: TopicLimits) -> None:
-        """Others are valid from here on."""
-        self.topic_limits = limits
+    def limit(self, rows_max: int, bytes_max: int) -> None:
+        """It takes so much from here on."""
+        self.rows_max, self.bytes_max = rows_max, bytes_max
+
+    def limit_packets(self, packet_max_bytes: int, topics: TopicLimits, *, forbidden_take_room: bool) -> None:
+        """Other packets and topics are valid from here on."""
+        self.packet_max_bytes = packet_max_bytes
+        self.topic_limits = topics
+        self.forbidden_take_room = forbidden_take_room
         self.known_topics.clear()
 
     def view_properties(self, raw: bytes) -> PublishPropertiesView:

@@ -57,7 +57,7 @@ class RemoteForm:
             lowered = flags.translate(tables[0])
         else:
             lowered = bytes([tables[topic][flag] for topic, flag in zip(batch.topic_of[start:stop], flags, strict=True)])
-        batch.flags = batch.flags[:start] + lowered + batch.flags[stop:]
+        batch.change_flags(start, lowered)
 
     def transform(self, batch: Batch, *, now_ms: int) -> tuple[Batch, list[int]]:
         """The batch for the remote without its expired rows of QoS 0, and the numbers that those rows had."""

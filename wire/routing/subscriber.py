@@ -53,6 +53,20 @@ class Subscriber:
         self.published_as: tuple[Publisher, ...] = (session,)
         self.filters: dict[str, SubscriptionOptions] = {}
 
+    def on_connected(self, source: int, queue: str) -> None:
+        """``source`` is its live connection from now on, 0 for none, and ``queue`` its queue."""
+        if source and source not in self.published_as[1:2]:
+            self.published_as = (self.session, source, *self.published_as[1:2])
+        self.source, self.queue = source, queue
+
+    def on_disconnected(self) -> None:
+        """It is offline."""
+        self.source = 0
+
+    def subscribe(self, topic_filter: str, options: SubscriptionOptions) -> None:
+        """It is subscribed so."""
+        self.filters[topic_filter] = options
+
     def __repr__(self) -> str:
         return f"Subscriber({self.session!r}, source={self.source}, queue={self.queue!r})"
 

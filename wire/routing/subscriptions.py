@@ -122,10 +122,7 @@ class Subscriptions:
         subscriber = self._subscribers.get(session)
         if subscriber is None:
             subscriber = self._subscribers[session] = Subscriber(session)
-        if source and source not in subscriber.published_as[1:2]:
-            subscriber.published_as = (session, source, *subscriber.published_as[1:2])
-        subscriber.source = source
-        subscriber.queue = queue
+        subscriber.on_connected(source, queue)
         self._is_reached_otherwise(subscriber)
 
     def on_disconnected(self, session: str, source: int) -> None:
@@ -139,7 +136,7 @@ class Subscriptions:
         if not subscriber.queue:
             self.forget(session)
             return
-        subscriber.source = 0
+        subscriber.on_disconnected()
         self._is_reached_otherwise(subscriber)
 
     def forget(self, session: str) -> None:
@@ -192,7 +189,7 @@ class Subscriptions:
             if not existed:
                 entry.add(subscriber)
             self._forget_matches(entry)
-        subscriber.filters[topic_filter if shared else entry.topic_filter] = options  # one string for all its subscribers
+        subscriber.subscribe(topic_filter if shared else entry.topic_filter, options)  # one string for all its subscribers
         self._count += not existed
         return existed
 

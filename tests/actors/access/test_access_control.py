@@ -329,7 +329,6 @@ def test_new_rules_reach_connections_that_are_there(tmp_path: Path, new_client: 
     client.flow = ReceiverHalf(number=1, session="c", level=5, receive_maximum=1, topic_alias_maximum=0)
     host.connected.append(client)
     access.give_rights(client)
-    access.set_out(client)
     may_publish = client.flow.may_publish
     assert may_publish is not None
     assert (may_publish(b"a"), may_publish(b"b")) == (True, False)

@@ -105,10 +105,10 @@ def test_what_has_come_of_a_record_is_under_way(authority: Authority, settings: 
     with connected(settings, authority, None, ssl.TLSVersion.TLSv1_3) as ends:
         ends.shake_hands()
         ends.tls.write(b"half")
-        ends.near.buffer += ends.near.receive() or b""
+        ends.near.input.keep(ends.near.receive() or b"", 0)
         ends.far.sendall(ends.outgoing.read())
-        ends.near.buffer += ends.near.receive() or b""
-        assert (ends.near.buffer, ends.near.under_way_bytes) == (b"half", 4)
+        ends.near.input.keep(ends.near.receive() or b"", 0)
+        assert (ends.near.input.front, ends.near.under_way_bytes) == (b"half", 4)
 
         ends.tls.write(bytes(5000))
         record = ends.outgoing.read()

@@ -19,7 +19,6 @@ from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
 from wire.mqtt.publish_batch_parser import parse_publishes
 from wire.settings import SettingsNow
-from wire.status.clients import TrafficFigures
 
 WILL: Message = (b"gone", 1, b"bye", b"", 0)
 
@@ -29,12 +28,10 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.sent: list[Published] = []
-        self.traffic = TrafficFigures()
         host: Any = SimpleNamespace(
             name="listener",
             epoch=7,
             mailbox=SimpleNamespace(wall_ms=lambda: 123, now_s=lambda: 1.0),
-            traffic=self.traffic,
             send=self._send,
             settings=SettingsNow(node_settings(folder)),
         )
@@ -74,7 +71,7 @@ def test_a_batch_carries_what_was_gathered_and_what_its_clients_are_owed(tmp_pat
     assert [client.number for client, _ in outstanding.kept.bursts] == [1, 2]
     assert outstanding.kept.received.keys() == {"c1", "c2"}, "both are to be answered"
     assert (len(desk.batches.builder), desk.batches.touched) == (0, {})
-    assert desk.traffic.publish_received == 2
+    assert desk.batches.published == 2
 
 
 def test_who_has_left_has_sent_what_is_kept_of_a_session_that_lasts(tmp_path: Path) -> None:

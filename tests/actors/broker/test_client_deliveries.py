@@ -73,7 +73,7 @@ def test_what_is_encoded_for_who_does_not_read_is_within_the_limit_with_any_mess
     def write(client: Any, data: bytes, _: int) -> None:
         client.output_bytes += len(data)
 
-    host: Any = SimpleNamespace(mailbox=SimpleNamespace(wall_ms=lambda: 0), traffic=SimpleNamespace(publish_sent=0), write=write)
+    host: Any = SimpleNamespace(mailbox=SimpleNamespace(wall_ms=lambda: 0), write=write)
     settings, access = node_settings(tmp_path), SimpleNamespace()
     settings = replace(settings, clients=replace(settings.clients, output_max_bytes=output_max_bytes))
     host.settings = SettingsNow(settings)

@@ -13,56 +13,44 @@ import pytest
 from actors.broker.client_batches import ClientBatches
 from actors.broker.client_input import BESIDE_ROWS, PACKETS_PER_TURN, ClientInput
 from actors.broker.reserved_topics import ReservedTopics
-from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER, WaitingClients
+from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER
+from tests.actors.session_desk import Unconnected
 from tests.supervisor.settings import node_settings
 from tests.wire.rules import bridge_of, rule
 from wire.errors import PeerViolation
-from wire.exchange.client_keep_alive import KeepAlive
 from wire.exchange.receiver import ReceiverHalf
 from wire.frames.intake import FULL, NEAR, OPEN, Room
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
 from wire.settings import SettingsNow
-from wire.status.clients import TrafficFigures
 
 PINGREQ, PUBACK, SUBSCRIBE = b"\xc0\0", b"\x40\2\0\1", b"\x82\6\0\1\0\1t\0"
 ROWS_MAX = 4
 
 
-class FakeClient:
+class FakeClient(Unconnected):
     """A connection: ``sent`` is in its socket."""
 
     def __init__(self, number: int) -> None:
-        self.number = number
-        self.flow: ReceiverHalf | None = ReceiverHalf(
-            number=number, session=f"c{number}", level=4, receive_maximum=100, topic_alias_maximum=0
-        )
-        self.level = 4
-        self.session, self.queue = f"c{number}", ""
-        self.outbox: Any = None
-        self.rate: Any = None
-        self.keep_alive = KeepAlive(0.0)
-        self.buffer = b""
-        self.gathered = bytearray()
-        self.missing = self.held = self.asking = self.muted = 0
-        self.closed = self.leaves = False
+        super().__init__(number)
+        self.is_called(f"c{number}")
+        self.greets(4, bridge=False)
+        self.begins(ReceiverHalf(number=number, session=self.session, level=4, receive_maximum=100, topic_alias_maximum=0))
         self.sent: list[bytes] = []
         self.received_at_most: list[int] = []
 
     left = False
 
+    @property
+    def muted(self) -> int:
+        return self._muted
+
     def has_left(self) -> bool:
         return self.left
 
-    def receive(self, bytes_max: int) -> bytes | None:
+    def receive(self, bytes_max: int = 0) -> bytes | None:
         self.received_at_most.append(bytes_max)
         return self.sent.pop(0) if self.sent else b""
-
-    def hear(self, heard: bool, why: int = 1) -> None:
-        self.muted = self.muted & ~why if heard else self.muted | why
-
-    def hear_again(self, now_s: float, why: int = 1) -> None:
-        self.hear(True, why)
 
 
 class Desk:
@@ -83,7 +71,6 @@ class Desk:
             name="listener",
             epoch=1,
             mailbox=SimpleNamespace(now_s=lambda: self.now_s, wall_ms=lambda: 0, set_timer=self.timers.__setitem__),
-            traffic=TrafficFigures(),
             on_limited=lambda limit: self.limited.update((limit,)),
             client=self.clients.get,
             send=lambda peer, frame: None,
@@ -93,12 +80,10 @@ class Desk:
         self.batches = ClientBatches(host, ReservedTopics(host))
         self.batches.builder.rows_max = ROWS_MAX
         self.told(1)
-        self.waiting = WaitingClients(host.mailbox)
         self.input = ClientInput(
             host,
             self.batches,
             packets,
-            self.waiting,
             acknowledged=lambda client: self.acknowledged.append(client.number),
             crowded=self._crowd,
         )
@@ -148,7 +133,7 @@ def test_packets_are_taken_in_the_order_in_which_they_came_however_they_are_cut(
     desk.read(client, *(stream[at : at + 1] for at in range(len(stream))))
     assert desk.payloads() == [b"a", b"b"]
     assert desk.handled == [(1, 0xC0)] * 2
-    assert (client.buffer, client.missing, desk.input.held_bytes) == (b"", 0, 0)
+    assert (client.input.front, client.input.missing, desk.input.held_bytes) == (b"", 0, 0)
     assert desk.batches.touched == {1: client}
 
 
@@ -157,7 +142,7 @@ def test_a_packet_in_the_making_is_kept_and_counted(desk: Desk) -> None:
     packet = publish(b"x" * 1000, 1, 1)
     desk.read(client, packet[:10], packet[10:20])
     assert desk.input.held_bytes == 20
-    assert client.missing == len(packet) - 20
+    assert client.input.missing == len(packet) - 20
     desk.read(client, packet[20:])
     assert desk.payloads() == [b"x" * 1000]
     assert desk.input.held_bytes == 0
@@ -167,13 +152,13 @@ def test_what_fills_the_batch_waits_for_room_and_what_is_behind_it_too(desk: Des
     client = desk.client()
     desk.read(client, b"".join(publish(b"%d" % number, 1, number) for number in range(1, ROWS_MAX + 3)) + PINGREQ)
     assert len(desk.payloads()) == ROWS_MAX
-    assert (client.muted != 0, list(desk.waiting.for_batch), desk.handled) == (True, [1], [])
+    assert (client.muted != 0, list(desk.input.waiting.for_batch), desk.handled) == (True, [1], [])
     desk.input.go_on_with_room()
-    assert list(desk.waiting.for_batch) == [1], "there is none"
+    assert list(desk.input.waiting.for_batch) == [1], "there is none"
     desk.batches.send(desk.now_s)
     desk.input.go_on_with_room()
     assert desk.payloads() == [b"5", b"6"]
-    assert (client.muted, desk.waiting.for_batch, desk.handled) == (0, {}, [(1, 0xC0)])
+    assert (client.muted, desk.input.waiting.for_batch, desk.handled) == (0, {}, [(1, 0xC0)])
 
 
 def test_little_is_read_while_the_batch_is_full(desk: Desk) -> None:
@@ -189,10 +174,10 @@ def test_messages_of_qos_0_have_room_beside_a_full_batch(desk: Desk) -> None:
     desk.read(filling, b"".join(publish(b"%d" % number, 1, number) for number in range(1, ROWS_MAX + 1)))
     desk.read(first, publish(b"beside") + publish(b"waits", 1, 1) + publish(b"behind"))
     assert desk.payloads()[ROWS_MAX:] == [b"beside"]
-    assert (list(desk.waiting.for_batch), desk.crowded) == ([2], 0)
+    assert (list(desk.input.waiting.for_batch), desk.crowded) == ([2], 0)
     desk.read(second, b"".join(publish(b"x") for _ in range(BESIDE_ROWS)))
     assert len(desk.payloads()) == ROWS_MAX + BESIDE_ROWS
-    assert (list(desk.waiting.for_batch), desk.crowded) == ([2, 3], 1)
+    assert (list(desk.input.waiting.for_batch), desk.crowded) == ([2, 3], 1)
     assert desk.batches.builder.rows_max == ROWS_MAX
 
 
@@ -200,7 +185,7 @@ def test_the_beginning_of_a_message_of_qos_0_waits_for_its_rest_and_not_for_room
     client = desk.client()
     desk.read(client, b"".join(publish(b"%d" % number, 1, number) for number in range(1, ROWS_MAX + 1)))
     desk.read(client, publish(b"beside")[:-1])
-    assert (client.missing, client.muted) == (1, 0)
+    assert (client.input.missing, client.muted) == (1, 0)
 
 
 def test_subscribe_goes_behind_what_its_client_has_published(desk: Desk) -> None:
@@ -246,7 +231,7 @@ def test_what_was_published_by_who_has_left_is_left_out_where_there_is_no_room(d
     assert desk.handled == []
     client.left = True
     desk.input.read_departed()
-    assert (desk.payloads(), desk.handled, client.buffer, client.muted) == ([], [(1, 0xC0)] * 2, b"", 0)
+    assert (desk.payloads(), desk.handled, client.input.front, client.muted) == ([], [(1, 0xC0)] * 2, b"", 0)
 
 
 def test_nothing_behind_connect_is_taken_before_the_session_is_known(desk: Desk) -> None:
@@ -285,7 +270,7 @@ def test_who_publishes_faster_than_its_rate_goes_on_when_that_allows(tmp_path: P
     secret = encode(Publish(topic="secret", payload=b"", qos=0), 4)
     desk.read(client, secret + publish(b"a") + publish(b"b") + publish(b"c") + PINGREQ)
     assert desk.payloads() == [b"a"]
-    assert (client.muted != 0, desk.waiting.slowed, desk.handled) == (True, 1, [])
+    assert (client.muted != 0, desk.input.waiting.slowed, desk.handled) == (True, 1, [])
     for _ in range(2):
         desk.now_s = desk.timers[RATE_TIMER]
         desk.input.on_timer(RATE_TIMER, desk.now_s)

@@ -7,22 +7,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from actors.access.client import Client
 from actors.broker.client_retained import PIECES_MAX, ClientRetained
+from tests.actors.session_desk import Unconnected
 from tests.supervisor.settings import node_settings
 from wire.frames.base import Frame
 from wire.frames.local_sessions import RetainedPiece
 from wire.settings import SettingsNow
 
 
-class Subscriber:
+def subscriber(number: int) -> Client:
     """A client that has read everything."""
-
-    closed, queue, retained, output_bytes = False, "", None, 0
-    outbox = SimpleNamespace(waits=False)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.filters = {"#": (0, 0)}
+    client, outbox = Unconnected(number), SimpleNamespace(waits=False)
+    client.subscribe("#", 0, 0)
+    client.receives(outbox)  # type: ignore[arg-type]  # all that is asked of it
+    return client
 
 
 class Desk:
@@ -45,8 +44,8 @@ class Desk:
         wanting, self.wanting = self.wanting, []
         return wanting
 
-    def subscribed(self, number: int) -> Any:
-        client: Any = Subscriber(number)
+    def subscribed(self, number: int) -> Client:
+        client = subscriber(number)
         self.retained.begin(client, ["#"])
         self.retained.on_answered(client, ["#"])
         self.retained.turn_end()

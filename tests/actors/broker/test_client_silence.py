@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from actors.access.client import QUEUE_FULL
 from actors.broker.client_silence import CHECK_PERIOD_S, LOOK_AGAIN_S, ClientSilence
+from tests.actors.session_desk import Unconnected
 from tests.supervisor.settings import node_settings
-from wire.exchange.client_keep_alive import KeepAlive
+from wire.exchange.receiver import ReceiverHalf
 from wire.settings import SettingsNow
 
 BEGAN_S = 1.0
@@ -21,13 +23,10 @@ class Desk:
     """One client, with CONNACK or without."""
 
     def __init__(self, folder: Path, *, greeted: bool) -> None:
-        keep_alive = KeepAlive(BEGAN_S)
-        keep_alive.keep_alive_s = 1.0
-        flow = object() if greeted else None
-        client: Any = SimpleNamespace(
-            number=1, flow=flow, level=0, keep_alive=keep_alive, under_way_bytes=0, heard=True, accepted_s=BEGAN_S
-        )
-        self.client = client
+        client = self.client = Unconnected(1, BEGAN_S)
+        client.keep_alive.keep_alive_s = 1.0
+        if greeted:
+            client.begins(ReceiverHalf(number=1, session="c", level=4, receive_maximum=1, topic_alias_maximum=0))
         self.closed: list[str] = []
         self.limited: Counter[str] = Counter()
         self.stood_still_s: list[float] = []
@@ -62,18 +61,18 @@ def test_a_time_in_which_the_listener_stood_still_is_no_client_s_silence(tmp_pat
 
 def test_who_is_not_read_is_not_silent(tmp_path: Path) -> None:
     desk = Desk(tmp_path, greeted=True)
-    desk.client.heard = False
+    desk.client.hear(False, QUEUE_FULL)
     for looks in range(30):
         desk.silence.close_silent(BEGAN_S + looks * CHECK_PERIOD_S)
     assert desk.closed == []
-    desk.client.heard = True
+    desk.client.hear(True, QUEUE_FULL)
     desk.silence.close_silent(BEGAN_S + 31 * CHECK_PERIOD_S)
     assert desk.closed == ["keep_alive_timeout"]
 
 
 def test_who_has_sent_connect_may_wait_for_its_session(tmp_path: Path) -> None:
     desk = Desk(tmp_path, greeted=False)
-    desk.client.level = 4
+    desk.client.greets(4, bridge=False)
     for looks in range(100):
         desk.silence.close_silent(BEGAN_S + looks * CHECK_PERIOD_S)
     assert desk.closed == []

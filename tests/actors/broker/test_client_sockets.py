@@ -44,10 +44,14 @@ class Desk:
             close_client=lambda client, why: self.closed.append((client.number, why)),
         )
         reception: Any = SimpleNamespace(turn=SimpleNamespace(begin=lambda: None))
-        deliveries: Any = SimpleNamespace(on_touched=lambda client: self.touched.append(client.number))
-        unused: Any = None
         client_input: Any = SimpleNamespace(read=self._read)
-        self.sockets = ClientSockets(unused, clients, reception, unused, client_input, deliveries, unused)
+        self.sockets = ClientSockets(
+            clients,
+            reception,
+            client_input,
+            arrived=lambda *_: None,
+            touched=lambda client: self.touched.append(client.number),
+        )
 
     def _read(self, client: Client, now_s: float) -> bool:
         self.now_s += TURN_S * 0.6

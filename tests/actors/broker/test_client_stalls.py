@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from actors.access.untaken_input import UntakenInput
 from actors.broker.client_deliveries import PUMP_BELOW_BYTES
 from actors.broker.client_packets import ClientPackets
 from actors.broker.client_stalls import ClientStalls
@@ -40,7 +41,7 @@ class Desk:
             level=level,
             outbox=self.box,
             heard=True,
-            missing=0,
+            input=UntakenInput(),
             output_bytes=0,
             written_bytes=0,
             left_bytes=0,
@@ -151,7 +152,9 @@ def test_who_does_not_read_is_closed_although_its_window_is_open(desk: Desk) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "then"), [("heard", False, True), ("missing", 10, 0)], ids=["not read", "in the middle of a packet"]
+    ("name", "value", "then"),
+    [("heard", False, True), ("input", SimpleNamespace(missing=10), UntakenInput())],
+    ids=["not read", "in the middle of a packet"],
 )
 def test_what_may_be_behind_what_was_not_read_is_not_held_against_a_client(
     desk: Desk, name: str, value: object, then: object

@@ -9,6 +9,7 @@ from typing import Any
 
 from actors.broker.client_subscriptions import ClientSubscriptions
 from actors.broker.filter_bytes import FilterBytes
+from tests.actors.session_desk import Unconnected
 from tests.supervisor.settings import node_settings
 from wire.frames.base import Frame
 from wire.frames.local_sessions import SubscriptionsKept
@@ -50,15 +51,12 @@ class Desk:
         host: Any = Host()
         host.settings = SettingsNow(node_settings(folder))
         self.host = host
-        self.client: Any = SimpleNamespace(
-            number=1, session="c", owner="", queue=queue, level=4, filters={}, rights=None, asking=0, closed=False
-        )
-        self.client.bridge, self.client.packet_max_bytes = False, None
-        self.client.hear = lambda *_: None
+        self.client = Unconnected(1)
+        self.client.is_called("c")
+        self.client.resumes(queue, ())
+        self.client.greets(4, bridge=False)
         access: Any = None
-        self.subscriptions = ClientSubscriptions(
-            self.host, access, host, FilterBytes(), subscribed=lambda *_: None, read_on=lambda _: None
-        )
+        self.subscriptions = ClientSubscriptions(self.host, access, host, FilterBytes(), subscribed=lambda *_: None)
 
     def subscribe(self, *filters: str) -> None:
         wanted = tuple(Subscription(topic_filter=one, qos=0) for one in filters)

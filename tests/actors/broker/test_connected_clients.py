@@ -98,7 +98,7 @@ def test_who_does_not_read_is_closed_and_counted(output_bytes: int, closed: bool
     assert client.closed == closed
     assert client.written == (b"" if closed else b"abc")
     assert desk.refused["output_max_bytes"] == closed
-    assert (desk.clients.traffic.messages_sent, desk.clients.traffic.bytes_sent) == (2, 3)
+    assert (desk.clients.packets_sent, desk.clients.bytes_sent) == (2, 3)
 
 
 def test_the_most_that_were_connected_at_a_time_are_those_with_connack() -> None:

@@ -21,7 +21,6 @@ from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.subscriber_copies import Parcel
 from wire.settings import SettingsNow
-from wire.status.clients import TrafficFigures
 
 CLIENTS = 100
 BYTES_MAX = 2_500
@@ -86,7 +85,7 @@ def test_only_clients_with_an_exchange_are_looked_at_and_none_that_is_closed_by_
 
     mailbox = SimpleNamespace(wall_ms=lambda: 0)
     settings = SettingsNow(node_settings(tmp_path))
-    host: Any = SimpleNamespace(mailbox=mailbox, traffic=TrafficFigures(), write=write, settings=settings)
+    host: Any = SimpleNamespace(mailbox=mailbox, write=write, settings=settings)
     nobody: Any = None
     deliveries = Deliveries(host, nobody)
     clients: list[Any] = []

@@ -135,7 +135,7 @@ def test_each_part_goes_by_what_holds_now() -> None:
     assert client.rate is not None
     assert listener.clients.settings.now is listener.settings
     assert (listener.settings.clients, listener.settings.sessions) == (limits, sessions)
-    assert listener._input._budget.bytes_max == 3333
+    assert listener._input._budget._bytes_max == 3333
     assert listener.batches.builder.forbidden_take_room
     assert listener.reception.admission._limits() == limits
     assert listener.gathering._pace._gather_s() == 0.25
