@@ -119,9 +119,9 @@ def counters(cls: type[Figures]) -> type[Figures]:
 
 
 def joined(kind: type[Figures], *parts: Any, **more: Any) -> Figures:
-    """Figures of ``kind`` with those of ``parts``, as far as it has them, and ``more``."""
+    """Figures of ``kind`` with those of ``parts``, as far as it has them, and ``more``, which come before theirs."""
     names = {each.name for each in fields(cast(Any, kind))}
-    return kind(**{each.name: getattr(part, each.name) for part in parts for each in fields(part) if each.name in names}, **more)
+    return kind(**{each.name: getattr(part, each.name) for part in parts for each in fields(part) if each.name in names} | more)
 
 
 # --- between processes ---
@@ -205,6 +205,8 @@ def _lenient(hint: Any, is_part: bool) -> Callable[[Any], Any]:
 
 
 def _empty(kind: Any) -> Any:
+    if get_origin(kind) is Literal:
+        return ""
     return of_map(cast(Any, kind), {}) if is_dataclass(kind) else (get_origin(kind) or kind)()
 
 

@@ -17,9 +17,11 @@ from actors.access.client import Client
 from actors.broker.client_sessions import ClientSessions
 from actors.broker.listener_interface import ListenerInterface
 from storage.store.commands import ORDERED
+from wire.figure import to_map
 from wire.frames.names import QUEUE_STORE, SUPERVISOR
 from wire.frames.supervision import NodeEvents, QueueAnswer, SessionCommand
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
+from wire.status.answers import ConnectedClient, Disconnected
 
 LIVE_PER_PAGE = 500
 
@@ -112,12 +114,12 @@ class ClientAdmin:
         details = {"client_id": label, "user": client.user or "", "address": address}
         event = (self._host.mailbox.wall_ms(), "session.disconnected", "", -1, "operator", "operator", 0, details)
         self._host.send(QUEUE_STORE, NodeEvents(events=(event,)))
-        result = {"client_id": name, "address": address, "kept": row["expiry_s"] != 0}
-        self._host.send(SUPERVISOR, QueueAnswer(request=command.request, error="", message="", result=result))
+        result = Disconnected(client_id=name, address=address, kept=row.expiry_s != 0)
+        self._host.send(SUPERVISOR, QueueAnswer(request=command.request, error="", message="", result=to_map(result)))
 
     # --- rows ---
 
-    def _page(self, arguments: dict[str, Any]) -> tuple[tuple[dict[str, Any], ...], str | None]:
+    def _page(self, arguments: dict[str, Any]) -> tuple[tuple[ConnectedClient, ...], str | None]:
         """The rows of one page of a list, and the identifier that ends it; None if there are no more.
 
         As many clients are looked at, whether they are wanted or not: a question costs the same whatever it asks for.
@@ -130,36 +132,36 @@ class ClientAdmin:
         wanted = [client for client in clients[:LIVE_PER_PAGE] if like is None or like.match(client.session)]
         return tuple(map(self._row, wanted)), until
 
-    def _live(self, command: SessionCommand) -> tuple[dict[str, Any], ...]:
+    def _live(self, command: SessionCommand) -> tuple[ConnectedClient, ...]:
         client = self._sessions.connected(command.arguments["client_id"])
         if client is None:
             return ()
         row = self._row(client)
         if command.verb == "show" and not client.queue:  # those of a session that lasts are on record
-            row["filters"] = tuple((topic_filter, *options) for topic_filter, options in client.filters.items())
+            row = replace(row, filters=tuple((topic_filter, *options) for topic_filter, options in client.filters.items()))
         return (row,)
 
-    def _row(self, client: Client) -> dict[str, Any]:
+    def _row(self, client: Client) -> ConnectedClient:
         mailbox, outbox = self._host.mailbox, client.outbox
-        return {
-            "client_id": client.session,
-            "user": client.user,
-            "connected": True,
-            "address": client.address,
-            "level": client.level,
-            "keep_alive_s": client.keep_alive.keep_alive_s,
-            "since_ms": mailbox.wall_ms() - int((mailbox.now_s() - client.accepted_s) * 1000),
-            "expiry_s": None if client.expiry_s == SESSION_NEVER_EXPIRES_S else client.expiry_s,
-            "lasting": bool(client.queue),
-            "subscriptions": len(client.filters),
-            "depth": outbox.depth if outbox is not None else 0,
-            "bytes": None,
-            "in_flight": outbox.in_flight if outbox is not None else 0,
-            "received": len(client.flow.received) if client.flow is not None else 0,
-            "will": client.will is not None,
-        }
+        return ConnectedClient(
+            client_id=client.session,
+            user=client.user,
+            connected=True,
+            address=client.address,
+            level=client.level,
+            keep_alive_s=client.keep_alive.keep_alive_s,
+            since_ms=mailbox.wall_ms() - int((mailbox.now_s() - client.accepted_s) * 1000),
+            expiry_s=None if client.expiry_s == SESSION_NEVER_EXPIRES_S else client.expiry_s,
+            lasting=bool(client.queue),
+            subscriptions=len(client.filters),
+            depth=outbox.depth if outbox is not None else 0,
+            bytes=None,
+            in_flight=outbox.in_flight if outbox is not None else 0,
+            received=len(client.flow.received) if client.flow is not None else 0,
+            will=client.will is not None,
+        )
 
 
 def _was_lasting(command: SessionCommand) -> bool:
     """Whether the client was connected to a session that outlives its connection when the command came."""
-    return any(row["lasting"] for row in command.live)
+    return any(row.lasting for row in command.live)

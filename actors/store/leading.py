@@ -21,10 +21,12 @@ from storage.replication.members import member_rows
 from storage.replication.replica import open_replica
 from storage.replication.replicated_engine import ReplicatedEngine
 from wire.errors import BasculeError, StorageDamaged, Unavailable
+from wire.figure import to_map
 from wire.frames.base import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, RoleChanged
 from wire.settings import ReplicationSettings
+from wire.status.answers import Forgotten, Promoted, SteppedDown
 from wire.status.cluster import ReplicationFigures
 
 if TYPE_CHECKING:
@@ -151,10 +153,10 @@ class Leading:
         if leader is None or self._log is None:
             error, message = "unavailable", "this node does not lead yet; nothing was done"
         elif frame.verb == "promote":
-            result = {"leads": True}
+            result = to_map(Promoted(leads=True))
         elif frame.verb == "step_down":
             leader.successor = str(frame.arguments.get("to", ""))
-            result = {"to": leader.successor}
+            result = to_map(SteppedDown(to=leader.successor))
             others = [report for report in leader.members.values() if report.node != leader.engine.replica.node]
             if leader.successor and leader.successor not in leader.members:
                 error, message = "unknown_member", f"no member is called {leader.successor}; nothing was done"
@@ -207,7 +209,9 @@ class Leading:
         except LogAway as error:
             return "unavailable", str(error), {}
         leader.members.pop(member, None)
-        return ("", "", {"forgotten": member}) if forgotten else ("unknown_member", f"no member is called {member}", {})
+        return (
+            ("", "", to_map(Forgotten(forgotten=member))) if forgotten else ("unknown_member", f"no member is called {member}", {})
+        )
 
     def _offer(self, leader: Leader) -> None:
         """Offer the store as it is now to whoever needs it."""

@@ -22,10 +22,12 @@ from storage.replication.log import LogAway
 from storage.replication.members import MemberReport, exchange_reports, member_rows
 from storage.replication.replica import open_replica
 from wire.errors import BasculeError, StoreGone, Unavailable
+from wire.figure import to_map
 from wire.frames.base import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, RoleChanged, SessionCommand, SnapshotMade, SnapshotWanted
 from wire.settings import NodeSettings, ReplicationSettings
+from wire.status.answers import Forgotten, Promoted
 from wire.status.cluster import ReplicationFigures
 from wire.status.store import StoreReport
 
@@ -249,7 +251,7 @@ class StandbyStore(MailboxActor):
         self._reported_s = 0.0
         position = follower.replica.position
         asked = "" if position.released else position.leader
-        return "", "", {"leads": False, "asked": asked, "silent_s": round(follower.silent_s(), 3)}
+        return "", "", to_map(Promoted(leads=False, asked=asked, silent_s=round(follower.silent_s(), 3)))
 
     def _forget(self, member: str) -> tuple[str, str, dict[str, Any]]:
         if member == self._replication.member:
@@ -257,4 +259,4 @@ class StandbyStore(MailboxActor):
         if not self._log.forget(member):
             return "unknown_member", f"no member is called {member}; nothing was done", {}
         self._members.pop(member, None)
-        return "", "", {"forgotten": member}
+        return "", "", to_map(Forgotten(forgotten=member))

@@ -36,6 +36,7 @@ from storage.snapshots.manifest import (
     snapshot_id,
 )
 from wire.errors import BasculeError, Unavailable
+from wire.status.node import SnapshotFigures
 
 FOLDER_NAME = "snapshots"
 SHIPPED_NAME = ".shipped"
@@ -297,3 +298,16 @@ def _inodes(folders: Iterable[Path]) -> dict[tuple[int, int], int]:
                     continue
                 found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
     return found
+
+
+def figures_of(manifest: Manifest, path: Path, *, took_s: float | None = None, pause_ms: float | None = None) -> SnapshotFigures:
+    """The snapshot at ``path``, for the status."""
+    return SnapshotFigures(
+        id=manifest.id,
+        path=str(path),
+        at_ms=manifest.at_ms,
+        bytes=manifest.size_bytes,
+        messages=sum(queue.depth for queue in manifest.queues),
+        took_s=took_s,
+        pause_ms=pause_ms,
+    )

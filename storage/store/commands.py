@@ -11,9 +11,23 @@ from typing import Any, Protocol
 from storage.store.commits import Commits
 from storage.store.next_commit import NextCommit
 from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
+from wire.figure import to_map
 from wire.frames.base import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand
+from wire.status import answers
+
+Answer = (
+    answers.Queues
+    | answers.HeldMessages
+    | answers.Purged
+    | answers.Replayed
+    | answers.Events
+    | answers.Sessions
+    | answers.SessionPage
+    | answers.Will
+    | answers.SessionEnded
+)
 
 
 class CommandError(BasculeError):
@@ -27,13 +41,13 @@ class CommandError(BasculeError):
 class OnQueues(Protocol):
     """The part that carries out commands about queues and dead letters."""
 
-    def carry_out(self, command: QueueCommand, now_s: float, wall_ms: int, *, refused: bool) -> dict[str, Any]: ...
+    def carry_out(self, command: QueueCommand, now_s: float, wall_ms: int, *, refused: bool) -> Answer: ...
 
 
 class OnSessions(Protocol):
     """The part that carries out commands about sessions."""
 
-    def carry_out(self, command: SessionCommand, wall_ms: int) -> dict[str, Any]: ...
+    def carry_out(self, command: SessionCommand, wall_ms: int) -> Answer: ...
 
 
 Order = QueueCommand | SessionCommand
@@ -72,11 +86,11 @@ class Commands:
             return _refusal(command, "damaged", str(error))
         except Unavailable as error:
             return _refusal(command, "unavailable", f"the store cannot be read for now: {error}")
-        return QueueAnswer(request=command.request, error="", message="", result=result)
+        return QueueAnswer(request=command.request, error="", message="", result=to_map(result))
 
     def obey(self, now_s: float, wall_ms: int) -> list[tuple[str, Frame]]:
         """Carry out those that wait, commit, and answer."""
-        answers: list[tuple[str, Frame]] = []
+        done: list[tuple[str, Frame]] = []
         while self.waiting:
             command = self.waiting.pop(0)
             try:
@@ -88,17 +102,17 @@ class Commands:
             except Unavailable as error:
                 self._disk.refuses(error, now_s, wall_ms)
                 self.waiting.insert(0, command)
-                return [*answers, *self.answer_while_refused(now_s, wall_ms, error)]
+                return [*done, *self.answer_while_refused(now_s, wall_ms, error)]
             else:
                 if command.verb in _CHANGES and not self._commits.commit_now(now_s, wall_ms):
                     text = "the disk refuses for now; what was ordered is done as soon as it does not"
-                    answers.append((_asker(command), _refusal(command, "unavailable", text, {ORDERED: True})))
-                    return [*answers, *self.answer_while_refused(now_s, wall_ms, Unavailable("the disk refuses"))]
-                answer = QueueAnswer(request=command.request, error="", message="", result=result)
-            answers.append((_asker(command), answer))
-        return answers
+                    done.append((_asker(command), _refusal(command, "unavailable", text, {ORDERED: True})))
+                    return [*done, *self.answer_while_refused(now_s, wall_ms, Unavailable("the disk refuses"))]
+                answer = QueueAnswer(request=command.request, error="", message="", result=to_map(result))
+            done.append((_asker(command), answer))
+        return done
 
-    def _carry_out(self, command: Order, now_s: float, wall_ms: int, *, refused: bool = False) -> dict[str, Any]:
+    def _carry_out(self, command: Order, now_s: float, wall_ms: int, *, refused: bool = False) -> Answer:
         if isinstance(command, SessionCommand):
             return self._on_sessions.carry_out(command, wall_ms)
         return self._on_queues.carry_out(command, now_s, wall_ms, refused=refused)

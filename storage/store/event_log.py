@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 import msgpack
 
@@ -20,7 +19,9 @@ from storage.queue.ledger import Ledger
 from storage.store.event_rows import Detail, Event, event_key, event_number
 from wire.clock_steps import elapsed_ms
 from wire.errors import ConfigError, StorageDamaged
+from wire.figure import joined
 from wire.settings import SettingsNow
+from wire.status.answers import Event as EventRow
 from wire.status.states import StoreState
 from wire.status.store import EventFigures
 
@@ -251,7 +252,7 @@ class EventLog:
 
     # --- showing ---
 
-    def read(self, start: int, count: int) -> tuple[list[dict[str, Any]], int]:
+    def read(self, start: int, count: int) -> tuple[tuple[EventRow, ...], int]:
         """At most ``count`` events from number ``start`` on, as ``bascule events`` shows them; and where the next page begins.
 
         Those that wait for the disk are among them, under the numbers that they will have.
@@ -259,19 +260,19 @@ class EventLog:
         Raises:
             StorageDamaged, ConfigError, Unavailable: they cannot be read.
         """
-        rows: list[dict[str, Any]] = []
+        rows: list[EventRow] = []
         following, size_bytes = max(start, self._first), 0
         committed = self._next - len(self._uncommitted)
         for key, value in self._engine.scan("history", event_key(following), event_key(max(following, committed))):
             following, size_bytes = event_number(key) + 1, size_bytes + len(value)
-            rows.append(_row(event_number(key), Event.decode(value)))
+            rows.append(joined(EventRow, Event.decode(value), number=event_number(key)))
             if len(rows) >= count or size_bytes >= _PAGE_BYTES:
-                return rows, following
+                return tuple(rows), following
         for number, event in enumerate((*self._uncommitted, *self.waiting), committed):
             if number >= following and len(rows) < count:
                 following = number + 1
-                rows.append(_row(number, event))
-        return rows, following
+                rows.append(joined(EventRow, event, number=number))
+        return tuple(rows), following
 
     @property
     def next(self) -> int:
@@ -304,20 +305,6 @@ class _Overflow:
         self.since_ms = self.met_ms = since_ms
         self.met_s = 0.0
         self.count = 0
-
-
-def _row(number: int, event: Event) -> dict[str, Any]:
-    return {
-        "number": number,
-        "at_ms": event.at_ms,
-        "kind": event.kind,
-        "bridge": event.bridge,
-        "lane": event.lane,
-        "actor": event.actor,
-        "reason": event.reason,
-        "count": event.count,
-        "details": dict(event.details),
-    }
 
 
 def _losses(ledger: Ledger) -> dict[tuple[str, str], int]:

@@ -1,17 +1,13 @@
 """Operators' commands on queues and dead letters: ls, peek, purge, replay. Each looks at, or changes, a page at most.
 
 Which command has its turn when, and who is answered, is the business of ``commands``.
-Arguments (``QueueCommand.arguments``) and results are maps of msgpack types; times are UTC milliseconds.
+Arguments (``QueueCommand.arguments``) are maps of msgpack types, results are those of ``wire/status/answers.py``.
 
-ls {bridge?} -> {queues: [...], dead_letters: [...]}.
-peek {bridge, lane | dead, from?, count?, payload_bytes?} -> {queue, messages: [...], next, tail}: ``next`` is where the next
-page begins, None after the last; ``tail`` is one past the newest, so that who pages knows where to end.
-purge {bridge, lane?, dead?, in_flight?} -> {purged, kept, kept_in_flight, kept_lanes: [{lane, messages, reason, remote,
-link_up_ms}]}: without ``lane``, in every lane. ``remote`` has the session of the lane, if one is on record; ``link_up_ms`` is
-when its link came up the last time, None if that was in an earlier life of the store.
-events {from?, count?} -> {events: [...], next, until}: from number ``from`` on; ``next`` is where the next page begins, ``until``
-one past the newest.
-replay {bridge, reason?, from?, count?} -> {replayed, skipped, damaged, full, next, tail}: one page goes back, by one commit.
+ls {bridge?} -> Queues.
+peek {bridge, lane | dead, from?, count?, payload_bytes?} -> HeldMessages: ``tail`` lets who pages know where to end.
+purge {bridge, lane?, dead?, in_flight?} -> Purged: without ``lane``, in every lane.
+events {from?, count?} -> Events: from number ``from`` on.
+replay {bridge, reason?, from?, count?} -> Replayed: one page goes back, by one commit.
 
 Commands about local clients' sessions are ``storage/store/session_commands.py``'s; they wait in the same line, and are answered
 likewise.
@@ -31,7 +27,7 @@ from storage.queue.dead_letters import DeadLetter, DeadLetters
 from storage.queue.queue import Queue
 from storage.queue.single_messages import Message, batch_of
 from storage.store.client_room import ClientRoom
-from storage.store.commands import CommandError
+from storage.store.commands import Answer, CommandError
 from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.dead_letter_replay import SCANNED_BYTES, choose_page
 from storage.store.event_log import EventLog
@@ -40,11 +36,13 @@ from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from wire.clock_steps import elapsed_ms
 from wire.errors import StorageDamaged, Unavailable
-from wire.figure import to_map
+from wire.figure import joined
 from wire.frames.batch import QOS_MASK, RETAIN
 from wire.frames.names import queue_name
 from wire.frames.supervision import QueueCommand
 from wire.routing.message_route import MessageRoute
+from wire.status.answers import DeadLetterQueue, Events, HeldMessage, HeldMessages, KeptLane, Purged, Queues, Replayed
+from wire.status.answers import Queue as QueueRow
 
 PAGE_MESSAGES = 500
 PAGE_BYTES = 256 << 10
@@ -71,7 +69,7 @@ class QueueCommands:
         self._client_room = client_room
         self._refused = False  # whether the disk refuses
 
-    def carry_out(self, command: QueueCommand, now_s: float, wall_ms: int, *, refused: bool) -> dict[str, Any]:
+    def carry_out(self, command: QueueCommand, now_s: float, wall_ms: int, *, refused: bool) -> Answer:
         """The result of ``command``; what it changed goes with the open write. refused: the disk refuses for now.
 
         Raises:
@@ -94,17 +92,17 @@ class QueueCommands:
 
     # --- ls ---
 
-    def _list(self, bridge: str | None, wall_ms: int) -> dict[str, Any]:
+    def _list(self, bridge: str | None, wall_ms: int) -> Queues:
         if bridge is not None:
             self._known(bridge)
         lanes = {name: lane for name, lane in self._lanes.of_bridges.items() if bridge in (None, lane.bridge)}
         dead = {name: letters for name, letters in self._dead_letters.queues.items() if bridge in (None, name)}
-        return {
-            "queues": [self._queue_row(name, lane, wall_ms) for name, lane in sorted(lanes.items(), key=_place)],
-            "dead_letters": [self._dead_row(name, letters, wall_ms) for name, letters in sorted(dead.items())],
-        }
+        return Queues(
+            queues=tuple(self._queue_row(name, lane, wall_ms) for name, lane in sorted(lanes.items(), key=_place)),
+            dead_letters=tuple(self._dead_row(name, letters, wall_ms) for name, letters in sorted(dead.items())),
+        )
 
-    def _queue_row(self, name: str, lane: Lane, wall_ms: int) -> dict[str, Any]:
+    def _queue_row(self, name: str, lane: Lane, wall_ms: int) -> QueueRow:
         queue = lane.queue
         oldest_ms = None
         damaged = lane.is_stopped
@@ -117,49 +115,50 @@ class QueueCommands:
                 if not self._refused:
                     raise
         state = State.STOPPED if damaged else State.CLOSED if lane.state is State.FENCED else lane.state
-        return {
-            "queue": name,
-            "bridge": lane.bridge,
-            "lane": lane.number,
-            "configured": self._lanes.is_configured(name),
-            "state": state.value,
-            "depth": queue.depth,
-            "bytes": queue.size_bytes,
-            "oldest_age_s": None if oldest_ms is None else elapsed_ms(oldest_ms, wall_ms) / 1000,
-            "in_flight": queue.in_flight,
-            "head": queue.head,
-            "tail": queue.tail,
-            "session": queue.sent.session,
-            "generation": queue.sent.generation,
-        }
+        return QueueRow(
+            queue=name,
+            bridge=lane.bridge,
+            lane=lane.number,
+            configured=self._lanes.is_configured(name),
+            state=state.value,
+            depth=queue.depth,
+            bytes=queue.size_bytes,
+            oldest_age_s=None if oldest_ms is None else elapsed_ms(oldest_ms, wall_ms) / 1000,
+            in_flight=queue.in_flight,
+            head=queue.head,
+            tail=queue.tail,
+            session=queue.sent.session,
+            generation=queue.sent.generation,
+        )
 
-    def _dead_row(self, bridge: str, letters: DeadLetters, wall_ms: int) -> dict[str, Any]:
+    def _dead_row(self, bridge: str, letters: DeadLetters, wall_ms: int) -> DeadLetterQueue:
         oldest_ms = None
         if letters.held:
             with suppress(StorageDamaged, *((Unavailable,) if self._refused else ())):
                 _, oldest = next(letters.read(), (0, None))
                 oldest_ms = oldest.at_ms if oldest is not None else None
-        return {
-            "queue": letters.name,
-            "bridge": bridge,
-            "configured": bridge in self._lanes.configured,
-            "oldest_age_s": None if oldest_ms is None else elapsed_ms(oldest_ms, wall_ms) / 1000,
-            **to_map(letters.figures()),
-        }
+        return joined(
+            DeadLetterQueue,
+            letters.figures(),
+            queue=letters.name,
+            bridge=bridge,
+            configured=bridge in self._lanes.configured,
+            oldest_age_s=None if oldest_ms is None else elapsed_ms(oldest_ms, wall_ms) / 1000,
+        )
 
     # --- events ---
 
-    def _list_events(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _list_events(self, arguments: Mapping[str, Any]) -> Events:
         if not self._events.kept:
             text = "no events are kept: the store is in-memory, or persistence.events.max is 0"
             raise CommandError("not_kept", text)
         count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
         rows, following = self._events.read(arguments.get("from") or 0, count)
-        return {"events": rows, "next": following, "until": self._events.next}
+        return Events(events=rows, next=following, until=self._events.next)
 
     # --- peek ---
 
-    def _peek(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _peek(self, arguments: Mapping[str, Any]) -> HeldMessages:
         bridge = arguments["bridge"]
         start = arguments.get("from") or 0
         payload_bytes = arguments.get("payload_bytes")
@@ -168,31 +167,29 @@ class QueueCommands:
             letters = self._letters(bridge)
             for seq, letter in letters.read(start):
                 if letter is None:
-                    page.take({"seq": seq, "damaged": True}, 0)
+                    page.take(HeldMessage(seq=seq, damaged=True), 0)
                 else:
-                    page.take(_dead_map(letter, payload_bytes), letter.message.size_bytes)
+                    page.take(_dead(letter, payload_bytes), letter.message.size_bytes)
                 if page.full:
                     break
-            return {"queue": letters.name, "messages": page.rows, "next": page.next_of(letters.next_seq), "tail": letters.next_seq}
+            return page.of(letters.name, letters.next_seq)
         name, lane = self._lane(bridge, arguments["lane"])
         queue = lane.queue
         for message in queue.read(start, queue.tail):
-            page.take(
-                {"seq": message.seq, "state": _sent(queue, message.seq), **_message_map(message, payload_bytes)}, message.size_bytes
-            )
+            page.take(_held(message, payload_bytes, seq=message.seq, state=_sent(queue, message.seq)), message.size_bytes)
             if page.full:
                 break
-        return {"queue": name, "messages": page.rows, "next": page.next_of(queue.tail), "tail": queue.tail}
+        return page.of(name, queue.tail)
 
     # --- purge ---
 
-    def _purge(self, arguments: Mapping[str, Any], wall_ms: int) -> dict[str, Any]:
+    def _purge(self, arguments: Mapping[str, Any], wall_ms: int) -> Purged:
         bridge = arguments["bridge"]
         write = self.next_commit.write
         if arguments.get("dead"):
             gone = self._letters(bridge).purge(write)
             self._events.note(wall_ms, "queue.purged", actor="operator", bridge=bridge, lane=-1, reason="dead_letters", count=gone)
-            return {"purged": gone, "kept": 0, "kept_in_flight": 0, "kept_lanes": []}
+            return Purged(purged=gone)
         whole = bool(arguments.get("in_flight"))
         if arguments.get("lane") is None:
             self._known(bridge)
@@ -213,13 +210,12 @@ class QueueCommands:
             )
             flying += queue.in_flight
             if queue.depth:
-                kept.append(_kept_row(lane))
-        messages = sum(row["messages"] for row in kept)
-        return {"purged": purged, "kept": messages, "kept_in_flight": flying, "kept_lanes": kept}
+                kept.append(_kept_lane(lane))
+        return Purged(purged=purged, kept=sum(row.messages for row in kept), kept_in_flight=flying, kept_lanes=tuple(kept))
 
     # --- replay ---
 
-    def _replay_page(self, arguments: Mapping[str, Any], now_s: float, wall_ms: int) -> dict[str, Any]:
+    def _replay_page(self, arguments: Mapping[str, Any], now_s: float, wall_ms: int) -> Replayed:
         bridge = arguments["bridge"]
         letters = self._letters(bridge)
         configured = self._lanes.configured.get(bridge)
@@ -237,14 +233,14 @@ class QueueCommands:
         for name, back in page.chosen.items():
             self.put_back(name, back, letters, wall_ms)
         ended = page.following is None or page.following >= letters.next_seq
-        return {
-            "replayed": page.taken,
-            "skipped": page.skipped,
-            "damaged": page.damaged,
-            "full": page.full,
-            "next": None if ended else page.following,
-            "tail": letters.next_seq,
-        }
+        return Replayed(
+            replayed=page.taken,
+            skipped=page.skipped,
+            damaged=page.damaged,
+            full=page.full,
+            next=None if ended else page.following,
+            tail=letters.next_seq,
+        )
 
     def put_back(self, name: str, back: Sequence[DeadLetter], letters: DeadLetters, wall_ms: int) -> None:
         """Put ``back`` at the end of queue ``name``, accepted now, and out of the dead letters, by one write."""
@@ -284,25 +280,23 @@ class _Page:
     """The limit of one answer."""
 
     def __init__(self, count: int | None) -> None:
-        self.rows: list[dict[str, Any]] = []
+        self._rows: list[HeldMessage] = []
         self._count = min(count or PAGE_MESSAGES, PAGE_MESSAGES)
         self._answer_bytes = self._read_bytes = 0
 
-    def take(self, row: dict[str, Any], read_bytes: int) -> None:
-        self.rows.append(row)
+    def take(self, row: HeldMessage, read_bytes: int) -> None:
+        self._rows.append(row)
         self._read_bytes += read_bytes
-        self._answer_bytes += len(row.get("payload", b"")) + len(row.get("topic", b"")) + len(row.get("properties", b"")) + 100
+        self._answer_bytes += len(row.payload) + len(row.topic) + len(row.properties) + 100
 
     @property
     def full(self) -> bool:
-        return len(self.rows) >= self._count or self._answer_bytes >= PAGE_BYTES or self._read_bytes >= SCANNED_BYTES
+        return len(self._rows) >= self._count or self._answer_bytes >= PAGE_BYTES or self._read_bytes >= SCANNED_BYTES
 
-    def next_of(self, stop: int) -> int | None:
-        """The start of the next page; None when this one has come to ``stop``."""
-        if not self.full:
-            return None
-        following = int(self.rows[-1]["seq"]) + 1
-        return following if following < stop else None
+    def of(self, queue: str, tail: int) -> HeldMessages:
+        """The answer; if it is full and has not come to ``tail``, another follows."""
+        following = self._rows[-1].seq + 1 if self.full else tail
+        return HeldMessages(queue=queue, messages=tuple(self._rows), next=following if following < tail else None, tail=tail)
 
 
 def _oldest_on_record(queue: Queue) -> int | None:
@@ -311,42 +305,44 @@ def _oldest_on_record(queue: Queue) -> int | None:
     return None if oldest is None else oldest.accepted_ms
 
 
-def _message_map(message: Message, payload_bytes: int | None) -> dict[str, Any]:
+def _held(message: Message, payload_bytes: int | None, **more: Any) -> HeldMessage:
     route = MessageRoute.decode(message.route) if message.route else None
-    return {
-        "topic": message.topic,
-        "qos": message.flags & QOS_MASK,
-        "retain": bool(message.flags & RETAIN),
-        "size": len(message.payload),
-        "payload": message.payload if payload_bytes is None else message.payload[:payload_bytes],
-        "properties": message.properties,
-        "rule": route.rule if route else "",
-        "destination": route.destination if route else "",
-        "accepted_ms": message.accepted_ms,
-    }
+    return HeldMessage(
+        topic=message.topic,
+        qos=message.flags & QOS_MASK,
+        retain=bool(message.flags & RETAIN),
+        size=len(message.payload),
+        payload=message.payload if payload_bytes is None else message.payload[:payload_bytes],
+        properties=message.properties,
+        rule=route.rule if route else "",
+        destination=route.destination if route else "",
+        accepted_ms=message.accepted_ms,
+        **more,
+    )
 
 
-def _dead_map(letter: DeadLetter, payload_bytes: int | None) -> dict[str, Any]:
-    return {
-        "seq": letter.seq,
-        "reason": letter.reason,
-        "at_ms": letter.at_ms,
-        "queue": letter.queue,
-        "queue_seq": letter.message.seq,
-        "remote": letter.remote,
-        **_message_map(letter.message, payload_bytes),
-    }
+def _dead(letter: DeadLetter, payload_bytes: int | None) -> HeldMessage:
+    return _held(
+        letter.message,
+        payload_bytes,
+        seq=letter.seq,
+        reason=letter.reason,
+        at_ms=letter.at_ms,
+        queue=letter.queue,
+        queue_seq=letter.message.seq,
+        remote=letter.remote,
+    )
 
 
-def _kept_row(lane: Lane) -> dict[str, Any]:
+def _kept_lane(lane: Lane) -> KeptLane:
     """The messages that a purge has left in ``lane``, and why."""
-    return {
-        "lane": lane.number,
-        "messages": lane.queue.depth,
-        "reason": MAY_HAVE_BEEN_SENT,
-        "remote": lane.queue.sent.session.rpartition("@")[2],
-        "link_up_ms": lane.linked_ms,
-    }
+    return KeptLane(
+        lane=lane.number,
+        messages=lane.queue.depth,
+        reason=MAY_HAVE_BEEN_SENT,
+        remote=lane.queue.sent.session.rpartition("@")[2],
+        link_up_ms=lane.linked_ms,
+    )
 
 
 def _sent(queue: Queue, seq: int) -> str:

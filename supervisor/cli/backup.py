@@ -45,18 +45,16 @@ def backup(node: GivenNode, folder: Path, secrets: bool, last: bool, as_json: bo
     snapshot = newest_snapshot(node.place) if last else make_snapshot(node.client)
     from supervisor.backup.making import make_backup
 
-    made = make_backup(node.config, data_dir, Path(snapshot["path"]), folder.absolute(), secrets=secrets)
+    made = make_backup(node.config, data_dir, Path(snapshot.path), folder.absolute(), secrets=secrets)
     if as_json:
         left_out = [{"path": path, "why": why} for path, why in made.left_out]
         facts = {"path": str(made.path), "snapshot": made.backup.snapshot, "at_ms": made.backup.at_ms}
-        print(json.dumps(facts | {"messages": snapshot["messages"], "bytes": snapshot["bytes"], "left_out": left_out}))
+        print(json.dumps(facts | {"messages": snapshot.messages, "bytes": snapshot.bytes, "left_out": left_out}))
         return 0
     from supervisor.terminal.view import size
 
     stored = sum(file.stored is not None for file in made.backup.configuration)
-    print(
-        f"{made.path}: {counted(snapshot['messages'], 'message')}, {size(snapshot['bytes'])}, files of the configuration: {stored}"
-    )
+    print(f"{made.path}: {counted(snapshot.messages, 'message')}, {size(snapshot.bytes)}, files of the configuration: {stored}")
     for path, why in made.left_out:
         print(f"  left out: {path} ({why})")
     return 0

@@ -55,11 +55,11 @@ def promote(node: GivenNode, as_json: bool) -> int:
     the end of the lease.
     """
     answer = node.client.promote()
-    if answer["leads"]:
+    if answer.leads:
         return told(answer, as_json, "it leads already")
-    by = f"{answer['asked']} is asked to step down for it" if answer["asked"] else "nobody is asked, and it leads as soon as it can"
-    if answer["asked"] and answer["silent_s"] > SILENT_S:
-        by += f", and has said nothing for {lasting(answer['silent_s'])}"
+    by = f"{answer.asked} is asked to step down for it" if answer.asked else "nobody is asked, and it leads as soon as it can"
+    if answer.asked and answer.silent_s > SILENT_S:
+        by += f", and has said nothing for {lasting(answer.silent_s)}"
     return told(answer, as_json, f"{by}; bascule cluster status CONFIG shows when it leads")
 
 
@@ -73,7 +73,7 @@ def step_down(node: GivenNode, to: str | None, as_json: bool) -> int:
     Its clients are disconnected and its bridges end their connections. It stands by from then on.
     """
     answer = node.client.step_down(to)
-    return told(answer, as_json, f"it steps down; {answer['to'] or 'another member'} leads in a moment")
+    return told(answer, as_json, f"it steps down; {answer.to or 'another member'} leads in a moment")
 
 
 @cluster.command()

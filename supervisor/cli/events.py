@@ -6,12 +6,13 @@ import json
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from operator import itemgetter
-from typing import Any
+from operator import attrgetter
 
 import click
 
 from supervisor.cli.node_calls import GivenNode, about_node
+from wire.figure import to_map
+from wire.status.answers import Event
 
 _FOLLOW_PERIOD_S = 1.0
 _GIVE_ORDERS = ("operator", "supervisor")
@@ -33,10 +34,10 @@ def events(node: GivenNode, last: int, kind: str | None, follow: bool, as_json: 
     client = node.client
     following = 0
     if last:
-        following = max(0, client.events(0, 1)["until"] - last) if kind is None else 0
-    shown: list[dict[str, Any]] = []
+        following = max(0, client.events(0, 1).until - last) if kind is None else 0
+    shown: list[Event] = []
     for event in client.each_event(following):
-        following = event["number"] + 1
+        following = event.number + 1
         if _wanted(event, kind):
             shown.append(event)
     for event in by_time(shown[-last:]):
@@ -46,42 +47,42 @@ def events(node: GivenNode, last: int, kind: str | None, follow: bool, as_json: 
     while follow:
         time.sleep(_FOLLOW_PERIOD_S)
         news = client.all_events(following)
-        following = news[-1]["number"] + 1 if news else following
+        following = news[-1].number + 1 if news else following
         for event in by_time(news):
             if _wanted(event, kind):
                 _print(event, as_json=as_json)
     return 0
 
 
-def by_time(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def by_time(events: Iterable[Event]) -> list[Event]:
     """``events``, which are in the order in which the store got them, in that in which they happened.
 
     Events from before a step of the clock stay before it: times on both sides cannot be compared.
     """
-    ordered: list[dict[str, Any]] = []
-    between: list[dict[str, Any]] = []
+    ordered: list[Event] = []
+    between: list[Event] = []
     for event in events:
-        if event["kind"] == "clock.jumped":
-            ordered += [*sorted(between, key=itemgetter("at_ms")), event]
+        if event.kind == "clock.jumped":
+            ordered += [*sorted(between, key=attrgetter("at_ms")), event]
             between = []
         else:
             between.append(event)
-    return ordered + sorted(between, key=itemgetter("at_ms"))
+    return ordered + sorted(between, key=attrgetter("at_ms"))
 
 
-def _wanted(event: dict[str, Any], kind: str | None) -> bool:
-    return kind is None or event["kind"] == kind or event["kind"].startswith(f"{kind}.")
+def _wanted(event: Event, kind: str | None) -> bool:
+    return kind is None or event.kind == kind or event.kind.startswith(f"{kind}.")
 
 
-def _print(event: dict[str, Any], *, as_json: bool) -> None:
+def _print(event: Event, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(event), flush=True)
+        print(json.dumps(to_map(event)), flush=True)
         return
-    at = datetime.fromtimestamp(event["at_ms"] / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    place = event["bridge"] + (f":{event['lane']}" if event["lane"] >= 0 else "")
-    ordered = place and event["actor"] in _GIVE_ORDERS
-    about = place if ordered else event["actor"] or place
-    facts = [f"by {event['actor']}" if ordered else "", event["reason"]]
-    facts += [f"count={event['count']}"] if event["count"] else []
-    facts += [f"{name}={value}" for name, value in event["details"].items()]
-    print(f"{at}  {event['kind']:<16}  {about:<24}  {'  '.join(fact for fact in facts if fact)}".rstrip(), flush=True)
+    at = datetime.fromtimestamp(event.at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    place = event.bridge + (f":{event.lane}" if event.lane >= 0 else "")
+    ordered = place and event.actor in _GIVE_ORDERS
+    about = place if ordered else event.actor or place
+    facts = [f"by {event.actor}" if ordered else "", event.reason]
+    facts += [f"count={event.count}"] if event.count else []
+    facts += [f"{name}={value}" for name, value in event.details.items()]
+    print(f"{at}  {event.kind:<16}  {about:<24}  {'  '.join(fact for fact in facts if fact)}".rstrip(), flush=True)

@@ -151,15 +151,15 @@ def stop(node: GivenNode, as_json: bool) -> int:
     from supervisor.tree.child_table import START_ORDER
 
     try:
-        name, stopping = node.client.ping()["node"], node.client.stop()
+        name, stopping = node.client.ping().node, node.client.stop()
     except NotRunning:
         if node.is_elsewhere or not (starting := supervisors_of(node.config)):
             raise
         return _stop_starting(starting, node.place.name, as_json)
-    deadline_s = time.monotonic() + (len(START_ORDER) + 1) * stopping["stop_timeout_s"]
-    while _runs(node, stopping["pid"]):
+    deadline_s = time.monotonic() + (len(START_ORDER) + 1) * stopping.stop_timeout_s
+    while _runs(node, stopping.pid):
         if time.monotonic() > deadline_s:
-            print(f"bascule: the node (pid {stopping['pid']}) has not ended yet", file=sys.stderr)
+            print(f"bascule: the node (pid {stopping.pid}) has not ended yet", file=sys.stderr)
             return 1
         time.sleep(_POLL_S)
     return told({"node": name, "stopped": True}, as_json, f"{name}: stopped")
@@ -188,7 +188,7 @@ def _runs(node: GivenNode, pid: int) -> bool:
     from supervisor.control.control_socket import NotRunning
 
     try:
-        return bool(node.client.ping()["pid"] == pid)
+        return node.client.ping().pid == pid
     except NotRunning:
         return False
 
@@ -223,7 +223,7 @@ def resume(node: GivenNode, bridge: str, as_json: bool) -> int:
 def restart(node: GivenNode, bridge: str, as_json: bool) -> int:
     """Close the connection of BRIDGE and open it again at once. Its queue stays."""
     restarted = node.client.restart(bridge)
-    return told(restarted, as_json, f"{bridge}: restarting {', '.join(restarted['processes'])}")
+    return told(restarted, as_json, f"{bridge}: restarting {', '.join(restarted.processes)}")
 
 
 cli.add_command(queue)

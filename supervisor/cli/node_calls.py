@@ -20,6 +20,7 @@ import click
 from storage import trusted_files
 from supervisor.terminal.typed_commands import about, typed
 from wire.errors import BasculeError, ConfigError
+from wire.figure import to_map
 
 if TYPE_CHECKING:
     from supervisor.control.client import ControlClient
@@ -251,9 +252,9 @@ class GivenNode:
         return ControlClient.remote(address, public=key.public, secret=key.secret, server=public_key(server))
 
 
-def told(answer: object, as_json: bool, words: str) -> int:
+def told(answer: Any, as_json: bool, words: str) -> int:
     """Say what the node has answered, to a program or in ``words``; the exit status."""
-    print(json.dumps(answer) if as_json else typed(words))
+    print(json.dumps(to_map(answer)) if as_json else typed(words))
     return 0
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,9 +17,12 @@ from storage import files
 from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node
 from supervisor.units import counted
 from wire.errors import BasculeError
+from wire.figure import to_map
+from wire.status.answers import HeldMessage, HeldMessages, Queues
 
 if TYPE_CHECKING:
     from supervisor.control.client import ControlClient
+    from supervisor.terminal.message_text import Message
 
 FROM = click.option("--from", "start", type=click.IntRange(0), default=0, metavar="SEQ", help="Begin at this sequence.")
 
@@ -59,7 +63,7 @@ def list_queues(node: GivenNode, bridge: str | None, as_json: bool) -> int:
     """
     listed = node.client.queues(bridge)
     if as_json:
-        print(json.dumps(listed))
+        print(json.dumps(to_map(listed)))
         return 0
     from supervisor.terminal.view import print_queues
 
@@ -79,9 +83,11 @@ def peek(node: GivenNode, bridge: str, lane: int | None, dead: bool, count: int,
     sent. One that is maybe sent left before the connection ended, or its fate is unknown. A waiting one was never sent.
     """
     places = _places(node.client, bridge, lane, dead)
-    found = list(_messages(node.client, bridge, places, start, count, payload=False))
+    found = list(_messages(node.client, bridge, places, start, count, whole=False))
+    from supervisor.terminal.message_text import message_json
+
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps([message_json(message) for message in found]))
         return 0
     from supervisor.terminal.view import print_messages
 
@@ -100,7 +106,9 @@ def export(node: GivenNode, bridge: str, lane: int | None, dead: bool, path: str
     Payloads are in base64 and, if they are that, as text. Nothing is taken out of the queue.
     """
     places = _places(node.client, bridge, lane, dead)
-    lines = (json.dumps(message) + "\n" for message in _messages(node.client, bridge, places, 0, None, payload=True))
+    from supervisor.terminal.message_text import message_json
+
+    lines = (json.dumps(message_json(message)) + "\n" for message in _messages(node.client, bridge, places, 0, None, whole=True))
     if path == "-":
         sys.stdout.writelines(lines)
         sys.stdout.flush()
@@ -129,12 +137,12 @@ def purge(node: GivenNode, bridge: str, lane: int | None, dead: bool, in_flight:
         _confirm(bridge, listed, lane, dead)
     result = node.client.purge(bridge, lane=lane, dead=dead, in_flight=in_flight)
     if as_json:
-        print(json.dumps(result))
+        print(json.dumps(to_map(result)))
         return 0
     from supervisor.terminal.message_text import kept_lines
 
-    print(f"{bridge}: {counted(result['purged'], 'dead letter' if dead else 'message')} purged")
-    print("\n".join(kept_lines(result["kept_lanes"])), end="\n" if result["kept_lanes"] else "")
+    print(f"{bridge}: {counted(result.purged, 'dead letter' if dead else 'message')} purged")
+    print("\n".join(kept_lines(result.kept_lanes)), end="\n" if result.kept_lanes else "")
     return 0
 
 
@@ -149,26 +157,27 @@ def replay(node: GivenNode, bridge: str, reason: str | None, start: int, count: 
 
     They join the end of the queue, oldest first, and count as accepted once more.
     """
-    total = {"replayed": 0, "damaged": 0, "full": False}
+    replayed = damaged = 0
+    is_full = False
     position: int | None = start
     tail: int | None = None
-    while position is not None and (tail is None or position < tail) and (count is None or total["replayed"] < count):
-        wanted = _PAGE if count is None else min(_PAGE, count - total["replayed"])
+    while position is not None and (tail is None or position < tail) and (count is None or replayed < count):
+        wanted = _PAGE if count is None else min(_PAGE, count - replayed)
         page = node.client.replay(bridge, reason=reason, start=position, count=wanted)
-        tail = page["tail"] if tail is None else tail  # what dies again meanwhile is not replayed again
-        position = page["next"]
-        total["replayed"] += page["replayed"]
-        total["damaged"] += page["damaged"]
-        total["full"] = page["full"]
-        if page["full"]:
+        tail = page.tail if tail is None else tail  # what dies again meanwhile is not replayed again
+        position = page.next
+        replayed += page.replayed
+        damaged += page.damaged
+        is_full = page.full
+        if is_full:
             break
     if as_json:
-        print(json.dumps(total))
+        print(json.dumps({"replayed": replayed, "damaged": damaged, "full": is_full}))
     else:
-        print(f"{bridge}: dead letters back in the queue: {total['replayed']}")
-        if total["damaged"]:
-            print(f"  {total['damaged']} are damaged and stay; only a purge removes them")
-    if total["full"]:
+        print(f"{bridge}: dead letters back in the queue: {replayed}")
+        if damaged:
+            print(f"  {damaged} are damaged and stay; only a purge removes them")
+    if is_full:
         print("bascule: the queue is full; the other dead letters stay where they are", file=sys.stderr)
         return 1
     return 0
@@ -185,25 +194,25 @@ def _places(client: ControlClient, bridge: str, lane: int | None, dead: bool) ->
         return [None]
     if lane is not None:
         return [lane]
-    return [row["lane"] for row in client.queues(bridge)["queues"]]
+    return [row.lane for row in client.queues(bridge).queues]
 
 
 def _messages(
-    client: ControlClient, bridge: str, places: list[int | None], start: int, count: int | None, *, payload: bool
-) -> Iterator[dict[str, Any]]:
+    client: ControlClient, bridge: str, places: list[int | None], start: int, count: int | None, *, whole: bool
+) -> Iterator[Message]:
     """The messages of ``places``, from ``start`` on and at most ``count`` of each, as they are printed."""
-    from supervisor.terminal.message_text import message_json
+    from supervisor.terminal.message_text import message_of
 
     now_ms = time.time_ns() // 1_000_000
     sent = {} if start else _in_flight(client, bridge)
-    look = client.export if payload else client.peek
+    look = client.export if whole else client.peek
     for lane in places:
         left = sent.get(lane, 0)
         for name, row in _rows(look, bridge, lane, start, count):
-            if left > 0 and row.get("state") == "handed out":
-                row["state"] = "in flight"
+            if left > 0 and row.state == "handed out":
+                row = replace(row, state="in flight")
             left -= 1
-            yield message_json(name, row, now_ms, payload=payload)
+            yield message_of(name, row, now_ms, whole=whole)
 
 
 def _in_flight(client: ControlClient, bridge: str) -> dict[int | None, int]:
@@ -212,8 +221,8 @@ def _in_flight(client: ControlClient, bridge: str) -> dict[int | None, int]:
 
 
 def _rows(
-    look: Callable[..., dict[str, Any]], bridge: str, lane: int | None, start: int, count: int | None
-) -> Iterator[tuple[str, dict[str, Any]]]:
+    look: Callable[..., HeldMessages], bridge: str, lane: int | None, start: int, count: int | None
+) -> Iterator[tuple[str, HeldMessage]]:
     """The messages of one queue, page by page: (queue, message). Messages that come after the first page was asked for are left
     out."""
     position: int | None = start
@@ -222,11 +231,11 @@ def _rows(
     while position is not None and (tail is None or position < tail) and (count is None or taken < count):
         wanted = _PAGE if count is None else min(_PAGE, count - taken)
         page = look(bridge, lane=lane, dead=lane is None, start=position, count=wanted)
-        tail = page["tail"] if tail is None else tail
-        position = page["next"]
-        for row in page["messages"]:
+        tail = page.tail if tail is None else tail
+        position = page.next
+        for row in page.messages:
             taken += 1
-            yield page["queue"], row
+            yield page.queue, row
 
 
 def _write_whole(path: Path, lines: Iterable[str]) -> int:
@@ -244,12 +253,12 @@ def _write_whole(path: Path, lines: Iterable[str]) -> int:
     return count
 
 
-def _confirm(bridge: str, listed: dict[str, Any], lane: int | None, dead: bool) -> None:
+def _confirm(bridge: str, listed: Queues, lane: int | None, dead: bool) -> None:
     if dead:
-        what = counted(sum(row["held"] for row in listed["dead_letters"]), "dead letter")
+        what = counted(sum(row.held for row in listed.dead_letters), "dead letter")
     else:
-        rows = [row for row in listed["queues"] if lane in (None, row["lane"])]
-        what = f"up to {counted(sum(row['depth'] for row in rows), 'message')}"
+        rows = [row for row in listed.queues if lane in (None, row.lane)]
+        what = f"up to {counted(sum(row.depth for row in rows), 'message')}"
     if not sys.stdin.isatty():
         raise NotConfirmed(f"this would remove {what} of {bridge}; nothing was done: add --yes to mean it")
     click.confirm(f"Remove {what} of {bridge} for good?", abort=True)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
 from supervisor.cli.node_calls import JSON, GivenNode, about_node
 from supervisor.terminal.failures import complain
 from wire.errors import ConfigError
+from wire.figure import to_map
+from wire.status.answers import ReloadPlan
 from wire.status.node import Status
 
 if TYPE_CHECKING:
@@ -41,14 +44,14 @@ def reload(node: GivenNode, only_plan: bool, yes: bool, wait: bool, as_json: boo
     else:
         answer = client.reload(yes=yes)
         if _wants_yes(answer) and not as_json and sys.stdin.isatty():
-            _show({**answer, "refused": None, "problems": ()})
+            _show(replace(answer, refused=None, problems=()))
             if not click.confirm("Apply it, and give that up?"):
                 print("nothing was changed")
                 return _WANTS_YES
             answer = client.reload(yes=True)
-    is_there = not (wait and answer["applied"]) or _wait(client, answer["number"])
+    is_there = not (wait and answer.applied) or _wait(client, answer.number)
     if as_json:
-        print(json.dumps(answer))
+        print(json.dumps(to_map(answer)))
     else:
         _show(answer)
     if not is_there and not as_json:
@@ -56,40 +59,40 @@ def reload(node: GivenNode, only_plan: bool, yes: bool, wait: bool, as_json: boo
     return _status(answer) if is_there else _REFUSED
 
 
-def _wants_yes(answer: dict[str, Any]) -> bool:
-    hows = {change["how"] for change in answer["changes"]}
-    return answer["refused"] is not None and "destructive" in hows and "node-restart" not in hows
+def _wants_yes(answer: ReloadPlan) -> bool:
+    hows = {change.how for change in answer.changes}
+    return answer.refused is not None and "destructive" in hows and "node-restart" not in hows
 
 
-def _status(answer: dict[str, Any]) -> int:
-    if answer["problems"]:
+def _status(answer: ReloadPlan) -> int:
+    if answer.problems:
         return ConfigError.exit_status
-    if answer["refused"] is None:
+    if answer.refused is None:
         return 0
     return _WANTS_YES if _wants_yes(answer) else _REFUSED
 
 
-def _show(answer: dict[str, Any]) -> None:
+def _show(answer: ReloadPlan) -> None:
     """The answer first, what is wrong to standard error, the changes below."""
     from supervisor.terminal.view import print_changes
 
-    for line in answer["problems"] or ([answer["refused"]] if answer["refused"] else []):
+    for line in answer.problems or ([answer.refused] if answer.refused else []):
         complain(line)
-    if answer["applied"]:
-        print("applied" if answer["changes"] else "nothing has changed")
-    elif not answer["changes"] and answer["refused"] is None:
+    if answer.applied:
+        print("applied" if answer.changes else "nothing has changed")
+    elif not answer.changes and answer.refused is None:
         print("nothing would change")
-    print_changes(answer["changes"])
+    print_changes(answer.changes)
 
 
-def _wait(client: ControlClient, number: int) -> bool:
+def _wait(client: ControlClient, number: int | None) -> bool:
     """Whether all go by settings ``number``, or newer ones, before ``WAIT_S`` are over."""
     begun_s = time.monotonic()
     told = ""
     while True:
         status = client.status()
         configuration = status.configuration
-        if configuration is not None and configuration.number >= number and not configuration.pending and status.ready:
+        if configuration is not None and configuration.number >= (number or 0) and not configuration.pending and status.ready:
             return True
         waited_s, cause = time.monotonic() - begun_s, _cause(status)
         if waited_s >= QUIET_S and cause != told:

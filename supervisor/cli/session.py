@@ -5,25 +5,25 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
 
 import click
 
 from supervisor.cli.node_calls import JSON, GivenNode, about_node
 from supervisor.cli.queue import NotConfirmed
 from supervisor.units import counted
-
-if TYPE_CHECKING:
-    from supervisor.control.client import ControlClient
+from wire.figure import to_map
+from wire.status.answers import Session, SessionRow
 
 _NEVER_MS = 1 << 62
 
-_ORDERS: dict[str, Callable[[dict[str, Any]], Any]] = {  # those that are equal stay in the order of their identifiers
-    "depth": lambda row: -row["depth"],
-    "bytes": lambda row: -(row["bytes"] or 0),
-    "since": lambda row: _NEVER_MS if row["since_ms"] is None else row["since_ms"],
-    "expires": lambda row: _NEVER_MS if row["expires_ms"] is None else row["expires_ms"],
+_ORDERS: dict[str, Callable[[SessionRow], Any]] = {  # those that are equal stay in the order of their identifiers
+    "depth": lambda row: -row.depth,
+    "bytes": lambda row: -(row.bytes or 0),
+    "since": lambda row: _NEVER_MS if row.since_ms is None else row.since_ms,
+    "expires": lambda row: _NEVER_MS if row.expires_ms is None else row.expires_ms,
 }
 
 
@@ -52,7 +52,7 @@ def list_sessions(node: GivenNode, like: str | None, state: str | None, user: st
         rows = iter(sorted(rows, key=_ORDERS[sort]))
     if as_json:
         for row in rows:
-            print(json.dumps(row))
+            print(json.dumps(to_map(row)))
         return 0
     from supervisor.terminal.session_view import print_sessions
 
@@ -66,13 +66,15 @@ def list_sessions(node: GivenNode, like: str | None, state: str | None, user: st
 @JSON
 def show(node: GivenNode, client_id: str, whole_will: bool, as_json: bool) -> int:
     """Show one session: its subscriptions, the topic of its Will."""
-    found = _show(node.client, client_id, whole_will=whole_will)
-    if as_json:
-        print(json.dumps(found))
-        return 0
-    from supervisor.terminal.session_view import print_session
+    found = node.client.session(client_id)
+    found = replace(found, filters=tuple(sorted(found.filters, key=attrgetter("filter"))))
+    will = node.client.will(client_id) if whole_will else None
+    from supervisor.terminal.session_view import print_session, will_json
 
-    print_session(found)
+    if as_json:
+        print(json.dumps(to_map(found) | ({"will": will_json(will)} if whole_will else {})))
+        return 0
+    print_session(found, will if whole_will else found.will)
     return 0
 
 
@@ -93,11 +95,11 @@ def end(node: GivenNode, client_id: str, no_will: bool, yes: bool, as_json: bool
         _confirm(node.client.session(client_id))
     result = node.client.end_session(client_id, drops_will=no_will)
     if as_json:
-        print(json.dumps(result))
+        print(json.dumps(to_map(result)))
         return 0
-    gone = f"{counted(result['purged'], 'message')} and {counted(result['subscriptions'], 'subscription')} went with it"
-    client = "; its client was disconnected" if result["was_connected"] else ""
-    will = "" if result["will"] == "none" else f"; its Will is {result['will']}"
+    gone = f"{counted(result.purged, 'message')} and {counted(result.subscriptions, 'subscription')} went with it"
+    client = "; its client was disconnected" if result.was_connected else ""
+    will = "" if result.will == "none" else f"; its Will is {result.will}"
     print(f"{_shown(client_id)}: session ended; {gone}{client}{will}")
     return 0
 
@@ -113,32 +115,20 @@ def disconnect(node: GivenNode, client_id: str, as_json: bool) -> int:
     """
     result = node.client.disconnect(client_id)
     if as_json:
-        print(json.dumps(result))
+        print(json.dumps(to_map(result)))
         return 0
-    rest = "its session is kept" if result["kept"] else "its session has ended with it"
-    print(f"{_shown(client_id)}: disconnected from {result['address']}; {rest}")
+    rest = "its session is kept" if result.kept else "its session has ended with it"
+    print(f"{_shown(client_id)}: disconnected from {result.address}; {rest}")
     return 0
 
 
 # --- inside ---
 
 
-def _show(client: ControlClient, client_id: str, *, whole_will: bool) -> dict[str, Any]:
-    """The session with all its subscriptions, as it is printed."""
-    from supervisor.terminal.session_view import will_json
-
-    found = client.session(client_id)
-    if whole_will:
-        found["will"] = client.will(client_id)["will"]
-    found["filters"].sort(key=itemgetter("filter"))
-    found["will"] = None if found["will"] is None else will_json(found["will"])
-    return found
-
-
-def _confirm(found: dict[str, Any]) -> None:
-    state = f"which is connected from {found['address']}" if found["connected"] else "which is away"
-    what = f"the session of {_shown(found['client_id'])}, {state}, with {counted(found['depth'], 'message')}"
-    what += f" and {counted(found['subscriptions'], 'subscription')}"
+def _confirm(found: Session) -> None:
+    state = f"which is connected from {found.address}" if found.connected else "which is away"
+    what = f"the session of {_shown(found.client_id)}, {state}, with {counted(found.depth, 'message')}"
+    what += f" and {counted(found.subscriptions, 'subscription')}"
     if not sys.stdin.isatty():
         raise NotConfirmed(f"this would end {what}; nothing was done: add --yes to mean it")
     click.confirm(f"End {what}, for good?", abort=True)

@@ -18,6 +18,8 @@ import click
 from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, config_option
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
+from wire.figure import joined, to_map
+from wire.status.node import SnapshotFigures
 
 if TYPE_CHECKING:
     from storage.snapshots.manifest import Found, Manifest
@@ -64,38 +66,38 @@ def snapshot(
     if target is not None and Path(node.place.data_dir) in (target.resolve(), *target.resolve().parents):
         raise click.BadParameter(f"{target} is in the node's data folder, which holds the snapshots themselves", param_hint="--to")
     made = newest_snapshot(node.place) if last else make_snapshot(node.client)
-    facts: dict[str, Any] = {
-        key: made[key] for key in ("id", "path", "at_ms", "bytes", "messages", "took_s", "pause_ms") if key in made
-    }
+    facts = {name: value for name, value in to_map(made).items() if value is not None}
     if not as_json:
-        how = f", made in {made['took_s']:.1f} s" if "took_s" in made else ""
-        print(f"{made['path']}: {counted(made['messages'], 'message')}, {_size(made['bytes'])}{how}", flush=True)
+        how = f", made in {made.took_s:.1f} s" if made.took_s is not None else ""
+        print(f"{made.path}: {counted(made.messages, 'message')}, {_size(made.bytes)}{how}", flush=True)
     if target is not None:
-        facts |= _copy(Path(made["path"]), target, as_json)
+        facts |= _copy(Path(made.path), target, as_json)
     if as_json:
         print(json.dumps(facts))
     return 0
 
 
-def make_snapshot(client: ControlClient) -> dict[str, Any]:
+def make_snapshot(client: ControlClient) -> SnapshotFigures:
     """Have the node make one, and wait for it; what it is."""
     number = client.snapshot()
     while True:
         result = client.snapshot_result(number)
-        if result["state"] == "made":
-            return result
-        if result["state"] == "failed":
-            raise NotMade(f"no snapshot was made: {result['message']}")
+        if result.state == "made":
+            return joined(SnapshotFigures, result)
+        if result.state == "failed":
+            raise NotMade(f"no snapshot was made: {result.message}")
         time.sleep(_POLL_S)
 
 
-def newest_snapshot(node: NodePlace) -> dict[str, Any]:
+def newest_snapshot(node: NodePlace) -> SnapshotFigures:
     """The newest that there is; the node need not run."""
     manifests = list(_folder_of(node).manifests())
     if not manifests:
         raise Unavailable("there is no snapshot yet", data_dir=node.data_dir)
+    from storage.snapshots.snapshot_folder import figures_of
+
     path, manifest = manifests[-1]
-    return {"path": str(path), **_facts(manifest)}
+    return figures_of(manifest, path)
 
 
 def _copy(source: Path, target: Path, quiet: bool) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
 
 import click
 
 from supervisor.cli.node_calls import JSON, GivenNode, about_node
+from wire.figure import to_map
+from wire.status.answers import TracedStep
 
 _POLL_S = 0.1
 _WATCH_S = 2.0
@@ -26,16 +27,16 @@ def trace(node: GivenNode, topic: str, timeout: int, as_json: bool) -> int:
     status is 1 if no message came.
     """
     client = node.client
-    number = client.trace(topic, timeout_s=timeout)["number"]
+    number = client.trace(topic, timeout_s=timeout).number
     from supervisor.terminal.trace_view import head_line, step_line
 
     shown = 0
     while True:
         result = client.trace_result(number)
-        ended = result["state"] not in ("waiting", "following")
+        ended = result.state not in ("waiting", "following")
         if not as_json:
             # Steps come from several processes: those of the last moment may have one in front of them that is still on its way.
-            settled = result["steps"] if ended else [step for step in result["steps"] if _is_old(step)]
+            settled = result.steps if ended else tuple(step for step in result.steps if _is_old(step))
             if settled and not shown:
                 print(head_line(settled[0]), flush=True)
             for step in settled[shown:]:
@@ -44,12 +45,12 @@ def trace(node: GivenNode, topic: str, timeout: int, as_json: bool) -> int:
         if ended:
             break
         time.sleep(_POLL_S)
-    print(json.dumps(result) if as_json else result["note"])
-    return 0 if result["steps"] else 1
+    print(json.dumps(to_map(result)) if as_json else result.note)
+    return 0 if result.steps else 1
 
 
-def _is_old(step: dict[str, Any]) -> bool:
-    return bool(step["at_ms"] < (time.time() - 0.5) * 1000)
+def _is_old(step: TracedStep) -> bool:
+    return step.at_ms < (time.time() - 0.5) * 1000
 
 
 @click.command()
@@ -71,7 +72,7 @@ def topics(node: GivenNode, top: int, seconds: int, watch: bool, as_json: bool) 
     while True:
         counted = client.topics(top)
         if as_json:
-            print(json.dumps(counted), flush=True)
+            print(json.dumps(to_map(counted)), flush=True)
         else:
             print("\n".join(topic_lines(counted)), flush=True)
         if not watch:

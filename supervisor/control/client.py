@@ -14,25 +14,53 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from actors.process.request_sockets import CurveKeys, NoAnswer, RequestConnections, Why, ipc_endpoint
 from supervisor.control.control_socket import SOCKET_NAME, ControlError, NotRunning, encode_request, parse_answer
 from supervisor.control.store_commands import ANSWER_TIMEOUT_S, is_queue_command
 from supervisor.running_node import run_dir_of
-from wire.figure import of_map
+from wire.figure import joined, of_map
+from wire.status.answers import (
+    BridgeOrdered,
+    Disconnected,
+    Event,
+    Events,
+    Forgotten,
+    HeldMessages,
+    Ping,
+    Promoted,
+    Purged,
+    Queues,
+    ReloadPlan,
+    Replayed,
+    Session,
+    SessionEnded,
+    SessionPage,
+    SessionRow,
+    Sessions,
+    SnapshotBegun,
+    SnapshotState,
+    SteppedDown,
+    Stopping,
+    Topics,
+    TraceBegun,
+    TraceSteps,
+    WholeWill,
+    Will,
+)
 from wire.status.node import Status
+
+Answer = TypeVar("Answer")
 
 TIMEOUT_S = 5.0
 STORE_TIMEOUT_S = ANSWER_TIMEOUT_S + 5.0  # longer than the supervisor waits for the store
 RELOAD_TIMEOUT_S = 60.0  # the node reads its files in a process of its own
 PAGE = 500
 
-Answer = dict[str, Any]
-
 
 class ControlClient:
-    """A node that is asked and commanded. Answers are those of the commands; ``docs/reference`` has their fields.
+    """A node that is asked and commanded. Answers are those of ``wire/status/answers.py``.
 
     Every method raises:
         NotRunning: nobody answers; the order of a method that changes something may have been carried out, if its message says so.
@@ -107,13 +135,13 @@ class ControlClient:
 
     # --- the node ---
 
-    def ping(self) -> Answer:
-        """``node``, ``pid``, ``ready``."""
-        return self._ask("ping")
+    def ping(self) -> Ping:
+        """Whether it answers, and is ready."""
+        return self._ask(Ping, "ping")
 
     def status(self) -> Status:
         """How the node is, with fresh figures of all its processes."""
-        return of_map(Status, self._ask("status"))
+        return self._ask(Status, "status")
 
     def metrics(self) -> bytes:
         """Metrics from ``status``, in Prometheus's text format 0.0.4."""
@@ -121,85 +149,80 @@ class ControlClient:
 
         return render(self.status())
 
-    def stop(self) -> Answer:
-        """Have the node stop in good order; ``pid``, ``stop_timeout_s``. It still runs when this returns."""
-        return self._ask("stop")
+    def stop(self) -> Stopping:
+        """Have the node stop in good order; It still runs when this returns."""
+        return self._ask(Stopping, "stop")
 
-    def plan_reload(self) -> Answer:
+    def plan_reload(self) -> ReloadPlan:
         """The answer of ``reload``, with nothing applied."""
-        return self._ask("reload.plan")
+        return self._ask(ReloadPlan, "reload.plan")
 
-    def reload(self, *, yes: bool = False) -> Answer:
+    def reload(self, *, yes: bool = False) -> ReloadPlan:
         """Have the node read its configuration again, and apply what has changed; yes: also what gives something up.
 
-        ``changes`` (``what``, ``how``, ``target``, ``detail``), ``applied``, ``refused`` (why not, or None), ``problems`` (of the
-        files), ``number`` (of the settings). Processes may still be on their way: ``status`` says ``configuration.pending``.
+        Processes may still be on their way: ``status`` says ``configuration.pending``.
         """
-        return self._ask("reload", _given(yes=yes))
+        return self._ask(ReloadPlan, "reload", _given(yes=yes))
 
-    def events(self, start: int = 0, count: int = PAGE) -> Answer:
-        """At most ``count`` events from number ``start`` on: ``events``, ``next`` (where to go on), ``until`` (where they end)."""
-        return self._ask("events", {"from": str(start), "count": str(count)})
+    def events(self, start: int = 0, count: int = PAGE) -> Events:
+        """At most ``count`` events from number ``start`` on."""
+        return self._ask(Events, "events", {"from": str(start), "count": str(count)})
 
-    def all_events(self, start: int = 0) -> list[Answer]:
+    def all_events(self, start: int = 0) -> list[Event]:
         """All events from number ``start`` on that there are now, in the order in which the store got them."""
         return list(self.each_event(start))
 
-    def each_event(self, start: int = 0) -> Iterator[Answer]:
+    def each_event(self, start: int = 0) -> Iterator[Event]:
         """``all_events``, page by page."""
         until: int | None = None
         while until is None or start < until:
             page = self.events(start)
-            until = page["until"] if until is None else until  # what happens meanwhile is for the next time
-            start = page["next"]
-            yield from page["events"]
-            if not page["events"]:
+            until = page.until if until is None else until  # what happens meanwhile is for the next time
+            start = page.next
+            yield from page.events
+            if not page.events:
                 return
 
     # --- bridges ---
 
-    def pause(self, bridge: str) -> Answer:
+    def pause(self, bridge: str) -> BridgeOrdered:
         """Let ``bridge`` end its connection until it is resumed, restarts of the node included."""
-        return self._ask("bridge.pause", {"bridge": bridge})
+        return self._ask(BridgeOrdered, "bridge.pause", {"bridge": bridge})
 
-    def resume(self, bridge: str) -> Answer:
+    def resume(self, bridge: str) -> BridgeOrdered:
         """Let ``bridge`` connect again."""
-        return self._ask("bridge.resume", {"bridge": bridge})
+        return self._ask(BridgeOrdered, "bridge.resume", {"bridge": bridge})
 
-    def restart(self, bridge: str) -> Answer:
-        """Replace the processes of ``bridge``, whose names are ``processes``."""
-        return self._ask("bridge.restart", {"bridge": bridge})
+    def restart(self, bridge: str) -> BridgeOrdered:
+        """Replace the processes of ``bridge``."""
+        return self._ask(BridgeOrdered, "bridge.restart", {"bridge": bridge})
 
     # --- queues and dead letters ---
 
-    def queues(self, bridge: str | None = None) -> Answer:
-        """``queues`` and ``dead_letters`` (of ``bridge``), those that are not configured any more included."""
-        return self._ask("queue.ls", _given(bridge=bridge))
+    def queues(self, bridge: str | None = None) -> Queues:
+        """Queues and dead letters (of ``bridge``), those that are not configured any more included."""
+        return self._ask(Queues, "queue.ls", _given(bridge=bridge))
 
-    def peek(self, bridge: str, *, lane: int | None = None, dead: bool = False, start: int = 0, count: int = PAGE) -> Answer:
-        """At most ``count`` messages of one lane from sequence ``start`` on, or dead letters, with the beginning of each payload.
+    def peek(self, bridge: str, *, lane: int | None = None, dead: bool = False, start: int = 0, count: int = PAGE) -> HeldMessages:
+        """At most ``count`` messages of one lane from sequence ``start`` on, or dead letters, with the begin of each payload."""
+        return self._ask(HeldMessages, "queue.peek", _given(bridge=bridge, lane=lane, dead=dead, **{"from": start}, count=count))
 
-        ``queue``, ``messages``, ``next`` (None: no more), ``tail`` (where the queue ends now).
-        """
-        return self._ask("queue.peek", _given(bridge=bridge, lane=lane, dead=dead, **{"from": start}, count=count))
-
-    def export(self, bridge: str, *, lane: int | None = None, dead: bool = False, start: int = 0, count: int = PAGE) -> Answer:
+    def export(
+        self, bridge: str, *, lane: int | None = None, dead: bool = False, start: int = 0, count: int = PAGE
+    ) -> HeldMessages:
         """``peek`` with whole payloads."""
-        return self._ask("queue.export", _given(bridge=bridge, lane=lane, dead=dead, **{"from": start}, count=count))
+        return self._ask(HeldMessages, "queue.export", _given(bridge=bridge, lane=lane, dead=dead, **{"from": start}, count=count))
 
-    def purge(self, bridge: str, *, lane: int | None = None, dead: bool = False, in_flight: bool = False) -> Answer:
+    def purge(self, bridge: str, *, lane: int | None = None, dead: bool = False, in_flight: bool = False) -> Purged:
         """Remove what waits and was never sent, or the dead letters; in_flight: what may have been sent, too.
 
-        ``purged``, ``kept_lanes``. It cannot be undone.
+        It cannot be undone.
         """
-        return self._ask("queue.purge", _given(bridge=bridge, lane=lane, dead=dead, in_flight=in_flight))
+        return self._ask(Purged, "queue.purge", _given(bridge=bridge, lane=lane, dead=dead, in_flight=in_flight))
 
-    def replay(self, bridge: str, *, reason: str | None = None, start: int = 0, count: int = PAGE) -> Answer:
-        """Put at most ``count`` dead letters from ``start`` on back at the end of the queue: those that died of ``reason``.
-
-        ``replayed``, ``damaged``, ``full``, ``next``, ``tail``.
-        """
-        return self._ask("queue.replay", _given(bridge=bridge, reason=reason, **{"from": start}, count=count))
+    def replay(self, bridge: str, *, reason: str | None = None, start: int = 0, count: int = PAGE) -> Replayed:
+        """Put at most ``count`` dead letters from ``start`` on back at the end of the queue: those that died of ``reason``."""
+        return self._ask(Replayed, "queue.replay", _given(bridge=bridge, reason=reason, **{"from": start}, count=count))
 
     # --- sessions of local clients ---
 
@@ -211,105 +234,97 @@ class ControlClient:
         like: str | None = None,
         user: str | None = None,
         connected: bool | None = None,
-    ) -> Answer:
-        """Sessions by client identifier, behind ``after``: ``sessions``, ``next`` (None: no more).
+    ) -> Sessions:
+        """Sessions by client identifier, behind ``after``.
 
         like: those whose identifier matches this glob. user: of this user. connected: whose client is connected, or is not.
         """
         wanted = _given(after=after, count=count, like=like, user=user)
         if connected is not None:
             wanted["connected"] = "yes" if connected else "no"
-        return self._ask("session.ls", wanted)
+        return self._ask(Sessions, "session.ls", wanted)
 
-    def each_session(self, *, like: str | None = None, user: str | None = None, connected: bool | None = None) -> Iterator[Answer]:
+    def each_session(
+        self, *, like: str | None = None, user: str | None = None, connected: bool | None = None
+    ) -> Iterator[SessionRow]:
         """All of ``sessions``, page by page."""
         after: str | None = None
         while True:
             page = self.sessions(after=after, like=like, user=user, connected=connected)
-            yield from page["sessions"]
-            after = page["next"]
+            yield from page.sessions
+            after = page.next
             if after is None:
                 return
 
-    def session(self, client_id: str) -> Answer:
+    def session(self, client_id: str) -> Session:
         """One session, with all its subscriptions; of its Will the topic and the sizes."""
-        found = self._ask("session.show", {"client_id": client_id})
-        following = found.pop("next")
-        while following is not None:
-            page = self._ask("session.show", {"client_id": client_id, "from": str(following)})
-            found["filters"] += page["filters"]
-            following = page["next"]
-        return found
+        found = page = self._ask(SessionPage, "session.show", {"client_id": client_id})
+        filters = page.filters
+        while page.next is not None:
+            page = self._ask(SessionPage, "session.show", {"client_id": client_id, "from": str(page.next)})
+            filters = (*filters, *page.filters)
+        return joined(Session, found, filters=filters)
 
-    def will(self, client_id: str) -> Answer:
-        """All of the Will of a session, None if it has none. ``will``."""
-        return self._ask("session.will", {"client_id": client_id})
+    def will(self, client_id: str) -> WholeWill | None:
+        """All of the Will of a session, None if it has none."""
+        return self._ask(Will, "session.will", {"client_id": client_id}).will
 
-    def end_session(self, client_id: str, *, drops_will: bool = False) -> Answer:
-        """End a session for good. ``purged``, ``subscriptions``, ``was_connected``, ``will``."""
-        return self._ask("session.end", _given(client_id=client_id, drops_will=drops_will))
+    def end_session(self, client_id: str, *, drops_will: bool = False) -> SessionEnded:
+        """End a session for good."""
+        return self._ask(SessionEnded, "session.end", _given(client_id=client_id, drops_will=drops_will))
 
-    def disconnect(self, client_id: str) -> Answer:
-        """Close the connection of a client. ``address``, ``kept`` (whether its session is)."""
-        return self._ask("session.disconnect", {"client_id": client_id})
+    def disconnect(self, client_id: str) -> Disconnected:
+        """Close the connection of a client."""
+        return self._ask(Disconnected, "session.disconnect", {"client_id": client_id})
 
     # --- what flows ---
 
-    def trace(self, topic: str, *, timeout_s: int | None = None) -> Answer:
+    def trace(self, topic: str, *, timeout_s: int | None = None) -> TraceBegun:
         """Have the node follow the next message whose topic matches the filter ``topic``; ``number`` asks for what was seen.
 
         timeout_s: how long to wait for the message.
         """
-        return self._ask("trace", _given(topic=topic, timeout_s=timeout_s))
+        return self._ask(TraceBegun, "trace", _given(topic=topic, timeout_s=timeout_s))
 
-    def trace_result(self, number: int) -> Answer:
-        """The state of the message. ``state`` is ``waiting``, ``following``, ``done``, ``timed_out`` or ``replaced``.
+    def trace_result(self, number: int) -> TraceSteps:
+        """The state of the message, and its steps so far."""
+        return self._ask(TraceSteps, "trace.result", {"number": str(number)})
 
-        ``steps``: each with its ``step``, ``actor``, ``queue``, ``at_ms`` (UTC), ``after_ms`` (since the first) and ``details``.
-        ``note``: what there is to say in words.
-        """
-        return self._ask("trace.result", {"number": str(number)})
-
-    def topics(self, count: int | None = None) -> Answer:
+    def topics(self, count: int | None = None) -> Topics:
         """How many messages went by each topic since counting began, which the first question has the node do.
 
-        It ends ten seconds after the last question. ``since_s``, ``topics`` (the ``count`` busiest), ``others`` (messages).
+        It ends ten seconds after the last question. count: of the busiest topics.
         """
-        return self._ask("topics", _given(count=count))
+        return self._ask(Topics, "topics", _given(count=count))
 
     # --- snapshots ---
 
     def snapshot(self) -> int:
         """Have the node begin to make a snapshot; the number by which ``snapshot_result`` knows it."""
-        number: int = self._ask("snapshot")["number"]
-        return number
+        return self._ask(SnapshotBegun, "snapshot").number
 
-    def snapshot_result(self, number: int) -> Answer:
-        """The state of a snapshot: ``state`` is ``making``, ``made`` or ``failed``."""
-        return self._ask("snapshot.result", {"number": str(number)})
+    def snapshot_result(self, number: int) -> SnapshotState:
+        """The state of a snapshot."""
+        return self._ask(SnapshotState, "snapshot.result", {"number": str(number)})
 
     # --- the cluster ---
 
-    def promote(self) -> Answer:
-        """Have the node lead: ``leads`` if it does already, else ``asked``, the member that steps down for it as soon as it can.
+    def promote(self) -> Promoted:
+        """Have the node lead: who leads now steps down for it as soon as it can."""
+        return self._ask(Promoted, "cluster.promote")
 
-        silent_s: for how long nobody who leads has said anything.
-        """
-        return self._ask("cluster.promote")
+    def step_down(self, to: str | None = None) -> SteppedDown:
+        """Have the node, which leads, let another one do so: the member ``to``, or whichever is first."""
+        return self._ask(SteppedDown, "cluster.step_down", _given(to=to))
 
-    def step_down(self, to: str | None = None) -> Answer:
-        """Have the node, which leads, let another one do so: the member ``to``, or whichever is first. ``to``."""
-        return self._ask("cluster.step_down", _given(to=to))
-
-    def forget(self, member: str) -> Answer:
-        """Wait no more for ``member``, which does not come back; if it does, it is known again. ``forgotten``."""
-        return self._ask("cluster.forget", {"member": member})
+    def forget(self, member: str) -> Forgotten:
+        """Wait no more for ``member``, which does not come back; if it does, it is known again."""
+        return self._ask(Forgotten, "cluster.forget", {"member": member})
 
     # --- inside ---
 
-    def _ask(self, command: str, arguments: dict[str, str] | None = None) -> Answer:
-        answer: Answer = self.call(command, arguments)
-        return answer
+    def _ask(self, kind: type[Answer], command: str, arguments: dict[str, str] | None = None) -> Answer:
+        return of_map(kind, self.call(command, arguments))
 
     def _no_answer(self, why: Why, timeout_s: float) -> ControlError | NotRunning:
         where = {"path": str(self._path)} if self._path is not None else {"node": self._endpoint}

@@ -13,6 +13,7 @@ from typing import Any
 import msgpack
 
 from wire.errors import BasculeError, Unavailable
+from wire.figure import to_map
 
 VERSION = 1
 SOCKET_NAME = "control.ipc"
@@ -164,8 +165,8 @@ def parse_request(payload: bytes) -> Request:
 
 
 def encode_result(request_id: Any, result: Any) -> bytes:
-    """The answer to a request that was carried out."""
-    packed: bytes = msgpack.packb({"v": VERSION, "id": request_id, "ok": True, "result": result})
+    """The answer to a request that was carried out: figures, or a map of them."""
+    packed: bytes = msgpack.packb({"v": VERSION, "id": request_id, "ok": True, "result": result}, default=to_map)
     return packed
 
 

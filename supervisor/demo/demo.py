@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
-from supervisor.control.client import call
+from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import NotRunning
 from supervisor.demo.clients import Publisher, Subscriber, qos_of
 from supervisor.demo.cut_link import Link
@@ -33,7 +33,6 @@ from supervisor.demo.demo_snapshots import keep_snapshot, wanted_empty
 from supervisor.launch import environment
 from supervisor.terminal.view import print_table, say, verdict
 from wire.errors import BasculeError, Unavailable
-from wire.figure import of_map
 from wire.frames.names import BRIDGE, STORE, process_name
 from wire.status.node import Status
 
@@ -140,7 +139,8 @@ class DemoNode:
         if self._process.poll() is not None:
             raise Unavailable(f"the {self.name} node has ended", exit_status=self._process.returncode)
         try:
-            return of_map(Status, call(self.run_dir, "status", timeout_s=2.0))
+            with ControlClient.of_run_dir(self.run_dir, timeout_s=2.0) as node:
+                return node.status()
         except NotRunning:
             return None
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from storage.snapshots.snapshot_copy import copy_snapshot
-from supervisor.control.client import call
+from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError, NotRunning
 from supervisor.terminal.view import say
 from wire.errors import Unavailable
@@ -33,26 +33,28 @@ def keep_snapshot(run_dir: Path, folder: Path, patience_s: float) -> Path:
     Raises:
         Unavailable: none was made within ``patience_s``, or it cannot be copied.
     """
-    made = _made(run_dir, time.monotonic() + patience_s)
+    with ControlClient.of_run_dir(run_dir) as node:
+        made = _made(node, time.monotonic() + patience_s)
     copied = copy_snapshot(made, folder.absolute())
     say(f"  kept a snapshot: {copied.path.name}")
     return copied.path
 
 
-def _made(run_dir: Path, deadline_s: float) -> Path:
+def _made(node: ControlClient, deadline_s: float) -> Path:
     """The place of a new snapshot; asks again while the node is busy with other things, such as a store that was killed."""
-    number, why = None, ""
+    number: int | None = None
+    why: str | None = ""
     while time.monotonic() < deadline_s:
         try:
             if number is None:
-                number = str(call(run_dir, "snapshot")["number"])
-            result = call(run_dir, "snapshot.result", {"number": number})
+                number = node.snapshot()
+            result = node.snapshot_result(number)
         except (ControlError, NotRunning) as error:
             number, why = None, str(error)
         else:
-            if result["state"] == "made":
-                return Path(result["path"])
-            if result["state"] == "failed":
-                number, why = None, result["message"]
+            if result.path is not None:
+                return Path(result.path)
+            if result.state == "failed":
+                number, why = None, result.message
         time.sleep(_POLL_S)
     raise Unavailable("the node made no snapshot in time", last=why)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from supervisor.control.client import ControlClient
 from supervisor.doctor.findings import Finding, fail, ok, warn
@@ -13,6 +12,7 @@ from supervisor.terminal.lacking import lacking
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError
 from wire.frames.names import STORE
+from wire.status.answers import Event
 from wire.status.bridges import BridgeLane
 from wire.status.clients import AccessFigures, ListenerFigures
 from wire.status.cluster import ReplicationFigures
@@ -40,9 +40,9 @@ def ask(config: Path) -> Iterator[Finding]:
     yield from examine_events(events)
 
 
-def _last_events(client: ControlClient) -> list[dict[str, Any]]:
+def _last_events(client: ControlClient) -> list[Event]:
     try:
-        until = client.events(0, 1)["until"]
+        until = client.events(0, 1).until
         return client.all_events(max(0, until - EVENTS_LOOKED_AT))
     except BasculeError:  # it keeps none
         return []
@@ -303,25 +303,23 @@ def _control(control: ControlFigures) -> Iterator[Finding]:
 # --- events ---
 
 
-def examine_events(events: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+def examine_events(events: Sequence[Event]) -> Iterator[Finding]:
     """Facts from the last events that status does not have."""
-    downs: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    downs: dict[tuple[str, int], list[Event]] = {}
     for event in events:
-        if event["kind"] == "link.down" and event["reason"] not in _ORDERLY:
-            downs.setdefault((event["bridge"], event["lane"]), []).append(event)
+        if event.kind == "link.down" and event.reason not in _ORDERLY:
+            downs.setdefault((event.bridge, event.lane), []).append(event)
     for (bridge, lane), lost in downs.items():
         if len(lost) >= _FLAPS:
-            found = (
-                f"its link went down {len(lost)} times since {write_time(lost[0]['at_ms'])}, the last time: {lost[-1]['reason']}"
-            )
-            yield warn(f"bridge {bridge}:{lane}", found, cure_of(lost[-1]["details"].get("fault", "")))
+            found = f"its link went down {len(lost)} times since {write_time(lost[0].at_ms)}, the last time: {lost[-1].reason}"
+            yield warn(f"bridge {bridge}:{lane}", found, cure_of(lost[-1].details.get("fault", "")))
     for event in events:
-        if event["kind"] == "session.unknown" and event["reason"]:
-            found = f"the remote had a session of it at {write_time(event['at_ms'])}, and this store had never begun one"
+        if event.kind == "session.unknown" and event.reason:
+            found = f"the remote had a session of it at {write_time(event.at_ms)}, and this store had never begun one"
             cure = "see that this is the store that the node had (its disk is mounted), and that nobody else has its client_id"
-            yield warn(f"bridge {event['bridge']}:{event['lane']}", found, cure)
-    jumps = [event for event in events if event["kind"] == "clock.jumped" and abs(event["details"]["by_ms"]) >= _CLOCK_S * 1000]
+            yield warn(f"bridge {event.bridge}:{event.lane}", found, cure)
+    jumps = [event for event in events if event.kind == "clock.jumped" and abs(event.details["by_ms"]) >= _CLOCK_S * 1000]
     if jumps:
         last = jumps[-1]
-        found = f"it was set by {last['details']['by_ms'] / 1000:+.0f} s at {write_time(last['at_ms'])}"
+        found = f"it was set by {last.details['by_ms'] / 1000:+.0f} s at {write_time(last.at_ms)}"
         yield warn("clock", found, "have it kept right: timedatectl set-ntp true; expiry and history go by it")

@@ -17,9 +17,11 @@ from supervisor.http import models
 from supervisor.http.callers import Callers
 from supervisor.http.json_answer import Json
 from supervisor.http.node_calls import NodeCalls
-from supervisor.terminal.message_text import message_json
+from supervisor.terminal.message_text import Messages, message_json, message_of
 from supervisor.terminal.session_view import will_json
-from wire.figure import to_map
+from wire.figure import of_map, to_map
+from wire.status import answers
+from wire.status.node import Status
 
 PREFIX = "/api/v1"
 PAGE_MAX = 500
@@ -64,7 +66,7 @@ class RestApi:
         self._cluster()
 
     def _route(
-        self, method: str, path: str, command: str, answer: type[BaseModel], tag: str, *, status: int = 200
+        self, method: str, path: str, command: str, answer: Any, tag: str, *, status: int = 200
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declare the route of ``command``; the first line of its docstring is its summary."""
 
@@ -75,7 +77,7 @@ class RestApi:
                 endpoint,
                 methods=[method],
                 status_code=status,
-                response_model=answer,
+                response_model=answer if issubclass(answer, BaseModel) else models.model_of(answer),
                 tags=[tag],
                 summary=summary.rstrip("."),
                 description=f"{' '.join(rest.split())}\n\nRole: {needed(command)}.".strip(),
@@ -100,7 +102,7 @@ class RestApi:
             """The caller, by the token, and its role."""
             return Json({"name": request.state.caller.name, "role": request.state.caller.role})
 
-        @self._route("GET", "/status", "status", models.Status, "node")
+        @self._route("GET", "/status", "status", Status, "node")
         async def status() -> Json:
             """How the node is: processes, bridges, queues, clients.
 
@@ -108,7 +110,7 @@ class RestApi:
             """
             return Json(to_map(await self._calls.status()))
 
-        @self._route("GET", "/events", "events", models.Events, "node")
+        @self._route("GET", "/events", "events", answers.Events, "node")
         async def events(start: From = 0, count: Count = PAGE_MAX) -> Json:
             """A page of events, the oldest first.
 
@@ -116,7 +118,7 @@ class RestApi:
             """
             return await self._ask("events", {"from": start, "count": count})
 
-        @self._route("POST", "/stop", "stop", models.Stopping, "node", status=202)
+        @self._route("POST", "/stop", "stop", answers.Stopping, "node", status=202)
         async def stop() -> Json:
             """Stop the node in good order.
 
@@ -137,15 +139,15 @@ class RestApi:
             return await self._ask(f"bridge.{verb}", {"bridge": bridge})
 
         order.__name__, order.__doc__ = f"{verb}_bridge", text
-        self._route("POST", f"/bridges/{{bridge}}/{verb}", f"bridge.{verb}", models.BridgeOrdered, "bridges")(order)
+        self._route("POST", f"/bridges/{{bridge}}/{verb}", f"bridge.{verb}", answers.BridgeOrdered, "bridges")(order)
 
     def _queues(self) -> None:
-        @self._route("GET", "/queues", "queue.ls", models.Queues, "queues")
+        @self._route("GET", "/queues", "queue.ls", answers.Queues, "queues")
         async def list_queues(bridge: Annotated[str | None, Query(description="Of this bridge only.")] = None) -> Json:
             """List queues and dead-letter queues, those of bridges that are not configured any more included."""
             return await self._ask("queue.ls", {"bridge": bridge})
 
-        @self._route("GET", "/queues/{bridge}/messages", "queue.peek", models.Messages, "queues")
+        @self._route("GET", "/queues/{bridge}/messages", "queue.peek", Messages, "queues")
         async def peek_messages(
             bridge: Bridge,
             lane: Annotated[int | None, Query(ge=0, description="Which lane; needed where `dead` is not true.")] = None,
@@ -156,24 +158,24 @@ class RestApi:
         ) -> Json:
             """Look at messages without touching them, a page at most."""
             arguments = {"bridge": bridge, "lane": lane, "dead": flag(dead), "from": start, "count": count}
-            page = await self._answer("queue.export" if whole else "queue.peek", arguments)
+            page = of_map(answers.HeldMessages, await self._answer("queue.export" if whole else "queue.peek", arguments))
             now_ms = time.time_ns() // 1_000_000
-            rows = [message_json(page["queue"], row, now_ms, payload=whole) for row in page["messages"]]
-            return Json({**page, "messages": rows})
+            rows = [message_json(message_of(page.queue, row, now_ms, whole=whole)) for row in page.messages]
+            return Json({"queue": page.queue, "messages": rows, "next": page.next, "tail": page.tail})
 
-        @self._route("POST", "/queues/{bridge}/purge", "queue.purge", models.Purged, "queues")
+        @self._route("POST", "/queues/{bridge}/purge", "queue.purge", answers.Purged, "queues")
         async def purge_queue(bridge: Bridge, what: Annotated[models.Purge, Body()]) -> Json:
             """Remove what waits and was never sent, or the dead letters. It cannot be undone."""
             arguments = {"bridge": bridge, "lane": what.lane, "dead": flag(what.dead), "in_flight": flag(what.in_flight)}
             return await self._ask("queue.purge", arguments)
 
-        @self._route("POST", "/queues/{bridge}/replay", "queue.replay", models.Replayed, "queues")
+        @self._route("POST", "/queues/{bridge}/replay", "queue.replay", answers.Replayed, "queues")
         async def replay_dead_letters(bridge: Bridge, what: Annotated[models.Replay, Body()]) -> Json:
             """Put dead letters back at the end of the queue, a page at most; they count as accepted anew."""
             return await self._ask("queue.replay", {"bridge": bridge, **what.model_dump(by_alias=True)})
 
     def _sessions(self) -> None:
-        @self._route("GET", "/sessions", "session.ls", models.Sessions, "sessions")
+        @self._route("GET", "/sessions", "session.ls", answers.Sessions, "sessions")
         async def list_sessions(
             after: Annotated[str | None, Query(description="Behind this client identifier.")] = None,
             count: Count = 100,
@@ -186,24 +188,22 @@ class RestApi:
             arguments = {"after": after or None, "count": count, "like": like, "user": user, "connected": state}
             return await self._ask("session.ls", arguments)
 
-        @self._route("POST", "/sessions/{client_id:path}/disconnect", "session.disconnect", models.Disconnected, "sessions")
+        @self._route("POST", "/sessions/{client_id:path}/disconnect", "session.disconnect", answers.Disconnected, "sessions")
         async def disconnect_client(client_id: ClientId) -> Json:
             """Close the connection of a client; a session that lasts stays."""
             return await self._ask("session.disconnect", {"client_id": client_id})
 
-        @self._route("GET", "/sessions/{client_id:path}", "session.show", models.Session, "sessions")
+        @self._route("GET", "/sessions/{client_id:path}", "session.show", answers.Session, "sessions")
         async def show_session(client_id: ClientId) -> Json:
             """One session, with all its subscriptions; of its Will the topic and the sizes."""
-            found = await self._calls.ask(lambda node: node.session(client_id))
-            return Json({**found, "will": found["will"] and will_json(found["will"])})
+            return Json(to_map(await self._calls.ask(lambda node: node.session(client_id))))
 
         @self._route("GET", "/wills/{client_id:path}", "session.will", models.Will, "sessions")
         async def show_will(client_id: ClientId) -> Json:
             """The Will of a session; null if it has none."""
-            found = await self._calls.ask(lambda node: node.will(client_id))
-            return Json({"will": found["will"] and will_json(found["will"])})
+            return Json({"will": will_json(await self._calls.ask(lambda node: node.will(client_id)))})
 
-        @self._route("DELETE", "/sessions/{client_id:path}", "session.end", models.SessionEnded, "sessions")
+        @self._route("DELETE", "/sessions/{client_id:path}", "session.end", answers.SessionEnded, "sessions")
         async def end_session(
             client_id: ClientId, drops_will: Annotated[bool, Query(description="Do not publish its Will.")] = False
         ) -> Json:
@@ -211,23 +211,23 @@ class RestApi:
             return await self._ask("session.end", {"client_id": client_id, "drops_will": flag(drops_will)})
 
     def _snapshots(self) -> None:
-        @self._route("POST", "/snapshots", "snapshot", models.SnapshotBegun, "snapshots", status=202)
+        @self._route("POST", "/snapshots", "snapshot", answers.SnapshotBegun, "snapshots", status=202)
         async def make_snapshot() -> Json:
             """Begin to make a snapshot of the store."""
             return await self._ask("snapshot", status=202)
 
-        @self._route("GET", "/snapshots/{number}", "snapshot.result", models.SnapshotState, "snapshots")
+        @self._route("GET", "/snapshots/{number}", "snapshot.result", answers.SnapshotState, "snapshots")
         async def snapshot_result(number: Number) -> Json:
             """The state of a snapshot."""
             return await self._ask("snapshot.result", {"number": number})
 
     def _changes(self) -> None:
-        @self._route("GET", "/reload/plan", "reload.plan", models.ReloadPlan, "configuration")
+        @self._route("GET", "/reload/plan", "reload.plan", answers.ReloadPlan, "configuration")
         async def plan_reload() -> Json:
             """The changes that a reload of the configuration file would make."""
             return await self._ask("reload.plan")
 
-        @self._route("POST", "/reload", "reload", models.ReloadPlan, "configuration")
+        @self._route("POST", "/reload", "reload", answers.ReloadPlan, "configuration")
         async def reload_configuration(what: Annotated[models.Reload, Body()]) -> Json:
             """Read the configuration file again, and apply what differs.
 
@@ -237,7 +237,7 @@ class RestApi:
             return await self._ask("reload", {"yes": "yes" if what.yes else "no"})
 
     def _topics(self) -> None:
-        @self._route("GET", "/topics", "topics", models.Topics, "topics")
+        @self._route("GET", "/topics", "topics", answers.Topics, "topics")
         async def busiest_topics(count: Annotated[int, Query(ge=1, le=1000, description="The most to replay.")] = 100) -> Json:
             """The topics with most messages, counted only while somebody asks.
 
@@ -245,28 +245,28 @@ class RestApi:
             """
             return await self._ask("topics", {"count": count})
 
-        @self._route("POST", "/traces", "trace", models.TraceBegun, "topics", status=202)
+        @self._route("POST", "/traces", "trace", answers.TraceBegun, "topics", status=202)
         async def begin_trace(what: Annotated[models.Trace, Body()]) -> Json:
             """Follow the next message of a topic filter."""
             return await self._ask("trace", {"topic": what.topic, "timeout_s": what.timeout_s}, status=202)
 
-        @self._route("GET", "/traces/{number}", "trace.result", models.TraceSteps, "topics")
+        @self._route("GET", "/traces/{number}", "trace.result", answers.TraceSteps, "topics")
         async def trace_result(number: Number) -> Json:
             """The steps of the message that is followed, with their times."""
             return await self._ask("trace.result", {"number": number})
 
     def _cluster(self) -> None:
-        @self._route("POST", "/cluster/promote", "cluster.promote", models.Promoted, "cluster", status=202)
+        @self._route("POST", "/cluster/promote", "cluster.promote", answers.Promoted, "cluster", status=202)
         async def promote_node() -> Json:
             """Have this node lead: whoever does steps down for it as soon as it can."""
             return await self._ask("cluster.promote", status=202)
 
-        @self._route("POST", "/cluster/step-down", "cluster.step_down", models.SteppedDown, "cluster", status=202)
+        @self._route("POST", "/cluster/step-down", "cluster.step_down", answers.SteppedDown, "cluster", status=202)
         async def step_down(what: Annotated[models.StepDown, Body()]) -> Json:
             """Let another member lead, at once."""
             return await self._ask("cluster.step_down", {"to": what.to or None}, status=202)
 
-        @self._route("DELETE", "/cluster/members/{member}", "cluster.forget", models.Forgotten, "cluster")
+        @self._route("DELETE", "/cluster/members/{member}", "cluster.forget", answers.Forgotten, "cluster")
         async def forget_member(member: Member) -> Json:
             """Wait no more for a member that does not come back; if it does, it is known again."""
             return await self._ask("cluster.forget", {"member": member})

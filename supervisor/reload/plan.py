@@ -16,6 +16,7 @@ from supervisor.reload.losses import IN_MEMORY, Waiting, loss_by
 from wire.frames.names import HTTP, STORE, TELEMETRY
 from wire.setting_kinds import Effect
 from wire.settings import NodeSettings
+from wire.status.answers import ReloadChange
 
 _UNTOLD = ("username", "client_id")  # values that no plan tells
 _ONE_OF = {"bridges": "bridge", "listeners": "listener"}
@@ -40,10 +41,10 @@ class Change:
         """How it is carried out, and whether it gives something up."""
         return Effect.DESTRUCTIVE if self.loss and self.act != Effect.NODE_RESTART else self.act
 
-    def as_map(self) -> dict[str, str]:
+    def told(self) -> ReloadChange:
         """The change in words."""
         detail = "; ".join(text for text in (self.detail, self.loss) if text)
-        return {"what": self.what, "how": self.how, "target": self.target, "detail": detail}
+        return ReloadChange(what=self.what, how=self.how, target=self.target, detail=detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,10 @@ class Plan:
     """All that a new configuration changes, in the order of the settings."""
 
     changes: tuple[Change, ...]
+
+    def told(self) -> tuple[ReloadChange, ...]:
+        """The changes in words."""
+        return tuple(change.told() for change in self.changes)
 
     @property
     def reconnects(self) -> frozenset[str]:

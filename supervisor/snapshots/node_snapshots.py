@@ -18,7 +18,7 @@ from typing import Any
 from actors.process.actor import PolledActor
 from actors.system.clocks import machine_run
 from storage.snapshots.manifest import STORE_NAME, Manifest
-from storage.snapshots.snapshot_folder import FOLDER_NAME, SnapshotFolder, Usage
+from storage.snapshots.snapshot_folder import FOLDER_NAME, SnapshotFolder, Usage, figures_of
 from storage.store.event_rows import Detail
 from supervisor.control.control_socket import ControlError, Request
 from supervisor.snapshots.shipping import Shipping
@@ -26,10 +26,11 @@ from supervisor.snapshots.snapshot_schedule import SnapshotSpace, next_s
 from supervisor.version import VERSION
 from supervisor.workers import Worker, words
 from wire.errors import BasculeError, DiskFull, Unavailable
-from wire.figure import to_map
+from wire.figure import joined, to_map
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import SnapshotMade, SnapshotWanted
 from wire.settings import SettingsNow, SnapshotSettings
+from wire.status.answers import SnapshotBegun, SnapshotState
 from wire.status.node import SnapshotFailure, SnapshotFigures, SnapshotsFigures
 
 log = logging.getLogger("bascule")
@@ -74,7 +75,7 @@ class Snapshots:
         self._stopping = False
         self._number = 0
         self._making: _Making | None = None
-        self._results: dict[int, dict[str, Any]] = {}
+        self._results: dict[int, SnapshotState] = {}
         self._worker = Worker(host, "snapshots")
         self._shipping = Shipping(host, settings, self._folder)
         self._usage = Usage()
@@ -159,15 +160,15 @@ class Snapshots:
         self._worker.do(partial(self._begin, at_ms, making.number), partial(self._begun, making), partial(self._on_failed, making))
         return making.number
 
-    def result(self, text: str) -> dict[str, Any]:
-        """The state of the snapshot of that number: ``state`` is making, made or failed.
+    def result(self, text: str) -> SnapshotState:
+        """The state of the snapshot of that number.
 
         Raises:
             ControlError: there is none.
         """
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
         if self._making is not None and self._making.number == number:
-            return {"state": "making", "stage": self._making.stage}
+            return SnapshotState(state="making", stage=self._making.stage)
         if number not in self._results:
             raise ControlError("unknown", f"no snapshot of number {text!r} was asked of this life of the node")
         return self._results[number]
@@ -229,10 +230,9 @@ class Snapshots:
         self._making = None
         took_s = round(self._host.mailbox.now_s() - making.began_s, 3)
         path = self._folder.path / manifest.id
-        self._last, self._failure = _figures(manifest, path, took_s=took_s, pause_ms=pause_ms), None
-        facts = to_map(self._last)
-        self._keep_result(making.number, {"state": "made", **facts})
-        log.info("snapshot.made", extra={**facts, "scheduled": making.scheduled})
+        self._last, self._failure = figures_of(manifest, path, took_s=took_s, pause_ms=pause_ms), None
+        self._keep_result(making.number, joined(SnapshotState, self._last, state="made"))
+        log.info("snapshot.made", extra={**to_map(self._last), "scheduled": making.scheduled})
         details: dict[str, Detail] = {"made": True, "bytes": manifest.size_bytes, "took_s": took_s, "pause_ms": pause_ms}
         self._note(manifest.id, sum(queue.depth for queue in manifest.queues), details)
         self._schedule(manifest.at_ms)
@@ -248,7 +248,7 @@ class Snapshots:
         if making is None:
             return
         self._host.mailbox.cancel_timer(LATE_TIMER)
-        self._keep_result(making.number, {"state": "failed", "kind": kind, "message": why})
+        self._keep_result(making.number, SnapshotState(state="failed", kind=kind, message=why))
         self._failure = SnapshotFailure(at_ms=self._host.mailbox.wall_ms(), kind=kind, message=why)
         log.error("snapshot.failed", extra={"kind": kind, "error": why, "scheduled": making.scheduled})
         self._note(kind, 0, {"made": False, "error": why})
@@ -256,7 +256,7 @@ class Snapshots:
         if self._own.every_s and not self._stopping:
             self._arm(self._host.mailbox.now_s() + min(self._own.every_s, RETRY_S))
 
-    def _keep_result(self, number: int, result: dict[str, Any]) -> None:
+    def _keep_result(self, number: int, result: SnapshotState) -> None:
         self._results[number] = result
         self._results.pop(number - RESULTS_MAX, None)
 
@@ -294,7 +294,7 @@ class Snapshots:
         cleaned = self._folder.clean()
         last = None
         for path, manifest in self._folder.manifests():
-            last = _figures(manifest, path)
+            last = figures_of(manifest, path)
         return cleaned, self._folder.usage(), last
 
     def _looked_around(self, found: tuple[list[str], Usage, SnapshotFigures | None]) -> None:
@@ -350,23 +350,11 @@ class Snapshots:
         )
 
 
-def _figures(manifest: Manifest, path: Path, *, took_s: float | None = None, pause_ms: float | None = None) -> SnapshotFigures:
-    return SnapshotFigures(
-        id=manifest.id,
-        path=str(path),
-        at_ms=manifest.at_ms,
-        bytes=manifest.size_bytes,
-        messages=sum(queue.depth for queue in manifest.queues),
-        took_s=took_s,
-        pause_ms=pause_ms,
-    )
-
-
 def _is_full(error: OSError | BasculeError) -> bool:
     return isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT))
 
 
-def obey(snapshots: Snapshots, request: Request) -> dict[str, Any]:
+def obey(snapshots: Snapshots, request: Request) -> SnapshotBegun | SnapshotState:
     """Begin a snapshot, or say what became of one, as ``request`` wants it.
 
     Raises:
@@ -379,4 +367,4 @@ def obey(snapshots: Snapshots, request: Request) -> dict[str, Any]:
     except ControlError as error:
         raise ControlError(error.kind, error.message, request.request_id) from error
     log.info("control.obeyed", extra={"command": request.command, "number": number})
-    return {"number": number}
+    return SnapshotBegun(number=number)

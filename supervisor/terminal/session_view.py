@@ -8,20 +8,22 @@ from typing import Any
 from supervisor.terminal.message_text import printable, properties_of, shown
 from supervisor.terminal.view import print_table, say, size
 from supervisor.units import counted, write_time
+from wire.figure import to_map
+from wire.status.answers import Session, SessionFigures, SessionRow, SessionWill, WholeWill
 
 _ID_MAX = 60  # characters of a client identifier in a list
 _COLUMNS = ("client id", "user", "state", "since", "expires", ">subs", ">depth", ">size", ">in flight", ">QoS 2")
 
 
-def will_json(will: dict[str, Any]) -> dict[str, Any]:
-    """A Will as the store tells of it, whole or not, in values that JSON has."""
-    said = {**will, "topic": will["topic"].decode(errors="replace")}
-    if "payload" in will:
-        said |= {"payload": shown(will["payload"], will["size"]), "properties": properties_of(will["properties"])}
-    return said
+def will_json(will: WholeWill | None) -> dict[str, Any] | None:
+    """A Will with its content in JSON."""
+    if will is None:
+        return None
+    told: dict[str, Any] = to_map(will)
+    return told | {"payload": shown(will.payload, will.size), "properties": properties_of(will.properties)}
 
 
-def print_sessions(rows: Sequence[dict[str, Any]]) -> None:
+def print_sessions(rows: Sequence[SessionRow]) -> None:
     """Print a line for each; tens of thousands of them, too."""
     if not rows:
         say("no sessions")
@@ -37,31 +39,31 @@ def print_sessions(rows: Sequence[dict[str, Any]]) -> None:
         print("  ".join(padded).rstrip())
 
 
-def print_session(found: dict[str, Any]) -> None:
-    """Print one, with its subscriptions and its Will."""
-    client = f"connected from {found['address']}" if found["connected"] else "away"
-    if found["connected"]:
-        client += f", MQTT {'5.0' if found['level'] == 5 else '3.1.1'}, keep alive {found['keep_alive_s']:g} s"
+def print_session(found: Session, will: SessionWill | None) -> None:
+    """Print one, with its subscriptions and its ``will``."""
+    client = f"connected from {found.address}" if found.connected else "away"
+    if found.connected:
+        client += f", MQTT {'5.0' if found.level == 5 else '3.1.1'}, keep alive {found.keep_alive_s:g} s"
     facts = [
-        ("client id", printable(found["client_id"])),
-        ("user", _user(found["user"])),
-        ("client", f"{client}, since {_time(found['since_ms'])}"),
+        ("client id", printable(found.client_id)),
+        ("user", _user(found.user)),
+        ("client", f"{client}, since {_time(found.since_ms)}"),
         ("expires", _expiry(found)),
         ("queue", _queue(found)),
         ("in flight", _in_flight(found)),
-        ("Will", _will(found["will"])),
+        ("Will", _will(will)),
     ]
     for name, text in facts:
         say(f"{name:<10} {text}")
     rows = [
         (
-            printable(one["filter"]),
-            str(one["qos"]),
-            "yes" if one["no_local"] else "no",
-            "yes" if one["retain_as_published"] else "no",
-            "-" if one["identifier"] is None else str(one["identifier"]),
+            printable(one.filter),
+            str(one.qos),
+            "yes" if one.no_local else "no",
+            "yes" if one.retain_as_published else "no",
+            "-" if one.identifier is None else str(one.identifier),
         )
-        for one in found["filters"]
+        for one in found.filters
     ]
     if rows:
         print_table("subscriptions", ("filter", ">QoS", "no local", "retain as published", ">identifier"), rows)
@@ -69,19 +71,19 @@ def print_session(found: dict[str, Any]) -> None:
         say("no subscriptions")
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    name = printable(row["client_id"])
+def _cells(row: SessionRow) -> list[str]:
+    name = printable(row.client_id)
     return [
         name if len(name) <= _ID_MAX else name[: _ID_MAX - 3] + "...",
-        _user(row["user"]),
-        ("damaged, " if row["damaged"] else "") + (row["address"] if row["connected"] else "away"),
-        _time(row["since_ms"]),
+        _user(row.user),
+        ("damaged, " if row.damaged else "") + (row.address or "away"),
+        _time(row.since_ms),
         _expires(row),
-        str(row["subscriptions"]),
-        str(row["depth"]),
-        "-" if row["bytes"] is None else size(row["bytes"]),
-        str(row["in_flight"]),
-        str(row["received"]),
+        str(row.subscriptions),
+        str(row.depth),
+        "-" if row.bytes is None else size(row.bytes),
+        str(row.in_flight),
+        str(row.received),
     ]
 
 
@@ -89,46 +91,46 @@ def _user(user: str | None) -> str:
     return "-" if user is None else printable(user)
 
 
-def _expires(row: dict[str, Any]) -> str:
+def _expires(row: SessionFigures) -> str:
     """The end of the session; while its client is connected, how long it lasts from the connection's end on."""
-    if not row["lasting"]:
+    if not row.lasting:
         return "with connection"
-    if row["expiry_s"] is None:
+    if row.expiry_s is None:
         return "never"
-    return f"+{row['expiry_s']} s" if row["expires_ms"] is None else _time(row["expires_ms"])
+    return f"+{row.expiry_s} s" if row.expires_ms is None else _time(row.expires_ms)
 
 
-def _expiry(found: dict[str, Any]) -> str:
-    if found["lasting"] and found["expiry_s"] is not None and found["expires_ms"] is None:
-        return f"{found['expiry_s']} s after the connection has ended"
+def _expiry(found: Session) -> str:
+    if found.lasting and found.expiry_s is not None and found.expires_ms is None:
+        return f"{found.expiry_s} s after the connection has ended"
     return _expires(found)
 
 
-def _in_flight(found: dict[str, Any]) -> str:
-    received = f"{found['received']} QoS 2 received and not released"
-    if found["connected"]:
-        return f"{found['in_flight']} sent and not acknowledged; {received}"
-    return f"{found['in_flight']} sent before, to be sent again; {received}"
+def _in_flight(found: Session) -> str:
+    received = f"{found.received} QoS 2 received and not released"
+    if found.connected:
+        return f"{found.in_flight} sent and not acknowledged; {received}"
+    return f"{found.in_flight} sent before, to be sent again; {received}"
 
 
-def _queue(found: dict[str, Any]) -> str:
-    if not found["lasting"]:
-        return f"none that outlives the connection; {counted(found['depth'], 'message')} waiting"
-    damaged = ", DAMAGED" if found["damaged"] else ""
-    return f"{printable(found['queue'])}: {counted(found['depth'], 'message')}, {size(found['bytes'])}{damaged}"
+def _queue(found: Session) -> str:
+    if not found.lasting:
+        return f"none that outlives the connection; {counted(found.depth, 'message')} waiting"
+    damaged = ", DAMAGED" if found.damaged else ""
+    return f"{printable(found.queue)}: {counted(found.depth, 'message')}, {size(found.bytes or 0)}{damaged}"
 
 
-def _will(will: dict[str, Any] | None) -> str:
+def _will(will: SessionWill | None) -> str:
     if will is None:
         return "none"
-    retain = ", retained" if will["retain"] else ""
-    delay = f", delay {will['delay_s']} s" if will["delay_s"] else ""
-    due = f", due {_time(will['due_ms'])}" if will["due_ms"] is not None else ""
-    head = f"to {printable(will['topic'])} at QoS {will['qos']}{retain}{delay}{due}"
-    if "payload" not in will:
-        return f"{head}, {size(will['size'])}"
-    properties = "".join(f", {name}={value}" for name, value in will["properties"].items())
-    return f"{head}{printable(properties)}: {will['payload']}"
+    retain = ", retained" if will.retain else ""
+    delay = f", delay {will.delay_s} s" if will.delay_s else ""
+    due = f", due {_time(will.due_ms)}" if will.due_ms is not None else ""
+    head = f"to {printable(will.topic)} at QoS {will.qos}{retain}{delay}{due}"
+    if not isinstance(will, WholeWill):
+        return f"{head}, {size(will.size)}"
+    properties = "".join(f", {name}={value}" for name, value in properties_of(will.properties).items())
+    return f"{head}{printable(properties)}: {shown(will.payload, will.size)}"
 
 
 def _time(at_ms: int | None) -> str:

@@ -5,24 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor.terminal.message_text import printable
+from wire.status.answers import Topics, TracedStep
 
 _WIDTH = 80
 _ACTOR = 18
 
 
-def head_line(step: dict[str, Any]) -> str:
+def head_line(step: TracedStep) -> str:
     """The message in a line."""
-    details = step["details"]
-    if step["step"] == "denied":
+    details = step.details
+    if step.step == "denied":
         return f"{printable(details['topic'])}, not taken"
     retain = ", to be retained" if details["retain"] else ""
     return f"{printable(details['topic'])}, QoS {details['qos']}, {details['bytes']} bytes{retain}"
 
 
-def step_line(step: dict[str, Any]) -> str:
+def step_line(step: TracedStep) -> str:
     """One step; where it was routed to takes a line for each bridge."""
-    head = f"{step['after_ms']:>10.1f} ms  {step['actor']:<{_ACTOR}} "
-    words = _words(step["step"], step["queue"], step["details"])
+    head = f"{step.after_ms:>10.1f} ms  {step.actor:<{_ACTOR}} "
+    words = _words(step.step, step.queue, step.details)
     pad = "\n" + " " * (len(head) if len(head) < _WIDTH // 2 else 34)
     return head + pad.join(words)
 
@@ -78,16 +79,16 @@ def _routed(details: dict[str, Any]) -> list[str]:
     return words or ["goes nowhere: no bridge and no client wants it"]
 
 
-def topic_lines(counted: dict[str, Any]) -> list[str]:
+def topic_lines(counted: Topics) -> list[str]:
     """Messages by topic, the busiest first."""
-    since = f"{counted['since_s']:.0f} s"
-    if not counted["topics"]:
+    since = f"{counted.since_s:.0f} s"
+    if not counted.topics:
         return [f"nothing was published in {since}"]
     lines = [f"{'PER S':>10}{'MESSAGES':>12}{'BYTES':>14}  TOPIC (in {since})"]
-    for row in counted["topics"]:
-        topic = printable(row["topic"])
+    for row in counted.topics:
+        topic = printable(row.topic)
         shown = topic if len(topic) <= _WIDTH - 38 else topic[: _WIDTH - 41] + "..."
-        lines.append(f"{row['rate']:>10.1f}{row['messages']:>12}{row['bytes']:>14}  {shown}")
-    if counted["others"]:
-        lines.append(f"{'':>10}{counted['others']:>12}{'':>14}  of other topics")
+        lines.append(f"{row.rate:>10.1f}{row.messages:>12}{row.bytes:>14}  {shown}")
+    if counted.others:
+        lines.append(f"{'':>10}{counted.others:>12}{'':>14}  of other topics")
     return lines

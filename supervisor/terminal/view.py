@@ -13,10 +13,11 @@ from rich.text import Text
 
 from supervisor.terminal import cluster_text
 from supervisor.terminal.lacking import lacking
-from supervisor.terminal.message_text import printable
+from supervisor.terminal.message_text import Message, printable
 from supervisor.terminal.typed_commands import typed
 from supervisor.units import counted, write_time
 from wire.figure import to_map
+from wire.status.answers import DeadLetterQueue, Queue, Queues, ReloadChange
 from wire.status.bridges import BridgeLane, Unserved
 from wire.status.cluster import ReplicationFigures
 from wire.status.node import ConfigurationFigures, ControlFigures, SnapshotsFigures, Status, TelemetryFigures
@@ -453,17 +454,17 @@ def say(line: str) -> None:
     _console().print(Text(line), soft_wrap=True)
 
 
-def print_changes(changes: Iterable[dict[str, str]]) -> None:
+def print_changes(changes: Iterable[ReloadChange]) -> None:
     """Print what a new configuration changes: how, what, and below it more of that."""
     styles = {"live": _GOOD, "reconnect": _BUSY, "restart": _BUSY, "destructive": _BAD, "node-restart": _BAD}
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for change in changes:
-        what = Text(printable(change["what"]), "bold")
-        if change["detail"]:
-            what.append(f"\n{printable(change['detail'])}", "not bold")
-        table.add_row(Text(change["how"], styles.get(change["how"], "")), what)
+        what = Text(printable(change.what), "bold")
+        if change.detail:
+            what.append(f"\n{printable(change.detail)}", "not bold")
+        table.add_row(Text(change.how, styles.get(change.how, "")), what)
     if table.row_count:
         _console().print(table)
 
@@ -560,63 +561,63 @@ def _figure(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def print_queues(listed: dict[str, Any]) -> None:
+def print_queues(listed: Queues) -> None:
     """Print the answer to ``queue.ls``."""
     queues = _Table("queue", "configured", "state", ">depth", ">size", ">oldest", ">handed out")
-    for row in listed["queues"]:
+    for row in listed.queues:
         queues.add_row(
-            row["queue"],
+            row.queue,
             _configured(row),
-            _state(row["state"]),
-            _figure(row["depth"]),
-            size(row["bytes"]),
-            _age(row["oldest_age_s"]),
-            _figure(row["in_flight"]),
+            _state(row.state),
+            _figure(row.depth),
+            size(row.bytes),
+            _age(row.oldest_age_s),
+            _figure(row.in_flight),
         )
     counts = ("evicted", "purged", "replayed", "damaged")
     dead = _Table("dead letters", "configured", ">held", ">size", ">oldest", *(f">{count}" for count in counts), "held by reason")
-    for row in listed["dead_letters"]:
-        reasons = ", ".join(f"{reason} {held}" for reason, held in sorted(row["reasons"].items())) or "-"
-        figures = (_figure(row[count]) for count in counts)
-        age = _age(row["oldest_age_s"])
-        dead.add_row(row["queue"], _configured(row), _figure(row["held"]), size(row["bytes"]), age, *figures, reasons)
-    _console().print(queues if listed["queues"] else Text("no queues", "dim"))
-    if listed["dead_letters"]:
+    for letters in listed.dead_letters:
+        reasons = ", ".join(f"{reason} {held}" for reason, held in sorted(letters.reasons.items())) or "-"
+        figures = (_figure(getattr(letters, count)) for count in counts)
+        age = _age(letters.oldest_age_s)
+        dead.add_row(letters.queue, _configured(letters), _figure(letters.held), size(letters.bytes), age, *figures, reasons)
+    _console().print(queues if listed.queues else Text("no queues", "dim"))
+    if listed.dead_letters:
         _console().print(dead)
 
 
-def print_messages(rows: Sequence[dict[str, Any]], *, dead: bool) -> None:
-    """Print messages as ``queue_text.message_json`` gives them."""
+def print_messages(rows: Sequence[Message], *, dead: bool) -> None:
+    """Print messages as ``message_of`` makes them."""
     if not rows:
         say("nothing there")
         return
     head = ("dead at", "reason", "from") if dead else ("state",)
     table = _Table("queue", ">seq", *head, "topic", ">QoS", "retain", ">size", ">age", "rule", "properties", "payload")
     for row in rows:
-        if row.get("damaged"):
-            table.add_row(row["queue"], str(row["seq"]), Text("damaged", _BAD))
+        if row.damaged:
+            table.add_row(row.queue, str(row.seq), Text("damaged", _BAD))
             continue
-        where = f"{row['from_queue']} {row['queue_seq']}" + (f" {row['remote']}" if row["remote"] else "") if dead else ""
-        cells = (row["dead_at"], row["reason"], where) if dead else (row["state"],)
-        properties = ", ".join(f"{name}={value}" for name, value in row["properties"].items())
+        where = f"{row.from_queue} {row.queue_seq}" + (f" {row.remote}" if row.remote else "") if dead else ""
+        cells = (row.dead_at or "", row.reason or "", where) if dead else (row.state or "",)
+        properties = ", ".join(f"{name}={value}" for name, value in (row.properties or {}).items())
         table.add_row(
-            row["queue"],
-            str(row["seq"]),
+            row.queue,
+            str(row.seq),
             *map(printable, cells),
-            printable(row["topic"]),
-            str(row["qos"]),
-            "yes" if row["retain"] else "no",
-            size(row["size"]),
-            duration(row["age_s"]),
-            printable(f"{row['rule']} -> {row['destination']}") if row["rule"] else "-",
+            printable(row.topic or ""),
+            str(row.qos),
+            "yes" if row.retain else "no",
+            size(row.size or 0),
+            duration(row.age_s or 0.0),
+            printable(f"{row.rule} -> {row.destination}") if row.rule else "-",
             printable(properties) or "-",
-            row["payload"],
+            row.payload or "",
         )
     _console(_MESSAGES_PIPE_WIDTH, whole=True).print(table)
 
 
-def _configured(row: dict[str, Any]) -> Text:
-    return Text("yes") if row["configured"] else Text("no", _BUSY)
+def _configured(row: Queue | DeadLetterQueue) -> Text:
+    return Text("yes") if row.configured else Text("no", _BUSY)
 
 
 def _age(age_s: float | None) -> str:

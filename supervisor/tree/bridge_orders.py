@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from supervisor.control.control_socket import ControlError, Request
 from supervisor.tree.child_lives import Lives
@@ -12,6 +11,7 @@ from supervisor.tree.event_notes import Notes
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.peers import Peers
 from supervisor.tree.running_children import RunningChildren
+from wire.status.answers import BridgeOrdered
 
 log = logging.getLogger("bascule")
 
@@ -29,7 +29,7 @@ class BridgeOrders:
         self._lives = lives
         self._notes = notes
 
-    def obey(self, request: Request) -> dict[str, Any]:
+    def obey(self, request: Request) -> BridgeOrdered:
         """Carry out ``request``: what to answer.
 
         Raises:
@@ -50,7 +50,7 @@ class BridgeOrders:
             self._peers.command(lanes, verb)
             self._notes.note(f"bridge.{verb}d", bridge=bridge, actor="operator")
         log.info("control.obeyed", extra={"command": request.command, "bridge": bridge})
-        return {"bridge": bridge, "processes": [child.name for child in lanes]}
+        return BridgeOrdered(bridge=bridge, processes=tuple(child.name for child in lanes))
 
     def _keep(self, verb: str, bridge: str, request: Request) -> None:
         try:

@@ -16,6 +16,7 @@ from supervisor.tree.store_requests import Answers, Asker
 from wire.frames.names import CLIENTS, DISTRIBUTOR, LISTENER
 from wire.frames.tracing import TopicCounts, TopicsWanted, TraceStep, TraceWanted
 from wire.mqtt.topics import filter_fault
+from wire.status.answers import CountedTopic, Topics, TraceBegun, TracedStep, TraceState, TraceSteps
 
 TIMER = "topics"
 WAIT_S, WAIT_MAX_S = 30.0, 3600.0  # for the message: unless told, and at most
@@ -26,7 +27,6 @@ TOPICS_SHOWN, TOPICS_SHOWN_MAX = 100, 1000
 ASKERS_MAX = 32
 ANSWER_S = 5.0
 
-WAITING, FOLLOWING, DONE, TIMED_OUT, REPLACED = "waiting", "following", "done", "timed_out", "replaced"
 _ORDER = ("taken", "denied", "routed", "committed", "refused", "acknowledged", "handed_out", "waits", "sent", "received")
 
 
@@ -39,23 +39,23 @@ class _Trace:
     until_s: float
     timeout_s: float
     offset_ms: float
-    state: str = WAITING
+    state: TraceState = "waiting"
     follow_until_s: float = 0.0
     steps: list[TraceStep] = field(default_factory=list)
 
     def finish_if_done(self, now_s: float) -> None:
         """Whether the time is up, or all that is to come has come."""
-        if self.state == WAITING and now_s > self.until_s:
-            self.state = TIMED_OUT
-        elif self.state == FOLLOWING and (self.complete or now_s > self.follow_until_s):
-            self.state = DONE
+        if self.state == "waiting" and now_s > self.until_s:
+            self.state = "timed_out"
+        elif self.state == "following" and (self.complete or now_s > self.follow_until_s):
+            self.state = "done"
 
     def add(self, step: TraceStep, now_s: float) -> None:
         """Another step."""
-        if self.state not in (WAITING, FOLLOWING) or len(self.steps) >= STEPS_MAX:
+        if self.state not in ("waiting", "following") or len(self.steps) >= STEPS_MAX:
             return
-        if self.state == WAITING:
-            self.state, self.follow_until_s = FOLLOWING, now_s + FOLLOW_S
+        if self.state == "waiting":
+            self.state, self.follow_until_s = "following", now_s + FOLLOW_S
         self.steps.append(step)
         self.finish_if_done(now_s)
 
@@ -103,25 +103,25 @@ class _Trace:
             return f"the message was followed for {FOLLOW_S:g} s, and still waits: bascule status CONFIG says why its bridge does"
         return "the message has left every queue"
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> TraceSteps:
         """The answer."""
         steps = sorted(self.steps, key=lambda step: (step.at_s, _ORDER.index(step.step) if step.step in _ORDER else len(_ORDER)))
-        rows: list[dict[str, Any]] = []
+        rows: list[TracedStep] = []
         for step in steps:
-            if step.step == "taken" and rows and rows[0]["step"] == "taken":
-                rows[0]["details"] |= step.details  # of the Listener: who published it
+            if step.step == "taken" and rows and rows[0].step == "taken":
+                rows[0].details.update(step.details)  # of the Listener: who published it
                 continue
             rows.append(
-                {
-                    "step": step.step,
-                    "actor": step.actor,
-                    "queue": step.queue,
-                    "at_ms": round(step.at_s * 1000 + self.offset_ms, 3),
-                    "after_ms": round((step.at_s - steps[0].at_s) * 1000, 3),
-                    "details": dict(step.details),
-                }
+                TracedStep(
+                    step=step.step,
+                    actor=step.actor,
+                    queue=step.queue,
+                    at_ms=round(step.at_s * 1000 + self.offset_ms, 3),
+                    after_ms=round((step.at_s - steps[0].at_s) * 1000, 3),
+                    details=dict(step.details),
+                )
             )
-        return {"number": self.number, "topic": self.topic_filter, "state": self.state, "note": self.note(), "steps": rows}
+        return TraceSteps(number=self.number, topic=self.topic_filter, state=self.state, note=self.note(), steps=tuple(rows))
 
 
 class MessageTraces:
@@ -134,7 +134,7 @@ class MessageTraces:
         self._number = 0
         self._askers: dict[int, tuple[Asker, Any, float]] = {}  # of topics: whom to answer, their identifier, until when
 
-    def obey(self, request: Request) -> dict[str, Any]:
+    def obey(self, request: Request) -> TraceBegun | TraceSteps:
         """``trace`` or ``trace.result``.
 
         Raises:
@@ -149,8 +149,8 @@ class MessageTraces:
         now_s = self._mailbox.now_s()
         for trace in self._traces.values():
             trace.finish_if_done(now_s)
-            if trace.state == WAITING:
-                trace.state = REPLACED
+            if trace.state == "waiting":
+                trace.state = "replaced"
         self._number += 1
         offset_ms = self._mailbox.wall_ms() - now_s * 1000
         self._traces[self._number] = _Trace(self._number, topic_filter, now_s + timeout_s, timeout_s, offset_ms)
@@ -159,9 +159,9 @@ class MessageTraces:
         wanted = TraceWanted(request=self._number, topic_filter=topic_filter, timeout_s=timeout_s)
         self._mailbox.send(DISTRIBUTOR, wanted)
         self._mailbox.send(LISTENER, wanted)
-        return {"number": self._number, "timeout_s": timeout_s}
+        return TraceBegun(number=self._number, timeout_s=timeout_s)
 
-    def _result(self, request: Request) -> dict[str, Any]:
+    def _result(self, request: Request) -> TraceSteps:
         text = request.arguments["number"]
         trace = self._traces.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 19 else None
         if trace is None:
@@ -200,16 +200,14 @@ class MessageTraces:
         asked = self._askers.pop(frame.request, None)
         if asked is None:
             return []
-        rows = [
-            {
-                "topic": topic.decode(errors="replace"),
-                "messages": messages,
-                "bytes": size_bytes,
-                "rate": _rate(messages, frame.since_s),
-            }
+        rows = tuple(
+            CountedTopic(
+                topic=topic.decode(errors="replace"), messages=messages, bytes=size_bytes, rate=_rate(messages, frame.since_s)
+            )
             for topic, messages, size_bytes in frame.topics
-        ]
-        return [(asked[0], encode_result(asked[1], {"since_s": round(frame.since_s, 3), "topics": rows, "others": frame.others}))]
+        )
+        told = Topics(since_s=round(frame.since_s, 3), topics=rows, others=frame.others)
+        return [(asked[0], encode_result(asked[1], told))]
 
     def timed_out(self, now_s: float) -> Answers:
         """Askers whom nobody has answered."""

@@ -10,7 +10,7 @@ tree.reload-all-or-nothing [P7, alive]: a configuration that does not hold, or o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,10 +31,12 @@ from supervisor.tree.running_children import Child, RunningChildren
 from supervisor.units import write_time
 from supervisor.workers import Worker, words
 from wire.errors import BasculeError, ConfigError
+from wire.figure import to_map
 from wire.frames.names import STORE, SUPERVISOR, lane_of_queue
 from wire.frames.supervision import Heartbeat, ReportNow
 from wire.setting_kinds import Effect
 from wire.settings import NodeSettings
+from wire.status.answers import ReloadPlan
 from wire.status.node import ConfigurationFigures
 from wire.status.states import ChildState
 
@@ -63,7 +65,7 @@ class _Asked:
     yes: bool
     actor: str
     at_ms: int
-    tell: Callable[[dict[str, Any]], None] = _nobody
+    tell: Callable[[ReloadPlan], None] = _nobody
     done: Callable[[], None] = _nobody
 
 
@@ -170,9 +172,9 @@ class Reloads:
 
     def _unread(self, asked: _Asked, error: OSError | BasculeError) -> None:
         """The configuration does not hold, or cannot be read."""
-        told = list(error.problems) if isinstance(error, ConfigError) else []
-        problems = told or [words(error)]
-        self._refuse(asked, _result(None, refused=words(error), problems=problems), problems[0])
+        told = tuple(error.problems) if isinstance(error, ConfigError) else ()
+        problems = told or (words(error),)
+        self._refuse(asked, ReloadPlan(refused=words(error), problems=problems), problems[0])
 
     def _on_valid(self, asked: _Asked, settings: NodeSettings) -> None:
         """The configuration holds: ask the store what waits now, and go on when it has said so, or does not."""
@@ -196,7 +198,7 @@ class Reloads:
         made = plan(self._settings.now, settings, waiting)
         refusal = made.refusal(yes=asked.yes or not asked.apply)
         if not asked.apply:
-            asked.tell(_result(made, refused=refusal))
+            asked.tell(ReloadPlan(changes=made.told(), refused=refusal))
             return
         if refusal is None:
             try:
@@ -204,17 +206,17 @@ class Reloads:
             except OSError as error:
                 refusal = f"the disk refuses to keep the settings: {error.strerror}; nothing was changed"
         if refusal is not None:
-            self._refuse(asked, _result(made, refused=refusal), refusal)
+            self._refuse(asked, ReloadPlan(changes=made.told(), refused=refusal), refusal)
             return
         self._read_ms = asked.at_ms
         self._files, self._changed = self._watch(), ()
-        number, changes = self._settings.now.number, [change.as_map() for change in made.changes]
-        log.info("node.reloaded", extra={"number": number, "changes": changes})
+        number, changes = self._settings.now.number, made.told()
+        log.info("node.reloaded", extra={"number": number, "changes": to_map(changes)})
         if made.changes:
             self._apply(made, asked)
         else:
             asked.done()
-        asked.tell(_result(made, applied=True, number=number))
+        asked.tell(ReloadPlan(changes=changes, applied=True, number=number))
 
     def _apply(self, made: Plan, asked: _Asked) -> None:
         settings = self._settings.now
@@ -226,16 +228,15 @@ class Reloads:
         self._remake(settings)
         self._rollout.begin(made, asked.done)
 
-    def _refuse(self, asked: _Asked, result: dict[str, Any], why: str) -> None:
+    def _refuse(self, asked: _Asked, result: ReloadPlan, why: str) -> None:
         if asked.apply:
-            problems = result["problems"]
-            log.warning("node.reload_refused", extra={"why": result["refused"], "problems": problems})
-            details: dict[str, Detail] = {"valid": not problems, "problems": len(problems)}
+            log.warning("node.reload_refused", extra={"why": result.refused, "problems": result.problems})
+            details: dict[str, Detail] = {"valid": not result.problems, "problems": len(result.problems)}
             self._notes.note("node.reload_refused", actor=asked.actor, reason=why[:REASON_MAX], details=details)
         asked.done()
         asked.tell(result)
 
-    def _report(self, whom: Asker, request_id: Any, result: dict[str, Any]) -> None:
+    def _report(self, whom: Asker, request_id: Any, result: ReloadPlan) -> None:
         self._asking -= 1
         self._answer(whom, encode_result(request_id, result))
 
@@ -254,21 +255,3 @@ class Reloads:
                 messages, size_bytes = found.get(lane.bridge, (0, 0))
                 found[lane.bridge] = messages + queue.depth, size_bytes + (queue.bytes or 0)
         return found
-
-
-def _result(
-    made: Plan | None,
-    *,
-    refused: str | None = None,
-    problems: Iterable[str] = (),
-    applied: bool = False,
-    number: int | None = None,
-) -> dict[str, Any]:
-    """The answer to the asker."""
-    return {
-        "changes": [] if made is None else [change.as_map() for change in made.changes],
-        "applied": applied,
-        "refused": refused,
-        "problems": list(problems),
-        "number": number,
-    }

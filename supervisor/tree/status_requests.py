@@ -133,7 +133,7 @@ class StatusRequests:
             control=self._control(),
             configuration=self._configuration(),
         )
-        told = to_map(status)
+        told = to_map(status)  # once for all
         return [(whom, encode_result(request_id, told)) for whom, request_id in served]
 
     def status(self) -> Status:

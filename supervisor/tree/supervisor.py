@@ -49,6 +49,7 @@ from wire.frames.supervision import Heartbeat, NodeFigures, QueueAnswer, RoleCha
 from wire.frames.tracing import TopicCounts, TraceStep
 from wire.routing.sys_topics import node_values
 from wire.settings import NodeSettings
+from wire.status.answers import BridgeOrdered, Ping, SnapshotBegun, SnapshotState, Stopping, TraceBegun, TraceSteps
 from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
@@ -334,13 +335,13 @@ class Supervisor(PolledActor):
         self._answer(self._status.on_collected())
         self._status.collect()
 
-    def _obey(self, request: Request) -> dict[str, Any]:
+    def _obey(self, request: Request) -> Ping | Stopping | TraceBegun | TraceSteps | SnapshotBegun | SnapshotState | BridgeOrdered:
         match request.command:
             case "ping":
-                return {"node": self._settings.now.node.name, "pid": os.getpid(), "ready": self._lives.all_ready}
+                return Ping(node=self._settings.now.node.name, pid=os.getpid(), ready=self._lives.all_ready)
             case "stop":
                 self._end_node(0)
-                return {"stopping": True, "pid": os.getpid(), "stop_timeout_s": self._settings.now.supervision.stop_timeout_s}
+                return Stopping(stopping=True, pid=os.getpid(), stop_timeout_s=self._settings.now.supervision.stop_timeout_s)
             case "trace" | "trace.result":
                 return self._traces.obey(request)
             case "snapshot" | "snapshot.result":

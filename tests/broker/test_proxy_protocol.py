@@ -74,7 +74,7 @@ class Proxied(Arriving):
 def sessions(node: Node) -> dict[str, tuple[str, str | None]]:
     """Address and user of those that are connected, by client identifier."""
     rows = ControlClient.of_data_dir(node.data_dir).each_session()
-    return {row["client_id"]: (row["address"], row["user"]) for row in rows}
+    return {row.client_id: (str(row.address), row.user) for row in rows}
 
 
 @pytest.mark.parametrize("kind", ["tcp", "tls"])

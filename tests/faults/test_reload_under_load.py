@@ -177,10 +177,10 @@ class Scene:
         since = {publisher: publisher.acknowledged for publisher in self._cloud}
         with ControlClient.of_run_dir(self._node.data_dir / "run") as client:
             answer = client.reload(yes=True)
-        assert answer["refused"] is None, answer
+        assert answer.refused is None, answer
         self._totals.reloads += 1
-        for change in answer["changes"]:
-            self._totals.hows[change["how"]] = self._totals.hows.get(change["how"], 0) + 1
+        for change in answer.changes:
+            self._totals.hows[change.how] = self._totals.hows.get(change.how, 0) + 1
         for publisher, held in self._held.items():
             held.append(Held(wanted.rules, since[publisher]))
         if self._kills and self._rng.random() < KILLED_SHARE:

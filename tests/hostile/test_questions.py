@@ -53,7 +53,7 @@ def test_hostile_questions_about_sessions_leave_clients_and_store_alone(start_no
             honest.publish("t", "m", qos=1, packet_id=packet_id)
             honest.expect(PUBACK, packet_id=packet_id)
 
-    assert {row["client_id"] for row in control.each_session(like="*a29")} == {names[29]}
+    assert {row.client_id for row in control.each_session(like="*a29")} == {names[29]}
     assert [node.pid("clients"), node.pid("store")] == before
     for client in held:
         client.ping()

@@ -99,4 +99,4 @@ def test_a_session_that_is_to_last_for_ever_lasts_a_week(start_node: StartNode) 
     with MqttClient(node.port, "old", version=4, clean=False):
         pass
     rows = ControlClient.of_data_dir(node.data_dir).each_session()
-    assert {row["client_id"]: row["expiry_s"] for row in rows} == {"c": 7 * 86_400, "old": 7 * 86_400}
+    assert {row.client_id: row.expiry_s for row in rows} == {"c": 7 * 86_400, "old": 7 * 86_400}

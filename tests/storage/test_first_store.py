@@ -40,7 +40,7 @@ def judge(folder: Path) -> None:
     assert kept.problems == []
     assert sorted(kept.settled("delivered")) == [0, 2]
     events, _ = store.events.read(0, 100)
-    assert "messages.dead" in [event["kind"] for event in events]
+    assert "messages.dead" in [event.kind for event in events]
 
     opening = LaneOpen(queue=QUEUE, epoch=LANE_EPOCH + (1 << 20))
     (opened,) = [frame for frame in turn(store, opening) if isinstance(frame, LaneOpened)]

@@ -140,7 +140,8 @@ class QueueCommand(Frame):
 
 @frame_kind(47)
 class QueueAnswer(Frame):
-    """QueueStore -> Supervisor: the ``result`` of command ``request``, committed; or the kind of ``error`` and a ``message``.
+    """QueueStore -> Supervisor: the ``result`` of command ``request``, committed, as ``wire/status/answers.py`` has it; or the kind
+    of ``error`` and a ``message``.
 
     A ``SessionCommand`` is answered to its asker: to the Listener, which passes the answer on, or to the Supervisor.
     """
@@ -155,15 +156,16 @@ class QueueAnswer(Frame):
 class SessionCommand(Frame):
     """Supervisor -> Listener -> QueueStore: ``verb`` is ls, show, end or disconnect; storage/store/session_commands.py says more.
 
-    asker: the mailbox that gets the ``QueueAnswer``. live: what the Listener knows of the clients that are connected and meant; of
-    an ls only of those up to ``until``, None for all. If no Listener lives, the store is asked at once, and none is.
+    asker: the mailbox that gets the ``QueueAnswer``. live: what the Listener knows of the clients that are connected and meant, as
+    ``ConnectedClient`` of ``wire/status/answers.py``; of an ls only of those up to ``until``, None for all. If no Listener lives,
+    the store is asked at once, and none is.
     """
 
     request: int
     verb: str
     arguments: dict[str, Any]
     asker: str
-    live: tuple[dict[str, Any], ...] = ()
+    live: tuple[Any, ...] = ()
     until: str | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_who_was_sent_away_may_come_again_though_the_disk_refuses(door: Door, mo
     has nothing.
     """
     admin = ClientAdmin(door.host, door.sessions)
-    monkeypatch.setattr(admin, "_row", lambda client: {"client_id": client.session, "lasting": bool(client.queue)})
+    monkeypatch.setattr(admin, "_row", lambda client: SimpleNamespace(client_id=client.session, lasting=bool(client.queue)))
     client = door.come()
     admin.command(end(1))
     assert client.closed

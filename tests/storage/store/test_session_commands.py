@@ -19,14 +19,15 @@ from wire.frames.intake import SessionClose, SessionGone
 from wire.frames.names import DISTRIBUTOR, LISTENER
 from wire.frames.supervision import QueueAnswer, SessionCommand
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
+from wire.status.answers import ConnectedClient
 
 _NUMBERS = count(1)
 MINUTE_MS = 60_000
 
 
-def live(client_id: str, **facts: Any) -> dict[str, Any]:
+def live(client_id: str, **facts: Any) -> ConnectedClient:
     """The Listener's knowledge of a client that is connected."""
-    row = {
+    row: dict[str, Any] = {
         "client_id": client_id,
         "user": None,
         "connected": True,
@@ -43,21 +44,21 @@ def live(client_id: str, **facts: Any) -> dict[str, Any]:
         "received": 0,
         "will": False,
     }
-    return row | facts
+    return ConnectedClient(**row | facts)
 
 
-def effects_of(store: Store, verb: str, *rows: dict[str, Any], until: str | None = None, **arguments: Any) -> Effects:
+def effects_of(store: Store, verb: str, *rows: ConnectedClient, until: str | None = None, **arguments: Any) -> Effects:
     command = SessionCommand(request=next(_NUMBERS), verb=verb, arguments=arguments, asker=LISTENER, live=rows, until=until)
     store.receive(command)
     return store.commit(100.0, 5000)
 
 
-def ask(store: Store, verb: str, *rows: dict[str, Any], until: str | None = None, **arguments: Any) -> QueueAnswer:
+def ask(store: Store, verb: str, *rows: ConnectedClient, until: str | None = None, **arguments: Any) -> QueueAnswer:
     (answer,) = [frame for _, frame in effects_of(store, verb, *rows, until=until, **arguments) if isinstance(frame, QueueAnswer)]
     return answer
 
 
-def result(store: Store, verb: str, *rows: dict[str, Any], until: str | None = None, **arguments: Any) -> dict[str, Any]:
+def result(store: Store, verb: str, *rows: ConnectedClient, until: str | None = None, **arguments: Any) -> dict[str, Any]:
     answer = ask(store, verb, *rows, until=until, **arguments)
     assert not answer.error, answer
     return answer.result
@@ -172,7 +173,7 @@ def test_a_live_session_has_what_the_listener_says(engine: Engine) -> None:
     shown = result(store, "show", live("live", will=True, filters=(("t", 1, 9),)), client_id="live")
     assert shown["filters"] == [{"filter": "t", "qos": 1, "no_local": False, "retain_as_published": False, "identifier": 9}]
     assert (shown["will"]["topic"], shown["will"]["size"], shown["will"]["delay_s"], shown["will"]["due_ms"]) == (
-        WILL[0],
+        WILL[0].decode(),
         len(WILL[2]),
         30,
         None,
@@ -219,9 +220,9 @@ def test_a_session_that_is_ended_leaves_nothing_behind_and_is_counted(engine: En
     assert answer.result == {"client_id": "c", "was_connected": False, "purged": 2, "subscriptions": 1, "will": "none"}
     assert list(known(store)) == ["other"]
     if engine.durable:
-        (event,) = [row for row in store.events.read(0, 10)[0] if row["kind"] == "session.ended"]
-        assert (event["actor"], event["reason"], event["count"]) == ("operator", "operator", 2)
-        assert event["details"] == {"client_id": "c", "user": "ada", "subscriptions": 1, "will": "none"}
+        (event,) = [row for row in store.events.read(0, 10)[0] if row.kind == "session.ended"]
+        assert (event.actor, event.reason, event.count) == ("operator", "operator", 2)
+        assert event.details == {"client_id": "c", "user": "ada", "subscriptions": 1, "will": "none"}
     figures = store.status(0).sessions
     assert (present(figures).ended, present(figures).purged, present(figures).kept) == (1, 2, 1)
     again = open_session(store, request=9, source=9)
@@ -244,7 +245,7 @@ def test_an_end_is_whole_or_has_not_been_whenever_the_node_dies() -> None:
     for _, kept, survivor in engine.survivors(before):
         ended = kept > before
         recovered = open_store(survivor, settings(), 2)
-        told = [row for row in recovered.events.read(0, 10)[0] if row["kind"] == "session.ended"]
+        told = [row for row in recovered.events.read(0, 10)[0] if row.kind == "session.ended"]
         opened = open_session(recovered, epoch=2)
         assert opened.present is not ended
         assert bool(told) is ended

@@ -23,22 +23,24 @@ from tests.storage.store.test_event_log import Box
 from tests.support.client_double import have_answered
 from tests.support.node import node_config
 from tests.support.waiting import wait_until
+from wire.figure import of_map
 from wire.frames.supervision import NodeEvents
+from wire.status.answers import Event
 
 KINDS = ("link.up", "link.down", "process.started", "clock.jumped")
 
 
 @given(rows=st.lists(st.tuples(st.integers(0, 9), st.sampled_from(KINDS)), max_size=30))
 def test_events_are_put_in_the_order_in_which_they_happened_between_two_jumps_of_the_clock(rows: list[tuple[int, str]]) -> None:
-    events = [{"number": number, "at_ms": at_ms, "kind": kind} for number, (at_ms, kind) in enumerate(rows)]
+    events = [of_map(Event, {"number": number, "at_ms": at_ms, "kind": kind}) for number, (at_ms, kind) in enumerate(rows)]
 
     found = by_time(events)
 
-    jumps = [event["number"] for event in events if event["kind"] == "clock.jumped"]
+    jumps = [event.number for event in events if event.kind == "clock.jumped"]
 
-    def place(event: dict[str, Any]) -> tuple[int, bool, int, int]:
-        jumped = event["kind"] == "clock.jumped"
-        return sum(jump < event["number"] for jump in jumps), jumped, event["at_ms"] * (not jumped), event["number"]
+    def place(event: Event) -> tuple[int, bool, int, int]:
+        jumped = event.kind == "clock.jumped"
+        return sum(jump < event.number for jump in jumps), jumped, event.at_ms * (not jumped), event.number
 
     assert found == sorted(events, key=place), "each once, and those of the same time as they came"
 

@@ -33,7 +33,7 @@ class AnsweringEnd:
     """A ROUTER in a thread. ``answers`` makes each answer, or raises ``ControlError``; None answers nothing."""
 
     def __init__(self, run_dir: Path) -> None:
-        self.answers: Answers = lambda request: {"command": request.command, **request.arguments}
+        self.answers: Answers = lambda request: {"node": request.command, **request.arguments}
         self.askers: set[bytes] = set()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
@@ -128,7 +128,7 @@ def test_each_method_sends_its_command(
 
     def answer(request: Request) -> dict[str, Any]:
         asked.append(request)
-        return {"next": None, "number": 3}
+        return {"number": 3}
 
     end.answers = answer
     ask(node)
@@ -160,7 +160,7 @@ def test_a_connection_is_used_again_and_each_thread_has_its_own(end: AnsweringEn
 
     def ask() -> None:
         together.wait(PATIENCE_S)
-        assert node.queues("cloud")["bridge"] == "cloud"
+        assert node.pause("cloud").bridge == "cloud"
 
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
@@ -178,14 +178,14 @@ def test_pages_are_joined(end: AnsweringEnd, node: ControlClient) -> None:
             return {"events": [{"number": number} for number in range(start, min(start + 2, 5))], "next": start + 2, "until": 5}
         if request.command == "session.show":
             later = "from" in request.arguments
-            return {"filters": ["b"] if later else ["a"], "next": None if later else 1}
+            return {"filters": [{"filter": "b" if later else "a"}], "next": None if later else 1}
         after = request.arguments.get("after")
-        return {"sessions": [f"after {after}"], "next": None if after else "m"}
+        return {"sessions": [{"client_id": f"after {after}"}], "next": None if after else "m"}
 
     end.answers = answer
-    assert [event["number"] for event in node.all_events(1)] == [1, 2, 3, 4]
-    assert node.session("pump")["filters"] == ["a", "b"]
-    assert [str(row) for row in node.each_session()] == ["after None", "after m"]
+    assert [event.number for event in node.all_events(1)] == [1, 2, 3, 4]
+    assert [each.filter for each in node.session("pump").filters] == ["a", "b"]
+    assert [row.client_id for row in node.each_session()] == ["after None", "after m"]
 
 
 def test_a_refusal_is_raised_and_the_connection_goes_on(end: AnsweringEnd, node: ControlClient) -> None:
@@ -204,8 +204,8 @@ def test_who_does_not_answer_in_time_is_asked_by_another_connection_next(end: An
     end.answers = lambda request: None
     with pytest.raises(NotRunning, match=r"did not answer within 0\.1 s"):
         node.call("ping", timeout_s=0.1)
-    end.answers = lambda request: {"number": 2}
-    assert node.ping() == {"number": 2}
+    end.answers = lambda request: {"pid": 2}
+    assert node.ping().pid == 2
     assert len(end.askers) == 2
 
 
@@ -239,7 +239,7 @@ def test_a_node_that_was_started_again_is_asked_anew(end: AnsweringEnd, node: Co
 
     def is_answered() -> bool:
         try:
-            return bool(node.ping()["command"] == "ping")
+            return bool(node.ping().node == "ping")
         except NotRunning:  # it was asked before the client had noticed the end
             return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ import pytest
 from supervisor.cli.main import main
 from supervisor.control.control_socket import COMMANDS, OPTIONAL, ControlError, Request, encode_request, parse_request
 from supervisor.control.store_commands import ANSWER_TIMEOUT_S, ASKERS_MAX, StoreCommands, is_queue_command, to_arguments
-from supervisor.terminal.message_text import message_json, printable, shown
+from supervisor.terminal.message_text import message_json, message_of, printable, shown
 from tests.supervisor.cli.test_main import bascule
 from tests.supervisor.conftest import StartSupervisor
 from tests.support.client_double import have_answered
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, SessionCommand
 from wire.mqtt.properties import Properties, encode_properties
+from wire.status.answers import HeldMessage
 
 
 def request(command: str = "queue.ls", **arguments: str) -> Request:
@@ -178,23 +180,24 @@ def test_what_does_not_print_is_escaped() -> None:
 
 def test_a_message_is_whole_in_json() -> None:
     properties = Properties(content_type="text", correlation_data=b"\1\2", user_properties=(("a", "b"),))
-    row = {
-        "seq": 3,
-        "state": "waiting",
-        "topic": b"t/\xc3\xa9",
-        "qos": 1,
-        "retain": True,
-        "size": 2,
-        "payload": b"ab",
-        "properties": encode_properties(properties),
-        "rule": "r",
-        "accepted_ms": 1000,
-    }
-    said = message_json("bridge:c:0", row, 3500, payload=True)
+    row = HeldMessage(
+        seq=3,
+        state="waiting",
+        topic=b"t/\xc3\xa9",
+        qos=1,
+        retain=True,
+        size=2,
+        payload=b"ab",
+        properties=encode_properties(properties),
+        rule="r",
+        accepted_ms=1000,
+    )
+    said = message_json(message_of("bridge:c:0", row, 3500, whole=True))
     assert said == json.loads(json.dumps(said)) | {"properties": said["properties"]}
     assert (said["topic"], said["age_s"], said["payload_base64"], said["payload_text"]) == ("t/é", 2.5, "YWI=", "ab")
     assert said["properties"] == {"content_type": "text", "correlation_data": "0102", "user_properties": (("a", "b"),)}
-    dead = row | {"reason": "remote_0x87", "at_ms": 2000, "queue": "bridge:c:0", "queue_seq": 9, "remote": "x@y"}
-    said = message_json("dead:c", dead, 3500, payload=False)
+    dead = replace(row, state=None, reason="remote_0x87", at_ms=2000, queue="bridge:c:0", queue_seq=9, remote="x@y")
+    said = message_json(message_of("dead:c", dead, 3500, whole=False))
     assert (said["queue"], said["from_queue"], said["dead_at"]) == ("dead:c", "bridge:c:0", "1970-01-01T00:00:02.000+00:00")
-    assert message_json("dead:c", {"seq": 4, "damaged": True}, 0, payload=False) == {"queue": "dead:c", "seq": 4, "damaged": True}
+    damaged = message_of("dead:c", HeldMessage(seq=4, damaged=True), 0, whole=False)
+    assert message_json(damaged) == {"queue": "dead:c", "seq": 4, "damaged": True}

@@ -12,12 +12,15 @@ from pydantic import BaseModel
 from supervisor.control.control_socket import COMMANDS
 from supervisor.control.roles import NEEDED, ROLES, needed
 from supervisor.http import models
+from supervisor.terminal.message_text import Messages
 from tests.supervisor.http.client import request
 from tests.supervisor.http.served import TOKENS, Served, serve
 from tests.support.fake_remote import FakeRemote
 from tests.support.mqtt_client import MqttClient
 from tests.support.node import bridge_config
 from tests.support.waiting import wait_until
+from wire.status import answers
+from wire.status.node import Status
 
 pytestmark = pytest.mark.process
 
@@ -42,16 +45,17 @@ def publish(served: Served, topic: str, count: int) -> None:
             client.publish(topic, f"{number}", qos=1, packet_id=number)
 
 
-def fits(model: type[BaseModel], answer: Any) -> Any:
+def fits(kind: Any, answer: Any) -> Any:
+    model = kind if issubclass(kind, BaseModel) else models.model_of(kind)
     model.model_validate(answer)
     return answer
 
 
 def test_the_node_tells_its_status_and_events(served: Served) -> None:
-    status = fits(models.Status, served.get("/status").json)
+    status = fits(Status, served.get("/status").json)
     assert (status["node"], status["ready"], status["bridges"][0]["dead_lettered"]) == ("edge", True, DEAD)
 
-    page = fits(models.Events, served.get("/events?count=2").json)
+    page = fits(answers.Events, served.get("/events?count=2").json)
     assert len(page["events"]) == 2
     assert page["events"][0]["kind"] == "store.begun"
     following = served.get(f"/events?from={page['next']}").json
@@ -62,7 +66,7 @@ def test_a_bridge_is_paused_resumed_and_restarted(served: Served) -> None:
     def state() -> str:
         return str(served.get("/status").json["bridges"][0]["state"])
 
-    fits(models.BridgeOrdered, served.change("/bridges/cloud/pause", role="operate").json)
+    fits(answers.BridgeOrdered, served.change("/bridges/cloud/pause", role="operate").json)
     wait_until(lambda: state() == "paused", 20.0, "the bridge is paused")
     assert served.change("/bridges/cloud/resume", role="operate").json == {"bridge": "cloud", "processes": ["bridge:cloud:0"]}
     wait_until(lambda: state() == "connected", 20.0, "the bridge is connected")
@@ -71,22 +75,22 @@ def test_a_bridge_is_paused_resumed_and_restarted(served: Served) -> None:
 
 
 def test_dead_letters_are_seen_replayed_and_purged(served: Served) -> None:
-    queues = fits(models.Queues, served.get("/queues?bridge=cloud").json)
+    queues = fits(answers.Queues, served.get("/queues?bridge=cloud").json)
     assert (len(queues["queues"]), queues["dead_letters"][0]["held"]) == (1, DEAD)
-    page = fits(models.Messages, served.get("/queues/cloud/messages?dead=true&count=2", "operate").json)
+    page = fits(Messages, served.get("/queues/cloud/messages?dead=true&count=2", "operate").json)
     assert [(row["topic"], row["payload"], row["reason"]) for row in page["messages"]] == [
         ("bad/1", "1", "remote_0x87"),
         ("bad/1", "2", "remote_0x87"),
     ]
     rest = served.get(f"/queues/cloud/messages?dead=true&whole=true&from={page['next']}", "operate").json
     assert [(row["payload_text"], row["payload_base64"]) for row in rest["messages"]] == [("3", "Mw==")]
-    assert fits(models.Messages, served.get("/queues/cloud/messages?lane=0", "operate").json)["messages"] == []
+    assert fits(Messages, served.get("/queues/cloud/messages?lane=0", "operate").json)["messages"] == []
 
-    replayed = fits(models.Replayed, served.change("/queues/cloud/replay", {"from": 1, "count": 1}, "operate").json)
+    replayed = fits(answers.Replayed, served.change("/queues/cloud/replay", {"from": 1, "count": 1}, "operate").json)
     assert replayed["replayed"] == 1
     served.node.wait_lane("cloud", depth=0, dead_lettered=DEAD + 1)
     assert served.change("/queues/cloud/replay", {"reason": "other"}, "operate").json["replayed"] == 0
-    assert fits(models.Purged, served.change("/queues/cloud/purge", {"dead": True}).json)["purged"] == DEAD
+    assert fits(answers.Purged, served.change("/queues/cloud/purge", {"dead": True}).json)["purged"] == DEAD
     assert served.change("/queues/cloud/purge", {"lane": 0}).json["purged"] == 0
 
 
@@ -94,16 +98,16 @@ def test_sessions_are_listed_shown_and_ended(served: Served) -> None:
     name = "site/pump 7"
     with MqttClient(served.node.port, client_id=name, version=5) as client:
         client.subscribe("a/#")
-        page = fits(models.Sessions, served.get("/sessions?like=site/*&connected=true").json)
+        page = fits(answers.Sessions, served.get("/sessions?like=site/*&connected=true").json)
         assert [row["client_id"] for row in page["sessions"]] == [name]
-        assert fits(models.Session, served.get("/sessions/site/pump%207").json)["filters"][0]["filter"] == "a/#"
+        assert fits(answers.Session, served.get("/sessions/site/pump%207").json)["filters"][0]["filter"] == "a/#"
         assert served.get("/sessions/site%2Fpump%207").json["client_id"] == name
         assert (
-            fits(models.Disconnected, served.change("/sessions/site%2Fpump%207/disconnect", role="operate").json)["client_id"]
+            fits(answers.Disconnected, served.change("/sessions/site%2Fpump%207/disconnect", role="operate").json)["client_id"]
             == name
         )
     with MqttClient(served.node.port, client_id=name, version=5):
-        ended = fits(models.SessionEnded, served.change("/sessions/site/pump%207", method="DELETE").json)
+        ended = fits(answers.SessionEnded, served.change("/sessions/site/pump%207", method="DELETE").json)
         assert (ended["was_connected"], ended["will"]) == (True, "none")
     assert served.get("/sessions/site/pump%207").kind == "no_such_session"
 
@@ -111,18 +115,18 @@ def test_sessions_are_listed_shown_and_ended(served: Served) -> None:
 def test_a_snapshot_is_made(served: Served) -> None:
     begun = served.change("/snapshots", role="operate")
     assert begun.status == 202
-    path = f"/snapshots/{fits(models.SnapshotBegun, begun.json)['number']}"
-    wait_until(lambda: fits(models.SnapshotState, served.get(path).json)["state"] == "made", 20.0, "the snapshot is made")
+    path = f"/snapshots/{fits(answers.SnapshotBegun, begun.json)['number']}"
+    wait_until(lambda: fits(answers.SnapshotState, served.get(path).json)["state"] == "made", 20.0, "the snapshot is made")
 
 
 def test_a_reload_is_planned_and_done_and_a_wrong_file_is_named(served: Served) -> None:
     path = served.node.config_path
     before = path.read_text()
     path.write_text(json.dumps({**json.loads(before), "log": {"level": "debug"}}))
-    planned = fits(models.ReloadPlan, served.get("/reload/plan").json)
+    planned = fits(answers.ReloadPlan, served.get("/reload/plan").json)
     assert [(change["what"], change["how"]) for change in planned["changes"]] == [("log.level", "live")]
     assert served.change("/reload", {}, role="operate").kind == "forbidden"
-    done = fits(models.ReloadPlan, served.change("/reload", {}).json)
+    done = fits(answers.ReloadPlan, served.change("/reload", {}).json)
     assert (done["applied"], done["refused"], done["number"]) == (True, None, 2)
     wait_until(lambda: not served.get("/status").json["configuration"]["pending"], 20.0, "all go by it")
     path.write_text(json.dumps({**json.loads(before), "nonsense": 1}))

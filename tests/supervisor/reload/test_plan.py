@@ -228,7 +228,7 @@ def test_a_bridge_that_goes_gives_up_what_waits_for_it_and_nothing_else() -> Non
     assert one(BEFORE, node(bridge("cloud")), WAITING) == ("bridge north: removed", "live", "north")
     gone = plan(BEFORE, node(bridge("north")), WAITING)
     assert [change.how for change in gone.changes] == ["destructive"]
-    assert "stays (5 messages), and nobody sends it" in gone.changes[0].as_map()["detail"]
+    assert "stays (5 messages), and nobody sends it" in gone.changes[0].told().detail
     assert plan(BEFORE, node(bridge("north"))).changes[0].how == "destructive", "nobody knows what waits"
     assert one(node(), node(bridge("north")))[0] == "bridge north: added"
 
@@ -266,7 +266,7 @@ def test_telemetry_begins_anew_comes_and_goes_and_its_headers_are_not_told() -> 
     made = plan(before, after)
     assert hows(made) == {"telemetry.otlp.headers": "restart", "telemetry.otlp.interval": "restart"}
     assert set(made.restarts) == {"telemetry"}
-    assert "secret" not in str([change.as_map() for change in made.changes])
+    assert "secret" not in str([change.told() for change in made.changes])
 
     tls = node(telemetry=TelemetrySettings(otlp=replace(OTLP, tls=ClientTlsSettings(ca_file="/ca"))), files=(("/ca", "1"),))
     assert one(tls, replace(tls, files=(("/ca", "2"),))) == ("telemetry: the content of /ca", "restart", "telemetry")
@@ -289,13 +289,13 @@ def test_another_content_of_a_file_is_a_change_of_who_reads_it() -> None:
 
 
 def test_a_plan_tells_values_but_nobodys_name() -> None:
-    assert plan(BEFORE, remote(keep_alive_s=5)).changes[0].as_map()["detail"] == "60 -> 5"
-    assert plan(BEFORE, remote(username="secret")).changes[0].as_map()["detail"] == ""
+    assert plan(BEFORE, remote(keep_alive_s=5)).changes[0].told().detail == "60 -> 5"
+    assert plan(BEFORE, remote(username="secret")).changes[0].told().detail == ""
     rules = (RULE, replace(RULE, name="b"))
     before = cloud(local_subscriptions=rules)
     after = cloud(local_subscriptions=(replace(RULE, max_qos=0), replace(RULE, name="c")))
-    assert plan(before, after).changes[0].as_map()["detail"] == "added: c; removed: b; changed: plant"
-    assert plan(before, cloud(local_subscriptions=rules[::-1])).changes[0].as_map()["detail"] == "their order"
+    assert plan(before, after).changes[0].told().detail == "added: c; removed: b; changed: plant"
+    assert plan(before, cloud(local_subscriptions=rules[::-1])).changes[0].told().detail == "their order"
 
 
 def test_listeners_at_any_free_port_are_told_apart_by_their_order() -> None:

@@ -21,6 +21,7 @@ from tests.support.settings import node
 from wire.frames.base import Frame
 from wire.frames.supervision import SnapshotMade, SnapshotWanted
 from wire.settings import PersistenceSettings, SettingsNow, SnapshotSettings
+from wire.status.answers import SnapshotState
 
 DURABLE = PersistenceSettings(mode="file-native", acknowledge="after-commit", flush_period_s=0.0, sync="full")
 
@@ -120,14 +121,15 @@ def test_a_node_that_stands_by_makes_none_and_one_that_leads_does(tmp_path: Path
 def test_an_order_that_is_answered_becomes_a_snapshot(tmp_path: Path) -> None:
     made = Node(tmp_path)
     number = made.snapshots.take()
-    assert made.snapshots.result(str(number)) == {"state": "making", "stage": "checkpoint"}
+    assert made.snapshots.result(str(number)) == SnapshotState(state="making", stage="checkpoint")
     made.answer(made.wanted())
     result = made.snapshots.result(str(number))
-    assert result["state"] == "made"
-    assert verify(Path(result["path"])) == []
-    assert read_manifest(Path(result["path"])).versions["store"] == 1
-    assert made.noted == [result["id"]]
-    assert present(made.snapshots.figures().last).id == result["id"]
+    assert result.state == "made"
+    path = Path(present(result.path))
+    assert verify(path) == []
+    assert read_manifest(path).versions["store"] == 1
+    assert made.noted == [result.id]
+    assert present(made.snapshots.figures().last).id == result.id
     assert LATE_TIMER not in made.host.timers
 
 
@@ -137,7 +139,7 @@ def test_a_store_that_says_nothing_is_given_up_and_its_late_answer_is_no_snapsho
     late = made.wanted()
     assert made.host.timers[LATE_TIMER] == made.host.at_s + LATE_S
     made.due(LATE_TIMER)
-    assert "not answered" in made.snapshots.result(str(number))["message"]
+    assert "not answered" in str(made.snapshots.result(str(number)).message)
     assert made.parts == []
 
     second = made.snapshots.take()
@@ -145,7 +147,7 @@ def test_a_store_that_says_nothing_is_given_up_and_its_late_answer_is_no_snapsho
     made.answer(late)
     assert [path.name for path in made.parts] == [Path(made.wanted().path).parent.name], "what is being made stays"
     made.answer(made.wanted())
-    assert made.snapshots.result(str(second))["state"] == "made"
+    assert made.snapshots.result(str(second)).state == "made"
     assert len(made.box.snapshots.names()) == 1
 
 
@@ -159,7 +161,7 @@ def test_a_snapshot_that_cannot_be_made_leaves_nothing_and_the_next_one_can(tmp_
         made.answer(made.wanted(), error="disk_full")
     else:
         made.snapshots.on_store_ended()
-    assert made.snapshots.result(str(number))["state"] == "failed"
+    assert made.snapshots.result(str(number)).state == "failed"
     assert made.snapshots.figures().failure is not None
     assert made.parts == []
     made.snapshots.take()

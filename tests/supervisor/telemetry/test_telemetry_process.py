@@ -14,6 +14,7 @@ from tests.supervisor.telemetry.receiver import Answer, Receiver
 from tests.support.node import Config, Node, node_config
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.figure import of_map
+from wire.status.answers import ReloadChange
 from wire.status.node import Status
 
 pytestmark = pytest.mark.process
@@ -67,14 +68,13 @@ def wait_well(node: Node) -> dict[str, Any]:
     return seen
 
 
-def reload(node: Node, changed: Config) -> list[dict[str, Any]]:
+def reload(node: Node, changed: Config) -> tuple[ReloadChange, ...]:
     node.configure(changed)
     with ControlClient.of_data_dir(node.data_dir, timeout_s=PATIENCE_S) as client:
         answer = client.reload()
-    assert answer["applied"], answer
+    assert answer.applied, answer
     wait_until(lambda: not node.status()["configuration"]["pending"], PATIENCE_S, "all go by it", period_s=0.05)
-    changes: list[dict[str, Any]] = answer["changes"]
-    return changes
+    return answer.changes
 
 
 def test_it_sends_of_the_node_what_the_configuration_says(sending: Node, receiver: Receiver) -> None:
@@ -134,7 +134,7 @@ def test_a_reload_takes_it_away_changes_it_and_brings_it_back(sending: Node, rec
     others = {sending.pid(name) for name in ("store", "clients")}
 
     (change,) = reload(sending, config(receiver, headers={"authorization": "Bearer secret"}))
-    assert (change["what"], change["how"], change["target"], change["detail"]) == (
+    assert (change.what, change.how, change.target, change.detail) == (
         "telemetry.otlp.headers",
         "restart",
         "telemetry",
@@ -144,7 +144,7 @@ def test_a_reload_takes_it_away_changes_it_and_brings_it_back(sending: Node, rec
     assert "secret" not in sending.output
 
     (change,) = reload(sending, node_config())
-    assert (change["what"], change["how"], change["target"]) == ("telemetry", "restart", "telemetry")
+    assert (change.what, change.how, change.target) == ("telemetry", "restart", "telemetry")
     wait_until(lambda: sending.find_pid("telemetry") is None, PATIENCE_S, "its end")
     assert telemetry(sending) == {}
     count = len(receiver.exports)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from supervisor.terminal.message_text import kept_lines
+from wire.status.answers import KeptLane
 
 
-def kept(**changes: Any) -> dict[str, Any]:
-    return {"lane": 0, "messages": 2, "reason": "may_have_been_sent", "remote": "h:1", "link_up_ms": 0, **changes}
+def kept(**changes: Any) -> KeptLane:
+    return replace(KeptLane(lane=0, messages=2, reason="may_have_been_sent", remote="h:1", link_up_ms=0), **changes)
 
 
 def test_what_stays_is_told_with_the_link_that_it_may_have_gone_over() -> None:

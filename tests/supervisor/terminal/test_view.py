@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from supervisor.terminal.message_text import Message
 from supervisor.terminal.view import briefly, duration, print_messages, size, status_view
 from supervisor.tree.queue_rates import Rates
 from supervisor.tree.status_figures import full_s, fullness, lane_row, store_part, unserved_rows
@@ -383,17 +384,22 @@ def test_a_narrow_terminal_breaks_the_lines_of_messages_and_cuts_nothing_off(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    message = {"queue": "bridge:cloud:0", "seq": 1, "state": "waiting", "topic": "plant/1/temperature", "qos": 1, "retain": False}
-    message |= {
-        "size": 4,
-        "age_s": 1.0,
-        "rule": "plant/#",
-        "destination": "{#}",
-        "properties": {},
-        "payload": "a payload of some words",
-    }
+    message = Message(
+        queue="bridge:cloud:0",
+        seq=1,
+        state="waiting",
+        topic="plant/1/temperature",
+        qos=1,
+        retain=False,
+        size=4,
+        age_s=1.0,
+        rule="plant/#",
+        destination="{#}",
+        properties={},
+        payload="a payload of some words",
+    )
 
     print_messages([message], dead=False)
 
     shown = capsys.readouterr().out
-    assert all(str(message[key]) in shown for key in ("queue", "topic", "payload")), shown
+    assert all(str(text) in shown for text in (message.queue, message.topic, message.payload)), shown

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from supervisor.control.control_socket import ControlError, Request
@@ -14,6 +12,7 @@ from supervisor.tree.peers import Peers
 from tests.supervisor.tree_double import Children, FakePauses
 from wire.frames.names import STORE
 from wire.frames.supervision import Command, NodeEvents, Stop
+from wire.status.answers import BridgeOrdered
 from wire.status.states import ChildState
 
 LANE, CONNECTION = "bridge:cloud:0", "connection:cloud:0"
@@ -33,15 +32,15 @@ class Orders(Children):
         self.children[STORE].state = ChildState.READY
         self._orders = BridgeOrders(self.current, self.children, self.pauses, peers, self.lives, self.notes)
 
-    def obey(self, verb: str, bridge: str = "cloud") -> dict[str, Any]:
+    def obey(self, verb: str, bridge: str = "cloud") -> BridgeOrdered:
         return self._orders.obey(Request(request_id=7, command=f"bridge.{verb}", arguments={"bridge": bridge}))
 
 
 def test_a_pause_is_kept_told_to_the_connection_and_noted() -> None:
     orders = Orders()
-    assert orders.obey("pause") == {"bridge": "cloud", "processes": [LANE]}
+    assert orders.obey("pause") == BridgeOrdered(bridge="cloud", processes=(LANE,))
     assert orders.pauses.since_ms("cloud") is not None
-    assert orders.obey("resume")["processes"] == [LANE]
+    assert orders.obey("resume").processes == (LANE,)
     assert orders.pauses.since_ms("cloud") is None
     orders.notes.send()
     sent = list(orders.fake.sent)

@@ -106,9 +106,9 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
 
 def test_a_node_is_asked_and_commanded_from_elsewhere(door: Door) -> None:
     with door.client(KEYS["admin"]) as node:
-        assert node.ping()["ready"] is True
+        assert node.ping().ready is True
         assert node.status().node == door.node.status()["node"]
-        assert node.pause("cloud")["bridge"] == "cloud"
+        assert node.pause("cloud").bridge == "cloud"
         assert node.status().bridges[0].paused_since_ms is not None
         node.resume("cloud")
         with pytest.raises(ControlError) as refused:
@@ -135,7 +135,7 @@ def test_a_key_that_is_taken_off_the_list_is_refused_though_it_is_connected(door
     door.let_in("guest", pair[0], "view")
     wait_until(lambda: door.figures()["keys"] == len(KEYS) + 1, PATIENCE_S, "the key to be read")
     with door.client(pair) as guest:
-        assert guest.ping()["ready"]
+        assert guest.ping().ready
         (door.keys / "guest.key").unlink()
 
         wait_until(lambda: door.figures()["keys"] == len(KEYS), PATIENCE_S, "the folder to be read again")
@@ -190,7 +190,7 @@ def test_more_connections_than_there_may_be_are_closed_and_those_that_stand_stay
         for one in crowd:  # closed at once, or when its time to show a key is up
             until_closed(one)
         assert door.refused("too_many") >= before + 2 * CONNECTIONS_MAX
-        assert node.ping()["ready"]
+        assert node.ping().ready
     assert door.is_unmoved()
 
 
