@@ -50,12 +50,13 @@ class Size:
 class Number:
     """A number from ``least`` to ``most``, a whole one where the field is an ``int``; ``unlimited`` where it may be None.
 
-    bound: as of a ``Size``.
+    bound: as of a ``Size``. auto: the value that is written ``auto``, for which the node finds a number itself.
     """
 
     least: float
     most: float
     bound: bool = True
+    auto: int | None = None
 
 
 class Written(Enum):

@@ -424,9 +424,9 @@ class RemoteSettings:
     receive_maximum: Annotated[int, Number(1, 65000), "Most QoS 1 and 2 messages in flight; the remote may allow fewer."] = 1000
     qos2_maximum: Annotated[
         int,
-        Number(1, 65000),
-        "Most QoS 2 messages in flight. Mosquitto 2.0 throws out an MQTT 3.1.1 peer that has more than 20.",
-    ] = 20
+        Number(1, 65000, auto=0),
+        "Most QoS 2 messages in flight at an MQTT 3.1.1 remote. auto: as many as it states when asked by MQTT 5, else 20.",
+    ] = 0
     stall_timeout_s: Annotated[
         float,
         Duration(1, DAY_S),

@@ -14,7 +14,7 @@ from actors.bridge.followed_messages import FollowedMessages
 from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
-from actors.bridge.remote_dialer import OpeningEnded, ProbeEnded
+from actors.bridge.remote_dialer import LimitsTold, OpeningEnded, ProbeEnded
 from actors.bridge.remote_intake import RemoteIntake
 from actors.bridge.remote_link import FIRST_TIMER, LOOK_TIMER, RETRY_TIMER, RemoteLink
 from actors.bridge.remote_reader import REST_TIMER
@@ -55,6 +55,7 @@ class Connection(MailboxActor):
             backoff=Backoff(bridge.backoff, mailbox.random),
             max_age_s=bridge.limits.max_age_s,
         )
+        self._window = self._flow.exchange.in_flight.qos2_window
         self._reports = LaneReports(mailbox, lane, self._flow, policy)
         self.exchange = Exchange(mailbox, epoch, settings, lane, self._flow)
         self.link = RemoteLink(mailbox, lane, self.exchange, self._reports, self.send_from_thread)
@@ -104,6 +105,8 @@ class Connection(MailboxActor):
                 self.link.on_opening_ended(message)
             case ProbeEnded():
                 self.link.on_probe_ended(message)
+            case LimitsTold():
+                self.link.on_limits_told(message)
             case _:
                 raise AssertionError(f"not for a Connection: {message}")
 
@@ -147,6 +150,8 @@ class Connection(MailboxActor):
         if link.failback.finishing:
             link.finish(now_s)
         if link.remote is not None:
+            if self._window.asks:
+                link.ask_limits()
             exchange.settlements.grant()
             exchange.reader.rest(now_s)
 

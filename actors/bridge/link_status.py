@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from wire.backoff import Backoff
+from wire.exchange.qos2_window import Qos2Window
 from wire.settings import BackoffSettings
 from wire.status.bridges import FirstAddress, Lack, LinkFigures, Suspect
 from wire.status.link_faults import LinkFault
@@ -95,6 +96,7 @@ class LinkStatus:
         first_address: FirstAddress | None,
         session_expiry_s: int | None,
         in_flight: int,
+        qos2_window: Qos2Window,
         suspects: tuple[Suspect, ...],
         lacks: tuple[Lack, ...],
     ) -> LinkFigures:
@@ -122,6 +124,8 @@ class LinkStatus:
             first_address=first_address,
             session_expiry_s=session_expiry_s,
             in_flight=in_flight,
+            qos2_window=qos2_window.maximum,
+            qos2_window_by=qos2_window.reason,
             suspects=suspects,
             lacks=lacks,
         )

@@ -7,14 +7,16 @@ caller's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from actors.bridge.remote_socket import InputLimits, Remote, open_remote, probe_remote
+from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, InputLimits, Remote, open_remote, probe_remote
 from wire.errors import Unavailable
 from wire.exchange.failback import Address, place_of
 from wire.settings import RemoteSettings
 from wire.status.link_faults import LinkFault, fault_of
+
+ASKS = "-limits"  # behind the client identifier: the session of the bridge itself is not to be touched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,19 @@ class ProbeEnded:
 
     number: int
     error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsTold:
+    """Asking thread -> Connection: what the remote of the connection ``of`` says to MQTT 5.
+
+    receive_maximum: None where it does not answer; ``error`` says why. final: it would not if it were asked again.
+    """
+
+    of: Remote
+    receive_maximum: int | None = None
+    error: str = ""
+    final: bool = False
 
 
 class RemoteDialer:
@@ -62,6 +77,27 @@ class RemoteDialer:
     def probe(self, number: int, address: Address) -> None:
         """See whether ``address`` answers; ``ProbeEnded`` is told."""
         self._in_thread("probing", partial(self._probe, number, address))
+
+    def ask(self, of: Remote) -> None:
+        """Ask the remote of that connection for its limits, by a CONNECT of MQTT 5 for another session; ``LimitsTold`` is told."""
+        self._in_thread("asking", partial(self._ask, of))
+
+    def _ask(self, of: Remote) -> None:
+        told = LimitsTold(of=of, error="it could not be asked")
+        settings = replace(self._settings, protocol=LEVEL_5, clean_start=True, session_expiry_s=0)
+        try:
+            address = next(address for address in settings.addresses if place_of(address) == of.address)
+            remote = open_remote(settings, self._client_id and self._client_id + ASKS, address, clean=True)
+            told = LimitsTold(of=of, receive_maximum=remote.connack.receive_maximum)
+            try:
+                remote.send(memoryview(DISCONNECT))
+            finally:
+                remote.close()
+        except Unavailable as error:
+            if told.receive_maximum is None:
+                told = LimitsTold(of=of, error=error.message, final=error.fields.get("step") == "connack")
+        finally:
+            self._tell(told)
 
     def _dial(self, addresses: list[Address], limits: InputLimits, preferred: str, clean: bool) -> None:
         ended = OpeningEnded(remote=None, error=None, clean=clean, tried_first=False)

@@ -14,7 +14,7 @@ from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
 from actors.bridge.link_status import NOT_OPEN, LinkStatus
-from actors.bridge.remote_dialer import OpeningEnded, ProbeEnded, RemoteDialer
+from actors.bridge.remote_dialer import LimitsTold, OpeningEnded, ProbeEnded, RemoteDialer
 from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, Remote
 from actors.process.local_messages import LinkStateChanged
 from actors.process.mailbox import Mailbox
@@ -28,6 +28,7 @@ from wire.status.states import LinkState
 log = logging.getLogger("bascule")
 
 RETRY_TIMER, LOOK_TIMER, FIRST_TIMER = "retry", "watch", "first"
+ASKED_AGAIN_S = 86_400.0  # a remote that speaks no MQTT 5
 NOT_LEADING = "this node does not lead: another speaks to the remote"
 
 
@@ -57,6 +58,7 @@ class RemoteLink:
         self._paused = self._stopping = False
         self._told = self.status.state  # to the Forwarder
         self._failed = FailedAttempts()
+        self._silent_until_s: dict[str, float] = {}  # remotes that do not say their limits, by address: when to ask again
         self._takeovers = 0  # connections in a row that ended because another uses our client identifier
 
     # --- orders ---
@@ -285,6 +287,32 @@ class RemoteLink:
             self._exchange.flow.exchange.finish(True)
             log.info("bridge.returning", extra={**self._lane.facts, "address": self.failback.first})
 
+    # --- what it takes ---
+
+    def ask_limits(self) -> None:
+        """Ask the remote how many QoS 2 messages it takes, if more than one are to be in flight; once on a connection."""
+        remote, exchange = self.remote, self._exchange.flow.exchange
+        in_flight = exchange.in_flight
+        if remote is None or not (in_flight.qos2 and exchange.handed_out.waiting):
+            return
+        in_flight.qos2_window.on_asked()
+        if self._mailbox.now_s() < self._silent_until_s.get(remote.address, 0.0):
+            in_flight.qos2_window.on_told(None)
+        else:
+            self._dialer.ask(remote)
+
+    def on_limits_told(self, told: LimitsTold) -> None:
+        """The remote has said how many it takes, or it does not."""
+        facts = {**self._lane.facts, "address": told.of.address}
+        if told.receive_maximum is None:
+            log.info("remote.limits_unknown", extra={**facts, "why": told.error})
+        else:
+            log.info("remote.limits_told", extra={**facts, "receive_maximum": told.receive_maximum})
+        if told.final:
+            self._silent_until_s[told.of.address] = self._mailbox.now_s() + ASKED_AGAIN_S
+        if told.of is self.remote:
+            self._exchange.flow.exchange.in_flight.qos2_window.on_told(told.receive_maximum)
+
     def finish(self, now_s: float) -> None:
         """Go to the first address once nothing is unfinished at this one, or stay if that takes too long."""
         failback = self.failback
@@ -320,6 +348,7 @@ class RemoteLink:
             first_address=self.failback.figures(now_s),
             session_expiry_s=self.kept_s,
             in_flight=self._exchange.flow.exchange.unsettled,
+            qos2_window=self._exchange.flow.exchange.in_flight.qos2_window,
             suspects=self._reports.figures(),
             lacks=self._reports.lacks(),
         )

@@ -218,14 +218,14 @@ def what_it_takes(one: Setting) -> str:
     """The values that a key takes, in words."""
     if one.section is not None:
         return "a list, see below" if one.many else "keys, see below"
-    or_unlimited = "" if one.never is MISSING else " or `unlimited`"
+    or_word = "" if one.never is MISSING else f" or `{one.word}`"
     match one.amount:
         case Duration(min_s=least, max_s=most):
-            return f"a duration, {write_duration(least)} to {write_duration(most)}{or_unlimited}"
+            return f"a duration, {write_duration(least)} to {write_duration(most)}{or_word}"
         case Size(min_bytes=least):
-            return f"a size from {write_size(least)}{or_unlimited}"
+            return f"a size from {write_size(least)}{or_word}"
         case Number(least=least, most=most):
-            return f"{least:g} to {most:,.0f}{or_unlimited}"
+            return f"{least:g} to {most:,.0f}{or_word}"
     if one.choices:
         return ", ".join(_code(str(word)) for word, _ in one.choices)
     if one.held is bool:

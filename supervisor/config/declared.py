@@ -8,7 +8,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from supervisor.units import UNLIMITED, write_duration, write_size
+from supervisor.units import AUTO, UNLIMITED, write_duration, write_size
 from wire.exchange.refusal_policy import DEFAULT_REASON, REASONS
 from wire.setting_kinds import Choices, Duration, Effect, Inherits, Key, Number, Size, Without, Written
 from wire.settings import NodeSettings
@@ -58,10 +58,17 @@ class Setting:
         return self.item if is_dataclass(self.item) and self.written is None else None  # type: ignore[return-value]
 
     @property
+    def word(self) -> str:
+        """A word that stands for a value: ``auto`` or ``unlimited``."""
+        return AUTO if isinstance(self.amount, Number) and self.amount.auto is not None else UNLIMITED
+
+    @property
     def never(self) -> Any:
-        """The value that is written ``unlimited``; MISSING where there is none."""
+        """The value that is written as ``word``; MISSING where there is none."""
         if isinstance(self.amount, Duration) and self.amount.never is not None:
             return self.amount.never
+        if self.word == AUTO:
+            return self.amount.auto  # type: ignore[union-attr]
         return None if self.amount is not None and self.optional else MISSING
 
     def below(self) -> tuple[Setting, ...]:
@@ -78,7 +85,7 @@ class Setting:
         if self.many and value is not None:
             return tuple(value)
         if value == self.never:
-            return UNLIMITED
+            return self.word
         if self.choices:
             return next(word for word, held in self.choices if held == value)
         match self.amount, self.written:

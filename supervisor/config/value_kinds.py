@@ -20,7 +20,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Val
 from supervisor.config.addresses import parse_remote_address
 from supervisor.config.declared import Setting
 from supervisor.units import (
-    UNLIMITED,
     Inconsistent,
     check_name,
     nearest,
@@ -41,11 +40,11 @@ from wire.settings import TCP, UNIX, RefusalSettings
 def type_of(one: Setting) -> Any:
     """The type by which pydantic reads a value, or an item, of a setting that has no others below it."""
     if one.amount is not None:
-        parse, schema = _amount(one.amount, whole=one.held is int, unlimited=one.never is not MISSING)
+        parse, schema = _amount(one.amount, whole=one.held is int, word="" if one.never is MISSING else one.word)
         if one.never is MISSING:
             return Annotated[Any, PlainValidator(parse), WithJsonSchema(schema)]
         return Annotated[
-            Any, PlainValidator(lambda value: one.never if value == UNLIMITED else parse(value)), WithJsonSchema(schema)
+            Any, PlainValidator(lambda value: one.never if value == one.word else parse(value)), WithJsonSchema(schema)
         ]
     if one.choices:
         words = dict(one.choices)
@@ -55,19 +54,19 @@ def type_of(one: Setting) -> Any:
     return {str: Text, bool: Flag}.get(one.item, one.item)
 
 
-def _amount(amount: Duration | Size | Number, *, whole: bool, unlimited: bool) -> tuple[Callable[[object], Any], dict[str, object]]:
-    """How the amount is read, and its JSON Schema."""
+def _amount(amount: Duration | Size | Number, *, whole: bool, word: str) -> tuple[Callable[[object], Any], dict[str, object]]:
+    """How the amount is read, and its JSON Schema. word: it may be written so, too; empty: it may not."""
     match amount:
         case Duration():
-            schema = _amount_schema(r"\d+(\.\d+)?(ms|s|m|h|d)", unlimited, ["250ms", "60s", "2m", "7d"])
+            schema = _amount_schema(r"\d+(\.\d+)?(ms|s|m|h|d)", word, ["250ms", "60s", "2m", "7d"])
             return (lambda value: _duration(amount, value, whole=whole)), schema
         case Size():
             units = r"\d+(\.\d+)?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)"
-            return (lambda value: _size(amount, value)), _amount_schema(units, unlimited, ["64KiB", "64MiB", "50GiB"])
+            return (lambda value: _size(amount, value)), _amount_schema(units, word, ["64KiB", "64MiB", "50GiB"])
         case Number():
             number: dict[str, object] = {"type": "integer" if whole else "number", "minimum": amount.least, "maximum": amount.most}
-            schema = {"anyOf": [number, {"const": UNLIMITED}]} if unlimited else number
-            return (lambda value: _number(amount, value, whole=whole, unlimited=unlimited)), schema
+            schema = {"anyOf": [number, {"const": word}]} if word else number
+            return (lambda value: _number(amount, value, whole=whole, word=word)), schema
 
 
 def _duration(amount: Duration, value: object, *, whole: bool) -> float:
@@ -86,13 +85,13 @@ def _size(amount: Size, value: object) -> int:
     return size_bytes
 
 
-def _number(amount: Number, value: object, *, whole: bool, unlimited: bool) -> float:
-    word = f", or {UNLIMITED}" if unlimited else ""
+def _number(amount: Number, value: object, *, whole: bool, word: str) -> float:
+    or_word = f", or {word}" if word else ""
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         kind = "whole number" if whole else "number"
-        raise ValueError(f"{shown(value)} is not a {kind}; from {amount.least:g} to {amount.most:,g}{word}, without quotes")
+        raise ValueError(f"{shown(value)} is not a {kind}; from {amount.least:g} to {amount.most:,g}{or_word}, without quotes")
     if not amount.least <= value <= amount.most:
-        raise ValueError(f"{value} is out of range; from {amount.least:g} to {_plain(amount.most)}{word}")
+        raise ValueError(f"{value} is out of range; from {amount.least:g} to {_plain(amount.most)}{or_word}")
     return value if whole else float(value)
 
 
@@ -100,8 +99,8 @@ def _plain(number: float) -> str:
     return str(int(number)) if float(number).is_integer() else str(number)
 
 
-def _amount_schema(pattern: str, unlimited: bool, examples: list[str]) -> dict[str, object]:
-    return {"type": "string", "pattern": f"^({pattern}{f'|{UNLIMITED}' if unlimited else ''})$", "examples": examples}
+def _amount_schema(pattern: str, word: str, examples: list[str]) -> dict[str, object]:
+    return {"type": "string", "pattern": f"^({pattern}{f'|{word}' if word else ''})$", "examples": examples}
 
 
 def _text(value: object) -> object:

@@ -48,6 +48,7 @@ def bridge_config(
             "protocol": protocol,
             "client_id": f"bridge-{name}",
             "clean_start": False,
+            "qos2_maximum": 20,  # no connection that a scripted remote does not expect
             "connect_timeout": "20s",
             **(remote or {}),
         },

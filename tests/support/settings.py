@@ -35,6 +35,7 @@ _REMOTE = RemoteSettings(
     connect_timeout_s=1.0,
     session_expiry_s=0,
     receive_maximum=100,
+    qos2_maximum=20,
     stall_timeout_s=10.0,
 )
 _BRIDGE = BridgeSettings(

@@ -15,9 +15,8 @@ from wire.errors import PeerViolation
 from wire.exchange.lane_messages import LaneMessages, Standing
 from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL, matching, seq_of
 from wire.exchange.publish_gate import PublishGate
-from wire.exchange.quarantine import Quarantine
+from wire.exchange.quarantine import QOS_2, WITHOUT, Quarantine
 from wire.exchange.refusal_policy import FAILURE, WRONGLY_ACKNOWLEDGED, Refusals
-from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.unexpected_acknowledgements import Meaning, UnexpectedAcknowledgements
 from wire.ranges import RangeSet
 
@@ -192,7 +191,7 @@ class Acknowledgements:
         if qos2:
             self.acknowledged_as_qos1 += 1
             if self._publishing.style.maximum_qos > 1:
-                self._publishing.learn(RemoteLimits(maximum_qos=1))
+                self._publishing.learn(WITHOUT[QOS_2])
         else:
             self._reply_pubrel(packet_id, known=True)
 

@@ -2,34 +2,33 @@
 
 exchange.receive-maximum-kept [P5, MQTT]: at most ``receive_maximum`` QoS 1 and 2 messages are unsettled on the live connection
     [MQTT-4.9.0-2].
-exchange.qos2-maximum-kept [P2]: at level 4 at most ``qos2_maximum`` of them are QoS 2, each counted from PUBLISH to PUBCOMP; at
-    that many no QoS 1 leaves either. At level 5 one slot is kept free of QoS 2: Mosquitto 2.0 counts what it holds of an earlier
-    connection against the receive maximum of the next, and would refuse for ever what has to go again before that.
+exchange.qos2-maximum-kept [P2]: at level 4 at most ``qos2_maximum`` of them are QoS 2, each counted from PUBLISH to PUBCOMP, or as
+    many as the remote is known to take (``wire/exchange/qos2_window.py``); at that many no QoS 1 leaves either. At level 5 one
+    slot is kept free of QoS 2: Mosquitto 2.0 counts what it holds of an earlier connection against the receive maximum of the next,
+    and would refuse for ever what has to go again before that.
 """
 
 from __future__ import annotations
 
+from wire.exchange.qos2_window import Qos2Window
 from wire.ranges import RangeSet
-
-_LEVEL_5 = 5
 
 
 class InFlight:
     """Those of one lane.
 
     messages: QoS 1 and 2 messages that are unsettled on the live connection, or will be on the next; qos2: how many of them are
-    QoS 2. window: how many may be (exchange.receive-maximum-kept). puback, pubrec: those that wait for these.
+    QoS 2. window: how many may be (exchange.receive-maximum-kept), qos2_window: of QoS 2. puback, pubrec: those that wait for one.
     """
 
     def __init__(self, *, receive_maximum: int, qos2_maximum: int | None) -> None:
-        """qos2_maximum: None for a peer to which exchange.qos2-maximum-kept need not apply."""
+        """qos2_maximum: as ``Qos2Window`` has it."""
         self.puback = RangeSet()
         self.pubrec = RangeSet()
         self.messages = self.qos2 = 0
         self.window = 0
-        self._window_2 = 0
+        self.qos2_window = Qos2Window(qos2_maximum)
         self._receive_maximum = receive_maximum
-        self._qos2_maximum = qos2_maximum
 
     @property
     def unsettled(self) -> tuple[RangeSet, ...]:
@@ -38,16 +37,14 @@ class InFlight:
 
     def open(self, released: int) -> None:
         """The lane is opened, with no connection."""
-        self.window = self._window_2 = 0
+        self.window = 0
+        self.qos2_window.open()
         self.begin(released)
 
     def on_connected(self, level: int, receive_maximum: int, released: int) -> None:
         """A connection is up that allows ``receive_maximum``; so many ``released`` ones were left from those before."""
         self.window = min(self._receive_maximum, receive_maximum)
-        if self._qos2_maximum is None:
-            self._window_2 = self.window
-        else:
-            self._window_2 = self._qos2_maximum if level < _LEVEL_5 else max(1, self.window - 1)
+        self.qos2_window.on_connected(level, self.window, stated=receive_maximum < self._receive_maximum)
         self.begin(released)
 
     def begin(self, released: int) -> None:
@@ -58,10 +55,11 @@ class InFlight:
 
     def room(self, qos: int) -> int:
         """How many PUBLISHes of ``qos`` 1 or 2 may leave."""
-        if self.qos2 >= self._window_2:
-            return 0  # exchange.qos2-maximum-kept: Mosquitto 2.0 then refuses a QoS 1 PUBLISH too
+        most = self.qos2_window.maximum
+        if self.qos2 >= most:
+            return 0  # exchange.qos2-maximum-kept: Mosquitto 2.0 then throws a QoS 1 PUBLISH away too
         room = self.window - self.messages
-        return room if qos == 1 else min(room, self._window_2 - self.qos2)
+        return room if qos == 1 else min(room, most - self.qos2)
 
     def on_sent(self, qos: int, start: int, stop: int) -> None:
         """PUBLISHes of ``qos`` 1 or 2 have left."""

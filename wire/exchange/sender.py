@@ -58,7 +58,7 @@ _STANDINGS = {
 class SenderHalf:
     """One lane's exchange.
 
-    qos2_maximum: None for a peer to which exchange.qos2-maximum-kept need not apply. republish: whether released messages are sent
+    qos2_maximum: as ``Qos2Window`` has it. republish: whether released messages are sent
     anew when the remote has lost the session. policy: what is done with refused messages. backoff: how long the lane is held back
     when some of those are to be tried again. max_age_s: how old a message that was never sent may become
     (exchange.expired-not-sent). check: as ``Acknowledgements`` has it.

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from wire.figure import Measure, count, counter, counters, figure, figures, gauge, given, histogram, info, part, states
 from wire.status.histogram import HistogramFigures
-from wire.status.states import OF_QUEUES, ChildState, LinkState
+from wire.status.states import OF_QUEUES, ChildState, LinkState, WindowReason
 
 _LANE_STATES = (*LinkState, *(state for state in ChildState if state not in ("new", "ready", "silent")))
 
@@ -163,6 +163,12 @@ class LinkFigures:
         "How long the remote keeps the session, if too short.", gauge("bridge_remote_session_expiry_seconds")
     )
     in_flight: int = figure("Messages sent and not settled.")
+    qos2_window: int = figure("How many QoS 2 messages may be in flight now.", gauge("bridge_qos2_window"))
+    qos2_window_by: str = figure(
+        "Why no more: `first` (more were not needed yet), `stated` (the remote says so), `unknown` (it speaks MQTT 3.1.1 and could "
+        "not be asked) or `configured`.",
+        states("bridge_qos2_window_by", tuple(WindowReason), by="reason"),
+    )
     suspects: tuple[Suspect, ...] = figure("Messages on which the remote closes the connection.", count("bridge_suspects"))
     lacks: tuple[Lack, ...] = figure("Limits of the remote.")
 

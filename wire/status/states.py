@@ -29,6 +29,17 @@ class LinkState(StrEnum):
     PAUSED = "paused"
 
 
+class WindowReason(StrEnum):
+    """Why no more QoS 2 messages may be in flight. FIRST: more were not needed yet; UNKNOWN: an MQTT 3.1.1 remote could not be
+    asked; STATED: the remote says so; CONFIGURED: ``qos2_maximum`` or ``receive_maximum``.
+    """
+
+    FIRST = "first"
+    UNKNOWN = "unknown"
+    STATED = "stated"
+    CONFIGURED = "configured"
+
+
 class WithCure(StrEnum):
     """A reason; ``cure``: what to do about it, in words, or empty."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from actors.bridge.link_status import LinkStatus
+from wire.exchange.qos2_window import Qos2Window
 from wire.settings import BackoffSettings
 from wire.status.bridges import LinkFigures
 
@@ -23,6 +24,7 @@ def figures(status: LinkStatus, now_s: float) -> LinkFigures:
         first_address=None,
         session_expiry_s=None,
         in_flight=0,
+        qos2_window=Qos2Window(20),
         suspects=(),
         lacks=(),
     )

@@ -94,7 +94,7 @@ def test_the_least_configuration_has_every_default(tmp_path: Path) -> None:
     bridge = loaded.bridge("cloud")
     assert bridge.remote.addresses == (("broker.example", 1883),)
     assert (bridge.remote.protocol, bridge.remote.session_expiry_s, bridge.remote.keep_alive_s) == (5, 7 * 86400, 60)
-    assert (bridge.remote.receive_maximum, bridge.remote.qos2_maximum) == (1000, 20)
+    assert (bridge.remote.receive_maximum, bridge.remote.qos2_maximum) == (1000, 0)
     assert bridge.remote.primary_retry_s == 300.0
     assert (bridge.backoff.initial_s, bridge.backoff.max_s, bridge.backoff.factor, bridge.backoff.jitter) == (1.0, 120.0, 2.0, 0.25)
     assert (bridge.tier2.max_messages, bridge.tier2.max_bytes) == (10_000, 16 << 20)
