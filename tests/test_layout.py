@@ -197,7 +197,6 @@ FOREIGN_FIELDS = {
     "supervisor/http/connection.py": 2,
     "supervisor/http/serving.py": 1,
     "supervisor/tree/child_lives.py": 5,
-    "supervisor/tree/node.py": 2,
     "supervisor/tree/supervisor.py": 1,
 }
 ARROWS_MAX = 20

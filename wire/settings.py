@@ -512,6 +512,9 @@ class BridgeSettings:
     lanes: Annotated[
         int, Number(1, 64), "Connections side by side; topics are spread over them, each topic stays in order.", Effect.LIVE
     ] = 1
+    isolated: Annotated[
+        bool | None, "Whether its lanes have processes of their own; without it, as supervision.placement says."
+    ] = None
     tier2: Annotated[Tier2Settings, "Memory of each lane."] = Tier2Settings()
     limits: Annotated[
         LimitSettings,
@@ -552,8 +555,14 @@ class BridgeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisionSettings:
-    """How children are watched and started again."""
+    """How children are placed, watched and started again."""
 
+    placement: Annotated[
+        str,
+        Choices("isolated", "together"),
+        "isolated gives the store, the clients and each lane a process; together has them share one, which is lighter.",
+        Effect.RESTART,
+    ] = "isolated"
     heartbeat_period_s: Annotated[float, Duration(0.05, 3600), "How often each child reports."] = 2.0
     heartbeat_timeout_s: Annotated[float, Duration(0.1, 3600), "A child silent for so long is killed and started again."] = 10.0
     restarts_max: Annotated[
@@ -726,8 +735,8 @@ class NodeSettings:
 
     run_dir: the folder of its sockets. number: which settings of this run of the node these are; those that it began with are 1,
     and each change adds one. files: those that the configuration is made of, and those that it names, each with a digest of what
-    was in it when it was read; of a folder whose files are included, one of their names. remote_batch: ``largest_remote_batch``,
-    for a process that knows one bridge only.
+    was in it when it was read; of a folder whose files are included, one of their names. apart: the lanes, as children, that have a
+    process of their own because they failed. remote_batch: ``largest_remote_batch``, for a process that knows one bridge only.
     """
 
     include: Annotated[
@@ -762,6 +771,7 @@ class NodeSettings:
     run_dir: str = ""
     number: int = 1
     files: tuple[tuple[str, str], ...] = ()
+    apart: tuple[str, ...] = ()
     remote_batch: tuple[int | None, int | None] | None = None
 
     @property

@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pykka
 
 from actors.process.actor import MailboxActor, PolledActor
+from actors.process.hosted_child import HostedChild
 from actors.process.logs import set_level
 from actors.process.mailbox import Reconfigured, TimerDue, TurnEnded
 from actors.process.post import Post
 from wire.errors import StoreGone, Unavailable
-from wire.frames.names import SUPERVISOR, bridge_of_process
-from wire.frames.supervision import Heartbeat, PeerUp, Reconfigure, ReportNow, Stop
+from wire.frames.names import ACTORS_OF, SUPERVISOR, bridge_of_child
+from wire.frames.placement import Placement
+from wire.frames.supervision import ChildBegins, Heartbeat, PeerUp, Reconfigure, ReportNow, Stop
 from wire.settings import NodeSettings, load
-from wire.status.actors import ActorFigures
 
 log = logging.getLogger("bascule")
 
+Make = Callable[[str, NodeSettings, int, tuple[str, ...]], list[MailboxActor]]  # a child, its settings, epoch and flags
+
+_ORDER = tuple(ACTORS_OF)
 _HEARTBEAT = "heartbeat"
 FIGURES_S = 5.0  # heartbeats that nobody asked for have figures this often; they cost more than the heartbeat
 
@@ -41,12 +45,24 @@ class Host:
         self._handed_over = post.handed_over
         self._actors: dict[str, PolledActor] = {}
         self._touched: set[str] = set()
+        self._gone: set[str] = set()  # actors that have lived here: what still comes for them is nobody's
+        self.names = {post.name}  # by which messages reach the process itself
+        self.at_work = ""  # the actor that has a message now, or had the last one
         self.ended = False  # there is nothing to be done here any more
 
     def add(self, actor: PolledActor) -> None:
         """Have ``actor`` live here; the order in which they are added is that of their turns."""
         self._actors[actor.name] = actor
-        self._post.local.add(actor.name)
+        self._gone.discard(actor.name)
+        self._post.settle(actor.name)
+
+    def remove(self, actor: PolledActor) -> None:
+        """``actor`` has ended, and others live on here."""
+        pykka.ActorRegistry.unregister(actor.actor_ref)
+        del self._actors[actor.name]
+        self._touched.discard(actor.name)
+        self._gone.add(actor.name)
+        self._post.leave(actor.name)
 
     def run(self) -> Exception | None:
         """Give messages until every actor has stopped; what made one fail, if anything did."""
@@ -69,11 +85,15 @@ class Host:
     def begin(self) -> None:
         """The first turn: every actor starts."""
         for actor in self._actors.values():
-            pykka.ActorRegistry.register(actor.actor_ref)
-            actor.on_start()
-            self._touched.add(actor.name)
-            self._hand_over()
+            self._start(actor)
         self.give("", TurnEnded(self._post.now_s()))
+
+    def _start(self, actor: PolledActor) -> None:
+        self.at_work = actor.name
+        pykka.ActorRegistry.register(actor.actor_ref)
+        actor.on_start()
+        self._touched.add(actor.name)
+        self._hand_over()
 
     def give(self, to: str, message: Any) -> None:
         """Let the actor ``to`` have ``message``, or this process itself, or everybody the end of the turn."""
@@ -83,19 +103,20 @@ class Host:
                 self._hand_over()
         elif type(message) is TurnEnded:
             self._end_turn(message)
-        elif to == self._post.name:
-            self.on_message(message)
+        elif to in self.names:
+            self.on_message(to, message)
             self._hand_over()
-        else:
+        elif to not in self._gone:
             log.error("frame.refused", extra={"error": "nobody of that name lives here", "to": to[:100]})
 
-    def on_message(self, message: Any) -> None:
-        """A message for the process."""
+    def on_message(self, to: str, message: Any) -> None:
+        """A message for the process, or for what of it is called ``to``."""
 
     def _take(self, name: str, message: Any) -> None:
-        actor = self._actors[name]
-        if not actor.ended:
+        actor = self._actors.get(name)
+        if actor is not None and not actor.ended:
             self._touched.add(name)
+            self.at_work = name
             actor.take(message)
             if actor.ended:
                 self.ended = all(other.ended for other in self._actors.values())
@@ -117,121 +138,196 @@ class Host:
                         self._hand_over()
 
 
-class ChildHost(Host):
-    """A process under the supervisor: ready when all its actors are, told to stop they stop one after the other, the last first."""
+def _nobody(*_: Any) -> list[MailboxActor]:
+    return []
 
-    def __init__(self, post: Post, settings: NodeSettings, epoch: int) -> None:
+
+class ChildHost(Host):
+    """A process under the supervisor: it has the child that is called as it is, or several, which begin and end one by one.
+
+    A child is ready when all its actors are; told to stop they stop one after the other, the last first.
+    """
+
+    def __init__(self, post: Post, settings: NodeSettings, epoch: int, make: Make = _nobody) -> None:
+        """make: makes the actors of a child that begins in a process that several share."""
         super().__init__(post)
-        self._settings = settings
+        self._settings = settings  # the newest that it was told
         self._epoch = epoch
-        self._children: list[MailboxActor] = []
-        self._told: dict[str, str] = {}  # the states that the supervisor was told last
-        self._ready: set[str] = set()
-        self._stopping = False
-        self._steady = False  # every actor is ready, and everybody knows it
-        self._figures_due_s = float("-inf")
+        self._make = make
+        self._children: dict[str, HostedChild] = {}
+        self._unsettled: dict[str, HostedChild] = {}
+        self._ends = False  # all children are to end, the last one first
+        self._post.place(Placement(settings).process_of)
 
     def add_children(self, actors: Iterable[MailboxActor]) -> None:
-        """Have these actors live here, in this order."""
-        for actor in actors:
-            self.add(actor)
-            self._children.append(actor)
+        """Have these actors live here, in this order: those of the child that this process is called as."""
+        self._add(self._post.name, self._epoch, actors)
 
     def begin(self) -> None:
-        self._beat()
+        self._beat_all()
         super().begin()
 
-    def on_message(self, message: Any) -> None:
+    def on_message(self, to: str, message: Any) -> None:
+        child = self._children.get(to)
         match message:
             case TimerDue(name="heartbeat"):
-                self._beat()
-            case ReportNow():
-                self._beat(message.request)
-            case PeerUp():
-                for actor in self._children:
+                self._beat_all()
+            case ReportNow() if child is not None:
+                self._beat(child, message.request)
+            case PeerUp() if child is not None:
+                for actor in child.actors:
                     self._take(actor.name, message)
             case Reconfigure():
-                if message.number > self._settings.number:
-                    self._reconfigure(load(message.settings, bridge=bridge_of_process(self._post.name)))
+                self._on_reconfigure(message.children or (to,), message)
+            case ChildBegins():
+                self._on_begins(message)
+            case Stop() if child is not None:
+                self._stop(child)
             case Stop():
-                self._stopping, self._steady = True, False
-                self._beat()  # the last word of whoever stops at once, or waits for a disk to do it
-                self._stop_next()
+                self._ends = True
+                self._stop_last()
 
-    def _reconfigure(self, settings: NodeSettings) -> None:
-        """Have ``settings`` hold from here on: all actors have them before anything else is handed over."""
-        if settings.log.level != self._settings.log.level:
-            set_level(settings.log.level)
-        self._settings = settings
-        self._figures_due_s = float("-inf")
-        for actor in self._children:
-            self._take(actor.name, Reconfigured(settings))
+    def _add(self, name: str, epoch: int, actors: Iterable[MailboxActor]) -> HostedChild:
+        child = self._children[name] = self._unsettled[name] = HostedChild(name, epoch, self._settings, actors)
+        self.names.add(name)
+        for actor in child.actors:
+            self.add(actor)
+        return child
+
+    def _on_begins(self, order: ChildBegins) -> None:
+        if order.process != self._epoch or order.child in self._children:
+            return
+        try:
+            child = self._add(order.child, order.epoch, self._make(order.child, self._settings, order.epoch, order.flags))
+        except Unavailable as error:  # its bridge is not configured any more
+            log.error("child.not_begun", extra={"child": order.child, "error": str(error)})
+            child = self._children[order.child] = self._unsettled[order.child] = HostedChild(
+                order.child, order.epoch, self._settings, ()
+            )
+            child.stop()
+            return
+        self._sort()
+        self._beat(child)
+        for actor in child.actors:
+            self._start(actor)
+        for other in [other for other in self._children.values() if child.speaks_to(other)]:
+            for name in sorted(other.heralded):
+                for actor in child.actors:
+                    self._take(actor.name, PeerUp(name=name, epoch=other.epoch))
+                    self._hand_over()
+
+    def _sort(self) -> None:
+        """Turns end in the order in which messages pass: the store, lanes, the clients."""
+        self._children = dict(sorted(self._children.items(), key=lambda item: _ORDER.index(item[0].partition(":")[0])))
+        self._actors = {actor.name: actor for child in self._children.values() for actor in child.actors}
+
+    def _on_reconfigure(self, names: Iterable[str], told: Reconfigure) -> None:
+        """Have other settings hold from here on: all actors have them before anything else is handed over."""
+        children = [child for name in names if (child := self._children.get(name)) and told.number > child.settings.number]
+        if not children:
+            return
+        if told.number > self._settings.number:
+            settings = load(told.settings, bridge=bridge_of_child(self._post.name))
+            if settings.log.level != self._settings.log.level:
+                set_level(settings.log.level)
+            self._settings = settings
+            self._post.place(Placement(settings).process_of)
+        for child in children:
+            child.reconfigure(self._settings)
+            for actor in child.actors:
+                self._take(actor.name, Reconfigured(self._settings))
         self._hand_over()
         self._post.set_timer((self._post.name, _HEARTBEAT), self._post.now_s())
 
+    def _stop(self, child: HostedChild) -> None:
+        child.stop()
+        self._unsettled[child.name] = child
+        self._beat(child)  # the last word of whoever stops at once, or waits for a disk to do it
+        self._stop_next(child)
+
+    def _stop_last(self) -> bool:
+        """Tell the last child to stop, unless one is about to; whether it was told now."""
+        children = list(self._children.values())
+        if not children or any(child.stopping for child in children):
+            return False
+        self._stop(children[-1])
+        return True
+
     def _end_turn(self, end: TurnEnded) -> None:
         super()._end_turn(end)
-        if self._steady:
+        while self._unsettled and not self.ended:
+            went_on = [self._herald(child) or self._stop_next(child) for child in list(self._unsettled.values())]
+            if any(went_on):
+                super()._end_turn(end)
+                continue
+            for child in list(self._unsettled.values()):
+                self._settle(child)
+            if not (self._ends and self._stop_last()):
+                return
+
+    def _settle(self, child: HostedChild) -> None:
+        """Tell the supervisor how ``child`` is now; nothing more comes of this turn."""
+        if child.stopping and child.has_ended and child.name != self._post.name:
+            self._leave(child)
             return
-        while self._herald() or self._stop_next():
-            super()._end_turn(end)
-        if not self.ended and self._told != self._states():
-            self._beat()
-        self._steady = self.state == "ready"
+        if child.is_untold():
+            self._beat(child)
+        if child.state == "ready":
+            del self._unsettled[child.name]
 
-    def _herald(self) -> bool:
-        """Tell the actors which of them have become ready, as the supervisor tells them of others; whether any have."""
-        newly = [actor for actor in self._children if actor.state == "ready" and actor.name not in self._ready]
+    def _leave(self, child: HostedChild) -> None:
+        """``child`` has ended, and others live on."""
+        self._beat(child)
+        for actor in child.actors:
+            self.remove(actor)
+        self.names.discard(child.name)
+        del self._children[child.name], self._unsettled[child.name]
+
+    def _herald(self, child: HostedChild) -> bool:
+        """Tell who speaks to ``child`` which of its actors have become ready, as the supervisor tells others; whether any have."""
+        newly = [actor for actor in child.actors if actor.state == "ready" and actor.name not in child.heralded]
+        if not newly:
+            return False
+        told = [each for other in self._children.values() if other is child or child.speaks_to(other) for each in other.actors]
         for actor in newly:
-            self._ready.add(actor.name)
-            for other in self._children:
-                if other is not actor:
-                    self._take(other.name, PeerUp(name=actor.name, epoch=self._epoch))
+            child.heralded.add(actor.name)
+            for each in told:
+                if each is not actor:
+                    self._take(each.name, PeerUp(name=actor.name, epoch=child.epoch))
                     self._hand_over()
-        return bool(newly)
+        return True
 
-    @property
-    def state(self) -> str:
-        """starting, ready, stopping."""
-        if self._stopping:
-            return "stopping"
-        return "ready" if all(actor.state == "ready" for actor in self._children) else "starting"
-
-    def _states(self) -> dict[str, str]:
-        return {actor.name: actor.state for actor in self._children}
-
-    def _stop_next(self) -> bool:
-        """Tell the last of those that live to stop, if it is time and it was not told yet; whether it was told now."""
-        if not self._stopping:
+    def _stop_next(self, child: HostedChild) -> bool:
+        """Tell the last of its actors that live to stop, if it is time and it was not told yet; whether it was told now."""
+        actor = child.next_to_stop
+        if actor is None:
             return False
-        living = [actor for actor in self._children if not actor.ended]
-        if not living or living[-1].state == "stopping":
-            return False
-        self._take(living[-1].name, Stop())
+        self._take(actor.name, Stop())
         self._hand_over()
         return True
 
-    def _beat(self, request: int = 0) -> None:
+    def _beat_all(self) -> None:
+        """The period is over: word of the first child, for all of the process, and of those who have figures to tell."""
         self._post.wall_ms()  # sees a step of the clock in time
-        now_s, states = self._post.now_s(), self._states()
-        figures: dict[str, ActorFigures] = {}
-        if request or states != self._told or self.state == "starting" or now_s >= self._figures_due_s:
-            self._figures_due_s = now_s + FIGURES_S
-            figures = {actor.name: told for actor in self._children if (told := actor.status()) is not None}
-        self._told = states
+        now_s = self._post.now_s()
+        for place, child in enumerate(list(self._children.values())):
+            if not place or child.is_due(now_s):
+                self._beat(child)
+        self._post.set_timer((self._post.name, _HEARTBEAT), now_s + self._settings.supervision.heartbeat_period_s)
+
+    def _beat(self, child: HostedChild, request: int = 0) -> None:
+        states, figures = child.tell(self._post.now_s(), FIGURES_S, asked=request != 0)
         self._post.send(
             SUPERVISOR,
             Heartbeat(
-                name=self._post.name,
-                epoch=self._epoch,
+                name=child.name,
+                epoch=child.epoch,
                 pid=os.getpid(),
-                state=self.state,
+                state=child.state,
                 request=request,
                 states=states,
-                settings=self._settings.number,
+                settings=child.settings.number,
                 traffic=self._post.traffic(),
                 figures=figures,
             ),
         )
-        if not request:
-            self._post.set_timer((self._post.name, _HEARTBEAT), now_s + self._settings.supervision.heartbeat_period_s)

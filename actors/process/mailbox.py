@@ -166,6 +166,10 @@ class Mailbox:
         """``send`` to another process for a frame that is encoded already, such as one that is kept for resending."""
         self._post.send_parts(peer, parts)
 
+    def moves(self, name: str) -> None:
+        """The actor or child ``name`` begins a life in another process than before."""
+        self._post.moves(name)
+
     def poll_again(self) -> None:
         """Look at the sockets once more in this turn, because some that were silenced are heard again."""
         self._post.poll_again()

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,9 @@ from wire.frames.names import (
     OPTIONAL_PROCESSES,
     QUEUE_STORE,
     actors_of,
-    bridge_of_process,
+    bridge_of_child,
 )
+from wire.frames.placement import SITE
 from wire.frames.supervision import Command
 from wire.settings import NodeSettings, load
 
@@ -84,13 +86,17 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the supervisor decides; it tells, and kills if it must
         signal.signal(number, signal.SIG_IGN)
 
-    settings = load(Path(options["--settings"]).read_bytes(), bridge=bridge_of_process(name))
+    settings = load(Path(options["--settings"]).read_bytes(), bridge=bridge_of_child(name))
+    flags = tuple(word for word in words if word in FLAGS)
     configure_logging(settings.log.level, node=settings.node.name, process=name)
     ClockFile(Path(settings.node.data_dir), CLOCK).read(*both_ms())
     try:
         post = Post(Path(settings.run_dir), name)
-        host = ChildHost(post, settings, epoch)
-        host.add_children(make(post, settings, epoch) if make else make_actors(post, settings, epoch, words))
+        host = ChildHost(post, settings, epoch, partial(make_actors, post))
+        if make is not None:
+            host.add_children(make(post, settings, epoch))
+        elif name != SITE:  # there children begin as the supervisor says
+            host.add_children(make_actors(post, name, settings, epoch, flags))
     except Unavailable as error:
         log.error("actor.failed", extra={"error": str(error)})
         return error.exit_status
@@ -104,15 +110,19 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
     return failure.exit_status if isinstance(failure, BasculeError) else EXIT_BUG
 
 
-def make_actors(post: Post, settings: NodeSettings, epoch: int, words: list[str]) -> list[MailboxActor]:
-    """The actors of the process that ``post`` belongs to; of one that is paused, the Connection hears so before anything else."""
+def make_actors(post: Post, child: str, settings: NodeSettings, epoch: int, flags: tuple[str, ...]) -> list[MailboxActor]:
+    """The actors of ``child`` in the process that ``post`` belongs to; of one that is paused, the Connection hears so before
+    anything else.
+
+    Raises:
+        Unavailable: it is of a bridge that is not configured any more.
+    """
     made = []
-    paused = "--paused" in words
-    for name in actors_of(post.name):
-        module, cls = ACTORS[STANDBY_STORE if "--standby" in words else name.partition(":")[0]]
+    for name in actors_of(child):
+        module, cls = ACTORS[STANDBY_STORE if "--standby" in flags else name.partition(":")[0]]
         actor_class: type[MailboxActor] = getattr(importlib.import_module(module), cls)
         made.append(actor_class(Mailbox(post, name), settings, epoch))
-        if paused and name.partition(":")[0] == CONNECTION:
+        if "--paused" in flags and name.partition(":")[0] == CONNECTION:
             post.tell(name, Command(verb="pause"))
     return made
 

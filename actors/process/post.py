@@ -32,7 +32,7 @@ from actors.system.clocks import wall_ms
 from wire.errors import Unavailable, UnknownFrame
 from wire.frames.base import Frame
 from wire.frames.codec import decode, encode
-from wire.frames.names import process_of
+from wire.frames.names import child_of
 
 TimerName = tuple[str, str]  # the actor, and what it calls the timer
 
@@ -72,6 +72,7 @@ class Post:
     """
 
     frames_sent = frames_received = turns = 0  # so far; what goes between processes costs turns and frames, not messages
+    _process_of: Callable[[str], str] = staticmethod(child_of)
 
     def __init__(self, run_dir: Path, name: str) -> None:
         self.name = name
@@ -142,7 +143,10 @@ class Post:
         """``send`` to another process for a frame that is encoded already."""
         way = self._ways.get(peer)
         if way is None:
-            socket = self._socket_to(process_of(peer))
+            process = self._process_of(peer)
+            if process == self.name:
+                return  # a lane between two of its lives; what is sent to a former one may be lost
+            socket = self._socket_to(process)
             way = self._ways[peer] = super(zmq.Socket, socket).send, f"{peer}\0".encode()  # what ``send`` calls, at half the price
         self.frames_sent += 1
         send, address = way
@@ -156,6 +160,28 @@ class Post:
         for part in parts[1:-1]:  # send_multipart costs twice as much
             send(part, _NOBLOCK_MORE)
         send(parts[-1], _NOBLOCK)
+
+    def place(self, process_of: Callable[[str], str]) -> None:
+        """From now on actors and children live where ``process_of`` says. Who is spoken to is so where it was, until it moves."""
+        self._process_of = process_of
+
+    def moves(self, name: str) -> None:
+        """The actor or child ``name`` begins a life elsewhere than before."""
+        self._ways.pop(name, None)
+
+    def settle(self, actor: str) -> None:
+        """``actor`` lives here from now on."""
+        self.local.add(actor)
+        self.moves(actor)
+
+    def leave(self, actor: str) -> None:
+        """``actor`` has ended; nothing of it is watched any more, and no timer of it runs."""
+        self.local.discard(actor)
+        for name in [name for name in self._due_s if name[0] == actor]:
+            del self._due_s[name]
+        for fd in [fd for fd, (whose, _) in self._tokens.items() if whose == actor]:
+            self.forget(fd)
+        self._ready = deque(each for each in self._ready if each[0] != actor)
 
     def _socket_to(self, process: str) -> zmq.Socket[bytes]:
         socket = self._processes.get(process)

@@ -87,10 +87,18 @@ def _show(answer: ReloadPlan) -> None:
 
 def _wait(client: ControlClient, number: int | None) -> bool:
     """Whether all go by settings ``number``, or newer ones, before ``WAIT_S`` are over."""
+    from supervisor.control.control_socket import NotRunning
+
     begun_s = time.monotonic()
     told = ""
     while True:
-        status = client.status()
+        try:
+            status = client.status()
+        except NotRunning:  # a change of the placement has it begin anew
+            if time.monotonic() - begun_s > WAIT_S:
+                raise
+            time.sleep(_POLL_S)
+            continue
         configuration = status.configuration
         if configuration is not None and configuration.number >= (number or 0) and not configuration.pending and status.ready:
             return True

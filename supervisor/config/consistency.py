@@ -352,6 +352,9 @@ def _with_names(bridge: BridgeSettings, node: str) -> BridgeSettings:
 def _bridges(node: NodeSettings) -> list[Fault]:
     problems: list[Fault] = []
     for index, bridge in enumerate(node.bridges):
+        if bridge.isolated is False and node.supervision.placement == "isolated":
+            message = "has nobody to share a process with; write supervision.placement: together, or remove it"
+            problems.append((("bridges", index, "isolated"), message))
         if bridge.retention_s and node.persistence.mode == "in-memory":
             message = "in memory nothing is kept; write 0s, or persistence.mode: file-native"
             problems.append((("bridges", index, "retention"), message))

@@ -33,11 +33,11 @@ from supervisor.demo.demo_snapshots import keep_snapshot, wanted_empty
 from supervisor.launch import environment
 from supervisor.terminal.view import print_table, say, verdict
 from wire.errors import BasculeError, Unavailable
-from wire.frames.names import BRIDGE, STORE, process_name
+from wire.frames.names import BRIDGE, STORE, child_name
 from wire.status.node import Status
 
 BRIDGE_NAME = "cloud"
-LANE = process_name(BRIDGE, BRIDGE_NAME, 0)
+LANE = child_name(BRIDGE, BRIDGE_NAME, 0)
 PATIENCE_S = 60.0  # with each thing that is waited for: a machine that is busy otherwise takes its time
 PUBLISHING_S = 8.0
 _POLL_S = 0.02

@@ -20,6 +20,8 @@ from wire.status.answers import ReloadChange
 
 _UNTOLD = ("username", "client_id")  # values that no plan tells
 _ONE_OF = {"bridges": "bridge", "listeners": "listener"}
+_PLACEMENT = "supervision.placement"
+_PROCESSES = {"http": HTTP, "telemetry": TELEMETRY, "persistence": STORE, "supervision": STORE}  # that start again, by section
 _RULES = ("local_subscriptions", "remote_subscriptions")
 
 
@@ -67,6 +69,11 @@ class Plan:
         """The processes that start again, besides those of bridges."""
         return frozenset(change.target for change in self.changes if change.act == Effect.RESTART)
 
+    @property
+    def moves_all(self) -> bool:
+        """Whether all of the node's actors are placed otherwise, so that they start again together."""
+        return any(change.what == _PLACEMENT for change in self.changes)
+
     def of(self, how: Effect) -> list[Change]:
         """The changes that are taken so."""
         return [change for change in self.changes if change.how == how]
@@ -106,6 +113,8 @@ def _of_fields(before: NodeSettings, after: NodeSettings, waiting: Waiting | Non
         if target == STORE and before.persistence.mode == "in-memory":
             loss = IN_MEMORY
         detail = _rules_changed(difference) if section in _ONE_OF and below in _RULES else _values(difference)
+        if what == _PLACEMENT:
+            detail = f"{detail}; all processes start again"
         yield Change(what=what, act=act, target=target, detail=detail, loss=loss)
         if key == "clients.packet_max_bytes":  # a remote is told of it when it is connected to
             for bridge in after.bridges:
@@ -168,7 +177,7 @@ def _looked_at(settings: NodeSettings) -> Iterator[str]:
 def _target(act: Effect, section: str, item: str) -> str:
     if section == "bridges":
         return item
-    return {"http": HTTP, "telemetry": TELEMETRY, "persistence": STORE}.get(section, "") if act == Effect.RESTART else ""
+    return _PROCESSES.get(section, "") if act == Effect.RESTART else ""
 
 
 def _values(difference: Difference) -> str:

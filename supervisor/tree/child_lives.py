@@ -27,6 +27,8 @@ from wire.status.states import ChildState
 log = logging.getLogger("bascule")
 
 EXIT_ESCALATED = 70
+
+Ended = tuple[list[Child], Ending]  # those whose lives have ended together, and how
 GOODBYE_S = 2.0
 
 
@@ -70,7 +72,7 @@ class Lives:
         """Start a life of ``child``; if the system would not, that counts as its end."""
         child.state = ChildState.STARTING
         if not self._children.spawn(child, paused=self._peers.is_paused(child)):
-            self._judge(child, Unavailable.exit_status, self._mailbox.now_s())
+            self._judge([child], Unavailable.exit_status, self._mailbox.now_s())
 
     def heard(self, child: Child, state: str) -> bool:
         """``child`` says to be in ``state``; whether it has become ready with that."""
@@ -89,12 +91,26 @@ class Lives:
     def restart_on_order(self, children: Iterable[Child]) -> None:
         """Have ``children`` start again: at once who does not run, else when they have stopped."""
         for child in children:
+            if child.shares and child.spec.bridge is None and child.life is not None:
+                self._restart_process(child.process)
+                continue
             child.ordered = True
             if child.life is None:
                 self._mailbox.cancel_timer(f"restart {child.name}")
                 self.restart(child)
             else:
                 self._children.order_stop(child)
+
+    def _restart_process(self, process: str) -> None:
+        """Have ``process`` start again with all that share it: its store or its clients do not begin anew alone."""
+        for child in self._children.living_in(process):
+            child.ordered = True
+        self._children.order_end(process)
+
+    def restart_waiting(self, process: str) -> None:
+        """Start those again that wait to begin in ``process``; the time for it has come."""
+        for child in self._children.waiting_for(process):
+            self.restart(child)
 
     def run_former_lanes(self, queues: Mapping[str, QueueFigures]) -> None:
         """Run lanes that the configuration has no more until they are empty; what others got since then waits for them."""
@@ -128,53 +144,84 @@ class Lives:
 
     # --- ends ---
 
-    def reap(self, child: Child) -> Ending | None:
-        """Take note of the end of ``child``'s life, and act on it with ``follow``; None if it has not quite ended yet."""
-        expected = self.stopping or not child.wanted or child.ordered
-        pid, epoch, hung = (child.life.pid, child.life.epoch, child.hung) if child.life is not None else (0, 0, child.hung)
-        ending = self._children.reap(child, expected=expected)
+    def reap(self, process: str) -> Ended | None:
+        """Take note of the end of ``process``, and act on it with ``follow``: whose lives have ended with it, and how.
+
+        None if it has not quite ended yet.
+        """
+        children = self._children.living_in(process)
+        expected = self.stopping or all(child.ordered or not child.wanted for child in children)
+        ending = self._children.reap(process, expected=expected)
         if ending is None:
             return None
-        reason = "ordered" if expected else "hung" if hung else ending.signal or "failed"
-        self._notes.note("process.ended", child=child, reason=reason, details={"status": ending.status, "pid": pid})
-        if child.spec.queue is not None:
-            self._mailbox.send(QUEUE_STORE, ResetMarkers(queue=child.spec.queue, epoch=epoch))
-            log.info("markers.reset", extra={"queue": child.spec.queue, "child": child.name})
-        return ending
+        if children:
+            head = children[0]
+            assert head.life is not None
+            reason = "ordered" if expected else "hung" if head.hung else ending.signal or "failed"
+            named = {"actor": process} if head.shares else {"child": head}
+            self._notes.note("process.ended", **named, reason=reason, details={"status": ending.status, "pid": head.life.pid})
+        for child in children:
+            self._ended(child, ending)
+        return children, ending
 
-    def follow(self, child: Child, ending: Ending) -> bool:
-        """Do what follows from the end of ``child``'s life; whether the node, which is to stop, has stopped with it."""
+    def has_stopped(self, child: Child) -> Ended | None:
+        """``child`` says to have ended, and its process lives on; None if that is about to end as well. Else as ``reap``."""
+        if not child.shares or all(other.ordered for other in self._children.living_in(child.process)):
+            return None
+        ending = Ending(0 if self._is_expected(child) else Unavailable.exit_status, None)
+        self._ended(child, ending)
+        return [child], ending
+
+    def _ended(self, child: Child, ending: Ending) -> None:
+        self._children.ended(child, ending, expected=self._is_expected(child))
+        if child.spec.queue is not None:
+            self._mailbox.send(QUEUE_STORE, ResetMarkers(queue=child.spec.queue, epoch=child.epoch))
+            log.info("markers.reset", extra={"queue": child.spec.queue, "child": child.name})
+
+    def _is_expected(self, child: Child) -> bool:
+        return self.stopping or not child.wanted or child.ordered
+
+    def follow(self, children: list[Child], ending: Ending) -> bool:
+        """Do what follows from the end of the lives of ``children``; whether the node, which is to stop, has stopped with it."""
         self.check_folder()
-        if self.stopping or not child.wanted:
+        down = [child for child in children if self.stopping or not child.wanted]
+        for child in down:
             child.state = ChildState.STOPPED
             self._stop_waits.discard(child.name)
-            if child.name == STORE:  # nobody commits what they wait for
-                self._send_stop(self._stop_waits)
-            if (child.spec.former or child.removed) and not self.stopping:
+        if self._stop_waits and any(child.name == STORE for child in down):  # nobody commits what they wait for
+            self._send_stop(self._stop_waits)
+        if self.stopping:
+            return not self._stop_waits and self._stop_next()
+        for child in down:
+            if child.spec.former or child.removed:
                 self._children.remove(child)
-            return self.stopping and not self._stop_waits and self._stop_next()
-        if child.ordered:
-            self.restart(child)
-        else:
-            self._judge(child, ending.status, self._mailbox.now_s())
+        left = [child for child in children if child not in down]
+        for child in left:
+            if child.ordered:
+                self.restart(child)
+        if crashed := [child for child in left if child.life is None]:
+            self._judge(crashed, ending.status, self._mailbox.now_s())
         return False
 
-    def _judge(self, child: Child, exit_status: int, now_s: float) -> None:
-        match child.restarts.on_ended(exit_status, now_s):
+    def _judge(self, children: list[Child], exit_status: int, now_s: float) -> None:
+        """Judge the end of lives that shared a process, by the first of them."""
+        child = children[0]
+        decision = child.restarts.on_ended(exit_status, now_s)
+        for other in children:
+            other.state = ChildState.RESTARTING if isinstance(decision, Restart) else ChildState.STOPPED
+        match decision:
             case Restart(delay_s):
-                child.state = ChildState.RESTARTING
-                self._mailbox.set_timer(f"restart {child.name}", now_s + delay_s)
+                self._mailbox.set_timer(f"restart {child.process}", now_s + delay_s)
             case GiveUp(state):
                 child.state = state
                 log.critical("child.abandoned", extra={"child": child.name, "state": state, "exit_status": exit_status})
                 self._on_abandoned(child)
-            case Escalate() if not child.spec.needed:
+            case Escalate() if not child.spec.needed or child.spec.bridge is not None:
                 child.state = ChildState.RESTARTING
                 rest_s = child.spec.restart_period_s
                 log.critical("child.rests", extra={"child": child.name, "rest_s": rest_s, "remedy": "its last log lines say why"})
-                self._mailbox.set_timer(f"restart {child.name}", now_s + rest_s)
+                self._mailbox.set_timer(f"restart {child.process}", now_s + rest_s)
             case Escalate():
-                child.state = ChildState.STOPPED
                 facts = {"child": child.name, "restarts_max": child.spec.restarts_max, "period_s": child.spec.restart_period_s}
                 remedy = "the child's last log lines say why; what was committed is kept"
                 log.critical("node.escalated", extra={**facts, "remedy": remedy})

@@ -84,15 +84,30 @@ class ChildProcesses:
         self._inherit = inherit
 
     def spawn(self, spec: ChildSpec, epoch: int, *, paused: bool = False) -> Life:
-        """Start a life of ``spec`` under ``epoch``, of a bridge perhaps a ``paused`` one; it does not work yet on return.
+        """Start a process of ``spec``'s own under ``epoch``, of a bridge perhaps a ``paused`` one; it does not work yet on return.
 
         Raises:
             OSError: it could not be started.
         """
+        return self._spawn((*(spec.command or process_command(spec.name)), *spec.flags, *(["--paused"] if paused else [])), epoch)
+
+    def spawn_shared(self, process: str, epoch: int) -> Life:
+        """Start a ``process`` that several share; none of them lives in it yet.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        return self._spawn(process_command(process), epoch)
+
+    def _spawn(self, words: tuple[str, ...], epoch: int) -> Life:
         self._template.tend()
         self._keep_clock()
-        words = (*(spec.command or process_command(spec)), *self._arguments(epoch), *(["--paused"] if paused else []))
-        return self._template.fork(words, self._inherit, partial(Life, epoch))
+        return self._template.fork((*words, *self._arguments(epoch)), self._inherit, partial(Life, epoch))
+
+    @property
+    def keeps_template(self) -> bool:
+        """Whether there is to be one."""
+        return True
 
     @property
     def template_pid(self) -> int | None:
@@ -117,6 +132,6 @@ class ChildProcesses:
         return ["--epoch", str(epoch), "--settings", str(self._settings_file), "--parent", str(os.getpid())]
 
 
-def process_command(spec: ChildSpec) -> tuple[str, ...]:
+def process_command(process: str) -> tuple[str, ...]:
     """The start of the command line; it names the process, so that ``ps`` and ``pgrep -f`` find it."""
-    return ("actors.process.main", "--process", spec.name, *spec.flags)
+    return ("actors.process.main", "--process", process)

@@ -17,8 +17,8 @@ from wire.frames.names import (
     STORE,
     TELEMETRY,
     BridgeLane,
+    child_name,
     lane_of_queue,
-    process_name,
     queue_name,
 )
 from wire.settings import BackoffSettings, NodeSettings
@@ -54,7 +54,7 @@ class ChildSpec:
     @property
     def name(self) -> str:
         """The name of the process: ``clients``, or ``bridge:cloud:0`` for a lane's."""
-        return process_name(self.kind, self.bridge, self.lane)
+        return child_name(self.kind, self.bridge, self.lane)
 
     @property
     def queue(self) -> str | None:

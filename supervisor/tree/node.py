@@ -101,16 +101,15 @@ def _supervise(
     signals: SignalPipe,
     lock: int,
 ) -> int:
-    if settings.replication is None:
-        return _one_life(settings, source, table, template, signals, lock)[0].exit_status
-    role: Callable[[NodeSettings], tuple[ChildSpec, ...]] = standby_specs
+    role = table if settings.replication is None else standby_specs
     floor = 0
     while True:
         supervisor, settings = _one_life(settings, source, role, template, signals, lock, floor)
-        if (change := supervisor.next_role) is None:
+        if (change := supervisor.next_role) is not None:
+            floor = max(floor, change.epoch)
+            role = table if change.role == "leader" else standby_specs
+        elif not supervisor.starts_again:
             return supervisor.exit_status
-        floor = max(floor, change.epoch)
-        role = table if change.role == "leader" else standby_specs
 
 
 def _one_life(
@@ -139,6 +138,7 @@ def _one_life(
     mailbox = Mailbox(post, SUPERVISOR)
     spawner = ChildProcesses(template, current.file, clock, inherit=(lock,))
     children = RunningChildren(mailbox, current, table(settings), spawner, epochs)
+    post.place(children.process_of)
     has_folder = partial(is_there, data_dir, lock)
     supervisor = Supervisor(mailbox, signals, current, children, pauses, source, table, has_folder)
     host = Host(post)
@@ -147,7 +147,7 @@ def _one_life(
     post.close()
     if failure is not None:  # the children die with this process
         log.critical("node.failed", exc_info=failure)
-        supervisor.exit_status, supervisor.next_role = failure.exit_status if isinstance(failure, BasculeError) else EXIT_BUG, None
+        supervisor.fail(failure.exit_status if isinstance(failure, BasculeError) else EXIT_BUG)
     return supervisor, current.now
 
 

@@ -36,7 +36,7 @@ class Peers:
         for peer in self._children.living():
             if _knows(child, peer) and peer.life is not None:
                 for actor in sorted(peer.heralded):
-                    self._mailbox.send(child.name, PeerUp(name=actor, epoch=peer.life.epoch))
+                    self._mailbox.send(child.name, PeerUp(name=actor, epoch=peer.epoch))
         if self.is_paused(child):
             self.command([child], "pause")
 
@@ -47,7 +47,7 @@ class Peers:
             child.heralded.add(actor)
             for peer in self._children.living():
                 if _knows(peer, child):
-                    self._mailbox.send(peer.name, PeerUp(name=actor, epoch=child.life.epoch))
+                    self._mailbox.send(peer.name, PeerUp(name=actor, epoch=child.epoch))
 
     def command(self, lanes: Iterable[Child], verb: str) -> None:
         """Tell the Connection of each of ``lanes`` that runs to ``verb``: pause or resume."""
@@ -68,6 +68,8 @@ class Peers:
 
 
 def _knows(child: Child, peer: Child) -> bool:
-    """Whether ``child`` is told when ``peer`` begins a life. A process that is not needed speaks to the supervisor alone."""
+    """Whether ``child`` is told when ``peer`` begins a life. Who is not needed speaks to the supervisor alone; a process that
+    several share tells them itself.
+    """
     both_needed = child.spec.needed and peer.spec.needed
-    return peer is not child and both_needed and not child.spec.kind == peer.spec.kind == BRIDGE
+    return peer.life is not child.life and both_needed and not child.spec.kind == peer.spec.kind == BRIDGE

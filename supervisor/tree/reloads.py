@@ -50,7 +50,7 @@ REASON_MAX = 500  # characters of a complaint about the configuration that go in
 
 Asker = list[bytes]
 Answer = Callable[[Asker, bytes], None]
-Remake = Callable[[NodeSettings], None]
+Remake = Callable[[NodeSettings, bool], None]  # whether all are placed otherwise
 
 
 def _nobody(*_: Any) -> None:
@@ -86,7 +86,9 @@ class Reloads:
         remake: Remake,
         answer: Answer,
     ) -> None:
-        """remake: makes anew what the supervisor makes of the settings. answer: answers who asked."""
+        """remake: makes anew what the supervisor makes of the settings. Where all are placed
+        otherwise, it ends all children and begins anew. answer: answers who asked.
+        """
         self._source = source
         self._settings = settings
         self._children = children
@@ -225,8 +227,11 @@ class Reloads:
         reason = ", ".join(change.what for change in made.changes)[:REASON_MAX]
         details: dict[str, Detail] = {"number": settings.number, **counts}
         self._notes.note("node.reloaded", actor=asked.actor, reason=reason, count=len(made.changes), details=details)
-        self._remake(settings)
-        self._rollout.begin(made, asked.done)
+        self._remake(settings, made.moves_all)
+        if made.moves_all:
+            asked.done()
+        else:
+            self._rollout.begin(made, asked.done)
 
     def _refuse(self, asked: _Asked, result: ReloadPlan, why: str) -> None:
         if asked.apply:

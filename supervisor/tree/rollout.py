@@ -173,13 +173,16 @@ class Rollout:
         self._send(others)
 
     def _send(self, children: Iterable[Child]) -> None:
-        """Tell those of ``children`` that were not told yet, and do not know."""
-        frame, number = None, self._settings.now.number
+        """Tell those of ``children`` that were not told yet, and do not know; each process once."""
+        number = self._settings.now.number
+        processes: dict[str, list[str]] = {}
         for child in children:
             told, self._told[child.name] = self._told.get(child.name), number
             if told != number and child.life is not None and not child.ordered and not self._goes_by_them(child):
-                frame = frame or Reconfigure(number=number, settings=dump(self._settings.now))
-                self._mailbox.send(child.name, frame)
+                processes.setdefault(child.process, []).append(child.name)
+        settings = dump(self._settings.now) if processes else b""
+        for process, names in processes.items():
+            self._mailbox.send(process, Reconfigure(number=number, settings=settings, children=tuple(names)))
 
     def _goes_by_them(self, child: Child) -> bool:
         """Whether ``child`` goes by the settings; one that does not run begins with them, or is told."""

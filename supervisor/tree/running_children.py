@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 
 from actors.process.mailbox import READ, Mailbox
 from supervisor.tree.child_processes import ChildProcesses, Ending, Life
-from supervisor.tree.child_table import ChildSpec
+from supervisor.tree.child_table import START_ORDER, ChildSpec
 from supervisor.tree.epochs import Epochs
 from supervisor.tree.late_heartbeats import Health, HeartbeatMonitor
 from supervisor.tree.process_usage import Usage
 from supervisor.tree.restart_limit import ChildRestarts, RestartWindow
 from wire.backoff import Backoff
 from wire.figure import of_values
-from wire.frames.names import QUEUE_STORE, STORE, SUPERVISOR, actors_of
-from wire.frames.supervision import Heartbeat, Stop
+from wire.frames.names import QUEUE_STORE, STORE, SUPERVISOR, actors_of, child_of
+from wire.frames.placement import Placement
+from wire.frames.supervision import ChildBegins, Heartbeat, Stop
 from wire.settings import SettingsNow
 from wire.status.actors import ActorFigures, Reports, error_of, report_of, reported
 from wire.status.bridges import QueueFigures
@@ -35,16 +36,19 @@ log = logging.getLogger("bascule")
 class Child:
     """One row of the tree at run time.
 
-    state: only ``child_lives.py`` sets it. life: None while it does not run. wanted: False once it shall stay down. ordered: its
-    end was ordered, to be started anew at once and not counted as a crash. removed: the configuration has it no more, and its row
-    goes with its life. last_cause: why a life ended that nobody had end.
+    state: only ``child_lives.py`` sets it. life: of the process that it lives in, which may have others; None while it does not
+    run. process: the name of that process, or of the last one. epoch: of its own life. wanted: False once it shall stay down.
+    ordered: its end was ordered, to be started anew at once and not counted as a crash. removed: the configuration has it no more,
+    and its row goes with its life. last_cause: why a life ended that nobody had end.
     states, reports: of its actors, as its last heartbeats said; settings_number: of those that it then went by, 0 before it has
     said anything; traffic: its process's. heralded: those that the others know to be ready.
     """
 
     spec: ChildSpec
     restarts: ChildRestarts
+    process: str = ""
     life: Life | None = None
+    epoch: int = 0
     state: ChildState = ChildState.NEW
     wanted: bool = True
     ordered: bool = False
@@ -60,8 +64,13 @@ class Child:
 
     @property
     def name(self) -> str:
-        """The name of the process."""
+        """Its name, which is that of its process where it has one of its own."""
         return self.spec.name
+
+    @property
+    def shares(self) -> bool:
+        """Whether it lives in a process that others share."""
+        return self.process not in ("", self.name)
 
     @property
     def cause(self) -> str:
@@ -94,9 +103,11 @@ class RunningChildren:
         epochs: Epochs,
     ) -> None:
         self._mailbox = mailbox
+        self._settings = settings
         self._spawner = spawner
         self._epochs = epochs
         self._liveness = HeartbeatMonitor(settings, mailbox.now_s())
+        self._processes: dict[str, Life] = {}
         self._children = {spec.name: Child(spec, _restarts(spec, mailbox)) for spec in specs}
 
     def __iter__(self) -> Iterator[Child]:
@@ -148,30 +159,69 @@ class RunningChildren:
         """The children that run, ready or not."""
         return [child for child in self._children.values() if child.life is not None]
 
+    def living_in(self, process: str) -> list[Child]:
+        """Those of them that live in ``process``, in the order in which they begin."""
+        return [child for child in self._children.values() if child.life is not None and child.process == process]
+
+    def waiting_for(self, process: str) -> list[Child]:
+        """Those that are to begin a life in ``process`` anew."""
+        return [
+            child
+            for child in self._children.values()
+            if child.life is None and child.state is ChildState.RESTARTING and self._place(child) == process
+        ]
+
+    def process_of(self, name: str) -> str:
+        """The process in which the actor or child ``name`` lives, or is to live."""
+        child = self._children.get(child_of(name))
+        return child.process if child is not None and child.life is not None else Placement(self._settings.now).process_of(name)
+
+    def _place(self, child: Child) -> str:
+        return Placement(self._settings.now).process_of(child.name)
+
     def spawn(self, child: Child, *, paused: bool = False) -> bool:
         """Start a life of ``child`` (``paused``: it is to begin so); False if the system would not."""
-        now_s = self._mailbox.now_s()
         child.hung = child.ordered = False
+        place = self._place(child)
+        if place != child.process:
+            for name in (child.name, *actors_of(child.name)):
+                self._mailbox.moves(name)
+        child.process = place
         try:
-            life = self._spawner.spawn(child.spec, self._epochs.next(), paused=paused)
+            epoch = self._epochs.next()
+            if not child.shares:
+                child.life = self._began(place, self._spawner.spawn(child.spec, epoch, paused=paused))
+            else:
+                known = self._processes.get(place)
+                child.life = known if known is not None else self._began(place, self._spawner.spawn_shared(place, epoch))
         except OSError as error:  # no memory or no process left
             log.error("child.not_started", extra={"child": child.name, "error": str(error)})
             child.last_cause = f"it could not be started: {error.strerror}"
             return False
-        child.life = life
+        assert child.life is not None
+        child.epoch = epoch
         child.heralded, child.states = set(), {}
-        child.restarts.on_started(now_s)
-        self._liveness.on_started(child.name, now_s)
-        self._mailbox.watch(life.pidfd, READ, ("exit", child.name))
-        log.info("child.started", extra={"child": child.name, "pid": life.pid, "epoch": life.epoch})
+        child.restarts.on_started(self._mailbox.now_s())
+        if child.shares:
+            flags = (*child.spec.flags, *(["--paused"] if paused else []))
+            number = self._settings.now.number
+            order = ChildBegins(process=child.life.epoch, child=child.name, epoch=epoch, settings=number, flags=flags)
+            self._mailbox.send(place, order)
+        log.info("child.started", extra={"child": child.name, "place": place, "pid": child.life.pid, "epoch": epoch})
         return True
+
+    def _began(self, process: str, life: Life) -> Life:
+        self._liveness.on_started(process, self._mailbox.now_s())
+        self._mailbox.watch(life.pidfd, READ, ("exit", process))
+        self._processes[process] = life
+        return life
 
     def on_heard(self, heartbeat: Heartbeat) -> Child | None:
         """Note a heartbeat; whose it is, or None if it is a late word from an earlier life."""
         child = self._children.get(heartbeat.name)
-        if child is None or child.life is None or child.life.epoch != heartbeat.epoch:
+        if child is None or child.life is None or child.epoch != heartbeat.epoch:
             return None
-        self._liveness.on_heard(child.name, self._mailbox.now_s(), starting=heartbeat.state == "starting")
+        self._liveness.on_heard(child.process, self._mailbox.now_s(), starting=heartbeat.state == "starting")
         child.states, child.settings_number, child.traffic = heartbeat.states, heartbeat.settings, heartbeat.traffic
         child.reports |= {actor: report_of(actor, told) for actor, told in heartbeat.figures.items()}
         return child
@@ -179,19 +229,29 @@ class RunningChildren:
     def kill_hung(self, now_s: float) -> None:
         """SIGKILL whoever has been silent for too long, and look after the template. Call it each heartbeat period."""
         self._spawner.tend()
-        for name in self._liveness.tick(now_s):
-            child = self._children[name]
-            if child.life is not None and not child.hung:
-                child.hung = True
-                silent_s = round(self._liveness.age_s(name, now_s) or 0.0, 3)
-                log.error("child.hung", extra={"child": name, "pid": child.life.pid, "silent_s": silent_s})
-                child.life.kill()
+        for process in self._liveness.tick(now_s):
+            children = self.living_in(process)
+            life = children[0].life if children else None
+            if life is not None and not children[0].hung:
+                for child in children:
+                    child.hung = True
+                silent_s = round(self._liveness.age_s(process, now_s) or 0.0, 3)
+                log.error("child.hung", extra={"child": process, "pid": life.pid, "silent_s": silent_s})
+                life.kill()
 
     def order_stop(self, child: Child, within_s: float | None = None) -> None:
         """Tell a child that runs to stop; the timer ``kill <name>`` says when it has had its time. None: as its row says."""
         self._mailbox.send(child.name, Stop())
         within_s = child.spec.stop_timeout_s if within_s is None else within_s
         self._mailbox.set_timer(f"kill {child.name}", self._mailbox.now_s() + within_s)
+
+    def order_end(self, process: str) -> None:
+        """Tell a process that several share to end, its children one after the other. A timer as of ``order_stop``."""
+        children = self.living_in(process)
+        self._mailbox.send(process, Stop())
+        self._mailbox.set_timer(
+            f"kill {children[0].name}", self._mailbox.now_s() + len(START_ORDER) * children[0].spec.stop_timeout_s
+        )
 
     def kill(self, child: Child) -> None:
         """SIGKILL a child that did not stop in time."""
@@ -205,41 +265,48 @@ class RunningChildren:
             if child.name != name and child.life is not None:
                 child.life.kill()
 
-    def reap(self, child: Child, *, expected: bool) -> Ending | None:
-        """Reap the life of ``child``, whose end was reported; None while its tracer, if somebody debugs it, has not let it go."""
-        life = child.life
-        assert life is not None, "an end is reported once"
+    def reap(self, process: str, *, expected: bool) -> Ending | None:
+        """Reap the life of ``process``, whose end was reported; None while its tracer, if somebody debugs it, has not let it go.
+
+        Its children are ``ended`` with that.
+        """
+        life = self._processes[process]
         self._mailbox.forget(life.pidfd)
         ending = life.reap()
         if ending is None:
-            self._mailbox.watch(life.pidfd, READ, ("exit", child.name))  # it stays readable, so the end is reported again
+            self._mailbox.watch(life.pidfd, READ, ("exit", process))  # it stays readable, so the end is reported again
             return None
-        child.life = None
-        if not expected:
-            child.last_cause = "it said nothing for too long, and was killed" if child.hung else ending.cause
-        self._liveness.on_ended(child.name)
-        self._mailbox.cancel_timer(f"kill {child.name}")
+        del self._processes[process]
+        self._liveness.on_ended(process)
         log.log(
             logging.INFO if expected else logging.ERROR,
             "child.exited",
             extra={
-                "child": child.name,
+                "child": process,
                 "pid": life.pid,
                 "exit_status": ending.status,
                 "signal": ending.signal,
-                "hung": child.hung,
+                "hung": any(child.hung for child in self.living_in(process)),
             },
         )
         return ending
 
+    def ended(self, child: Child, ending: Ending, *, expected: bool) -> None:
+        """The life of ``child`` has ended, with its process or without."""
+        child.life = None
+        if not expected:
+            child.last_cause = "it said nothing for too long, and was killed" if child.hung else ending.cause
+        self._mailbox.cancel_timer(f"kill {child.name}")
+
     def state_of(self, child: Child) -> ChildState:
         """The state of ``child`` for people: one that is ready and says nothing, as while its disk hangs, is ``silent``."""
-        silent = child.is_working and self._liveness.judge(child.name, self._mailbox.now_s()) is not Health.ALIVE
+        silent = child.is_working and self._liveness.judge(child.process, self._mailbox.now_s()) is not Health.ALIVE
         return ChildState.SILENT if silent else child.state
 
     def not_ready(self) -> str:
         """Those that are not ready, each with its state."""
-        return ", ".join(f"{child.name} {state}" for child in self if (state := self.state_of(child)) != "ready")
+        states = {self.process_of(child.name): state for child in self if (state := self.state_of(child)) != ChildState.READY}
+        return ", ".join(f"{process} {state}" for process, state in states.items())
 
     @property
     def reports(self) -> Reports:
@@ -251,7 +318,7 @@ class RunningChildren:
         return tuple(self._actor_row(child, actor, now_s) for child in self._children.values() for actor in actors_of(child.name))
 
     def _actor_row(self, child: Child, actor: str, now_s: float) -> ActorRow:
-        age_s, traffic = self._liveness.age_s(child.name, now_s), child.traffic
+        age_s, traffic = self._liveness.age_s(child.process, now_s), child.traffic
         return ActorRow(
             name=actor,
             pid=None if child.life is None else child.life.pid,
@@ -264,17 +331,28 @@ class RunningChildren:
 
     def process_rows(self, supervisor: str, usage_of: Callable[[int | None], Usage]) -> tuple[ProcessRow, ...]:
         """All processes for ``bascule status``; ``supervisor``: the state of our own. usage_of: what a process has taken."""
-        template = self._spawner.template_pid
         rows = [_process_row(SUPERVISOR, os.getpid(), supervisor, usage_of)]
-        rows.append(_process_row("template", template, ChildState.RESTARTING if template is None else ChildState.READY, usage_of))
+        if self._spawner.keeps_template:
+            template = self._spawner.template_pid
+            state = ChildState.RESTARTING if template is None else ChildState.READY
+            rows.append(_process_row("template", template, state, usage_of))
+        shared: dict[str, list[Child]] = {}
         for child in self._children.values():
-            state, cause = self.state_of(child), child.cause
-            if state is ChildState.SILENT:
-                age_s = self._liveness.age_s(child.name, self._mailbox.now_s()) or 0.0
-                cause = f"it has said nothing for {age_s:.0f} s: it hangs, or its disk does"
-            pid = None if child.life is None else child.life.pid
-            rows.append(_process_row(child.name, pid, state, usage_of, actors_of(child.name), child.restart_count, cause))
+            shared.setdefault(self.process_of(child.name), []).append(child)
+        rows += [self._row_of(process, children, usage_of) for process, children in shared.items()]
         return tuple(rows)
+
+    def _row_of(self, process: str, children: list[Child], usage_of: Callable[[int | None], Usage]) -> ProcessRow:
+        """The row of a process, which is as the first of its ``children`` is that is not ready."""
+        known = [(self.state_of(child), child.cause) for child in children]
+        state, cause = next((each for each in known if each[0] is not ChildState.READY), known[0])
+        if state is ChildState.SILENT:
+            age_s = self._liveness.age_s(process, self._mailbox.now_s()) or 0.0
+            cause = f"it has said nothing for {age_s:.0f} s: it hangs, or its disk does"
+        life = self._processes.get(process)
+        actors = tuple(actor for child in children for actor in actors_of(child.name))
+        restarts = max(child.restart_count for child in children)
+        return _process_row(process, None if life is None else life.pid, state, usage_of, actors, restarts, cause)
 
 
 def _process_row(

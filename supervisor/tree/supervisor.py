@@ -23,7 +23,7 @@ from supervisor.snapshots.node_snapshots import STANDS_BY, Snapshots
 from supervisor.tree import control_endpoints, message_traces, reloads, status_requests, store_requests
 from supervisor.tree.announcement import announce
 from supervisor.tree.bridge_orders import BridgeOrders
-from supervisor.tree.child_lives import Lives
+from supervisor.tree.child_lives import Ended, Lives
 from supervisor.tree.child_table import child_specs
 from supervisor.tree.control_endpoints import ControlEndpoints
 from supervisor.tree.current_settings import CurrentSettings
@@ -74,6 +74,7 @@ class Supervisor(PolledActor):
         self._signals = signals
         self.exit_status = 0
         self.next_role: RoleChanged | None = None  # the node is not to end, but to go on as that
+        self.starts_again = False  # or to go on as what it is, placed otherwise
         self._settings = settings
         self._source = source
         self._children = children
@@ -129,8 +130,9 @@ class Supervisor(PolledActor):
                 case "signals":
                     for number in self._signals.read():
                         self._signalled(number)
-                case ("exit", name):
-                    self._on_exited(self._children[name])
+                case ("exit", process):
+                    if (ended := self._lives.reap(process)) is not None:
+                        self._on_lives_ended(ended)
 
     def on_turn_end(self, now_s: float) -> None:  # noqa: ARG002  # the actor's name
         while asked := self._doors.waited():
@@ -159,7 +161,7 @@ class Supervisor(PolledActor):
                 self._service.alive()
                 self.mailbox.set_timer("watchdog", now_s + (self._service.watchdog_period_s or 1.0))
             case "restart":
-                self._lives.restart(self._children[child_name])
+                self._lives.restart_waiting(child_name)
             case "kill":
                 self._children.kill(self._children[child_name])
             case status_requests.TIMER:
@@ -195,6 +197,10 @@ class Supervisor(PolledActor):
                 log.error("frame.refused", extra={"error": "only heartbeats and answers come here", "kind": frame.KIND})
 
     def _on_heard(self, child: Child, heartbeat: Heartbeat) -> None:
+        if heartbeat.state == ChildState.STOPPED:
+            if (ended := self._lives.has_stopped(child)) is not None:
+                self._on_lives_ended(ended)
+            return
         self._peers.herald(child)
         if heartbeat.state == ChildState.STARTING:
             self._peers.brief(child)
@@ -206,22 +212,23 @@ class Supervisor(PolledActor):
         if self._status.on_reported(heartbeat):
             self._on_collected()
 
-    def _on_exited(self, child: Child) -> None:
-        ending = self._lives.reap(child)
-        if ending is None:
-            return
-        if self._status.on_gone(child.name):
+    def _on_lives_ended(self, ended: Ended) -> None:
+        children, ending = ended
+        gone = [self._status.on_gone(child.name) for child in children]
+        if any(gone):
             self._on_collected()
-        if child.name == STORE:
+        names = {child.name for child in children}
+        if STORE in names:
             self._answer(self._store_requests.on_store_ended(starts_again=not self._lives.stopping))
             self._snapshots.on_store_ended()
-        elif child.name == CLIENTS:
+        if CLIENTS in names:
             self._answer(self._store_requests.on_listener_ended())
-        if self._lives.follow(child, ending):
+        if self._lives.follow(children, ending):
             self._on_ended()
         elif self._announced and not self._lives.stopping:
             self._service.say(self._state())
-        self._reloads.on_heard(child)
+        for child in children:
+            self._reloads.on_heard(child)
 
     # --- the beginning ---
 
@@ -265,8 +272,11 @@ class Supervisor(PolledActor):
         self._service.reloading()
         self._reloads.hang_up(lambda: self._service.ready(self._state()))
 
-    def _remake(self, settings: NodeSettings) -> None:
-        """Make anew what is made of the settings."""
+    def _remake(self, settings: NodeSettings, moves_all: bool) -> None:
+        """Make anew what is made of the settings; all of it, where all actors go to other processes."""
+        if moves_all:
+            self._start_again()
+            return
         self._peers.watch_files()
         self._snapshots.on_settings_changed()
         self._doors.rebind(settings.control)
@@ -285,22 +295,34 @@ class Supervisor(PolledActor):
             self._children.kill_all_but(STORE)
         self._end_node(0)
 
+    def _start_again(self) -> None:
+        """End all children, so that the node goes on with its actors in other processes."""
+        if not self._lives.stopping:
+            log.warning("node.placed_anew", extra={"placement": self._settings.now.supervision.placement})
+            self.starts_again = True
+            self._end_node(0)
+
     def _end_node(self, exit_status: int) -> None:
         """Stop the children in reverse start order, then this actor; the first reason to stop gives the exit status."""
         if self._lives.stopping:
-            self.next_role = None  # it ends, even if it was about to go on as something else
+            self.next_role, self.starts_again = None, False  # it ends, even if it was about to go on as something else
             return
         self._lives.stopping, self.exit_status = True, exit_status
         log.info("node.stopping", extra={"exit_status": exit_status})
         self._snapshots.stop()
-        if self.next_role is None:
+        goes_on = self.next_role is not None or self.starts_again
+        if not goes_on:
             self._notes.note("node.stopped", actor=SUPERVISOR, reason=str(exit_status))
         self._notes.send()
         ended = self._lives.stop_all()
-        if self.next_role is None:
+        if not goes_on:
             self._service.stopping(self._lives.stop_left_s(self.mailbox.now_s()) or 0.0)
         if ended:
             self._on_ended()
+
+    def fail(self, exit_status: int) -> None:
+        """The node ends with that: what happened in its own process nobody above can judge."""
+        self.exit_status, self.next_role, self.starts_again = exit_status, None, False
 
     def _on_ended(self) -> None:
         """No child runs any more."""

@@ -28,7 +28,7 @@ from wire.frames.base import Frame
 from wire.frames.batch import Batch
 from wire.frames.codec import decode
 from wire.frames.intake import SessionOpen
-from wire.frames.names import CLIENTS, DISTRIBUTOR, LISTENER, QUEUE_STORE, STORE, actors_of, process_of
+from wire.frames.names import CLIENTS, DISTRIBUTOR, LISTENER, QUEUE_STORE, STORE, actors_of, child_of
 from wire.frames.supervision import PeerUp
 from wire.mqtt.codec import encode, split
 from wire.mqtt.packets import Connect
@@ -159,6 +159,7 @@ class _Post(Post):
     def __init__(self, name: str, host: InProcessNode) -> None:
         self.name = name
         self.local = set()
+        self._ways = {}
         self.handed_over = deque()
         self.frames: deque[tuple[str, Frame]] = deque()
         self._node = host
@@ -298,7 +299,7 @@ class InProcessNode:
 
     def carry(self, peer: str, parts: list[bytes]) -> None:
         """Carry a frame to another process; the supervisor is not there."""
-        if (post := self._posts.get(process_of(peer))) is not None:
+        if (post := self._posts.get(child_of(peer))) is not None:
             post.frames.append((peer, decode(parts)))
 
     def connect(self) -> Pipe:

@@ -17,6 +17,7 @@ from tests.simulation.control import SimRouter
 from tests.simulation.tcp import SimSocket
 from tests.simulation.world import Pollable
 from wire.frames.base import Frame
+from wire.frames.names import child_of
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -71,6 +72,7 @@ class ProcessPost(Post):
         self.name = process.name
         self.local = set()
         self.handed_over = deque()
+        self.process_of: Callable[[str], str] = child_of
         self._process = process
         self._world = process.world
         self._rng = process.world.chance(f"{process.name} {process.epoch}")
@@ -108,7 +110,19 @@ class ProcessPost(Post):
 
     def send_parts(self, peer: str, parts: list[bytes]) -> None:
         self._process.effect("send")
-        self._process.post.send(self._process, peer, parts)
+        if (receiver := self.process_of(peer)) != self.name:
+            self._process.post.send(self._process, receiver, peer, parts)
+
+    def place(self, process_of: Callable[[str], str]) -> None:
+        self.process_of = process_of
+
+    def moves(self, name: str) -> None:
+        """Frames are brought where their receiver is now."""
+
+    def leave(self, actor: str) -> None:
+        self.local.discard(actor)
+        self._due_s = {name: due_s for name, due_s in self._due_s.items() if name[0] != actor}
+        self._watched = {fd: watched for fd, watched in self._watched.items() if watched[2][0] != actor}
 
     # --- sockets and timers ---
 

@@ -54,6 +54,7 @@ from wire.frames.base import Frame
 from wire.frames.intake import Publishes
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened
 from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR, actors_of
+from wire.frames.placement import SITE
 from wire.frames.supervision import Command, SnapshotMade
 from wire.settings import ListenerSettings, NodeSettings, RemoteSettings
 
@@ -211,6 +212,17 @@ class SimLife(Life):
         return Ending(status, signal.Signals(-status).name if status < 0 else None)
 
 
+def _make_actors(post: ProcessPost, child: str, settings: NodeSettings, epoch: int, flags: tuple[str, ...]) -> list[MailboxActor]:
+    """As ``actors.process.main`` does."""
+    made = []
+    for name in actors_of(child):
+        kind = name.partition(":")[0]
+        made.append(_CLASSES[kind](Mailbox(post, name), settings, epoch))
+        if "--paused" in flags and kind == "connection":
+            post.tell(name, Command(verb="pause"))
+    return made
+
+
 class SimSpawner(ChildProcesses):
     """Starts simulated processes."""
 
@@ -219,7 +231,11 @@ class SimSpawner(ChildProcesses):
 
     def spawn(self, spec: ChildSpec, epoch: int, *, paused: bool = False) -> Life:
         current().effect("spawn")
-        return self._machine.spawn(spec, epoch, paused=paused)
+        return self._machine.spawn(spec.name, epoch, ("--paused",) if paused else ())
+
+    def spawn_shared(self, process: str, epoch: int) -> Life:
+        current().effect("spawn")
+        return self._machine.spawn(process, epoch)
 
     def tend(self) -> None:
         """There is no template."""
@@ -385,20 +401,17 @@ class Machine:
         if process.alive:
             process.die(KILLED)
 
-    def spawn(self, spec: ChildSpec, epoch: int, *, paused: bool) -> SimLife:
-        """Start a child."""
+    def spawn(self, name: str, epoch: int, flags: tuple[str, ...] = ()) -> SimLife:
+        """Start a process."""
 
         def make(post: ProcessPost) -> Host:
-            host = ChildHost(post, self.settings, epoch)
-            for name in actors_of(spec.name):
-                kind = name.partition(":")[0]
-                host.add_children([_CLASSES[kind](Mailbox(post, name), self.settings, epoch)])
-                if paused and kind == "connection":
-                    post.tell(name, Command(verb="pause"))
+            host = ChildHost(post, self.settings, epoch, partial(_make_actors, post))
+            if name != SITE:
+                host.add_children(_make_actors(post, name, self.settings, epoch, flags))
             return host
 
-        process = self._process(spec.name, epoch, make)
-        self._processes[spec.name] = process
+        process = self._process(name, epoch, make)
+        self._processes[name] = process
         self._pids += 1
         life = SimLife(self, process, self._pids)
         self._lives[id(process)] = life

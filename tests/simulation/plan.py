@@ -35,7 +35,7 @@ from tests.simulation.subscribing import (
 )
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.names import BRIDGE as BRIDGES
-from wire.frames.names import CLIENTS, STORE, SUPERVISOR, process_name
+from wire.frames.names import CLIENTS, STORE, SUPERVISOR, child_name
 from wire.settings import (
     AccessSettings,
     BackoffSettings,
@@ -237,9 +237,9 @@ def _shape(rng: Random) -> Shape:
 
 def processes_of(shape: Shape) -> list[str]:
     """The children of the node."""
-    lanes = [process_name(BRIDGES, BRIDGE, lane) for lane in range(shape.lanes)]
+    lanes = [child_name(BRIDGES, BRIDGE, lane) for lane in range(shape.lanes)]
     if shape.incoming is not None and shape.incoming.through == "bridge":
-        lanes.append(process_name(BRIDGES, AWAY, 0))
+        lanes.append(child_name(BRIDGES, AWAY, 0))
     return [STORE, CLIENTS, *lanes]
 
 

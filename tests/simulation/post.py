@@ -14,7 +14,6 @@ from tests.simulation.process import Process
 from tests.simulation.world import World
 from wire.frames.base import Frame
 from wire.frames.codec import decode
-from wire.frames.names import process_of
 
 RECONNECT_S = 0.012
 
@@ -43,9 +42,8 @@ class SimPost:
         self._rng = world.chance("post")
         self.slow: dict[tuple[str, str], float] = {}  # (sender, receiver) -> until when frames between them are late
 
-    def send(self, sender: Process, peer: str, parts: list[bytes]) -> None:
-        """Take a frame for an actor, or for a process itself."""
-        receiver = process_of(peer)
+    def send(self, sender: Process, receiver: str, peer: str, parts: list[bytes]) -> None:
+        """Take a frame for an actor or a child in the process ``receiver``, or for that itself."""
         key = (id(sender), receiver)
         pipe = self._pipes.get(key)
         if pipe is None:

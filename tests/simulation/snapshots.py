@@ -12,7 +12,7 @@ from storage.snapshots.manifest import dead_of, queue_of
 from tests.simulation.world import Violation, World
 from tests.support.snapshot_audit import compare
 from wire.frames.codec import encode
-from wire.frames.names import QUEUE_STORE
+from wire.frames.names import QUEUE_STORE, STORE
 from wire.frames.supervision import SnapshotMade, SnapshotWanted
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Snapshots:
         if supervisor is not None and supervisor.alive:
             self._number += 1
             wanted = SnapshotWanted(request=self._number, path=f"/snapshots/{self._number}")
-            self._machine.post.send(supervisor, QUEUE_STORE, encode(wanted))
+            self._machine.post.send(supervisor, STORE, QUEUE_STORE, encode(wanted))
 
     def heal(self) -> None:
         """Nothing of it is ever broken."""

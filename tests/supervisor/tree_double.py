@@ -54,6 +54,8 @@ class FakeMailbox:
 
     def forget(self, fd: int) -> None: ...
 
+    def moves(self, name: str) -> None: ...
+
     def set_timer(self, name: str, at_s: float) -> None:
         self.timers[name] = at_s
 
@@ -86,19 +88,27 @@ class FakeLife:
 
 
 class FakeSpawner:
-    """Starts lives, unless the system would not. paused: the children that were to begin so."""
+    """Starts lives, unless the system would not. paused: the children that were to begin so; shared: processes of several."""
 
     template_pid = 1
+    keeps_template = True
 
     def __init__(self) -> None:
         self.refuses = False
         self.paused: list[str] = []
+        self.shared: list[str] = []
 
     def spawn(self, spec: ChildSpec, epoch: int, *, paused: bool) -> FakeLife:
         if self.refuses:
             raise OSError(ENOMEM, "no memory")
         if paused:
             self.paused.append(spec.name)
+        return FakeLife(epoch)
+
+    def spawn_shared(self, process: str, epoch: int) -> FakeLife:
+        if self.refuses:
+            raise OSError(ENOMEM, "no memory")
+        self.shared.append(process)
         return FakeLife(epoch)
 
     def tend(self) -> None: ...
@@ -190,14 +200,14 @@ class Tree(Children):
         self, name: str, state: str, told: ActorFigures | None = None, request: int = 0, settings: int = 0, **states: str
     ) -> None:
         """A heartbeat of process ``name``; ``told``: its first actor's figures, ``states`` (by kind): those unlike its own."""
-        life = self.children[name].life
-        assert life is not None
+        child = self.children[name]
+        assert child.life is not None
         actors = actors_of(name)
         self.supervisor.on_frame(
             Heartbeat(
                 name=name,
-                epoch=life.epoch,
-                pid=life.pid,
+                epoch=child.epoch,
+                pid=child.life.pid,
                 state=state,
                 request=request,
                 states={actor: states.get(actor.partition(":")[0], state) for actor in actors},
@@ -218,7 +228,7 @@ class Tree(Children):
 
     def begins(self, name: str) -> None:
         """Its next life is there, and has not said anything."""
-        self.supervisor.on_timer(f"restart {name}", 0.0)
+        self.supervisor._lives.restart(self.children[name])
 
 
 def _next_of(numbers: count[int]) -> Any:

@@ -141,7 +141,7 @@ class LoneMessages:
     """A node with one bridge, a publisher and a remote."""
 
     def __init__(self, folder: Path, placement: str) -> None:
-        """placement: whether all actors are in one process, or each has its own as in ``PLACEMENT``."""
+        """placement: whether all actors are in one process, or each child has its own."""
         self._server = socket.create_server(("127.0.0.1", 0))
         self._port = free_port()
         self._settings = _settings(folder, self._port, self._server.getsockname()[1])
@@ -169,7 +169,9 @@ class LoneMessages:
         starting = list(self._hosts)
         while starting:
             self._pass_time(0.001)
-            for post in [post for post in starting if self._hosts[post].state == "ready"]:
+            for post in [
+                post for post in starting if all(child.state == "ready" for child in self._hosts[post]._children.values())
+            ]:
                 starting.remove(post)
                 self._herald(post)
         self._server.setblocking(False)

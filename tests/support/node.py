@@ -23,7 +23,8 @@ from supervisor.control.client import call
 from tests.support import preloaded, programs
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
-from wire.frames.names import QUEUE_STORE, connection_name, forwarder_name
+from wire.frames.names import BRIDGE, CLIENTS, QUEUE_STORE, STORE, connection_name, forwarder_name
+from wire.frames.placement import SITE
 
 ROOT = preloaded.ROOT
 READY_DEADLINE_S = 60.0
@@ -34,6 +35,7 @@ _FRESH_DEADLINE_S = 10.0
 Config = dict[str, Any]
 Process = subprocess.Popen[bytes] | preloaded.Preloaded
 
+PLACEMENT = os.environ.get("BASCULE_PLACEMENT", "isolated")  # of nodes whose test does not say
 HANGS_SOON = {"heartbeat_timeout": "2s"}  # for ``supervision``: silence is noticed within a test's patience
 
 
@@ -58,14 +60,18 @@ def bridge_config(
     return {**config, **keys}
 
 
-def node_config(*bridges: Config, mode: str = "file-native", **keys: Any) -> Config:
-    """A node with ``bridges``; listener and data folder are filled in by ``Node``."""
+def node_config(*bridges: Config, mode: str = "file-native", placement: str = PLACEMENT, **keys: Any) -> Config:
+    """A node with ``bridges``; listener and data folder are filled in by ``Node``.
+
+    placement: of ``supervision``, unless ``keys`` have that; BASCULE_PLACEMENT=together runs a suite so.
+    """
     config: Config = {
         "access": {"allow_anonymous": True},
         "persistence": {"mode": mode},
         "limits": {"min_free_disk": "0B"},
         "bridges": list(bridges),
         "supervision": {
+            **({} if placement == "isolated" else {"placement": placement}),
             "heartbeat_period": "200ms",
             "heartbeat_timeout": "20s",
             "restarts_max": 1000,
@@ -200,18 +206,21 @@ class Node:
     # --- processes ---
 
     def pid(self, process: str, bridge: str | None = None, lane: int | None = None) -> int:
-        """The process of that kind: ``store``, ``bridge``, ``clients``; waits for it when it is just being started again."""
+        """The process that has ``store``, ``bridge`` or ``clients``; waits for it when it is just being started again."""
         pid = wait_until(lambda: self.find_pid(process, bridge, lane), 10.0, f"a process of {process} {bridge or ''} {lane or 0}")
         assert pid is not None
         return pid
 
     def find_pid(self, process: str, bridge: str | None = None, lane: int | None = None) -> int | None:
-        """The process of that kind (the first lane's, unless told), or None."""
+        """The process of that kind (the first lane's, unless told), or the one that has it and others; or None."""
+        shared = None
         for pid, words in sorted(self._processes().items()):
             kind, _, place = dict(pairwise(words)).get("--process", "").partition(":")
             if kind == process and (bridge is None or place == f"{bridge}:{lane or 0}"):
                 return pid
-        return None
+            if kind == SITE and process in (STORE, BRIDGE, CLIENTS):
+                shared = pid
+        return shared
 
     def kill(
         self, process: str, number: signal.Signals = signal.SIGKILL, bridge: str | None = None, lane: int | None = None

@@ -2,9 +2,9 @@
 
 An actor of the whole node is called by its kind (``listener``), a lane's by kind, bridge and lane (``forwarder:cloud:0``). A queue
 is called by its kind and by what it belongs to: ``bridge:cloud:0``, ``session:7:sensor-1``. Only the kind is sure to have no
-colon in it, so a name is taken apart by its kind. A process is called like its kind, or with the lane as well: ``clients``,
-``bridge:cloud:0``. The names of dead-letter queues, which no actor is told, are
-``storage/queue/dead_letters.py``'s.
+colon in it, so a name is taken apart by its kind. A child of the supervisor is called like its kind, or with the lane as well:
+``clients``, ``bridge:cloud:0``. Which process it lives in is ``wire/frames/placement.py``'s. The names of dead-letter queues,
+which no actor is told, are ``storage/queue/dead_letters.py``'s.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ CLIENTS = "clients"
 HTTP = "http"
 TELEMETRY = "telemetry"
 
-# Which actors share a process, by what can fail on its own: the disk, one remote, and the local clients, who never touch the disk.
-# Those by which operators and monitoring know of the node have no part in a message's way. In the order in which they begin; they
-# stop in reverse.
-PLACEMENT = {
+# The actors of each child, by what can fail on its own: the disk, one remote, and the local clients, who never touch the disk.
+# They begin and end together. Those by which operators and monitoring know of the node have no part in a message's way. In the
+# order in which they begin; they stop in reverse.
+ACTORS_OF = {
     STORE: (QUEUE_STORE,),
     BRIDGE: (FORWARDER, CONNECTION),
     CLIENTS: (DISTRIBUTOR, LISTENER),
@@ -37,11 +37,11 @@ PLACEMENT = {
     TELEMETRY: (METRICS_EXPORTER,),
 }
 
-OPTIONAL_PROCESSES = (HTTP, TELEMETRY)  # without them the node does its work
+OPTIONAL_PROCESSES = (HTTP, TELEMETRY)  # without them the node does its work; each has a process of its own
 
 _BRIDGE_QUEUE = "bridge"
 _SESSION_QUEUE = "session"
-_PROCESS_OF = {kind: process for process, kinds in PLACEMENT.items() for kind in kinds}
+_CHILD_OF = {kind: child for child, kinds in ACTORS_OF.items() for kind in kinds}
 
 # A lane epoch is its Forwarder's process epoch, shifted by this, plus how often that process has opened the lane.
 LANE_EPOCH_SHIFT = 20
@@ -58,8 +58,8 @@ class BridgeLane(NamedTuple):
     number: int
 
 
-def process_name(kind: str, bridge: str | None = None, lane: int | None = None) -> str:
-    """The name of a process: ``clients``, or ``bridge:cloud:0`` for a lane's."""
+def child_name(kind: str, bridge: str | None = None, lane: int | None = None) -> str:
+    """The name of a child: ``clients``, or ``bridge:cloud:0`` for a lane's."""
     return kind if bridge is None else f"{kind}:{bridge}:{lane}"
 
 
@@ -94,29 +94,29 @@ def connection_of_session(name: str) -> str:
 def lane_of_actor(name: str) -> BridgeLane | None:
     """The lane that the actor works for; None for an actor of the whole node."""
     kind, _, lane = name.partition(":")
-    return _lane(lane) if kind in PLACEMENT[BRIDGE] else None
+    return _lane(lane) if kind in ACTORS_OF[BRIDGE] else None
 
 
-def bridge_of_process(process: str) -> str | None:
-    """The bridge that ``process`` works for; None for one of the whole node."""
-    kind, _, lane = process.partition(":")
+def bridge_of_child(child: str) -> str | None:
+    """The bridge that ``child`` works for; None for one of the whole node."""
+    kind, _, lane = child.partition(":")
     return _lane(lane).bridge if kind == BRIDGE else None
 
 
-def process_of(name: str) -> str:
-    """The process of the actor ``name``: ``clients``, or ``bridge:cloud:0``. A process is its own, and so is the Supervisor."""
+def child_of(name: str) -> str:
+    """The child that has the actor ``name``: ``clients``, or ``bridge:cloud:0``. A child is its own, and so is the Supervisor."""
     kind, colon, lane = name.partition(":")
-    return f"{_PROCESS_OF.get(kind, kind)}{colon}{lane}"
+    return f"{_CHILD_OF.get(kind, kind)}{colon}{lane}"
 
 
-def actors_of(process: str) -> tuple[str, ...]:
-    """The actors that live in ``process``, in the order in which they begin.
+def actors_of(child: str) -> tuple[str, ...]:
+    """The actors of ``child``, in the order in which they begin.
 
     Raises:
-        KeyError: there is no such process.
+        KeyError: there is no such child.
     """
-    kind, colon, lane = process.partition(":")
-    return tuple(f"{actor}{colon}{lane}" for actor in PLACEMENT[kind])
+    kind, colon, lane = child.partition(":")
+    return tuple(f"{actor}{colon}{lane}" for actor in ACTORS_OF[kind])
 
 
 def lane_of_queue(queue: str) -> BridgeLane | None:

@@ -10,9 +10,11 @@ from wire.frames.base import Frame, frame_kind
 
 @frame_kind(40)
 class Heartbeat(Frame):
-    """Process -> Supervisor, each period, when one of ``states`` changes, and in answer to ``ReportNow``.
+    """Process -> Supervisor, of the child ``name``: when one of ``states`` changes, in answer to ``ReportNow``, with figures each
+    few seconds; of the first of the process's children each period.
 
-    state: starting, ready, stopping; ``states`` has that of each of its actors. request: the ``ReportNow`` it answers, 0 for none.
+    state: starting, ready, stopping, stopped (its actors have ended, and others live on in the process); ``states`` has that of
+    each of its actors. request: the ``ReportNow`` it answers, 0 for none.
     settings: the number of those that it goes by. traffic: frames sent and received, and turns, since it began.
     figures: actor -> what it reports, as ``wire/status/actors.py`` says; empty where that is as before, as far as anybody needs to
     know.
@@ -47,6 +49,21 @@ class PeerUp(Frame):
     epoch: int
 
 
+@frame_kind(66)
+class ChildBegins(Frame):
+    """Supervisor -> process that several share: ``child`` is to live in it, under ``epoch``.
+
+    process: the epoch of the process that is meant; another one is not, and ignores it. settings: the number of those that it
+    begins with, at least. flags: as on the command line of a process of its own.
+    """
+
+    process: int
+    child: str
+    epoch: int
+    settings: int
+    flags: tuple[str, ...]
+
+
 @frame_kind(43)
 class ResetMarkers(Frame):
     """Supervisor -> QueueStore: the lane's process has ended, in its life ``epoch``; its in-flight markers mean nothing any more.
@@ -75,12 +92,13 @@ class Reconfigure(Frame):
     """Supervisor -> process -> its actors: what the operator wrote is this now, ``wire.settings.dump`` of settings ``number``.
 
     One that is not newer than what the process has is without effect, so it may come twice. It is sent again to whoever does not
-    say that number in its heartbeats. A bridge's process does not take changes of its own bridge: the supervisor begins that
-    process anew.
+    say that number in its heartbeats. A lane does not take changes of its own bridge: the supervisor begins it anew.
+    children: of a process that several share, who go by it.
     """
 
     number: int
     settings: bytes
+    children: tuple[str, ...] = ()
 
 
 @frame_kind(60)

@@ -54,6 +54,15 @@ class FakePost:
     def set_timer(self, name: tuple[str, str], at_s: float) -> None:
         self.timers[name] = at_s
 
+    def place(self, process_of: Callable[[str], str]) -> None:
+        self.process_of = process_of
+
+    def settle(self, actor: str) -> None:
+        self.local.add(actor)
+
+    def leave(self, actor: str) -> None:
+        self.local.discard(actor)
+
     def send(self, peer: str, frame: Frame) -> None:
         if peer in self.local:
             self.handed_over.append((peer, frame))

@@ -47,9 +47,9 @@ class LivesOf(Children):
         child = self.child(name)
         assert isinstance(child.life, FakeLife)
         child.life.ending = Ending(status, signal)
-        ending = self.lives.reap(child)
-        assert ending is not None
-        return self.lives.follow(child, ending)
+        ended = self.lives.reap(child.process)
+        assert ended is not None
+        return self.lives.follow(*ended)
 
     def stopped(self) -> list[str]:
         """The children that were told to stop since the last time."""
@@ -133,7 +133,7 @@ def test_a_life_that_its_tracer_has_not_let_go_has_not_ended() -> None:
     assert isinstance(child.life, FakeLife)
     child.life.ending = None
 
-    assert node.lives.reap(child) is None
+    assert node.lives.reap(child.process) is None
 
     assert node.sent(ResetMarkers) == []
     assert child.life is not None

@@ -66,4 +66,4 @@ def test_former_lanes_are_those_with_messages_that_a_configured_bridge_has_no_mo
 
 def test_the_command_line_names_the_process_and_its_lane() -> None:
     spec = next(spec for spec in child_specs(node_settings(Path("/x"), bridge("a"))) if spec.kind == "bridge")
-    assert " ".join(process_command(spec)) == "actors.process.main --process bridge:a:0"
+    assert " ".join(process_command(spec.name)) == "actors.process.main --process bridge:a:0"

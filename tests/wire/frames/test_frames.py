@@ -27,6 +27,7 @@ from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, LaneOpened, 
 from wire.frames.local_sessions import RetainedPiece, RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.supervision import (
     AclChanged,
+    ChildBegins,
     Command,
     Heartbeat,
     NodeEvents,
@@ -171,7 +172,8 @@ GOLDEN: list[tuple[Frame, str]] = [
         AclChanged(path="p", rules=((("a/%u",), True, "subscribe", ("u",), False, ("c*",)),)),
         "943c01a170919691a4612f2575c3a973756273637269626591a175c291a2632a",
     ),
-    (Reconfigure(number=2, settings=b"s"), "94310102c40173"),
+    (Reconfigure(number=2, settings=b"s", children=("store",)), "95310102c4017391a573746f7265"),
+    (ChildBegins(process=1, child="store", epoch=2, settings=3, flags=()), "97420101a573746f7265020390"),
     (NodeFigures(version="1", uptime_s=7, values={"a": 1}), "953d01a1310781a16101"),
     (SnapshotWanted(request=4, path="/p"), "943f0104a22f70"),
     (SnapshotMade(request=4, error="", message="", facts={"at_ms": 1}), "96400104a0a081a561745f6d7301"),

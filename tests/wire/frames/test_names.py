@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.frames.names import (
+    ACTORS_OF,
     BRIDGE,
     CLIENTS,
     CONNECTION,
@@ -15,20 +16,19 @@ from wire.frames.names import (
     HTTP_SERVER,
     LISTENER,
     METRICS_EXPORTER,
-    PLACEMENT,
     QUEUE_STORE,
     STORE,
     SUPERVISOR,
     BridgeLane,
     actors_of,
-    bridge_of_process,
+    bridge_of_child,
+    child_name,
+    child_of,
     connection_name,
     forwarder_name,
     lane_of_actor,
     lane_of_queue,
     peer_of,
-    process_name,
-    process_of,
     queue_name,
     remote_client_id,
     session_of_queue,
@@ -44,8 +44,8 @@ def test_names_of_actors_and_queues_are_those_of_the_architecture() -> None:
 
 
 def test_processes_are_those_of_the_architecture() -> None:
-    assert process_name(CLIENTS) == "clients"
-    assert process_name(BRIDGE, "cloud", 11) == "bridge:cloud:11"
+    assert child_name(CLIENTS) == "clients"
+    assert child_name(BRIDGE, "cloud", 11) == "bridge:cloud:11"
     assert actors_of("clients") == ("distributor", "listener")
     assert actors_of("store") == ("queue_store",)
     assert actors_of("bridge:cloud:11") == ("forwarder:cloud:11", "connection:cloud:11")
@@ -54,20 +54,20 @@ def test_processes_are_those_of_the_architecture() -> None:
 
 
 def test_each_actor_has_one_process() -> None:
-    placed = [kind for kinds in PLACEMENT.values() for kind in kinds]
+    placed = [kind for kinds in ACTORS_OF.values() for kind in kinds]
     assert sorted(placed) == sorted({LISTENER, DISTRIBUTOR, QUEUE_STORE, FORWARDER, CONNECTION, HTTP_SERVER, METRICS_EXPORTER})
 
 
 @given(st.text(), st.integers(0, 1000))
 def test_an_actors_process_is_the_one_that_has_it(bridge: str, lane: int) -> None:
     """Any characters may stand in the bridge's name, colons too."""
-    process = process_name(BRIDGE, bridge, lane)
+    process = child_name(BRIDGE, bridge, lane)
     assert actors_of(process) == (forwarder_name(bridge, lane), connection_name(bridge, lane))
-    for name in (process, process_name(CLIENTS), process_name(STORE)):
-        assert [process_of(actor) for actor in actors_of(name)] == [name] * len(actors_of(name))
-        assert process_of(name) == name, "what is sent to a process itself goes to it"
-        assert bridge_of_process(name) == (bridge if name == process else None)
-    assert process_of(SUPERVISOR) == SUPERVISOR
+    for name in (process, child_name(CLIENTS), child_name(STORE)):
+        assert [child_of(actor) for actor in actors_of(name)] == [name] * len(actors_of(name))
+        assert child_of(name) == name, "what is sent to a process itself goes to it"
+        assert bridge_of_child(name) == (bridge if name == process else None)
+    assert child_of(SUPERVISOR) == SUPERVISOR
 
 
 def test_lanes_number_the_client_identifier_but_not_one_that_the_remote_is_to_make() -> None:

@@ -1,0 +1,47 @@
+"""The placement: which process has which child and actor, by the settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.settings import bridge, node
+from wire.frames.names import CLIENTS, HTTP, STORE, SUPERVISOR, actors_of, child_name
+from wire.frames.placement import SITE, Placement
+from wire.settings import NodeSettings
+
+A, B, B1 = (child_name("bridge", *lane) for lane in (("a", 0), ("b", 0), ("b", 1)))
+
+
+def settings(placement: str, *, b: bool | None = None, apart: tuple[str, ...] = ()) -> NodeSettings:
+    made = node(bridge("a"), replace(bridge("b", 2), isolated=b))
+    return replace(made, supervision=replace(made.supervision, placement=placement), apart=apart)
+
+
+@pytest.mark.parametrize(
+    ("given", "table"),
+    [
+        (settings("isolated"), {STORE: STORE, A: A, B: B, B1: B1, CLIENTS: CLIENTS}),
+        (settings("isolated", b=True), {STORE: STORE, A: A, B: B, B1: B1, CLIENTS: CLIENTS}),
+        (settings("together"), dict.fromkeys((STORE, A, B, B1, CLIENTS), SITE)),
+        (settings("together", b=True), {STORE: SITE, A: SITE, B: B, B1: B1, CLIENTS: SITE}),
+        (settings("together", b=False), dict.fromkeys((STORE, A, B, B1, CLIENTS), SITE)),
+        (settings("together", apart=(B1,)), {STORE: SITE, A: SITE, B: SITE, B1: B1, CLIENTS: SITE}),
+    ],
+)
+def test_each_child_and_its_actors_live_where_the_settings_say(given: NodeSettings, table: dict[str, str]) -> None:
+    place = Placement(given)
+    for child, process in table.items():
+        assert [place.process_of(name) for name in (child, *actors_of(child))] == [process] * (1 + len(actors_of(child)))
+
+
+@pytest.mark.parametrize("placement", ["isolated", "together"])
+def test_what_has_no_part_in_a_messages_way_has_a_process_of_its_own(placement: str) -> None:
+    place = Placement(settings(placement))
+    assert [place.process_of(name) for name in (SUPERVISOR, HTTP, "http_server", "telemetry")] == [
+        SUPERVISOR,
+        HTTP,
+        HTTP,
+        "telemetry",
+    ]
