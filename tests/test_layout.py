@@ -201,7 +201,7 @@ FOREIGN_FIELDS = {
 }
 ARROWS_MAX = 20
 ARROWS = {
-    "storage/store": 89,
+    "storage/store": 70,
     "wire/exchange": 76,
     "storage/queue": 48,
     "supervisor/tree": 83,

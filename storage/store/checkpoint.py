@@ -24,7 +24,6 @@ from storage.queue.history import SETTLEMENT_VERSION
 from storage.queue.ledger import ROW_VERSION, Ledger
 from storage.queue.queue import Queue
 from storage.snapshots.manifest import DeadFacts, LedgerFacts, QueueFacts, VolatileFacts, queue_fields
-from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.event_rows import EVENT_VERSION
 from wire.frames.base import Ranges
 from wire.frames.batch import BATCH_VERSION
@@ -96,7 +95,7 @@ def take(
     epoch: int,
     identity: str,
     queues: Iterable[QueueStands],
-    dead_letters: DeadLetterQueues,
+    dead_letters: Iterable[DeadFacts],
     sessions: int,
     retained: int,
     free_bytes: int | None,
@@ -108,15 +107,12 @@ def take(
         Unavailable, StorageDamaged: there is no checkpoint; parts of one may be at the path.
     """
     engine.checkpoint(path)
-    letters = dead_letters.queues.items()
     return CheckpointStands(
         at_ms=at_ms,
         epoch=epoch,
         identity=identity,
         queues=tuple(queues),
-        dead_letters=tuple(
-            DeadFacts(bridge=bridge, number=each.number, held=each.held, size_bytes=each.size_bytes) for bridge, each in letters
-        ),
+        dead_letters=tuple(dead_letters),
         sessions=sessions,
         retained=retained,
         free_bytes=free_bytes,

@@ -14,11 +14,12 @@ store.full-announced [P5]: a queue that refuses has no more than its limit: to l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storage.queue.admission import REFUSING, AdmissionRoom, Amount, wanted
-from storage.store.room_left import Rooms
+from storage.queue.admission import DAMAGED, REFUSING, AdmissionRoom, Amount, fits, wanted
+from storage.store.disk_trouble import Disk
+from storage.store.lanes import Lanes
 from wire.frames import intake
 from wire.frames.base import Effects
 from wire.frames.intake import FULL, NEAR, OPEN, Append, RoomWanted
@@ -32,6 +33,8 @@ NUMBERS_BITS = 24  # of one life of the store
 LOW_MARK = 20  # a full queue takes messages again when this part of it is free
 
 _NOTHING: Amount = (0, 0)
+
+Overflowed = Callable[[str, str, int, float, int], None]  # bridge, policy, messages, now in seconds, UTC ms
 
 
 @dataclass(slots=True)
@@ -48,6 +51,82 @@ class _Offer:
     wanted: Amount = _NOTHING
 
 
+class Rooms:
+    """Counts what is there against the limits: for each queue the room of its bridge, or of its session, and that of the node.
+
+    A measurement is good for as long as it is large enough: takings since then are taken from it, and departures from the queues
+    since then only add to it. So a queue that is far from full is not measured anew for each batch.
+
+    measured: by queue, what was measured last, less what was taken since. of: the same by bridge, and for the node under an empty
+    name.
+    """
+
+    def __init__(self, lanes: Lanes, in_sessions: Callable[[], Amount], disk: Disk, settings: SettingsNow) -> None:
+        """in_sessions: what is in the queues of sessions."""
+        self._lanes = lanes
+        self._in_sessions = in_sessions
+        self._disk = disk
+        self._settings = settings
+        self.measured: dict[str, list[AdmissionRoom]] = {}
+        self.of: dict[str, AdmissionRoom] = {}
+        self._free_bytes: int | None = None  # on the disk, when that was
+
+    def forget(self) -> None:
+        """Measure anew before anything comes in: limits have changed, or what is there in another way than from turn to turn."""
+        self.measured = {}
+
+    def hold(self, frame: Append, now_s: float) -> bool:
+        """Whether all of ``frame`` fits, as far as is known without measuring."""
+        self._disk.measure_room(now_s)
+        measured = self.measured
+        if self._disk.free_bytes != self._free_bytes:
+            return False
+        for part in frame.parts:
+            if part[0] not in measured:
+                return False
+        return fits(frame, measured)
+
+    def measure(self, now_s: float, wanted: Iterable[str]) -> dict[str, list[AdmissionRoom]]:
+        """For each queue of a bridge, and the ``wanted`` ones, both rooms as they are now; a wanted one is made if need be."""
+        lanes, of_node = self._lanes, self._settings.now.limits
+        for name in wanted:
+            if name not in lanes.all:
+                lanes.open(name)
+        self._disk.measure_room(now_s)
+        used: dict[str, tuple[int, int]] = {}
+        limits = {}
+        for lane in lanes.of_bridges.values():
+            limits[lane.bridge] = lane.limits
+            messages, size_bytes = used.get(lane.bridge, (0, 0))
+            used[lane.bridge] = (messages + lane.queue.depth, size_bytes + lane.queue.size_bytes)
+        free_bytes = self._free_bytes = self._disk.free_bytes
+        messages, size_bytes = self._in_sessions()
+        node = AdmissionRoom.of(
+            of_node,
+            sum(messages for messages, _ in used.values()) + messages,
+            sum(size_bytes for _, size_bytes in used.values()) + size_bytes,
+            disk_full=free_bytes is not None and free_bytes < of_node.min_free_disk_bytes,
+        )
+        bridges: dict[str, AdmissionRoom] = {}
+        for name, (messages, size_bytes) in used.items():
+            disk_full = free_bytes is not None and free_bytes < limits[name].min_free_disk_bytes
+            bridges[name] = AdmissionRoom.of(limits[name], messages, size_bytes, disk_full=disk_full)
+        for lane in lanes.of_bridges.values():
+            if lane.is_unreadable:
+                bridges[lane.bridge] = AdmissionRoom(messages=0, size_bytes=0, overflow=DAMAGED, disk_full=True)
+        self.of = {"": node, **bridges}
+        rooms = {name: [bridges[lane.bridge], node] for name, lane in lanes.of_bridges.items()}
+        for name in wanted:
+            if name not in rooms:
+                lane = lanes.all[name]
+                room = AdmissionRoom.of(lane.limits, lane.queue.depth, lane.queue.size_bytes, disk_full=False)
+                if lane.is_unreadable:
+                    room = AdmissionRoom(messages=0, size_bytes=0, overflow="drop-newest")
+                rooms[name] = [room, node]
+        self.measured = rooms
+        return rooms
+
+
 class ClientRoom:
     """Offers it, and says which batches of remotes wait.
 
@@ -55,9 +134,7 @@ class ClientRoom:
     are offers.
     """
 
-    def __init__(
-        self, rooms: Rooms, settings: SettingsNow, *, overflowed: Callable[[str, str, int, float, int], None], epoch: int
-    ) -> None:
+    def __init__(self, rooms: Rooms, settings: SettingsNow, *, overflowed: Overflowed, epoch: int) -> None:
         """overflowed: is told that a bridge, or the node, is full, and by which policy. epoch: of the store."""
         self.rooms = rooms
         self._settings = settings
@@ -126,7 +203,7 @@ class ClientRoom:
         if self.news:
             return
         settings = self._settings.now
-        most, most_bytes = UNDER_WAY_ROWS, _under_way_bytes(settings.clients)
+        most, most_bytes = UNDER_WAY_ROWS, UNDER_WAY_BATCHES * (BATCH_BYTES_MAX + settings.clients.packet_max_bytes)
         for name, *_ in frame.parts:
             copies = 1
             for room in rooms[name]:  # without a call: each batch comes by here

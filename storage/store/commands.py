@@ -6,10 +6,10 @@ are carried out all the same, as far as the disk can be read; others need a comm
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from storage.store.commits import Commits
-from storage.store.next_commit import NextCommit
+from storage.store.disk_trouble import Disk
 from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
 from wire.figure import to_map
 from wire.frames.base import Frame
@@ -59,14 +59,15 @@ ORDERED = "ordered"  # in the result of a command that is refused for now: it is
 class Commands:
     """Takes commands as they come, has them carried out when the store has committed. waiting: those that were not yet."""
 
-    def __init__(self, commits: Commits, next_commit: NextCommit, on_queues: OnQueues, on_sessions: OnSessions) -> None:
-        self._commits = commits
-        self._disk = next_commit.disk
+    def __init__(self, commit_now: Callable[[float, int], bool], disk: Disk, on_queues: OnQueues, on_sessions: OnSessions) -> None:
+        """commit_now: commits all that is there, and says whether the disk took it."""
+        self._commit_now = commit_now
+        self._disk = disk
         self._on_queues = on_queues
         self._on_sessions = on_sessions
         self.waiting: list[Order] = []
 
-    def receive(self, command: Order) -> None:
+    def apply(self, command: Order) -> None:
         """Take a command."""
         self.waiting.append(command)
 
@@ -104,7 +105,7 @@ class Commands:
                 self.waiting.insert(0, command)
                 return [*done, *self.answer_while_refused(now_s, wall_ms, error)]
             else:
-                if command.verb in _CHANGES and not self._commits.commit_now(now_s, wall_ms):
+                if command.verb in _CHANGES and not self._commit_now(now_s, wall_ms):
                     text = "the disk refuses for now; what was ordered is done as soon as it does not"
                     done.append((_asker(command), _refusal(command, "unavailable", text, {ORDERED: True})))
                     return [*done, *self.answer_while_refused(now_s, wall_ms, Unavailable("the disk refuses"))]

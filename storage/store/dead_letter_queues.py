@@ -1,14 +1,22 @@
-"""The dead-letter queues of a node: messages go from their queues into them, by the commit that settles them."""
+"""The dead-letter queues of a node: messages go from their queues into them, by the commit that settles them.
+
+They go back to the queues of their bridge a page at a time, each by the commit that appends it there again
+(queue.dead-or-queued-never-both). A page ends after so many letters, where it has read enough, or where a queue has no room.
+The right to order that, and the answer, are the business of ``queue_commands``.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
+from zlib import crc32
 
 from storage.engine.engine import Engine, Moment, Write
 from storage.engine.keys import QueueNumbers
-from storage.queue.dead_letters import DeadLetters, dead_queue_name
+from storage.queue.admission import AdmissionRoom
+from storage.queue.dead_letters import DeadLetter, DeadLetters, dead_queue_name
 from storage.queue.queue import Queue
 from storage.queue.single_messages import Message
 from wire.errors import StorageDamaged
@@ -19,6 +27,8 @@ from wire.status.bridges import DeadLetterFigures
 log = logging.getLogger("bascule")
 
 LOG_PERIOD_S = 60.0
+SCANNED_MESSAGES = 5000  # of a page, those that are not in it included
+SCANNED_BYTES = 8 << 20
 _PREFIX = dead_queue_name("")
 _UNLIMITED = DeadLetterSettings()
 
@@ -31,7 +41,10 @@ class Remains(NamedTuple):
 
 
 class DeadLetterQueues:
-    """Every dead-letter queue that the store has, configured or not (P7)."""
+    """Every dead-letter queue that the store has, configured or not (P7).
+
+    queues: by bridge; a bridge of which no message has died has none.
+    """
 
     def __init__(self, engine: Engine, numbers: QueueNumbers, settings: SettingsNow) -> None:
         """Open them.
@@ -42,17 +55,12 @@ class DeadLetterQueues:
         self._engine = engine
         self._numbers = numbers
         self._settings = settings
-        self._queues: dict[str, DeadLetters] = {}
+        self.queues: dict[str, DeadLetters] = {}
         self._said_s: dict[tuple[str, str], float] = {}
         self._unsaid: dict[tuple[str, str], int] = {}
         for name in numbers.names():
             if name.startswith(_PREFIX):
                 self._open(name.removeprefix(_PREFIX))
-
-    @property
-    def queues(self) -> Mapping[str, DeadLetters]:
-        """By bridge; a bridge of which no message has died has none."""
-        return self._queues
 
     def read(self, queue: Queue, ranges: Ranges) -> Remains:
         """The letters that ``keep`` is to keep of ``ranges``; nothing is changed.
@@ -74,7 +82,7 @@ class DeadLetterQueues:
             StorageDamaged, Unavailable: it cannot be settled, or the disk refuses for now; nothing has changed.
         """
         messages, damages = remains
-        letters = self._queues.get(bridge) or self._open(bridge)
+        letters = self.queues.get(bridge) or self._open(bridge)
         settled = queue.settle(outcome, ranges, by=by)
         reason = outcome.partition(":")[2]
         added = letters.add(messages, reason=reason, queue=queue.name, remote=queue.sent.session)
@@ -87,7 +95,7 @@ class DeadLetterQueues:
 
     def write_rows(self, write: Write, moment: Moment) -> None:
         """Put what changed into ``write``; what gives way to limits is looked up where it is readable."""
-        for bridge, letters in self._queues.items():
+        for bridge, letters in self.queues.items():
             if letters.changed:
                 evicted = letters.write(write, moment.wall_ms, self._limits(bridge), evict=moment.readable)
                 self._log_dead("dead_letters.evicted", bridge, "limit", evicted)
@@ -97,24 +105,24 @@ class DeadLetterQueues:
     @property
     def kept_bytes(self) -> int:
         """About what the disk keeps of them."""
-        return sum(letters.size_bytes for letters in self._queues.values())
+        return sum(letters.size_bytes for letters in self.queues.values())
 
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
         """Housekeeping; call it about once a second, while the disk does not refuse."""
-        for bridge, letters in self._queues.items():
+        for bridge, letters in self.queues.items():
             self._log_dead("dead_letters.evicted", bridge, "limit", letters.tick(write, wall_ms, self._limits(bridge)))
         if self._unsaid:
             self._say(now_s)
 
     def figures(self) -> dict[str, DeadLetterFigures]:
         """The figures of each bridge's dead letters."""
-        return {bridge: letters.figures() for bridge, letters in self._queues.items()}
+        return {bridge: letters.figures() for bridge, letters in self.queues.items()}
 
     # --- inside ---
 
     def _open(self, bridge: str) -> DeadLetters:
         number = self._numbers.number(dead_queue_name(bridge))
-        letters = self._queues[bridge] = DeadLetters(self._engine, bridge, number)
+        letters = self.queues[bridge] = DeadLetters(self._engine, bridge, number)
         return letters
 
     def _limits(self, bridge: str) -> DeadLetterSettings:
@@ -135,3 +143,65 @@ class DeadLetterQueues:
             event, about = key
             bridge, _, reason = about.partition(" ")
             log.warning(event, extra={"bridge": bridge, "reason": reason, "messages": messages})
+
+
+class Page(NamedTuple):
+    """One page: which letters go back to which queue, and what became of the others.
+
+    full: a queue had no room for the next one. following: the place of the letter behind the page; None if it saw none.
+    """
+
+    chosen: Mapping[str, Sequence[DeadLetter]]
+    skipped: int
+    damaged: int
+    full: bool
+    following: int | None
+
+    @property
+    def taken(self) -> int:
+        """How many go back."""
+        return sum(map(len, self.chosen.values()))
+
+
+def choose_page(
+    letters: Iterable[tuple[int, DeadLetter | None]],
+    names: Sequence[str],
+    rooms: Mapping[str, Sequence[AdmissionRoom]],
+    *,
+    reason: str | None,
+    count: int,
+) -> Page:
+    """Choose up to ``count`` of ``letters`` that died of ``reason`` (None: of any), and take their room.
+
+    names: the queues of their bridge, of which each topic has one. rooms: of each queue.
+    """
+    chosen: dict[str, list[DeadLetter]] = {}
+    taken = skipped = damaged = 0
+    following: int | None = None
+    for seq, letter in _bounded(letters):
+        following = seq + 1
+        if letter is None:
+            damaged += 1
+        elif reason not in (None, letter.reason):
+            skipped += 1
+        else:
+            name = names[crc32(letter.message.topic) % len(names)]
+            if not all(room.fits(1, letter.message.size_bytes) for room in rooms[name]):
+                return Page(chosen, skipped, damaged, full=True, following=seq)
+            for room in rooms[name]:
+                room.take(1, letter.message.size_bytes)
+            chosen.setdefault(name, []).append(letter)
+            taken += 1
+            if taken == count:
+                break
+    return Page(chosen, skipped, damaged, full=False, following=following)
+
+
+def _bounded(letters: Iterable[tuple[int, DeadLetter | None]]) -> Iterator[tuple[int, DeadLetter | None]]:
+    """``letters``, as many as one page may look at."""
+    size_bytes = 0
+    for seq, letter in islice(letters, SCANNED_MESSAGES):
+        yield seq, letter
+        size_bytes += letter.message.size_bytes if letter is not None else 0
+        if size_bytes >= SCANNED_BYTES:
+            return

@@ -6,10 +6,10 @@ After a refusal the store waits, opens its engine anew, and commits the same wri
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from storage.engine.engine import Engine
 from storage.replication.log import LogAway
-from storage.store.event_log import EventLog
 from wire.errors import DiskFull, StoreGone, Unavailable
 from wire.settings import SettingsNow
 from wire.status.states import StoreState
@@ -30,12 +30,13 @@ class Disk:
     it is open. free_bytes: as of the last look; None where that is not known, or means nothing.
     """
 
-    def __init__(self, engine: Engine, events: EventLog, settings: SettingsNow) -> None:
+    def __init__(self, engine: Engine, settings: SettingsNow, *, tell: Callable[[str, int, int | None], None]) -> None:
+        """tell: is called when it takes nothing, and why, and with an empty cause once it does: cause, UTC ms, free bytes."""
         self.refusal: Unavailable | None = None
         self.retry_s: float | None = None
         self.free_bytes: int | None = None
         self._engine = engine
-        self._events = events
+        self._tell = tell
         self._settings = settings
         self._retry_delay_s = RETRY_FIRST_S
         self._looked_s = float("-inf")
@@ -75,7 +76,7 @@ class Disk:
             self._retry_delay_s = RETRY_FIRST_S
             state, why = refusal_of(error)
             log.error("store.unavailable", extra={"state": state.value, "error": why})
-            self._events.disk(state.value, wall_ms, self.free_bytes)
+            self._tell(state.value, wall_ms, self.free_bytes)
         self.refusal = error
         self.retry_s = now_s + self._retry_delay_s
 
@@ -97,7 +98,7 @@ class Disk:
     def on_recovered(self, wall_ms: int) -> None:
         """The first commit after a refusal went through."""
         self.refusal = None
-        self._events.disk("", wall_ms, self.free_bytes)
+        self._tell("", wall_ms, self.free_bytes)
 
 
 def refusal_of(error: Unavailable | StoreGone) -> tuple[StoreState, str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgpack
 
-from storage.engine.engine import Engine, Moment, Write
+from storage.engine.engine import Engine, Write
 from storage.engine.keys import reported_key
 from storage.queue.history import ROW_BYTES
 from storage.queue.ledger import Ledger
@@ -197,11 +197,6 @@ class EventLog:
         if now_s - self._trimmed_s >= TRIM_PERIOD_S:
             self._trimmed_s = now_s
             self._trim(write, wall_ms)
-
-    def write_rows(self, write: Write, moment: Moment) -> None:
-        """Put what waits into ``write``, if anything does."""
-        if self.waiting:
-            self.put(write, moment.wall_ms)
 
     @property
     def kept_bytes(self) -> int:

@@ -6,12 +6,12 @@ turn sees how far the message has come. So it costs nothing while nothing is fol
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from storage.queue.admission import Admitted
-from storage.store.lanes import Lanes
+from storage.store.lane import Lane
 from wire.frames.base import Effects
 from wire.frames.batch import unpack_column
 from wire.frames.intake import Append
@@ -44,7 +44,8 @@ class _Followed:
 class FollowedMessages:
     """``all`` that are followed now."""
 
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(self, lanes: Mapping[str, Lane]) -> None:
+        """lanes: every queue by its name."""
         self._lanes = lanes
         self.all: list[_Followed] = []
         self._effects: Effects = []
@@ -71,10 +72,10 @@ class FollowedMessages:
             if taken.dropped or taken.refused:
                 self._step(mark.request, "settled", part[0], {"outcome": "dropped:overflow, or another of its batch was"})
                 continue
-            seq = self._lanes.all[part[0]].queue.tail + rows.index(mark.row)
+            seq = self._lanes[part[0]].queue.tail + rows.index(mark.row)
             yield _Place(part[0], seq)
-            if self._lanes.all[part[0]].bridge:
-                self._effects.append((self._lanes.all[part[0]].peer, TraceFollow(request=mark.request, queue=part[0], seq=seq)))
+            if self._lanes[part[0]].bridge:
+                self._effects.append((self._lanes[part[0]].peer, TraceFollow(request=mark.request, queue=part[0], seq=seq)))
 
     def settling(self, frame: Settle, now_s: float) -> None:
         """Something leaves a queue."""
@@ -107,7 +108,7 @@ class FollowedMessages:
         return effects
 
     def _report_progress(self, followed: _Followed, place: _Place) -> None:
-        lane = self._lanes.all.get(place.queue)
+        lane = self._lanes.get(place.queue)
         if lane is None:
             self._leaves(followed, place, "its session has ended")
         elif followed.committed and lane.queue.head > place.seq:

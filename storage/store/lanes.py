@@ -1,7 +1,10 @@
 """The queues of a node and who takes from them: they are opened, get credit, are handed out as far as it goes, and closed.
 
 A message at the head of a queue is handed out, expires there, or gives way to newer ones. Damaged messages are taken out of their
-queue; a queue that cannot be read for now is tried again by itself. Settling is the business of ``settlements``.
+queue; a queue that cannot be read for now is tried again by itself.
+
+What their Forwarders and Connections settle leaves the queue with the next commit, each lane's in order. A settlement that needs
+chunks that cannot be read for now waits, and so do those behind it.
 
 store.answer-after-commit: ``LaneOpened`` and ``Settled`` are sent after the commit they tell of (P1).
 store.old-epoch-changes-nothing: frames of an old epoch change nothing.
@@ -11,29 +14,36 @@ store.hand-out-after-commit: nothing is handed out before its commit.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from storage.engine.engine import Engine, Moment, Write
+from storage.engine.engine import Moment, Write
 from storage.engine.keys import QueueNumbers
 from storage.queue.admission import REJECT
 from storage.queue.history import ROW_BYTES
 from storage.queue.ledger import LedgerRow
 from storage.queue.queue import CACHE_BYTES, Queue
 from storage.queue.queue_damage import QueueDamage
+from storage.queue.queued_routes import former_rules
 from storage.queue.waiting_messages import TooOld
+from storage.store.dead_letter_queues import DeadLetterQueues, Remains
+from storage.store.followed_messages import FollowedMessages
 from storage.store.lane import Lane, State
 from storage.store.lane_changes import LaneChanges
 from storage.store.next_commit import NextCommit
+from storage.store.session_rows import Sessions
 from wire.clock_steps import elapsed_ms
 from wire.errors import ConfigError, StorageDamaged, Unavailable
+from wire.exchange.left_sessions import left_rows
 from wire.frames.base import Effects, Frame
-from wire.frames.lanes import Credit, LaneClose, LaneOpen, LaneReopen
+from wire.frames.lanes import Credit, LaneClose, LaneOpen, LaneReopen, Settle
 from wire.frames.names import CLIENT_SESSION, LANE_EPOCH_SHIFT, connection_name, lane_of_queue, queue_name, session_of_queue
 from wire.frames.supervision import ResetMarkers
-from wire.settings import BridgeSettings, LimitSettings, SessionSettings, SettingsNow
+from wire.frames.tracing import TraceMark
+from wire.settings import BridgeSettings, LimitSettings, RuleSettings, SessionSettings, SettingsNow
+from wire.status.bridges import QueueFigures, RetainedHistory
 
 log = logging.getLogger("bascule")
 
@@ -49,19 +59,20 @@ class Lanes:
     """Every queue by its name: ``all`` of them, and those ``of_bridges``, configured or not (P7).
 
     changed: those whose row is to be written. ready: those in which something may have come to be handed out. pending: those whose
-    peer is owed ``LaneOpened`` or ``Settled``. changes: what waits because the number of a bridge's lanes has changed. durable:
-    whether what is committed outlives the process.
+    peer is owed ``LaneOpened`` or ``Settled``. changes: what waits because the number of a bridge's lanes has changed. followed:
+    the messages that an operator wants to see. unsettled: queues of which settlements wait until they can be read. durable: whether
+    what is committed outlives the process.
     """
 
     def __init__(
         self,
-        engine: Engine,
+        next_commit: NextCommit,
         settings: SettingsNow,
         numbers: QueueNumbers,
-        next_commit: NextCommit,
+        dead_letters: DeadLetterQueues,
+        sessions: Sessions,
         *,
         keeps_history: Callable[[str], bool],
-        send: Callable[[tuple[str, Frame]], None],
         first_seq: int,
     ) -> None:
         """Open what is configured and what is there.
@@ -76,11 +87,16 @@ class Lanes:
         self.changed: set[str] = set()
         self.ready: set[str] = set()
         self.pending: set[str] = set()
-        self.durable = engine.durable
-        self._engine = engine
+        self.unsettled: set[str] = set()
+        self.followed = FollowedMessages(self.all)
+        self.durable = next_commit.engine.durable
+        self._engine = next_commit.engine
         self._numbers = numbers
         self._next = next_commit
-        self._send = send
+        self._dead_letters = dead_letters
+        self._sessions = sessions
+        self._written: set[str] = set()  # those whose row is in the open write
+        self._effects: Effects = []
         self._first_seq = first_seq
         self._keeps_history = keeps_history
         self._settings = settings
@@ -88,7 +104,7 @@ class Lanes:
         self._quarantine = QueueDamage(Path(settings.now.node.data_dir) / "damaged")
         self._trimmed_s = 0.0
         self._open_all()
-        self.changes = LaneChanges(engine, settings, self.of_bridges)
+        self.changes = LaneChanges(self._engine, settings, self.of_bridges)
 
     def settings_changed(self) -> None:
         """Others hold: queues that are new are opened, and each has its new limits; none is closed (P7).
@@ -194,24 +210,34 @@ class Lanes:
         """About what the disk keeps of them; a row takes about what a settlement does."""
         return sum(lane.queue.kept_bytes + ROW_BYTES for lane in self.all.values())
 
-    # --- who takes from them ---
+    # --- frames ---
 
-    def take(self, frame: LaneOpen | LaneClose | ResetMarkers) -> None:
-        """A lane is opened, or opened anew, which is answered after the next commit; or nobody takes from it for now."""
-        match frame:
-            case LaneOpen():
-                self._begin(frame)
-            case LaneClose():
-                lane = self.all.get(frame.queue)
-                if lane is not None and frame.epoch == lane.epoch and not lane.is_unreadable:
-                    lane.close(frame.sent_below)
-            case ResetMarkers():
-                # The markers go when the next Forwarder opens the lane: what this one had settled still counts.
-                lane = self.all.get(frame.queue)
-                if lane is not None and lane.epoch >> LANE_EPOCH_SHIFT <= frame.epoch:
-                    lane.leave()
+    @property
+    def applies(self) -> dict[type[Frame], Callable[[Any], None]]:
+        """Who takes each frame."""
+        return {
+            Settle: self._on_settle,
+            Credit: self._on_credit,
+            LaneOpen: self._begin,
+            LaneClose: self._on_close,
+            ResetMarkers: self._on_reset,
+            TraceMark: self.followed.mark,
+        }
+
+    def _on_close(self, frame: LaneClose) -> None:
+        """Nobody takes from it for now."""
+        lane = self.all.get(frame.queue)
+        if lane is not None and frame.epoch == lane.epoch and not lane.is_unreadable:
+            lane.close(frame.sent_below)
+
+    def _on_reset(self, frame: ResetMarkers) -> None:
+        """The markers go when the next Forwarder opens the lane: what this one had settled still counts."""
+        lane = self.all.get(frame.queue)
+        if lane is not None and lane.epoch >> LANE_EPOCH_SHIFT <= frame.epoch:
+            lane.leave()
 
     def _begin(self, frame: LaneOpen) -> None:
+        """A lane is opened, or opened anew, which is answered after the next commit."""
         lane = self.all.get(frame.queue)
         if lane is None:
             if session_of_queue(frame.queue) is not None:
@@ -221,11 +247,11 @@ class Lanes:
             self.pending.add(frame.queue)
             lane.begin(frame.epoch)
 
-    def credit(self, frame: Credit, wall_ms: int) -> None:
+    def _on_credit(self, frame: Credit) -> None:
         """More may be handed out."""
         lane = self.all.get(frame.queue)
         if lane is not None and lane.is_open and frame.epoch == lane.epoch:
-            lane.grant(frame.messages, frame.size_bytes, wall_ms)
+            lane.grant(frame.messages, frame.size_bytes, self._next.wall_ms)
             if frame.messages:
                 self.ready.add(frame.queue)
 
@@ -239,24 +265,82 @@ class Lanes:
     def _reopen(self, lane: Lane) -> None:
         """Have who takes from the queue open the lane anew, and hand out nothing before."""
         lane.leave()
-        self._send((lane.peer, LaneReopen(queue=lane.queue.name)))
+        self._effects.append((lane.peer, LaneReopen(queue=lane.queue.name)))
 
-    def owe(self, lane: Lane, number: int) -> None:
-        """The taker of ``lane`` is to hear that all up to ``number`` is settled, after the next commit."""
-        lane.owe(number)
-        self.pending.add(lane.queue.name)
+    # --- what is settled ---
 
-    def answer(self, receives: Callable[[Queue], bool]) -> Effects:
-        """Answers that are due and need no commit any more. receives: whether anything came from the remote to the lane of a
-        queue."""
-        effects: Effects = []
-        for name in tuple(self.pending):
+    def _on_settle(self, frame: Settle) -> None:
+        lane = self.all.get(frame.queue)
+        if lane is not None and lane.wait(frame):
+            self._settle(frame.queue, lane, self._next.now_s, self._next.wall_ms)
+        if self.followed.all:
+            self.followed.settling(frame, self._next.now_s)
+
+    def collect(self, now_s: float, wall_ms: int) -> None:
+        """Try again, where it is time, what could not be settled because it could not be read."""
+        for name in tuple(self.unsettled):
             lane = self.all.get(name)
-            found = [] if lane is None else lane.answer(receives=lane.state is State.OPENING and receives(lane.queue))
-            if found is not None:  # a lane that is gone is owed nothing: the session has ended
-                self.pending.discard(name)
-                effects += found
-        return effects
+            if lane is None or not lane.settles:  # the session has ended, or the lane was opened anew
+                self.unsettled.discard(name)
+            elif now_s >= lane.retry_s:
+                self._next.time.hurry()  # its answer has waited long enough
+                self._settle(name, lane, now_s, wall_ms)
+                if not lane.settles:
+                    self.unsettled.discard(name)
+                    self.ready.add(name)
+                    lane.mark_readable()
+
+    def _settle(self, name: str, lane: Lane, now_s: float, wall_ms: int) -> None:
+        """Apply what waits of ``lane`` in order, until one needs what cannot be read for now; that one and the rest wait."""
+        while lane.settles:
+            frame = lane.settles[0]
+            remains: list[Remains] | None = None
+            try:
+                remains = self._read_remains(frame, lane.queue)
+                self._apply(frame, lane, remains)
+            except ConfigError as error:
+                self.unsettled.discard(name)
+                lane.stop(error)
+                return
+            except Unavailable as error:
+                self.unsettled.add(name)
+                if remains is None:
+                    lane.mark_unreadable(error, now_s)
+                else:  # it was read, so this is more than that; what is applied of it waits with the open write
+                    self._next.disk.refuses(error, now_s, wall_ms)
+                return
+            lane.on_settled()
+
+    def _read_remains(self, frame: Settle, queue: Queue) -> list[Remains]:
+        """Do the reading that ``frame`` needs before anything changes; what is to be kept of those that died, in their order."""
+        remains = []
+        for outcome, ranges in frame.settled:
+            if outcome.startswith("dead:"):
+                remains.append(self._dead_letters.read(queue, ranges))
+            elif outcome != "redelivered":
+                queue.preload_waiting(ranges)
+        return remains
+
+    def _apply(self, frame: Settle, lane: Lane, remains: Iterable[Remains]) -> None:
+        queue, by, dead = lane.queue, lane.by[frame.number > 0], iter(remains)
+        for outcome, ranges in frame.settled:
+            if outcome.startswith("dead:"):
+                self._dead_letters.keep(lane.bridge, queue, outcome, ranges, next(dead), by=by)
+            elif outcome != "redelivered":
+                lane.settle(outcome, ranges, by=by, times=frame.times)
+        for outcome, ranges in frame.settled:
+            if outcome == "redelivered":
+                queue.count_redelivered(ranges, by=by)
+        if frame.session is not None:  # the Forwarder, which settles QoS 0, knows neither session nor generation
+            if queue.sent.new_session(frame.generation, frame.session, left_rows(frame.left)):
+                self._sessions.forget_unknown(queue)
+        elif not frame.released:
+            return
+        if frame.released:
+            queue.release(frame.released)
+        lane.owe(frame.number)
+        self.pending.add(queue.name)
+        self._next.promise()
 
     # --- what leaves their heads ---
 
@@ -376,9 +460,10 @@ class Lanes:
 
     # --- a commit ---
 
-    def write_rows(self, write: Write, moment: Moment) -> set[str]:
-        """Put what has changed into ``write``; the queues of which something has."""
+    def write_rows(self, write: Write, moment: Moment) -> None:
+        """Put what has changed into ``write``."""
         changed, self.changed = self.changed, set()
+        self._written |= changed
         for name in changed:
             lane = self.all.get(name)
             if lane is not None and lane.state is not State.UNREADABLE and (lane.queue.changed or lane.queue.needs_sent_mark):
@@ -388,10 +473,10 @@ class Lanes:
                 if lane.bridge:  # no evidence is kept of queues that come and go
                     write.reaches(lane.queue.number, lane.queue.appended.seq)
         self.changes.write_rows(write)
-        return changed
 
-    def on_committed(self, changed: Iterable[str]) -> None:
-        """Releases, and losses that were found in the queues that have ``changed``, are on record: tell of them."""
+    def on_committed(self) -> None:
+        """Releases are on record, and losses that were found in the queues that have changed: tell of them."""
+        changed, self._written = self._written, set()
         for name in self.pending:
             lane = self.all.get(name)
             if lane is not None:
@@ -406,6 +491,26 @@ class Lanes:
                 if lane.is_open and loss.session_forgotten:  # the remote is told to forget what it holds of them
                     self._reopen(lane)
 
+    def committed(self, now_s: float, wall_ms: int) -> Effects:
+        """What may be sent: answers that need no commit any more, then what is handed out."""
+        effects, self._effects = self._effects, []
+        for name in tuple(self.pending):
+            lane = self.all.get(name)
+            receives = lane is not None and lane.state is State.OPENING and self._sessions.has_received(lane.queue)
+            found = [] if lane is None else lane.answer(receives=receives)
+            if found is not None:  # a lane that is gone is owed nothing: the session has ended
+                self.pending.discard(name)
+                effects += found
+        if not self.followed.all:
+            if self.ready or self.changes.waiting:
+                effects += self.hand_out(now_s, wall_ms)
+            return effects
+        effects += self.followed.take_effects()  # a lane is told what to follow before it gets it
+        effects += self.hand_out(now_s, wall_ms)
+        commit = self._next
+        facts = {"commit": commit.count, "took_ms": round(commit.last_s * 1000, 3)}
+        return effects + self.followed.report_progress(now_s + commit.last_s, committed=not commit.awaited, facts=facts)
+
     def went_back(self) -> None:
         """Commits are missing in the store that was opened: put on record where everything stands."""
         self.changes.went_back()
@@ -414,22 +519,66 @@ class Lanes:
 
     # --- what time brings ---
 
-    def wakes_at_s(self, names: Iterable[str], now_s: float) -> float:
-        """The time at which the first of ``names`` and of those that are ready is to be read again, if it could not be; infinity
-        for none."""
+    def wakes_at_s(self, now_s: float) -> float:
+        """The time at which the first that could not be read is to be read again; infinity for none."""
         wake_s = float("inf")
-        for name in (*self.ready, *names):
+        for name in (*self.ready, *self.unsettled):
             lane = self.all.get(name)
             if lane is not None and lane.unread is not None and lane.retry_s > now_s:
                 wake_s = min(wake_s, lane.retry_s)
         return wake_s
 
-    def trim_idle(self, write: Write, now_s: float) -> None:
-        """From time to time, delete with ``write`` what is settled of queues in which little happens."""
+    def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
+        """Housekeeping: what has grown too old leaves; from time to time, what is settled of queues in which little happens is
+        deleted with ``write``.
+        """
+        self.expire(now_s, wall_ms)
         if now_s - self._trimmed_s >= TRIM_IDLE_S:
             self._trimmed_s = now_s
             for lane in self.all.values():
                 lane.queue.trim(write, idle=not lane.queue.depth)
+
+    @property
+    def on_disk(self) -> int:
+        """How many messages are on disk."""
+        queues = (lane.queue for lane in self.all.values() if lane.queue.depth)
+        return sum(queue.depth - queue.in_memory()[0] for queue in queues)
+
+    def figures(self, wall_ms: int) -> dict[str, QueueFigures]:
+        """The figures of each bridge's queues. Nothing changes but for damage that is met."""
+        rules = {name: bridge.local_subscriptions for name, bridge in self.configured.items()}
+        refused = self._next.disk.retry_s is not None
+        found = {}
+        for name, lane in self.of_bridges.items():
+            oldest_ms = None if refused else self._oldest_ms(lane, self._next.now_s)
+            found[name] = self._figures_of(lane, oldest_ms, rules.get(lane.bridge, ()), wall_ms)
+        return found
+
+    def _figures_of(self, lane: Lane, oldest_ms: int | None, rules: Sequence[RuleSettings], wall_ms: int) -> QueueFigures:
+        queue, ledger, history = lane.queue, lane.queue.ledger, lane.queue.trimming
+        return QueueFigures(
+            depth=queue.depth,
+            bytes=queue.size_bytes,
+            oldest_age_s=elapsed_ms(oldest_ms, wall_ms) / 1000 if oldest_ms is not None else None,
+            accepted=ledger.accepted,
+            delivered=ledger.delivered,
+            expired=ledger.expired,
+            dropped=dict(ledger.dropped),
+            dead_lettered=sum(ledger.dead.values()),
+            redelivered=ledger.redelivered,
+            refused=ledger.refused,
+            ledger_closes=ledger.closes(queue.depth),
+            end_to_end_seconds=lane.end_to_end.figures() if lane.end_to_end is not None else None,
+            waits_for_lanes=tuple(self.changes.waits_for(lane)),
+            former_rules=former_rules(queue, rules),
+            retained=RetainedHistory(messages=history.retained(queue.head), bytes=history.size_bytes),
+        )
+
+    def _oldest_ms(self, lane: Lane, now_s: float) -> int | None:
+        oldest: list[int | None] = [None]
+        if not lane.is_stopped and lane.unread is None:
+            self.read(lane, now_s, lambda: oldest.__setitem__(0, lane.queue.oldest_ms()))
+        return oldest[0]
 
 
 def _session_limits(own: SessionSettings) -> LimitSettings:

@@ -1,7 +1,7 @@
 """Sessions of local clients in the store: they begin, go on and end, with their queues, subscriptions and Wills.
 
 
-It changes memory and the next commit; after that, what ``take_answers`` has may be sent.
+It changes memory and the next commit; after that, what ``committed`` has may be sent.
 
 An answer to a client (CONNACK, SUBACK) is committed first, if it outlives the connection (store.answer-after-commit).
 
@@ -28,24 +28,23 @@ store.sessions-shared-out [P5, access]: no user, and no address of clients witho
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from storage.engine.engine import Engine, Write
+from storage.engine.engine import Write
 from storage.engine.keys import QueueNumbers
 from storage.store.ended_queues import EndedQueues
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
-from storage.store.remote_sessions import RemoteSessions
 from storage.store.retained_pieces import RetainedPieces
 from storage.store.session_queues import SessionQueues
-from storage.store.session_rows import Opening, Session, Sessions, is_remote
+from storage.store.session_rows import Opening, Session, Sessions, is_remote, queue_of_session, sessions_of
 from wire.exchange.wills import size_bytes
 from wire.figure import joined
 from wire.frames.base import Effects, Frame
 from wire.frames.batch import QOS_MASK
 from wire.frames.intake import SessionClose, SessionClosed, SessionGone, SessionOpen, SessionOpened, SessionsKnown, SessionsWanted
-from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
+from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, LISTENER
 from wire.settings import SettingsNow
 from wire.shares import Shares
@@ -62,23 +61,23 @@ SessionFrame = SessionOpen | SessionClose | SessionsWanted | SubscriptionsAdd | 
 class LocalSessions:
     """Takes the frames that are about sessions, and has all that is kept of them.
 
-    rows: of sessions here and at remotes. queues, pieces, ended: of local sessions. remote: which of those at remotes are on
-    record. answers: what ``take_answers`` has.
+    rows: of sessions here and at remotes. queues, pieces, ended: of local sessions. answers: what ``committed`` has.
     """
 
     def __init__(
-        self, engine: Engine, settings: SettingsNow, numbers: QueueNumbers, lanes: Lanes, next_commit: NextCommit, *, epoch: int
+        self, settings: SettingsNow, numbers: QueueNumbers, lanes: Lanes, next_commit: NextCommit, sessions: Sessions, *, epoch: int
     ) -> None:
         """epoch: of the store.
 
         Raises:
             StorageDamaged, Unavailable: what is on record cannot be read.
         """
-        self.rows = sessions = Sessions(engine)
+        engine = next_commit.engine
+        self.rows, self.write_rows = sessions, sessions.write_rows
         self.queues = SessionQueues(engine, lanes, numbers, next_commit, epoch=epoch)
         self.pieces = RetainedPieces(engine, settings, sessions, self.queues, next_commit)
         self.ended = EndedQueues(sessions, self.queues, self.pieces, next_commit, lanes.read)
-        self.remote = RemoteSessions(sessions, lanes.queue_that_stands)
+        self._queue_of_lane = lanes.queue_that_stands
         self._subscriptions = SessionSubscriptions(sessions, self.pieces, next_commit)
         self._next = next_commit
         self._settings = settings
@@ -101,6 +100,18 @@ class LocalSessions:
 
     # --- frames ---
 
+    @property
+    def applies(self) -> dict[type[Frame], Callable[[Any], None]]:
+        """Who takes each frame that need not wait for the batches before it."""
+        return {RetainedWanted: self.pieces.asked.append}
+
+    def knows(self, name: str) -> bool:
+        """Whether the session is a local client's, or one that its lane knows (store.row-of-known-session-only)."""
+        if not is_remote(name):
+            return True
+        queue = self._queue_of_lane(queue_of_session(name))
+        return queue is not None and name in sessions_of(queue)
+
     def receive(self, frame: SessionFrame, wall_ms: int) -> None:
         """Act on one frame; its answer may be sent once the open write is committed."""
         match frame:
@@ -121,8 +132,22 @@ class LocalSessions:
             case SubscriptionsDrop():
                 self.answers += self._subscriptions.drop(frame)
 
-    def take_answers(self) -> list[tuple[str, Frame]]:
-        """Frames that may be sent, once the open write is committed."""
+    @property
+    def hurries(self) -> bool:
+        """Whether the next turn has something to do, though nothing comes."""
+        return bool(self.pieces.hurries or self.ended.ready)
+
+    def collect(self, now_s: float, wall_ms: int) -> Effects:
+        """Put a piece of what sessions are owed into the next commit; what the Listener has asked for."""
+        effects = self.pieces.serve(now_s, wall_ms) if self.pieces.busy else []
+        if self.ended.ready:
+            self.ended.serve(now_s)
+        return effects
+
+    def committed(self, *_time: float) -> Effects:
+        """Answers that may be sent, where all is on record."""
+        if self._next.awaited:
+            return []
         answers, self.answers = self.answers, []
         return answers
 

@@ -1,17 +1,29 @@
-"""The next commit: what it makes durable, how strongly, and when it is due. Pure: time is an argument.
+"""The next commit: what it makes durable, how strongly, and when it is due. Time is an argument.
 
-Code that puts something into ``write`` says here what it needs. ``commits`` makes it durable.
+Code that puts something into ``write`` says here what it needs.
+
+store.refused-write-kept: when the disk refuses, the open write is kept and committed again later: no acknowledgement, no loss, no
+    gap in the numbers.
 """
 
 from __future__ import annotations
 
-from storage.engine.engine import Write
+from collections.abc import Callable, Iterable
+
+from storage.engine.engine import Engine, Moment, Write
 from storage.store.disk_trouble import Disk
+from wire.errors import Unavailable
 from wire.frames.base import Frame
 from wire.frames.lanes import Credit, Settle
 from wire.settings import SettingsNow
+from wire.status.histogram import Histogram
+from wire.status.store import CommitFigures
 
 LAZY_S = 0.1
+SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+MESSAGES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+
+PutRows = Callable[[Write, Moment], object]  # what has changed of a part
 
 
 class CommitTime:
@@ -45,12 +57,10 @@ class CommitTime:
         if self._lazy_due_s is None:
             self._lazy_due_s = now_s + LAZY_S
 
-    def on_written(self, now_s: float) -> None:
-        """The open write went to the disk."""
-        self._committed_s = now_s
-
-    def on_committed(self) -> None:
-        """Nothing is left uncommitted."""
+    def on_committed(self, now_s: float, *, written: bool) -> None:
+        """Nothing is left uncommitted. written: something went to the disk for that."""
+        if written:
+            self._committed_s = now_s
         self._only_settled, self._lazy_due_s = True, None
 
     def is_due(self, now_s: float) -> bool:
@@ -76,18 +86,29 @@ class CommitTime:
 class NextCommit:
     """The open write, and what those want that have put something into it.
 
-    disk: that takes it. messages: how many came with it. time: when it is due. needs_sync: it is to survive the loss of power.
-    awaited: somebody waits for it. at_once: it is not put off, because a queue can be handed out after it.
+    engine, disk: which take it. messages: how many came with it. time: when it is due. needs_sync: it is to survive the loss of
+    power. awaited: somebody waits for it. at_once: it is not put off, because a queue can be handed out after it. count: the
+    commits that were made; last_s: how long the last one took. now_s, wall_ms: when the turn began.
     """
 
-    __slots__ = ("at_once", "awaited", "disk", "messages", "needs_sync", "time", "write")
-
-    def __init__(self, disk: Disk, settings: SettingsNow) -> None:
+    def __init__(self, engine: Engine, disk: Disk, settings: SettingsNow) -> None:
+        self.engine = engine
         self.disk = disk
         self.write = Write()
         self.messages = 0
         self.needs_sync = self.awaited = self.at_once = False
         self.time = CommitTime(settings)
+        self.count = 0
+        self.last_s = 0.0
+        self.now_s, self.wall_ms = 0.0, 0
+        self._syncs = settings.now.persistence.sync == "full"
+        self._written_bytes = 0
+        self._seconds = Histogram(SECONDS)
+        self._messages = Histogram(MESSAGES)
+
+    def begin_turn(self, now_s: float, wall_ms: int) -> None:
+        """A turn begins."""
+        self.now_s, self.wall_ms = now_s, wall_ms
 
     def promise(self) -> None:
         """Somebody waits for something in it that is to survive the loss of power."""
@@ -112,14 +133,49 @@ class NextCommit:
         self.needs_sync |= goes_on
         return goes_on
 
-    def on_done(self, now_s: float, *, written: bool) -> None:
-        """Everything that was wanted is committed; if that was ``on_written`` to the disk, another write begins."""
+    def commit(self, rows: Iterable[PutRows], now_s: float, wall_ms: int) -> bool:
+        """Commit what is there, with the ``rows`` that have changed, as strongly as it needs; whether the disk took it.
+
+        Raises:
+            StorageDamaged: what every queue depends on is damaged.
+        """
+        write, disk = self.write, self.disk
+        strong = self.needs_sync or not self._syncs
+        moment = Moment(now_s, wall_ms, strong, disk.refusal is None)
+        for put in rows:
+            put(write, moment)
+        if self.awaited and strong:
+            write.promise()  # what the loss of power may take back leaves no mark
+        written = bool(write)
         if written:
-            self.write = Write()
-            self.messages = 0
-            self.time.on_written(now_s)
+            try:
+                self.last_s = self.engine.commit(write, sync=self.needs_sync and self._syncs)
+            except Unavailable as error:
+                disk.refuses(error, now_s, wall_ms)
+                return False
+            self._seconds.add(self.last_s)
+            self._messages.add(self.messages)
+            self._written_bytes += write.size_bytes
+            disk.wrote(write.size_bytes)
+            self.count += 1
+        self.on_done(now_s, written=written)
+        return True
+
+    def on_done(self, now_s: float, *, written: bool) -> None:
+        """Everything that was wanted is committed; if that was ``written`` to the disk, another write begins."""
+        if written:
+            self.write, self.messages = Write(), 0
         self.needs_sync = self.awaited = self.at_once = False
-        self.time.on_committed()
+        self.time.on_committed(now_s, written=written)
+
+    def figures(self) -> CommitFigures:
+        """For ``bascule status``, since the process began."""
+        return CommitFigures(
+            commits=self.count,
+            written_bytes=self._written_bytes,
+            commit_seconds=self._seconds.figures(),
+            commit_messages=self._messages.figures(),
+        )
 
 
 def _can_wait(frame: Frame) -> bool:

@@ -28,8 +28,7 @@ from storage.queue.queue import Queue
 from storage.queue.single_messages import Message, batch_of
 from storage.store.client_room import ClientRoom
 from storage.store.commands import Answer, CommandError
-from storage.store.dead_letter_queues import DeadLetterQueues
-from storage.store.dead_letter_replay import SCANNED_BYTES, choose_page
+from storage.store.dead_letter_queues import SCANNED_BYTES, DeadLetterQueues, choose_page
 from storage.store.event_log import EventLog
 from storage.store.lane import Lane, State
 from storage.store.lanes import Lanes

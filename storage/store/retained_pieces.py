@@ -12,7 +12,6 @@ store.pass-goes-on [P3, MQTT, P4]: what a session that lasts has asked for of Qo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from storage.engine.engine import Engine, Write
@@ -45,7 +44,10 @@ class _Pass:
 
 
 class RetainedPieces:
-    """Reads pieces of ``retained``. asked: what the Listener waits for, a few at most."""
+    """Reads pieces of ``retained``.
+
+    asked: what the Listener waits for, a few at most. queues: those that are owed some, and by which filters.
+    """
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class RetainedPieces:
         self._sessions = sessions
         self._queues = queues
         self._next = next_commit
-        self._passes: dict[str, dict[str, _Pass]] = {}  # by queue and filter
+        self.queues: dict[str, dict[str, _Pass]] = {}  # by queue and filter
         self._ready: dict[str, None] = {}  # the queues that may have room, in turn
         names = {lane.queue.number: lane.queue.name for lane in queues}
         for key, value in engine.scan("meta", PASSES, PASSES[:-1] + bytes([PASSES[-1] + 1])):
@@ -74,28 +76,23 @@ class RetainedPieces:
             topic_filter, _, early = key[5:].decode().partition("\0")
             if name is None:
                 continue
-            each = self._passes.setdefault(name, {}).setdefault(topic_filter, _Pass(number))
+            each = self.queues.setdefault(name, {}).setdefault(topic_filter, _Pass(number))
             if early:
                 each.early.add(early.encode())
             else:
                 each.after = value
-        self._ready.update(dict.fromkeys(self._passes))
+        self._ready.update(dict.fromkeys(self.queues))
 
     def figures(self) -> RetainedFigures:
         """Figures for ``status``."""
-        return self.retained.figures(owing=len(self._passes))
-
-    @property
-    def queues(self) -> Mapping[str, object]:
-        """The queues that are owed retained messages."""
-        return self._passes
+        return self.retained.figures(owing=len(self.queues))
 
     @property
     def busy(self) -> bool:
         """Whether this turn has something to do."""
-        if not self._passes and not self._ready:
+        if not self.queues and not self._ready:
             return bool(self.asked)
-        return self.hurries or not self._passes.keys().isdisjoint(self._queues.changed)
+        return self.hurries or not self.queues.keys().isdisjoint(self._queues.changed)
 
     @property
     def hurries(self) -> bool:
@@ -110,24 +107,24 @@ class RetainedPieces:
         if lane is None:
             return
         self.end(name, topic_filter)
-        self._passes.setdefault(name, {})[topic_filter] = _Pass(lane.queue.number)
+        self.queues.setdefault(name, {})[topic_filter] = _Pass(lane.queue.number)
         self._next.write.put("meta", pass_key(lane.queue.number, topic_filter), b"")
         self._ready[name] = None
 
     def end(self, name: str, topic_filter: str) -> None:
         """The queue is owed nothing by that filter any more."""
-        passes = self._passes.get(name, {})
+        passes = self.queues.get(name, {})
         if topic_filter not in passes:
             return
         each = passes.pop(topic_filter)
         for early in (b"", *each.early):
             self._next.write.delete("meta", pass_key(each.number, topic_filter, early))
         if not passes:
-            del self._passes[name]
+            del self.queues[name]
 
     def end_all(self, name: str) -> None:
         """The queue goes."""
-        for topic_filter in tuple(self._passes.get(name, ())):
+        for topic_filter in tuple(self.queues.get(name, ())):
             self.end(name, topic_filter)
 
     def precede(self, name: str, body: bytes) -> None:
@@ -136,7 +133,7 @@ class RetainedPieces:
         """
         lane = self._queues.lane(name)
         batch = Batch.decode(body)
-        for topic_filter, each in self._passes[name].items():
+        for topic_filter, each in self.queues[name].items():
             for topic in batch.topics:
                 if topic <= each.after or topic in each.early or not matches(topic_filter, topic.decode()):
                     continue
@@ -154,13 +151,13 @@ class RetainedPieces:
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
         """Housekeeping: expiry, and room in queues of which nobody has told. Call it about once a second."""
         self.retained.tick(write, now_s, wall_ms)
-        self._ready.update(dict.fromkeys(self._passes))
+        self._ready.update(dict.fromkeys(self.queues))
 
     # --- a turn ---
 
     def serve(self, now_s: float, wall_ms: int) -> Effects:
         """Read one piece for the Listener, and one for a queue, which goes with the open write; ``disk`` knows where it refuses."""
-        self._ready.update(dict.fromkeys(sorted(self._passes.keys() & self._queues.changed)))
+        self._ready.update(dict.fromkeys(sorted(self.queues.keys() & self._queues.changed)))
         try:
             if not self._next.disk.is_low:
                 self._fill(wall_ms)
@@ -195,7 +192,7 @@ class RetainedPieces:
         while self._ready:
             name = next(iter(self._ready))
             lane = self._queues.lane(name)
-            if name in self._passes and lane is not None and _has_room(lane):
+            if name in self.queues and lane is not None and _has_room(lane):
                 self._fill_one(name, lane, wall_ms)
                 self._ready.pop(name)
                 self._ready[name] = None  # again, behind the others
@@ -203,7 +200,7 @@ class RetainedPieces:
             self._ready.pop(name)
 
     def _fill_one(self, name: str, lane: Lane, wall_ms: int) -> None:
-        topic_filter, each = next(iter(self._passes[name].items()))
+        topic_filter, each = next(iter(self.queues[name].items()))
 
         def wanted(topic: bytes) -> bool:
             return topic not in each.early and not self.retained.is_at_qos0(topic)

@@ -12,6 +12,8 @@ store.will-kept-until-published [P3, MQTT]: a Will stays on record until a batch
     [MQTT-3.1.2-8, MQTT-3.14.4-3]. It was taken with its client, so it comes into a queue that is full.
 store.session-written-as-it-changes [P5]: what changes of a session is written, and nothing else of it: a packet costs the disk in
     proportion to its bytes, whatever its session has, and one that changes nothing costs nothing.
+store.row-of-known-session-only [P2]: a row of a session at a remote is there only for one that its lane knows. Late messages of a
+    session that the remote has lost are dropped.
 """
 
 from __future__ import annotations
@@ -26,9 +28,18 @@ import msgpack
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import DIGEST_BYTES, PARTS, PARTS_END, digest, part_key, session_key
 from storage.queue.ledger import unpack_row
+from storage.queue.queue import Queue
 from wire.clock_steps import elapsed_ms
 from wire.errors import StorageDamaged
 from wire.frames.batch import pack_column, unpack_column
+from wire.frames.names import (
+    connection_name,
+    connection_of_session,
+    lane_of_actor,
+    lane_of_queue,
+    queue_name,
+    remote_session_name,
+)
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 
 log = logging.getLogger("bascule")
@@ -285,6 +296,18 @@ class Sessions:
             session.received.difference_update(packet_ids)
             self._received.add(name)
 
+    def has_received(self, queue: Queue) -> bool:
+        """Whether there is anything on record of what came from the remote to the lane of ``queue``, at any address."""
+        rows = map(self._sessions.get, sessions_of(queue))
+        return any(row is not None and (row.subscriptions or row.received) for row in rows)
+
+    def forget_unknown(self, queue: Queue) -> None:
+        """The sessions of the lane of ``queue`` are others now: forget the rows of the rest (store.row-of-known-session-only)."""
+        kept = sessions_of(queue)
+        for name in tuple(self._sessions):
+            if is_remote(name) and name not in kept and queue_of_session(name) == queue.name:
+                self.forget(name)
+
     def _put(self, session: Session, part: bytes, value: bytes | None) -> None:
         self._parts[part_key(session.name, part)] = value
 
@@ -319,3 +342,24 @@ def filter_part(topic_filter: str) -> bytes:
 def _packed(*fields: object) -> bytes:
     packed: bytes = msgpack.packb((ROW_VERSION, *fields))
     return packed
+
+
+def sessions_of(queue: Queue) -> set[str]:
+    """The names of the sessions at remotes that the lane of ``queue`` knows: the one it uses, and those that it left.
+
+    There is one for each of its addresses at most (``wire/exchange/left_sessions.py``), named by client identifier, address and
+    number.
+    """
+    place = lane_of_queue(queue.name)
+    if place is None:
+        return set()
+    known = [(left.session, left.generation) for left in queue.sent.left]
+    if queue.sent.session:
+        known.append((queue.sent.session, queue.sent.generation))
+    return {remote_session_name(connection_name(*place), *each) for each in known}
+
+
+def queue_of_session(name: str) -> str:
+    """The queue of the lane that has the session ``name`` at a remote; empty for a name that no lane gives."""
+    place = lane_of_actor(connection_of_session(name))
+    return "" if place is None else queue_name(*place)

@@ -1,11 +1,10 @@
 """The store: it takes frames, commits, and answers. It takes them as they come, commits once a turn, and answers; no socket, no
 thread.
 
-A turn is: ``receive`` each frame, then ``admit`` (decides on all that waits and puts it into the next commit), then ``commit``
-(makes that durable and returns what is to be sent). With ``acknowledge: fast``, ``admit`` returns acknowledgements.
-
-Frames come in by ``intake``, go out by ``lanes``, and settle by ``settlements``. They put what they change into the same
-``next_commit``. Here is in which order they have their turn.
+It has four parts: ``links`` (who sends), ``lanes`` (the queues, and who takes from them), ``sessions`` and ``housekeeping``.
+A turn is a loop over them: each frame goes to the part that ``applies`` it (``receive``); then (``commit``) each part collects what
+waits into the next commit and puts its rows there, that is made durable, and each part has what may be sent since it is
+``committed``. With ``acknowledge: fast``, ``admit`` returns acknowledgements before.
 
 store.answer-after-commit [P1, P2, P3]: ``Committed`` (unless ``fast``), ``Settled``, ``LaneOpened`` and what sessions are answered
     are returned after the commit they tell of (P1).
@@ -17,44 +16,55 @@ store.refused-write-kept [P1, P6]: when the disk refuses, the open write is kept
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
-from storage.engine.engine import Engine
+from storage.engine.engine import Engine, Moment, Write
 from storage.engine.keys import QueueNumbers, open_format
+from storage.snapshots.manifest import DeadFacts
 from storage.store.checkpoint import CheckpointStands, QueueStands, note, take
-from storage.store.client_room import ClientRoom
 from storage.store.commands import Commands
-from storage.store.commits import Commits
-from storage.store.dead_letter_queues import DeadLetterQueues
-from storage.store.disk_trouble import Disk, refusal_of
-from storage.store.event_log import EventLog, event_of
-from storage.store.history_retention import Retention
-from storage.store.intake import Intake
+from storage.store.disk_trouble import refusal_of
+from storage.store.housekeeping import Housekeeping
 from storage.store.lanes import Lanes
+from storage.store.links import Links
 from storage.store.local_sessions import LocalSessions
 from storage.store.next_commit import NextCommit
 from storage.store.queue_commands import QueueCommands
-from storage.store.receiving_link import ReceivingLinks
-from storage.store.room_left import Rooms
 from storage.store.session_commands import SessionCommands
-from storage.store.settlements import Settlements
-from storage.store.space import Space
-from storage.store.status_figures import LaneFigures
+from storage.store.session_rows import Sessions
 from wire.errors import DiskFull, Unavailable
 from wire.figure import joined
 from wire.frames.base import Effects, Frame
-from wire.frames.intake import Append, RoomWanted, SenderResumes, SessionClose, SessionOpen, SessionsWanted
-from wire.frames.lanes import Credit, LaneClose, LaneOpen, Settle
-from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop
-from wire.frames.names import LISTENER
-from wire.frames.supervision import NodeEvents, QueueCommand, ResetMarkers, SessionCommand
-from wire.frames.tracing import TraceMark
-from wire.settings import NodeSettings, SettingsNow
+from wire.frames.intake import Append, RoomWanted
+from wire.frames.lanes import Credit, Settle
+from wire.frames.supervision import QueueCommand, SessionCommand
+from wire.settings import SettingsNow
 from wire.status.states import StoreState
 from wire.status.store import StoreReport
 
+log = logging.getLogger("bascule")
+
 TICK_S = 1.0
 EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush period
+_LEAVE_ROOM_KNOWN = frozenset((Append, Settle, Credit, RoomWanted))  # of other frames, the room of queues is measured anew
+
+Apply = Callable[[Any], None]
+
+
+class Part(Protocol):
+    """The shape of a part. Each has besides, as far as it needs them, ``collect``, ``committed`` and ``tick``."""
+
+    @property
+    def applies(self) -> Mapping[type[Frame], Apply]:
+        """Who takes each frame; nothing of it is durable, and nothing is answered, before a commit."""
+
+    def write_rows(self, write: Write, moment: Moment) -> None:
+        """Put what has changed into ``write``."""
+
+    def settings_changed(self) -> None:
+        """Others hold: what acts on a change does so now, between two turns."""
 
 
 class Store:
@@ -71,43 +81,36 @@ class Store:
         self.identity, new = open_format(engine)
         self._engine = engine
         self._epoch = epoch
-        own = settings.now.persistence
-        self.acknowledges_fast = own.acknowledge == "fast"
-        self._now_s, self._wall_ms = 0.0, 0
-        self._effects: Effects = []
-        numbers = QueueNumbers(engine)
-        senders = self.senders = ReceivingLinks(engine, lenient=not engine.durable or _may_forget(settings.now))
-        events = self.events = EventLog(engine, settings)
-        disk = self._disk = Disk(engine, events, settings)
-        commit = self.next_commit = NextCommit(disk, settings)
-        self._retention = Retention(engine, settings, events)
+        self.acknowledges_fast = settings.now.persistence.acknowledge == "fast"
+        self._mode = settings.now.persistence.mode
+        numbers, sessions = QueueNumbers(engine), Sessions(engine)
+        kept = self.housekeeping = Housekeeping(engine, settings, numbers)
+        commit = self.next_commit = NextCommit(engine, kept.disk, settings)
         lanes = self.lanes = Lanes(
-            engine,
+            commit,
             settings,
             numbers,
-            commit,
-            keeps_history=self._retention.wants,
-            send=self._effects.append,
+            kept.dead_letters,
+            sessions,
+            keeps_history=kept.retention.wants,
             first_seq=0 if engine.durable else epoch << 32,
         )
-        dead_letters = self.dead_letters = DeadLetterQueues(engine, numbers, settings)
-        local = self._local_sessions = LocalSessions(engine, settings, numbers, lanes, commit, epoch=epoch)
-        sessions = self.sessions = local.rows
-        self._space = Space(engine, disk, (lanes, dead_letters, local.pieces.retained, events))
-        self._settlements = Settlements(lanes, dead_letters, local.remote, commit)
-        rooms = self._rooms = Rooms(lanes, local.queues, disk, settings)
-        room = self._client_room = ClientRoom(rooms, settings, overflowed=events.on_overflowed, epoch=epoch)
-        self.intake = Intake(senders, lanes, room, commit, local, epoch=epoch)
-        commits = self.commits = Commits(engine, own, commit, lanes, (dead_letters, senders, sessions, events))
-        on_queues = self._queue_commands = QueueCommands(lanes, dead_letters, events, commit, room)
-        self._commands = Commands(commits, commit, on_queues, SessionCommands(sessions, local, lanes, events))
-        self._mode = own.mode
-        self._figures = LaneFigures(lanes, settings)
+        local = self.sessions = LocalSessions(settings, numbers, lanes, commit, sessions, epoch=epoch)
+        self.links = Links(lanes, local, commit, settings, kept.events.on_overflowed, epoch=epoch)
+        on_queues = QueueCommands(lanes, kept.dead_letters, kept.events, commit, self.links.room)
+        self.commands = Commands(self._commit_now, kept.disk, on_queues, SessionCommands(sessions, local, lanes, kept.events))
+        # Queues are opened by the retention of their bridge; a session's rows may change by what its lane has settled.
+        self._parts: tuple[Part, ...] = (kept, lanes, local, self.links)
+        self._rows = (lanes.write_rows, kept.write_rows, self.links.write_rows, local.write_rows)
+        self._committed = (self.links.committed, local.committed, lanes.committed)  # all that may be sent, in this order
+        self._apply: dict[type[Frame], Apply] = {QueueCommand: self.commands.apply, SessionCommand: self.commands.apply}
+        for part in self._parts:
+            self._apply.update(part.applies)
         if new and (known := engine.known).node:
-            events.note(known.since_ms, "store.begun", actor="store", reason=known.former, count=known.lost)
+            kept.events.note(known.since_ms, "store.begun", actor="store", reason=known.former, count=known.lost)
         if engine.missing is not None:
             self._went_back()
-            commits.commit(self._now_s, 0)  # at that time no dead letter is old
+            self._commit(0.0, 0)  # at that time no dead letter is old
 
     def settings_changed(self) -> None:
         """Others hold from now on, for all that comes from here on and all that is kept; queues that are new are opened.
@@ -117,57 +120,22 @@ class Store:
         Raises:
             ConfigError, Unavailable: a queue cannot be opened, or what is on record of its lanes cannot be read.
         """
-        for part in (self._retention, self.lanes, self._local_sessions, self._client_room):
+        for part in self._parts:
             part.settings_changed()
 
     # --- a turn ---
 
     def receive(self, frame: Frame) -> None:
         """Take one frame. Nothing of it is durable, and nothing is answered, before ``commit``."""
+        kind = type(frame)
         self.next_commit.time.take(frame)
-        match frame:
-            case Append():
-                self.intake.append(frame)
-            case Settle():
-                self._settlements.receive(frame, self._now_s, self._wall_ms)
-                if self.intake.followed.all:
-                    self.intake.followed.settling(frame, self._now_s)
-            case Credit():
-                self.lanes.credit(frame, self._wall_ms)
-            case RoomWanted():
-                self._client_room.on_asked(frame)
-            case _:
-                self._rooms.forget()
-                self._receive_rare(frame)
-
-    def _receive_rare(self, frame: Frame) -> None:
-        match frame:
-            case LaneOpen() | LaneClose() | ResetMarkers():
-                self.lanes.take(frame)
-            case SessionOpen() | SessionClose() | SessionsWanted() | SubscriptionsAdd() | SubscriptionsDrop():
-                self.intake.receive(frame)
-            case RetainedWanted():
-                self._local_sessions.pieces.asked.append(frame)
-            case SenderResumes():
-                self.senders.resume(frame.sender, frame.epoch, frame.number)
-                if frame.sender == LISTENER:
-                    self._client_room.resumes(frame.epoch)
-            case QueueCommand() | SessionCommand():
-                self._commands.receive(frame)
-            case TraceMark():
-                self.intake.followed.mark(frame)
-            case NodeEvents():
-                for event in frame.events:
-                    self.events.add(event_of(event))
-            case _:
-                raise AssertionError(f"not for a QueueStore: {frame}")
+        if kind not in _LEAVE_ROOM_KNOWN:
+            self.links.room.rooms.forget()
+        self._apply[kind](frame)
 
     def admit(self, now_s: float, wall_ms: int) -> Effects:
         """Decide on what waits and put it into the next commit. Acknowledgements, where they need not wait for it."""
-        if (self.intake.waiting or self.intake.late) and self.intake.admit(now_s, wall_ms) and self.acknowledges_fast:
-            self._engine.check_files()
-            return self.intake.take_acks()
-        return []
+        return self.links.collect(now_s, wall_ms)
 
     def commit(self, now_s: float, wall_ms: int, *, at_once: bool = False) -> Effects:
         """Commit if it is due (or ``at_once``) and the disk lets us; then all that may be sent.
@@ -175,139 +143,129 @@ class Store:
         Raises:
             StorageDamaged: what every queue depends on is damaged.
         """
-        self._now_s, self._wall_ms = now_s, wall_ms
-        disk, commands, effects = self._disk, self._commands, self._effects
-        refused = disk.retry_s is not None
-        if refused and disk.reopen(now_s, wall_ms) and self._engine.missing is not None:
-            self._went_back()
-        if self._settlements.waiting and disk.retry_s is None:
-            self._settlements.try_again(now_s, wall_ms)
+        commit, disk, links, sessions = self.next_commit, self.housekeeping.disk, self.links, self.sessions
+        commit.begin_turn(now_s, wall_ms)
         if disk.retry_s is not None:
-            effects += self._answer_while_refused(now_s, wall_ms)
-            return self._take_effects()
-        if refused:
-            if isinstance(disk.refusal, DiskFull):
-                self._retention.make_room(self.lanes.of_bridges.values(), self.next_commit.write, wall_ms)
+            if not disk.reopen(now_s, wall_ms):
+                return self._answer_while_refused(now_s, wall_ms)
+            self._on_reopened(wall_ms)
             at_once = True
-        if self.intake.waiting or self.intake.late:
-            effects += self.admit(now_s, wall_ms)
-        if self._local_sessions.pieces.busy:
-            self._rooms.forget()
-            effects += self._local_sessions.pieces.serve(now_s, wall_ms)
-        if self._local_sessions.ended.ready:
-            self._rooms.forget()
-            self._local_sessions.ended.serve(now_s)
-        due = self.next_commit.write.size_bytes >= EARLY_COMMIT_BYTES or self.next_commit.time.is_due(now_s)
-        if at_once or commands.waiting or due:
-            self.commits.commit(now_s, wall_ms)
+        effects: Effects = []
+        if self.lanes.unsettled:
+            self.lanes.collect(now_s, wall_ms)
+        if disk.retry_s is None and (links.waiting or links.late):
+            effects += links.collect(now_s, wall_ms)
+        if disk.retry_s is None and (sessions.pieces.busy or sessions.ended.ready):
+            links.room.rooms.forget()
+            effects += sessions.collect(now_s, wall_ms)
+        if disk.retry_s is not None:
+            return effects + self._answer_while_refused(now_s, wall_ms)
+        due = commit.write.size_bytes >= EARLY_COMMIT_BYTES or commit.time.is_due(now_s)
+        if at_once or self.commands.waiting or due:
+            self._commit(now_s, wall_ms)
         elif self.lanes.changed:
-            self.next_commit.time.put_off(now_s)
-        answers: Effects = []
-        if commands.waiting:
-            self._rooms.forget()
-            answers = commands.obey(now_s, wall_ms) if disk.retry_s is None else self._answer_while_refused(now_s, wall_ms)
+            commit.time.put_off(now_s)
+        answers = self._obey(now_s, wall_ms) if self.commands.waiting else []
         if disk.retry_s is None:
-            if self._space.is_due:
-                self._space.tidy(self.next_commit.write)
-            self._answer()
-            effects += answers  # behind what a session's end tells
-            answers = []
-            if self.intake.followed.all:
-                effects += self.intake.followed.take_effects()  # a lane is told what to follow before it gets it
-            effects += self.lanes.hand_out(now_s, wall_ms)
+            if self.housekeeping.tidy_is_due and not commit.write:
+                self.housekeeping.tidy(self._kept_bytes)
+            for committed in self._committed:
+                effects += committed(now_s, wall_ms)
             # Once in a block of messages (queue.handed-out-below-mark) where no other commit was, and when something has expired.
-            while self.next_commit.at_once and self.next_commit.goes_on():
-                self.commits.commit(now_s, wall_ms)
-                if disk.retry_s is None:
-                    self._answer()
-                    effects += self.lanes.hand_out(now_s, wall_ms)
-        effects += answers
-        if self._client_room.news or self._client_room.offers:
-            effects += self._client_room.report_changes(now_s, wall_ms)
-        if self.intake.followed.all:
-            took_s = self.commits.last_s
-            facts = {"commit": self.commits.count, "took_ms": round(took_s * 1000, 3)}
-            effects += self.intake.followed.report_progress(now_s + took_s, committed=not self.next_commit.awaited, facts=facts)
-        return self._take_effects()
+            while commit.at_once and commit.goes_on():
+                self._commit(now_s, wall_ms)
+                for committed in self._committed if disk.retry_s is None else ():
+                    effects += committed(now_s, wall_ms)
+        effects += answers  # behind what a session's end tells
+        if links.room.news or links.room.offers:
+            effects += links.room.report_changes(now_s, wall_ms)
+        return effects
+
+    def _commit(self, now_s: float, wall_ms: int) -> None:
+        """Commit what is there, as strongly as it needs; where the disk refuses, ``disk`` knows."""
+        if not self.next_commit.commit(self._rows, now_s, wall_ms):
+            return
+        self.lanes.on_committed()
+        disk = self.housekeeping.disk
+        if disk.refusal is not None:
+            disk.on_recovered(wall_ms)
+            self.lanes.all_ready()
+            log.info("store.available")
+
+    def _commit_now(self, now_s: float, wall_ms: int) -> bool:
+        """Commit what is there, synced; whether the disk took it. If not, it is committed when it does."""
+        self.next_commit.survive()
+        self._commit(now_s, wall_ms)
+        return self.housekeeping.disk.retry_s is None
+
+    def _obey(self, now_s: float, wall_ms: int) -> Effects:
+        self.links.room.rooms.forget()
+        if self.housekeeping.disk.retry_s is not None:
+            return self._answer_while_refused(now_s, wall_ms)
+        return self.commands.obey(now_s, wall_ms)
 
     def _answer_while_refused(self, now_s: float, wall_ms: int) -> Effects:
         """Answer commands while the disk refuses."""
-        return self._commands.answer_while_refused(now_s, wall_ms, self._disk.refusal or Unavailable("the disk refuses"))
+        refusal = self.housekeeping.disk.refusal or Unavailable("the disk refuses")
+        return self.commands.answer_while_refused(now_s, wall_ms, refusal)
 
-    def _answer(self) -> None:
-        """Collect all answers that the last commit permits: everything that the last commit has made true, and what needs no
-        commit."""
-        if not self.next_commit.awaited:
-            self._effects += self.intake.take_acks()
-            if self._local_sessions.answers:
-                self._effects += self._local_sessions.take_answers()
-        if self.intake.repeats:
-            self._effects += self.intake.answer_repeats()
-        if self.lanes.pending:
-            self._effects += self.lanes.answer(self._local_sessions.remote.received)
-
-    def _take_effects(self) -> Effects:
-        effects = self._effects.copy()
-        self._effects.clear()
-        return effects
+    def _on_reopened(self, wall_ms: int) -> None:
+        """The engine is open again after a refusal."""
+        if self._engine.missing is not None:
+            self._went_back()
+        if isinstance(self.housekeeping.disk.refusal, DiskFull):
+            lanes = self.lanes.of_bridges.values()
+            self.housekeeping.retention.make_room(lanes, self.next_commit.write, wall_ms)
 
     def _went_back(self) -> None:
         """Commits are missing in the store that was opened: put on record where everything stands."""
-        self.senders.went_back()
+        self.links.senders.went_back()
         self.lanes.went_back()
         self.next_commit.promise()
         for lane in self.lanes.all.values():
-            self._retention.went_back(lane)
+            self.housekeeping.retention.went_back(lane)
+
+    @property
+    def _kept_bytes(self) -> int:
+        return self.lanes.kept_bytes + self.sessions.pieces.retained.kept_bytes + self.housekeeping.kept_bytes
 
     # --- time ---
 
     def wakes_at_s(self, now_s: float) -> float:
         """The time at which ``tick`` or ``commit`` has something to do even if no frame comes."""
         wake_s = now_s + TICK_S
-        if self._disk.retry_s is not None:
-            return min(wake_s, self._disk.retry_s)
-        if self._local_sessions.pieces.hurries or self._local_sessions.ended.ready:
+        commit, retry_s = self.next_commit, self.housekeeping.disk.retry_s
+        if retry_s is not None:
+            return min(wake_s, retry_s)
+        if self.sessions.hurries:
             return now_s
-        if self.lanes.ready or self._settlements.waiting:  # what cannot be read for now is among them
-            wake_s = min(wake_s, self.lanes.wakes_at_s(self._settlements.waiting, now_s))
-        return min(wake_s, self.next_commit.time.wakes_at_s(waited_for=self.next_commit.awaited))
+        if self.lanes.ready or self.lanes.unsettled:  # what cannot be read for now is among them
+            wake_s = min(wake_s, self.lanes.wakes_at_s(now_s))
+        return min(wake_s, commit.time.wakes_at_s(waited_for=commit.awaited))
 
     def tick(self, now_s: float, wall_ms: int) -> None:
         """Housekeeping: expiry at the head of the queues, and trimming of idle ones. Call it about once a second."""
-        self._now_s, self._wall_ms = now_s, wall_ms
-        self.next_commit.time.hurry()
-        self._rooms.forget()
-        if self._disk.retry_s is not None:
+        commit = self.next_commit
+        commit.begin_turn(now_s, wall_ms)
+        commit.time.hurry()
+        self.links.room.rooms.forget()
+        if self.housekeeping.disk.retry_s is not None:
             return
-        write = self.next_commit.write
-        self.lanes.expire(now_s, wall_ms)
-        self.lanes.trim_idle(write, now_s)
-        self.dead_letters.tick(write, now_s, wall_ms)
-        self._local_sessions.tick(write, now_s, wall_ms)
-        queues = (lane.queue for lane in self.lanes.all.values() if lane.queue.depth)
-        self._engine.check_files(sum(queue.depth - queue.in_memory()[0] for queue in queues))
-        self._disk.measure_room(now_s)
-        self._keep_events(now_s, wall_ms)
-        self._space.tick(now_s)
-        self._retention.tick(self.lanes.of_bridges.values(), write, now_s, wall_ms, self._disk.free_bytes)
-
-    def _keep_events(self, now_s: float, wall_ms: int) -> None:
-        events = self.events
-        for lane in self.lanes.of_bridges.values():
-            events.ledger(lane.queue.number, lane.bridge, lane.number, lane.queue.ledger, now_s, wall_ms)
-        events.clock(now_s, wall_ms)
-        events.disk("min_free_disk" if self._disk.is_low else "", wall_ms, self._disk.free_bytes)
-        events.tick(self.next_commit.write, now_s, wall_ms)
+        self.lanes.tick(commit.write, now_s, wall_ms)
+        self.sessions.tick(commit.write, now_s, wall_ms)
+        self._engine.check_files(self.lanes.on_disk)
+        self.housekeeping.tick(self.lanes.of_bridges.values(), commit.write, now_s, wall_ms)
 
     def status(self, wall_ms: int) -> StoreReport:
         """Figures for ``bascule status``."""
-        disk, known = self._disk, self._engine.known
+        kept, known = self.housekeeping, self._engine.known
+        disk = kept.disk
         trouble = disk.refusal or next((lane.unread for lane in self.lanes.all.values() if lane.unread is not None), None)
         running = StoreState.DISK_LOW if disk.is_low else StoreState.RUNNING
         state, error = (running, "") if trouble is None else refusal_of(trouble)
         return joined(
             StoreReport,
-            self.commits.figures(),
+            self.next_commit.figures(),
             state=state,
             error=error,
             mode=self._mode,
@@ -318,11 +276,11 @@ class Store:
             disk_free_bytes=disk.free_bytes,
             disk_needed_bytes=disk.needed_bytes,
             damaged_files=self._engine.kept,
-            events=self.events.figures(),
+            events=kept.events.figures(),
             rocksdb=self._engine.figures(),
-            sessions=self._local_sessions.figures(),
-            queues=self._figures.figures(self._now_s, wall_ms, refused=disk.retry_s is not None),
-            dead_letters=self.dead_letters.figures(),
+            sessions=self.sessions.figures(),
+            queues=self.lanes.figures(wall_ms),
+            dead_letters=kept.dead_letters.figures(),
         )
 
     # --- snapshots ---
@@ -342,42 +300,35 @@ class Store:
             Unavailable: the disk refuses, or nothing is on a disk; parts of a checkpoint may be at the path.
             StorageDamaged: damage was met.
         """
-        disk = self._disk
-        if disk.retry_s is None:
-            self.events.put(self.next_commit.write, wall_ms)
-        if disk.retry_s is not None or not self.commits.commit_now(now_s, wall_ms):
-            raise disk.refusal or Unavailable("the disk refuses")
+        kept = self.housekeeping
+        if kept.disk.retry_s is None:
+            kept.events.put(self.next_commit.write, wall_ms)
+        if kept.disk.retry_s is not None or not self._commit_now(now_s, wall_ms):
+            raise kept.disk.refusal or Unavailable("the disk refuses")
+        letters = kept.dead_letters.queues.items()
         return take(
             self._engine,
             path,
             at_ms=wall_ms,
             epoch=self._epoch,
             identity=self.identity,
-            queues=_stands(self.lanes, self._retention),
-            dead_letters=self.dead_letters,
-            sessions=self._local_sessions.kept,
-            retained=len(self._local_sessions.pieces.retained),
-            free_bytes=disk.free_bytes,
-            events=self.events.numbers,
+            queues=self._stands(),
+            dead_letters=(
+                DeadFacts(bridge=bridge, number=each.number, held=each.held, size_bytes=each.size_bytes) for bridge, each in letters
+            ),
+            sessions=self.sessions.kept,
+            retained=len(self.sessions.pieces.retained),
+            free_bytes=kept.disk.free_bytes,
+            events=kept.events.numbers,
         )
+
+    def _stands(self) -> Iterator[QueueStands]:
+        """The positions of all queues."""
+        for name, lane in self.lanes.all.items():
+            configured = not lane.bridge or self.lanes.is_configured(name)
+            retention_s = self.housekeeping.retention.period_s(lane.bridge)
+            yield note(lane.queue, lane.limits, configured=configured, retention_s=retention_s, damaged=lane.is_unreadable)
 
     def close(self) -> None:
         """Release the engine; commit first."""
         self._engine.close()
-
-
-def _may_forget(settings: NodeSettings) -> bool:
-    """Whether what was answered can be lost without a mark that tells: with ``sync: full`` commits of QoS 0 alone leave none.
-
-    A former life in this run of the node may have had other settings, where they have changed.
-    """
-    own = settings.persistence
-    return own.acknowledge == "fast" or own.sync == "full" or settings.number > 1
-
-
-def _stands(lanes: Lanes, retention: Retention) -> Iterator[QueueStands]:
-    """The positions of all queues."""
-    for name, lane in lanes.all.items():
-        configured = not lane.bridge or lanes.is_configured(name)
-        retention_s = retention.period_s(lane.bridge)
-        yield note(lane.queue, lane.limits, configured=configured, retention_s=retention_s, damaged=lane.is_unreadable)

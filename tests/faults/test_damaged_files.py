@@ -102,7 +102,6 @@ import storage.engine.engine
 from storage.engine.engine import RocksDatabase, RocksEngine
 from storage.engine.commit_mark import CommitMark
 from storage.engine.store_folder import StoreFolder
-from storage.store.store import Store
 from tests.support.stores import open_store
 from tests.faults.stores import settings
 from tests.storage.building import QUEUE

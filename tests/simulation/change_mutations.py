@@ -22,7 +22,7 @@ from wire.settings import BridgeSettings, RuleSettings
 
 def _unconfigured_forgotten(original: Any) -> Any:
     def open_all(self: Store, engine: Any, settings: Any, epoch: int) -> None:
-        configured = {queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)}
+        configured = {queue_name(bridge.name, lane) for bridge in settings.now.bridges for lane in range(bridge.lanes)}
         write = Write()
         for name in QueueNumbers(engine).names():
             if lane_of_queue(name) is not None and name not in configured:

@@ -7,10 +7,10 @@ from typing import Any
 from storage.engine.engine import Write
 from storage.queue.dead_letters import DeadLetters
 from storage.queue.queue import Queue, Unsent
-from storage.store.commits import Commits
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from storage.store.queue_commands import QueueCommands
+from storage.store.store import Store
 
 DUE: list[tuple[DeadLetters, Any]] = []  # letters that went back with the commit that was just made
 
@@ -79,7 +79,7 @@ def _counted_and_not_put_back(original: Any) -> Any:
 
 
 def _answered_before_commit(original: Any) -> Any:
-    def commit_now(self: Commits, now_s: float, wall_ms: int) -> bool:
+    def commit_now(self: Store, now_s: float, wall_ms: int) -> bool:
         return True
 
     return commit_now
@@ -119,6 +119,6 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "store.answer-after-commit/command-answered-first",
         "a command is answered before its commit",
-        ((Commits, "commit_now", _answered_before_commit),),
+        ((Store, "_commit_now", _answered_before_commit),),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.store.remote_sessions import RemoteSessions
+from storage.store.session_rows import Sessions
 from wire.exchange.failback import Failback
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.left_sessions import LeftSessions
@@ -26,12 +26,12 @@ def _nothing(original: Any) -> Any:
 
 
 def _only_the_one_in_use(original: Any) -> Any:
-    def record(self: RemoteSessions, queue: Any) -> None:
+    def forget_unknown(self: Sessions, queue: Any) -> None:
         left, queue.sent.left = queue.sent.left, ()
         original(self, queue)
         queue.sent.left = left
 
-    return record
+    return forget_unknown
 
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
@@ -44,7 +44,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "exchange.left-session-on-record/identifiers-forgotten",
         "what came at another address is forgotten",
-        ((RemoteSessions, "record", _only_the_one_in_use),),
+        ((Sessions, "forget_unknown", _only_the_one_in_use),),
     ),
     (
         "exchange.left-identifiers-released/still-held",

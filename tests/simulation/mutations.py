@@ -20,9 +20,9 @@ from storage.queue.queue import Queue
 from storage.queue.sent_record import SentRecord
 from storage.queue.settled_ranges import Settled as QueueSettled
 from storage.store.client_room import ClientRoom
-from storage.store.intake import Intake
 from storage.store.lane import Lane
 from storage.store.lanes import Lanes
+from storage.store.links import Links
 from storage.store.receiving_link import ReceivingLink, ReceivingLinks, Verdict
 from storage.store.session_rows import Sessions
 from storage.store.store import Store
@@ -97,10 +97,10 @@ def _nothing(*arguments: Any, **named: Any) -> None:
 
 
 def _answered_at_once(original: Any) -> Any:
-    def admit(self: Store, now_s: float, wall_ms: int) -> Any:
-        return [*original(self, now_s, wall_ms), *self.intake.take_acks()]
+    def collect(self: Links, now_s: float, wall_ms: int) -> Any:
+        return [*original(self, now_s, wall_ms), *self._take_acks()]
 
-    return admit
+    return collect
 
 
 def _never_synced(original: Any) -> Any:
@@ -129,7 +129,7 @@ def _answered_when_sent(original: Any) -> Any:
 _mutation(
     "store.answer-after-commit/answered-first",
     "the store answers a batch before it commits it",
-    (Store, "admit", _answered_at_once),
+    (Links, "collect", _answered_at_once),
 )
 _mutation("store.answer-after-commit/not-synced", "a commit is written and not synced", (SimEngine, "commit", _never_synced))
 _mutation(
@@ -404,21 +404,21 @@ def _dropped_when_full(original: Any) -> Any:
 
 
 def _late_answered(original: Any) -> Any:
-    def admit(self: Intake, now_s: float, wall_ms: int) -> bool:
-        admitted: bool = original(self, now_s, wall_ms)
+    def collect(self: Links, now_s: float, wall_ms: int) -> Any:
+        answers = original(self, now_s, wall_ms)
         late, self.late = self.late, []
         for frame in late:
             self._take(replace(frame, received={}, released={}), None)
-        return admitted
+        return answers
 
-    return admit
+    return collect
 
 
 def _late_counted(original: Any) -> Any:
-    def write_rows(self: ReceivingLinks, write: Write) -> None:
+    def write_rows(self: ReceivingLinks, write: Write, *moment: object) -> None:
         for name in self._changed:
             self._senders[name].admitted = self._senders[name].last
-        original(self, write)
+        original(self, write, *moment)
 
     return write_rows
 
@@ -432,7 +432,7 @@ _mutation(
     "what was taken is dropped where the queue is full",
     (Lanes, "overflow_of", _dropped_when_full),
 )
-_mutation("store.taken-is-kept/late-answered", "a batch from a remote that waits is answered", (Intake, "admit", _late_answered))
+_mutation("store.taken-is-kept/late-answered", "a batch from a remote that waits is answered", (Links, "collect", _late_answered))
 _mutation(
     "store.next-number-only/late-counted", "a batch that waits counts as on record", (ReceivingLinks, "write_rows", _late_counted)
 )

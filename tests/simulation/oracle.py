@@ -780,7 +780,7 @@ class Oracle:
             if exchange.intake is not None:
                 self._intake_is_bounded(exchange.intake._inbox)
         elif kind == "queue_store" and actor._store is not None:
-            self.late = len(actor._store.intake.late)
+            self.late = len(actor._store.links.late)
             self._within_limits(actor._store)
             self.uncommitted = bool(actor._store.next_commit.write)
             for name, lane in actor._store.lanes.all.items():

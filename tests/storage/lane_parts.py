@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from storage.engine.keys import QueueNumbers
+from storage.store.client_room import Rooms
+from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
-from storage.store.room_left import Rooms
 from storage.store.session_queues import SessionQueues
+from storage.store.session_rows import Sessions
 from tests.storage.building import RecordingEngine, batch
-from wire.frames.base import Effects
 from wire.settings import NodeSettings, SettingsNow
 
 
@@ -22,14 +23,12 @@ class Parts:
         now = SettingsNow(settings)
         events = EventLog(engine, now)
         numbers = QueueNumbers(engine)
-        self.disk = Disk(engine, events, now)
-        self.next_commit = NextCommit(self.disk, now)
-        self.sent: Effects = []
-        self.lanes = Lanes(
-            engine, now, numbers, self.next_commit, keeps_history=lambda bridge: False, send=self.sent.append, first_seq=0
-        )
+        self.disk = Disk(engine, now, tell=events.disk)
+        self.next_commit = NextCommit(engine, self.disk, now)
+        dead_letters, sessions = DeadLetterQueues(engine, numbers, now), Sessions(engine)
+        self.lanes = Lanes(self.next_commit, now, numbers, dead_letters, sessions, keeps_history=lambda bridge: False, first_seq=0)
         self.session_queues = SessionQueues(engine, self.lanes, numbers, self.next_commit, epoch=1)
-        self.rooms = Rooms(self.lanes, self.session_queues, self.disk, now)
+        self.rooms = Rooms(self.lanes, lambda: (self.session_queues.messages, self.session_queues.size_bytes), self.disk, now)
 
     def put(self, name: str, *payloads: bytes) -> None:
         of, write = batch(payloads), self.next_commit.write

@@ -152,11 +152,11 @@ _WRITER = """
 import sys
 from pathlib import Path
 from storage.engine.engine import RocksEngine
-from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, node
+from tests.support.stores import open_store
 from wire.frames.intake import Committed
 store = open_store(RocksEngine(Path(sys.argv[1])), node(sync=sys.argv[2]), 1)
-sender = store.senders.get("listener")
+sender = store.links.senders.get("listener")
 number = sender.last if sender else 0
 while True:
     number += 1

@@ -39,7 +39,7 @@ def judge(folder: Path) -> None:
     assert kept is not None
     assert kept.problems == []
     assert sorted(kept.settled("delivered")) == [0, 2]
-    events, _ = store.events.read(0, 100)
+    events, _ = store.housekeeping.events.read(0, 100)
     assert "messages.dead" in [event.kind for event in events]
 
     opening = LaneOpen(queue=QUEUE, epoch=LANE_EPOCH + (1 << 20))

@@ -354,7 +354,7 @@ def test_a_damaged_letter_is_told_and_gives_way_like_any_other() -> None:
 
 
 def listed_number(store: Store) -> int:
-    return store.dead_letters.queues["cloud"].number
+    return store.housekeeping.dead_letters.queues["cloud"].number
 
 
 def test_a_disk_that_refuses_is_said_so_and_nothing_dies_twice() -> None:
@@ -422,11 +422,11 @@ def _run(store: Store, script: list[str]) -> None:
             seq = in_hand.pop(settles % len(in_hand))
             outcome = "delivered" if step == "deliver" else "dead:odd" if settles % 2 else "dead:even"
             frames = [settle_frame(settles, epoch, (outcome, ((seq, seq + 1),)))]
-        elif step == "replay" and "cloud" in store.dead_letters.queues:
+        elif step == "replay" and "cloud" in store.housekeeping.dead_letters.queues:
             frames = [_frame("replay", bridge="cloud", count=2)]
-        elif step == "replay_odd" and "cloud" in store.dead_letters.queues:
+        elif step == "replay_odd" and "cloud" in store.housekeeping.dead_letters.queues:
             frames = [_frame("replay", bridge="cloud", reason="odd")]
-        elif step == "purge" and "cloud" in store.dead_letters.queues:
+        elif step == "purge" and "cloud" in store.housekeeping.dead_letters.queues:
             frames = [_frame("purge", bridge="cloud", dead=True)]
         elif step == "tick":
             store.tick(100.0, wall_ms)

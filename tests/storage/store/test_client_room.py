@@ -301,7 +301,7 @@ def test_what_waits_is_on_no_record() -> None:
     ):
         store.receive(replace(frame, room=1 << 40) if isinstance(frame, Append) else frame)
         store.commit(100.0, 5000)
-    known = store.senders.get(REMOTE)
+    known = store.links.senders.get(REMOTE)
     assert known is not None
     assert (known.last, known.admitted, known.committed) == (2, 1, 1)
 

@@ -18,8 +18,7 @@ CREDIT = Credit(queue="bridge:cloud:0", epoch=7, messages=1, size_bytes=1)
 def idle(flush_period_s: float = 0.0) -> CommitTime:
     """All is committed, at 10.0 s."""
     time = CommitTime(SettingsNow(node(flush_period_s=flush_period_s)))
-    time.on_written(10.0)
-    time.on_committed()
+    time.on_committed(10.0, written=True)
     return time
 
 
@@ -55,8 +54,7 @@ def test_settlements_and_credit_are_due_a_moment_after_they_were_put_off_first()
     assert time.wakes_at_s(waited_for=False) == 11.0 + LAZY_S
     assert not time.is_due(11.0 + LAZY_S - 0.001)
     assert time.is_due(11.0 + LAZY_S)
-    time.on_written(11.0 + LAZY_S)
-    time.on_committed()
+    time.on_committed(11.0 + LAZY_S, written=True)
     assert not time.is_due(1e9)
     assert time.wakes_at_s(waited_for=False) == NEVER
 
@@ -79,7 +77,7 @@ def test_all_keep_to_the_flush_period() -> None:
     assert time.wakes_at_s(waited_for=True) == 15.0
     assert not time.is_due(14.9)
     assert time.is_due(15.0)
-    time.on_committed()
+    time.on_committed(15.0, written=False)
     time.take(SETTLES)
     time.put_off(17.0)
     assert time.wakes_at_s(waited_for=False) == 17.0 + LAZY_S, "the last commit is long ago"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.engine.engine import Write
-from storage.store.commits import MESSAGES
+from storage.store.next_commit import MESSAGES
 from tests.storage.building import (
     RecordingEngine,
     node,

@@ -7,7 +7,7 @@ import pytest
 from storage.queue.admission import AdmissionRoom
 from storage.queue.dead_letters import DeadLetter
 from storage.queue.single_messages import Message
-from storage.store.dead_letter_replay import choose_page
+from storage.store.dead_letter_queues import choose_page
 
 NAMES = ["bridge:cloud:0", "bridge:cloud:1"]
 
@@ -47,7 +47,7 @@ def test_each_topic_goes_to_one_lane() -> None:
 
 
 def test_it_looks_at_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.store.dead_letter_replay.SCANNED_MESSAGES", 3)
+    monkeypatch.setattr("storage.store.dead_letter_queues.SCANNED_MESSAGES", 3)
     letters = [letter(seq, reason="other") for seq in range(5)]
 
     page = choose_page(letters, NAMES, rooms(), reason="0x87", count=10)

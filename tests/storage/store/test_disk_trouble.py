@@ -85,7 +85,7 @@ def disk_that_refuses() -> tuple[RecordingEngine, EventLog, Disk]:
     engine.refusing = True
     settings = SettingsNow(node(limit=limits(min_free_disk_bytes=0)))
     events = EventLog(engine, settings)
-    return engine, events, Disk(engine, events, settings)
+    return engine, events, Disk(engine, settings, tell=events.disk)
 
 
 def test_attempts_on_a_full_disk_grow_rare_and_none_is_made_before_its_time() -> None:

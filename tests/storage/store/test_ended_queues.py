@@ -194,7 +194,7 @@ def test_each_is_in_one_queue_or_counted_whenever_the_node_dies() -> None:
     ends: Counter[bool] = Counter()
     for _, _, survivor in engine.survivors(before):
         recovered = open_store(survivor, settings(), 2)
-        ended = recovered.sessions.get("one") is None or recovered.sessions.get("one").queue != one  # type: ignore[union-attr]
+        ended = recovered.sessions.rows.get("one") is None or recovered.sessions.rows.get("one").queue != one  # type: ignore[union-attr]
         ends[ended] += 1
         if not ended:
             continue

@@ -189,7 +189,7 @@ def test_each_part_goes_by_what_holds_now(engine: Engine) -> None:
     assert not store.lanes.is_configured(queue(0))
     assert store.lanes.all["bridge:new:0"].queue.trimming.history is not None
     assert store.lanes.all["bridge:new:0"].queue.qos0.max_bytes == 77
-    assert store._disk.needed_bytes == 11
+    assert store.housekeeping.disk.needed_bytes == 11
     session = of(
         turn(store, SessionOpen(sender="listener", epoch=1, request=1, session="c", clean=True, expiry_s=60)), SessionOpened
     )

@@ -121,7 +121,7 @@ def test_what_is_kept_is_told_in_frames_of_some_size(bytes_each: int) -> None:
         turn(store, subscribe(queue, "f" * bytes_each, session=f"c{number}", request=number + 1))
     told = [frame for _, frame in turn(store, SessionsWanted(epoch=1)) if isinstance(frame, SessionsKnown)]
 
-    assert sum(len(frame.sessions) for frame in told) == len(list(store.sessions))
+    assert sum(len(frame.sessions) for frame in told) == len(list(store.sessions.rows))
     sizes = [len(msgpack.packb(frame.sessions)) for frame in told]
     assert max(sizes) <= KNOWN_BYTES + 2 * bytes_each + 1000
     assert len(sizes) <= 1 + sum(sizes) // (KNOWN_BYTES // 3), "and no smaller than they need be"
@@ -706,14 +706,14 @@ def test_sessions_that_come_together_share_one_commit_and_nothing_is_written_for
     """Their queues have the client's session on record from the beginning, and leave as they came if nothing was in them."""
     store, many = open_store(RocksEngine(tmp_path / "store"), settings(), 1), 500
     turn(store)
-    before = store.commits.count
+    before = store.next_commit.count
     effects = turn(store, *(opening(f"c{number}", request=number, source=number + 1) for number in range(many)))
     queues = [frame.queue for _, frame in effects if isinstance(frame, SessionOpened)]
-    assert (len(set(queues)), store.commits.count) == (many, before + 1)
+    assert (len(set(queues)), store.next_commit.count) == (many, before + 1)
 
     lanes = turn(store, *(LaneOpen(queue=queue, epoch=1 << 20) for queue in queues), now_s=2.0)
     turn(store, *(Credit(queue=queue, epoch=1 << 20, messages=64, size_bytes=MANY) for queue in queues), now_s=3.0)
     turn(store, *(LaneClose(queue=queue, epoch=1 << 20, sent_below=0) for queue in queues), now_s=4.0)
     assert {frame.session for _, frame in lanes if isinstance(frame, LaneOpened)} == {"client"}
-    assert store.commits.count == before + 1
+    assert store.next_commit.count == before + 1
     store.close()

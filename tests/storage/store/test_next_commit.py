@@ -12,7 +12,7 @@ from wire.settings import SettingsNow
 def next_commit(flush_period_s: float) -> NextCommit:
     engine = RecordingEngine()
     settings = SettingsNow(node(flush_period_s=flush_period_s))
-    return NextCommit(Disk(engine, EventLog(engine, settings), settings), settings)
+    return NextCommit(engine, Disk(engine, settings, tell=EventLog(engine, settings).disk), settings)
 
 
 def test_what_was_wanted_is_wanted_until_it_is_committed() -> None:

@@ -56,7 +56,7 @@ def test_a_lanes_new_session_goes_on_record_and_what_came_in_the_one_before_is_f
     assert len(engine.writes) == before + 1
     assert remote_session(open_store(engine.rebuilt(before), node(), 2), epoch=5)[1].received == u16([5])
     again = open_store(engine.rebuilt(before + 1), node(), 2)
-    assert not [session.name for session in again.sessions]
+    assert not [session.name for session in again.sessions.rows]
     assert remote_session(again, epoch=5, number=1)[1].received == b""
 
 
@@ -67,7 +67,7 @@ def test_a_new_session_of_one_lane_is_nothing_to_what_came_by_another() -> None:
     others: dict[str, tuple[Sequence[int], Sequence[int]]] = {with_remote_session(store, queue=lane): ([5], [0]) for lane in lanes}
     turn(store, append_frame(1, {QUEUE: (batch([b"m"], 2), None)}, received=others, sender="connection:cloud:1"))
     turn(store, settle_frame(2, EPOCH, session="edge@here", generation=1))
-    assert [session.received for session in store.sessions] == [{5}, {5}]
+    assert [session.received for session in store.sessions.rows] == [{5}, {5}]
 
 
 def test_a_session_that_was_left_keeps_what_came_in_it_until_its_remote_has_lost_it(engine: Engine) -> None:
@@ -92,7 +92,7 @@ def test_a_session_that_was_left_keeps_what_came_in_it_until_its_remote_has_lost
     assert (opened.session, opened.generation, opened.left) == (here, 0, (elsewhere,))
     assert remote_session(store, session=here, request=2)[1].received == u16([5])
     turn(store, settle_frame(1, 3 << 20, session=here, generation=2, left=(elsewhere,)))
-    assert not [session.name for session in store.sessions]
+    assert not [session.name for session in store.sessions.rows]
 
 
 def test_what_is_late_of_a_session_that_the_remote_has_lost_leaves_nothing_on_record(engine: Engine) -> None:
@@ -105,4 +105,4 @@ def test_what_is_late_of_a_session_that_the_remote_has_lost_leaves_nothing_on_re
     turn(store, append_frame(1, {}, received={name: ([5], [0])}, rows=1, sender="connection:cloud:0"))
     assert turn(store, late) == []
 
-    assert not [session.name for session in store.sessions]
+    assert not [session.name for session in store.sessions.rows]

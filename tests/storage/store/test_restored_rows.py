@@ -38,9 +38,9 @@ def store_with_an_exchange(path: Path) -> Store:
     remote = remote_session_name(connection_name("cloud", 0), SESSION, 3)
     in_it, publisher = Session(remote, expiry_s=SESSION_NEVER_EXPIRES_S), Session("publisher", expiry_s=60)
     for session, received in ((in_it, [9]), (publisher, [4, 5])):
-        store.sessions.keep(session)
-        store.sessions.receive(session.name, received)
-    store.sessions.subscribe(in_it, "cmd/#", 2, 0)
+        store.sessions.rows.keep(session)
+        store.sessions.rows.receive(session.name, received)
+    store.sessions.rows.subscribe(in_it, "cmd/#", 2, 0)
     store.commit(100.0, 5000, at_once=True)
     return store
 
@@ -67,8 +67,8 @@ def test_no_exchange_of_before_the_checkpoint_holds_after_a_restore(tmp_path: Pa
     assert (opened.session, opened.generation, opened.released) == ("", 4, ())
     assert opened.left == (LeftSession(SESSION, 3, 4, (), every),), "its session may hold every packet identifier"
     assert (opened.head, opened.tail, opened.dup_below) == (1, 4, 4), "all that waits may have been sent"
-    assert [session.received for session in store.sessions] == [set(), set()], "and nothing that comes is a repeat"
-    assert [sorted(session.subscriptions) for session in store.sessions] == [["cmd/#"], []]
+    assert [session.received for session in store.sessions.rows] == [set(), set()], "and nothing that comes is a repeat"
+    assert [sorted(session.subscriptions) for session in store.sessions.rows] == [["cmd/#"], []]
     row = store.status(9000).queues[QUEUE]
     assert (row.depth, row.delivered, row.ledger_closes) == (3, 1, True)
     assert command(store, "purge", bridge="cloud")["purged"] == 0, "so nothing of it was certainly never sent"
@@ -98,8 +98,8 @@ def test_a_client_is_made_to_let_go_only_where_it_takes_qos_2(tmp_path: Path, us
         queue = store.lanes.open(f"session:{70_000 + qos}:{name}").queue
         queue.changed = used  # else it has no row
         session = Session(name, expiry_s=60, queue=queue.name)
-        store.sessions.keep(session)
-        store.sessions.subscribe(session, "t", qos, 0)
+        store.sessions.rows.keep(session)
+        store.sessions.rows.subscribe(session, "t", qos, 0)
     store.commit(100.0, 5000, at_once=True)
     store.close()
     restored(tmp_path / "store")

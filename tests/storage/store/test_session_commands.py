@@ -220,7 +220,7 @@ def test_a_session_that_is_ended_leaves_nothing_behind_and_is_counted(engine: En
     assert answer.result == {"client_id": "c", "was_connected": False, "purged": 2, "subscriptions": 1, "will": "none"}
     assert list(known(store)) == ["other"]
     if engine.durable:
-        (event,) = [row for row in store.events.read(0, 10)[0] if row.kind == "session.ended"]
+        (event,) = [row for row in store.housekeeping.events.read(0, 10)[0] if row.kind == "session.ended"]
         assert (event.actor, event.reason, event.count) == ("operator", "operator", 2)
         assert event.details == {"client_id": "c", "user": "ada", "subscriptions": 1, "will": "none"}
     figures = store.status(0).sessions
@@ -245,7 +245,7 @@ def test_an_end_is_whole_or_has_not_been_whenever_the_node_dies() -> None:
     for _, kept, survivor in engine.survivors(before):
         ended = kept > before
         recovered = open_store(survivor, settings(), 2)
-        told = [row for row in recovered.events.read(0, 10)[0] if row.kind == "session.ended"]
+        told = [row for row in recovered.housekeeping.events.read(0, 10)[0] if row.kind == "session.ended"]
         opened = open_session(recovered, epoch=2)
         assert opened.present is not ended
         assert bool(told) is ended

@@ -12,7 +12,7 @@ import pytest
 from storage.engine import dead_bytes
 from storage.engine.dead_bytes import DeadBytes
 from storage.engine.engine import RocksEngine
-from storage.store import space
+from storage.store import housekeeping
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, wait_idle
 from tests.storage.commanding import command
 from tests.storage.queue.test_history import DAY_S, Box, kept_for
@@ -85,7 +85,7 @@ def test_a_store_that_keeps_nothing_takes_no_room(tmp_path: Path, empty: Callabl
         box = Box(engine, settings, epoch=2, wall_ms=box.wall_ms)
 
     def given_back() -> bool:
-        box.pass_time(space.TIDY_PERIOD_S)
+        box.pass_time(housekeeping.TIDY_PERIOD_S)
         return taken_bytes(engine) <= STAYS_BYTES
 
     wait_until(given_back, 60.0, lambda: f"{taken_bytes(engine)} bytes are left", period_s=0.02)
@@ -102,11 +102,11 @@ def test_nothing_is_merged_before_what_was_deleted_is_committed() -> None:
             self.told.append(kept_bytes)
 
     box = Box(Told(), kept_for(0.0))
-    box.pass_time(space.TIDY_PERIOD_S)
+    box.pass_time(housekeeping.TIDY_PERIOD_S)
     (empty,) = Told.told
     box.publish(ROWS, size=SIZE_BYTES)
     box.settle((0, ROWS))
-    box.now_s += space.TIDY_PERIOD_S
+    box.now_s += housekeeping.TIDY_PERIOD_S
     box.store.tick(box.now_s, box.wall_ms)
     assert Told.told == [empty], "the trim of what was delivered waits for the commit"
     box.turn()
@@ -126,7 +126,7 @@ def test_a_look_that_fails_takes_nothing_from_what_was_committed() -> None:
     box = Box(engine, kept_for(0.0))
     box.publish(ROWS)
     box.settle((0, ROWS))
-    box.now_s += space.TIDY_PERIOD_S
+    box.now_s += housekeeping.TIDY_PERIOD_S
     box.store.tick(box.now_s, box.wall_ms)
 
     effects = box.turn(append_frame(2, {QUEUE: (batch([b"one"]), None)}))
@@ -154,7 +154,7 @@ def test_what_is_kept_is_not_merged_again_and_again(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(DeadBytes, "begin_merge", noted)
     while len(merges) < 20:
-        box.pass_time(space.TIDY_PERIOD_S)
+        box.pass_time(housekeeping.TIDY_PERIOD_S)
         wait_until(lambda: not engine.database.is_merging, 60.0, "merged")
 
     assert sum(merges) <= 1

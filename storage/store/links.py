@@ -1,4 +1,4 @@
-"""Intake from senders: a frame waits for the end of the turn, is decided on in its order, and goes into the next commit.
+"""Who sends to the store: a frame waits for the end of the turn, is decided on in its order, and goes into the next commit.
 
 Each numbered batch is taken once, and answered when it is on record. The rules of a link are ``receiving_link``'s, those of limits
 ``admission``'s; how much local clients may publish is ``client_room``'s. What sessions want takes its place between the batches,
@@ -11,53 +11,61 @@ store.taken-is-kept [P2]: a batch of local clients is taken as it comes, whateve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from storage.queue.admission import AdmissionRoom, Admitted, admit_all, admit_rows, fits
-from storage.store.client_room import ClientRoom
-from storage.store.followed_messages import FollowedMessages
+from storage.store.client_room import ClientRoom, Overflowed, Rooms
 from storage.store.lanes import Lanes
 from storage.store.local_sessions import LocalSessions, SessionFrame
 from storage.store.next_commit import NextCommit
 from storage.store.receiving_link import ReceivingLinks, Verdict
-from wire.frames.base import Effects
+from wire.frames.base import Effects, Frame
 from wire.frames.batch import unpack_column
-from wire.frames.intake import Append, Committed, SessionClose, SessionOpen, SessionsWanted
+from wire.frames.intake import Append, Committed, RoomWanted, SenderResumes, SessionClose, SessionOpen, SessionsWanted
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.names import LISTENER, RETAINED, session_of_queue
+from wire.settings import NodeSettings, SettingsNow
 
 _Ordered = Append | SessionFrame  # what takes effect in the order in which it came
 
 
-class Intake:
+class Links:
     """Takes frames, and puts into the next commit what there is room for.
 
-    waiting: what is not decided on. late: batches from remotes for which there is no room yet. repeats: the senders of which
-    something came again that is on record. followed: the messages that an operator wants to see.
+    senders: how far each has come. room: how much local clients may publish. waiting: what is not decided on. late: batches from
+    remotes for which there is no room yet. repeats: the senders of which something came again that is on record.
     """
 
     def __init__(
         self,
-        senders: ReceivingLinks,
         lanes: Lanes,
-        client_room: ClientRoom,
-        next_commit: NextCommit,
         sessions: LocalSessions,
+        next_commit: NextCommit,
+        settings: SettingsNow,
+        overflowed: Overflowed,
         *,
         epoch: int,
     ) -> None:
-        """epoch: of the store, which its answers name."""
-        self._senders = senders
+        """overflowed: is told that a bridge, or the node, is full, and by which policy. epoch: of the store, which its answers
+        name.
+
+        Raises:
+            StorageDamaged, Unavailable: what is on record of the senders cannot be read.
+        """
+        engine, own = next_commit.engine, settings.now.persistence
+        self.senders = ReceivingLinks(engine, lenient=not engine.durable or _may_forget(settings.now))
+        rooms = Rooms(lanes, lambda: (sessions.queues.messages, sessions.queues.size_bytes), next_commit.disk, settings)
+        self.room = ClientRoom(rooms, settings, overflowed=overflowed, epoch=epoch)
+        self.write_rows = self.senders.write_rows
         self._lanes = lanes
-        self._lane_changes = lanes.changes
-        self._rooms = client_room.rooms
-        self._client_room = client_room
+        self._rooms = rooms
         self._next = next_commit
         self._sessions = sessions
-        self.followed = FollowedMessages(lanes)
         self._epoch = epoch
+        self._acknowledges_fast = own.acknowledge == "fast"
         self.waiting: list[_Ordered] = []
         self.late: list[Append] = []
         self._dropped = 0  # messages, because of this Append
@@ -66,37 +74,55 @@ class Intake:
 
     # --- frames ---
 
-    def append(self, frame: Append) -> None:
+    @property
+    def applies(self) -> dict[type[Frame], Callable[[Any], None]]:
+        """Who takes each frame."""
+        return {
+            Append: self._on_append,
+            RoomWanted: self.room.on_asked,
+            SenderResumes: self._on_resumed,
+            SessionOpen: self._on_connection,
+            SessionClose: self._on_connection,
+            SessionsWanted: self._on_wanted,
+            SubscriptionsAdd: self._on_subscriptions,
+            SubscriptionsDrop: self._on_subscriptions,
+        }
+
+    def _on_append(self, frame: Append) -> None:
         """Take a batch, if it is the next one of its sender; a repeat is answered again."""
-        match self._senders.judge(frame.sender, frame.epoch, frame.number):
+        match self.senders.judge(frame.sender, frame.epoch, frame.number):
             case Verdict.NEXT:
                 self.waiting.append(frame)
             case Verdict.REPEAT:
-                sender = self._senders.get(frame.sender)
+                sender = self.senders.get(frame.sender)
                 if sender is not None and frame.number <= sender.committed:  # if not, the commit to come answers it
                     self.repeats.add(frame.sender)
             case Verdict.GAP | Verdict.FENCED:
                 pass  # the sender sends again what is missing; one that is gone has no say
 
-    def receive(self, frame: SessionFrame) -> None:
-        """Take what is to take effect between the batches."""
-        match frame:
-            case SessionOpen() | SessionClose():
-                # A batch of the sender's former life may still be on its way: not after this.
-                if self._senders.begin(frame.sender, frame.epoch).epoch == frame.epoch:
-                    self.waiting.append(frame)
-            case SessionsWanted():
-                if self._senders.begin(LISTENER, frame.epoch).epoch == frame.epoch:
-                    self.waiting.append(frame)
-            case SubscriptionsAdd() | SubscriptionsDrop():
-                self.waiting.append(frame)
+    def _on_resumed(self, frame: SenderResumes) -> None:
+        self.senders.resume(frame.sender, frame.epoch, frame.number)
+        if frame.sender == LISTENER:
+            self.room.resumes(frame.epoch)
+
+    def _on_connection(self, frame: SessionOpen | SessionClose) -> None:
+        # A batch of the sender's former life may still be on its way: not after this.
+        if self.senders.begin(frame.sender, frame.epoch).epoch == frame.epoch:
+            self.waiting.append(frame)
+
+    def _on_wanted(self, frame: SessionsWanted) -> None:
+        if self.senders.begin(LISTENER, frame.epoch).epoch == frame.epoch:
+            self.waiting.append(frame)
+
+    def _on_subscriptions(self, frame: SubscriptionsAdd | SubscriptionsDrop) -> None:
+        self.waiting.append(frame)
 
     # --- a turn ---
 
-    def admit(self, now_s: float, wall_ms: int) -> bool:
-        """Put what waits into the next commit, as far as there is room; False if the disk refuses, so that some goes on waiting."""
-        if self._next.disk.retry_s is not None:
-            return False
+    def collect(self, now_s: float, wall_ms: int) -> Effects:
+        """Put what waits into the next commit, as far as there is room; acknowledgements, where they need not wait for it."""
+        if not (self.waiting or self.late) or self._next.disk.retry_s is not None:
+            return []
         waiting, self.waiting = self.waiting, []
         late, self.late = self.late, []
         behind = {frame.sender for frame in late} if late else set()
@@ -106,7 +132,7 @@ class Intake:
                     if frame.sender in behind or not self._admit(frame, now_s, wall_ms):
                         behind.add(frame.sender)
                         late.append(frame)
-                case SessionOpen() if not self._sessions.remote.knows(frame.session):
+                case SessionOpen() if not self._sessions.knows(frame.session):
                     pass  # its lane has another session by now
                 case _:
                     self._sessions.receive(frame, wall_ms)
@@ -117,18 +143,30 @@ class Intake:
                 self.late.append(append)
             else:
                 self._next.time.take(append)
-        return True
+        if not self._acknowledges_fast:
+            return []
+        self._next.engine.check_files()
+        return self._take_acks()
 
-    def take_acks(self) -> Effects:
-        """The acknowledgements of what was admitted."""
+    def committed(self, *_time: float) -> Effects:
+        """Acknowledgements that may be sent: of all that is on record, and again of what came again."""
+        effects = [] if self._next.awaited or not self._acks else self._take_acks()
+        if self.repeats:
+            effects += self._answer_repeats()
+        return effects
+
+    def settings_changed(self) -> None:
+        """Limits are others now."""
+        self.room.settings_changed()
+
+    def _take_acks(self) -> Effects:
         acks, self._acks = self._acks, {}
         return list(acks.items())
 
-    def answer_repeats(self) -> Effects:
-        """The acknowledgements of what came again, though it is on record."""
+    def _answer_repeats(self) -> Effects:
         effects: Effects = []
         for name in self.repeats:
-            sender = self._senders.get(name)
+            sender = self.senders.get(name)
             if sender is not None:
                 effects.append((name, Committed(sender=name, epoch=sender.epoch, store=self._epoch, number=sender.committed)))
         self.repeats.clear()
@@ -138,21 +176,21 @@ class Intake:
 
     def _admit(self, frame: Append, now_s: float, wall_ms: int) -> bool:
         """Put ``frame`` into the open write; False if it is to wait."""
-        if self._senders.is_fenced(frame.sender, frame.epoch):
+        if self.senders.is_fenced(frame.sender, frame.epoch):
             return True  # since it came: its sender has begun a new life
-        if frame.lanes != self._lane_changes.routed_by:
-            self._lane_changes.route(frame.lanes)
+        if frame.lanes != self._lanes.changes.routed_by:
+            self._lanes.changes.route(frame.lanes)
         queued, retained = self._split_off(frame)
         holds = self._rooms.hold(queued, now_s)
         rooms = self._rooms.measured if holds else self._rooms.measure(now_s, [part[0] for part in queued.parts])
         held = {}
         if frame.sender != LISTENER:
-            if self._client_room.wait_for_room(queued, rooms):
+            if self.room.wait_for_room(queued, rooms):
                 return False
-        elif self._client_room.offers:
-            self._client_room.heeded(frame)
-        if self._client_room.offers:
-            held = self._client_room.held_ready()
+        elif self.room.offers:
+            self.room.heeded(frame)
+        if self.room.offers:
+            held = self.room.held_ready()
         if (holds or fits(queued, rooms)) and not (held and _has_unpromised(queued)):
             admitted = admit_all(queued, rooms)
         else:
@@ -163,10 +201,10 @@ class Intake:
                 held,
                 lambda queue, messages, size_bytes: self._drop_oldest(queue, messages, size_bytes, rooms, now_s),
             )
-        if self.followed.all:
-            self.followed.on_admitted(queued, admitted, now_s)
+        if self._lanes.followed.all:
+            self._lanes.followed.on_admitted(queued, admitted, now_s)
         self._append(admitted)
-        self._client_room.on_admitted(queued, rooms)
+        self.room.on_admitted(queued, rooms)
         self._take(queued, retained)
         if self._dropped:
             self._report_overflow(admitted, queued, rooms, now_s, wall_ms)
@@ -190,7 +228,7 @@ class Intake:
     def _take(self, frame: Append, retained: tuple[bytes, bytes] | None) -> None:
         """Everything of the batch but its messages: their number, identifiers, Wills, what is retained, what was refused."""
         self._next.take(frame.rows)
-        self._senders.on_admitted(frame.sender, frame.number)
+        self.senders.on_admitted(frame.sender, frame.number)
         if frame.received or frame.released:
             self._change_identifiers(frame)
         if retained is not None:
@@ -240,7 +278,7 @@ class Intake:
 
     def _change_identifiers(self, frame: Append) -> None:
         for session, (ids, _) in frame.received.items():
-            if self._sessions.remote.knows(session):
+            if self._sessions.knows(session):
                 self._sessions.rows.receive(session, unpack_column("H", ids))
                 self._next.survive()
         for session, ids in frame.released.items():
@@ -259,9 +297,18 @@ class Intake:
                 if not room.fits(1, largest) and (bridge or room is rooms[queue][1]):
                     full[bridge] = "min_free_disk" if room.disk_full else room.overflow
         for bridge, policy in full.items():
-            self._client_room.overflowed(bridge, policy, messages, now_s, wall_ms)
+            self.room.overflowed(bridge, policy, messages, now_s, wall_ms)
 
 
 def _has_unpromised(frame: Append) -> bool:
     """Whether something of ``frame`` may be dropped for want of room: QoS 0, or what goes to sessions."""
     return any(qos0 or session_of_queue(queue) is not None for queue, _, _, qos0, _ in frame.parts)
+
+
+def _may_forget(settings: NodeSettings) -> bool:
+    """Whether what was answered can be lost without a mark that tells: with ``sync: full`` commits of QoS 0 alone leave none.
+
+    A former life in this run of the node may have had other settings, where they have changed.
+    """
+    own = settings.persistence
+    return own.acknowledge == "fast" or own.sync == "full" or settings.number > 1
