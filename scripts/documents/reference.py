@@ -27,12 +27,13 @@ from supervisor.metrics.metric import Metric
 from supervisor.metrics.table import sections
 from supervisor.units import write_duration, write_size
 from wire.figure import held, of_map
-from wire.routing.sys_topics import LoadAverages, SysFigures, listener_values, node_values
+from wire.routing.sys_topics import LoadAverages, SysFigures, SysLane, listener_values, node_values
 from wire.setting_kinds import Duration, Effect, Number, Size, Written
 from wire.settings import NodeSettings
-from wire.status.clients import TrafficFigures
+from wire.status.bridges import QueueFigures
+from wire.status.clients import DistributorFigures, TrafficFigures
 from wire.status.histogram import HistogramFigures
-from wire.status.node import Status
+from wire.status.store import SessionFigures
 from wire.typed_values import field_types
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -408,12 +409,12 @@ _BASCULE_TEXTS = {
 
 def sys_topics() -> str:
     """The topics that a node sends, each with a word on it; fails if one has none."""
-    row = {"name": "NAME", "lane": 0, "depth": 0, "refused": 0}
-    status = of_map(Status, {"store": {"sessions": {"kept": 0}}, "bridges": [row], "distributor": {"subscriptions": 0}})
+    lane = SysLane("NAME", 0, True, QueueFigures(depth=0, refused=0))
+    of_node = node_values(of_map(DistributorFigures, {}), of_map(SessionFigures, {}), [lane])
     figures = SysFigures(
         connected=0, most_connected=0, outstanding_batches=0, refused_messages=0, reserved_publishes=0, refused={"LIMIT": 0}
     )
-    topics = [*(topic.replace("/0/", "/LANE/") for topic in node_values(status)), *listener_values(TrafficFigures(), figures)]
+    topics = [*(topic.replace("/0/", "/LANE/") for topic in of_node), *listener_values(TrafficFigures(), figures)]
     names = ("version", "uptime", "clients/inactive", "clients/total")  # of the batch itself
     topics += [f"$SYS/broker/{name}" for name in names]
     texts = {f"$SYS/broker/{name}": text for name, text in _BROKER_TEXTS.items()}

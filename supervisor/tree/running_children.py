@@ -317,12 +317,19 @@ class RunningChildren:
         """The actors of the children for ``bascule status``."""
         return tuple(self._actor_row(child, actor, now_s) for child in self._children.values() for actor in actors_of(child.name))
 
+    def actor_states(self) -> dict[str, str]:
+        """The state of each actor."""
+        return {actor: self._actor_state(child, actor) for child in self._children.values() for actor in actors_of(child.name)}
+
+    def _actor_state(self, child: Child, actor: str) -> str:
+        return child.state_of(actor) if (state := self.state_of(child)) is not ChildState.SILENT else state
+
     def _actor_row(self, child: Child, actor: str, now_s: float) -> ActorRow:
         age_s, traffic = self._liveness.age_s(child.process, now_s), child.traffic
         return ActorRow(
             name=actor,
             pid=None if child.life is None else child.life.pid,
-            state=child.state_of(actor) if (state := self.state_of(child)) is not ChildState.SILENT else state,
+            state=self._actor_state(child, actor),
             restarts=child.restart_count,
             heartbeat_age_s=None if age_s is None else round(age_s, 3),
             last_cause=child.cause,

@@ -33,8 +33,9 @@ from wire.frames.names import (
     queue_name,
 )
 from wire.frames.supervision import Heartbeat, ReportNow
+from wire.routing.sys_topics import SysLane, node_values
 from wire.status.actors import Reports, reported
-from wire.status.bridges import BridgeLane, ConnectionFigures
+from wire.status.bridges import BridgeLane, ConnectionFigures, QueueFigures
 from wire.status.clients import DistributorFigures, ListenerFigures
 from wire.status.node import (
     ActorRow,
@@ -46,7 +47,7 @@ from wire.status.node import (
     SupervisorMailbox,
     TelemetryFigures,
 )
-from wire.status.states import ChildState
+from wire.status.states import ChildState, LinkState
 from wire.status.store import StoreReport
 
 TIMER = "collect"
@@ -162,6 +163,22 @@ class StatusRequests:
             http=reported(reports, HTTP_SERVER, HttpFigures),
             telemetry=reported(reports, METRICS_EXPORTER, TelemetryFigures),
             snapshots=self._snapshots.figures(),
+        )
+
+    def sys_values(self) -> dict[str, int]:
+        """Topic -> figure, for the ``$SYS`` topics, as it is known now; nothing else of the status is made for them."""
+        reports, states = self._children.reports, self._children.actor_states()
+        store = reported(reports, QUEUE_STORE, StoreReport) or StoreReport()
+
+        def lane_of(bridge: str, number: int) -> SysLane:
+            name = connection_name(bridge, number)
+            told = reported(reports, name, ConnectionFigures)
+            link = None if told is None else told.link
+            stands = link is not None and link.state == LinkState.CONNECTED and states[name] == ChildState.READY
+            return SysLane(bridge, number, stands, store.queues.get(queue_name(bridge, number)) or QueueFigures())
+
+        return node_values(
+            reported(reports, DISTRIBUTOR, DistributorFigures), store.sessions, [lane_of(*lane) for lane in self._lanes()]
         )
 
     def _bridges(

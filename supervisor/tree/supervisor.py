@@ -47,7 +47,6 @@ from wire.frames.base import Frame
 from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR
 from wire.frames.supervision import Heartbeat, NodeFigures, QueueAnswer, RoleChanged, SnapshotMade
 from wire.frames.tracing import TopicCounts, TraceStep
-from wire.routing.sys_topics import node_values
 from wire.settings import NodeSettings
 from wire.status.answers import BridgeOrdered, Ping, SnapshotBegun, SnapshotState, Stopping, TraceBegun, TraceSteps
 from wire.status.states import ChildState
@@ -260,7 +259,7 @@ class Supervisor(PolledActor):
             return
         self.mailbox.set_timer("sys", now_s + period_s)
         uptime_s = int(now_s - self._status.started_s)
-        self.send(LISTENER, NodeFigures(version=VERSION, uptime_s=uptime_s, values=node_values(self._status.status())))
+        self.send(LISTENER, NodeFigures(version=VERSION, uptime_s=uptime_s, values=self._status.sys_values()))
 
     # --- the end ---
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 from wire.access.access_rules import ClientAccess
 from wire.frames.batch import RETAIN, Batch
 from wire.mqtt.topics import matches, parse_shared
-from wire.status.clients import TrafficFigures
-from wire.status.node import Status
-from wire.status.states import LinkState
+from wire.status.bridges import QueueFigures
+from wire.status.clients import DistributorFigures, TrafficFigures
+from wire.status.store import SessionFigures
 
 RESERVED = "$SYS/"
 
@@ -79,33 +79,43 @@ class LoadAverages:
         }
 
 
-def node_values(status: Status) -> dict[str, int]:
-    """Topic -> figure, for those that other processes than the Listener know; ``status`` is what ``bascule status`` says.
+class SysLane(NamedTuple):
+    """A lane, whether its link stands, and what the store reports of its queue."""
+
+    bridge: str
+    number: int
+    is_connected: bool
+    queue: QueueFigures
+
+
+def node_values(
+    distributor: DistributorFigures | None, sessions: SessionFigures | None, lanes: Sequence[SysLane]
+) -> dict[str, int]:
+    """Topic -> figure, for those that other processes than the Listener know.
 
     A figure that nobody has reported yet is left out.
     """
     values: dict[str, int] = {}
-    if status.distributor is not None:
-        values[_BROKER + "subscriptions/count"] = status.distributor.subscriptions
-    sessions = None if status.store is None else status.store.sessions
+    if distributor is not None:
+        values[_BROKER + "subscriptions/count"] = distributor.subscriptions
     if sessions is not None:
         retained = sessions.retained
-        stored = sessions.depth + retained.messages + sum(row.depth or 0 for row in status.bridges)
+        stored = sessions.depth + retained.messages + sum(lane.queue.depth or 0 for lane in lanes)
         values |= {
             _BROKER + "clients/disconnected": sessions.kept - sessions.connected,
             _BROKER + "clients/expired": sessions.expired,
             _BROKER + "retained messages/count": retained.messages,
             _BROKER + "messages/stored": stored,
             _BROKER + "store/messages/count": stored,
-            _BROKER + "store/messages/bytes": sessions.bytes + retained.bytes + sum(row.bytes or 0 for row in status.bridges),
+            _BROKER + "store/messages/bytes": sessions.bytes + retained.bytes + sum(lane.queue.bytes or 0 for lane in lanes),
             _OURS + "sessions/kept": sessions.kept,
             _OURS + "sessions/depth": sessions.depth,
         }
-    for row in status.bridges:
-        of_lane = f"{_OURS}bridge/{row.name}/{row.lane}/"
-        values[of_lane + "connected"] = int(row.state == LinkState.CONNECTED)
-        if row.depth is not None and row.refused is not None:
-            values |= {of_lane + "depth": row.depth, of_lane + "refused": row.refused}
+    for bridge, number, is_connected, queue in lanes:
+        of_lane = f"{_OURS}bridge/{bridge}/{number}/"
+        values[of_lane + "connected"] = int(is_connected)
+        if queue.depth is not None and queue.refused is not None:
+            values |= {of_lane + "depth": queue.depth, of_lane + "refused": queue.refused}
     return values
 
 

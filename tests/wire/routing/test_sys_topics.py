@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import fields
 from math import exp
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,6 +18,7 @@ from wire.routing.sys_topics import (
     Filters,
     LoadAverages,
     SysFigures,
+    SysLane,
     SysTopicReaders,
     Wanting,
     asks_for_sys,
@@ -30,20 +30,20 @@ from wire.routing.sys_topics import (
     shares,
     sys_batch,
 )
-from wire.status.clients import TrafficFigures
-from wire.status.node import Status
+from wire.status.bridges import QueueFigures
+from wire.status.clients import DistributorFigures, TrafficFigures
+from wire.status.store import SessionFigures
 
 TOPICS = [b"$SYS/broker/uptime", b"$SYS/broker/bytes/sent", b"$SYS/bascule/sessions/kept"]
 SESSIONS = {"kept": 5, "connected": 2, "expired": 1, "depth": 7, "bytes": 70, "retained": {"messages": 3, "bytes": 30}}
 AS_PUBLISHED = 0x08
+DISTRIBUTOR = DistributorFigures(routed=0, loops=0, subscriptions=9)
 
 
-def status(**store: Any) -> Status:
-    rows = [
-        {"name": "cloud", "lane": 0, "state": "connected", "depth": 10, "bytes": 100, "refused": 3},
-        {"name": "cloud", "lane": 1, "state": "backoff", "depth": None, "bytes": None},
-    ]
-    return of_map(Status, {"store": store, "bridges": rows, "distributor": {"subscriptions": 9} if store else {}})
+LANES = (
+    SysLane("cloud", 0, True, QueueFigures(depth=10, bytes=100, refused=3)),
+    SysLane("cloud", 1, False, QueueFigures()),
+)
 
 
 FIGURES = SysFigures(
@@ -63,7 +63,7 @@ def values_of(node: dict[str, int]) -> dict[str, str]:
 
 
 def test_the_values_have_the_names_that_users_know() -> None:
-    values = values_of(node_values(status(sessions=SESSIONS)))
+    values = values_of(node_values(DISTRIBUTOR, of_map(SessionFigures, SESSIONS), LANES))
     assert all(is_reserved(topic.encode()) for topic in values)
     broker = {topic[len("$SYS/broker/") :]: value for topic, value in values.items() if topic.startswith("$SYS/broker/")}
     assert broker == {
@@ -92,7 +92,7 @@ def test_the_values_have_the_names_that_users_know() -> None:
 
 
 def test_values_of_our_own() -> None:
-    values = values_of(node_values(status(sessions=SESSIONS)))
+    values = values_of(node_values(DISTRIBUTOR, of_map(SessionFigures, SESSIONS), LANES))
     ours = {topic[len("$SYS/bascule/") :]: value for topic, value in values.items() if topic.startswith("$SYS/bascule/")}
     assert ours == {
         "batches/outstanding": "1",
@@ -109,7 +109,7 @@ def test_values_of_our_own() -> None:
 
 
 def test_what_nobody_has_reported_yet_is_left_out() -> None:
-    values = values_of(node_values(status()))
+    values = values_of(node_values(None, None, LANES))
     assert "$SYS/broker/clients/connected" in values
     assert not {"$SYS/broker/clients/total", "$SYS/broker/subscriptions/count", "$SYS/broker/messages/stored"} & set(values)
 
