@@ -14,8 +14,10 @@ import msgpack
 
 from wire.errors import ConfigError, StorageDamaged
 from wire.exchange.left_sessions import LeftRows, LeftSession, left_rows
+from wire.exchange.outcomes import DELIVERED, EXPIRED, REDELIVERED
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.base import Ranges
+from wire.status.states import DEAD, DROPPED, Loss
 
 RoutesRow = tuple[tuple[bytes, int], ...]  # see ``queued_routes``
 
@@ -47,17 +49,17 @@ class Ledger:
         """
         if not messages:
             return
-        if outcome == "delivered":
+        if outcome == DELIVERED:
             self.delivered += messages
-        elif outcome == "expired":
+        elif outcome == EXPIRED:
             self.expired += messages
-        elif outcome == "redelivered":
+        elif outcome == REDELIVERED:
             self.redelivered += messages
         else:
             kind, _, reason = outcome.partition(":")
-            if kind not in ("dropped", "dead") or not reason:
+            if kind not in (DROPPED, DEAD) or not reason:
                 raise ValueError(f"no such outcome: {outcome}")
-            reasons = self.dropped if kind == "dropped" else self.dead
+            reasons = self.dropped if kind == DROPPED else self.dead
             reasons[reason] = reasons.get(reason, 0) + messages
 
     def accept(self, messages: int) -> None:
@@ -70,7 +72,7 @@ class Ledger:
 
     def put_right(self, messages: int) -> None:
         """Count so many more as damaged, or fewer when negative."""
-        self.dropped["damaged"] = self.dropped.get("damaged", 0) + messages
+        self.dropped[Loss.DAMAGED.value] = self.dropped.get(Loss.DAMAGED, 0) + messages
 
     def copy(self) -> Ledger:
         """The counts as they are."""

@@ -8,6 +8,7 @@ from storage.queue.chunk import Chunk
 from storage.queue.history import QueueHistory
 from storage.queue.ledger import LedgerRow
 from wire.ranges import Ranges, RangeSet
+from wire.status.states import Loss
 
 Gaps = Sequence[tuple[int, int]]
 
@@ -36,7 +37,7 @@ class Settled:
         self.changed = changed
         self._history = history
         self._qos0_from = row.tail  # QoS 0 below it went with a former life of the store
-        self.count("dropped:restart", self.ledger.accepted - self.ledger.ended() - self.stored)
+        self.count(Loss.RESTART.dropped, self.ledger.accepted - self.ledger.ended() - self.stored)
 
     # --- sequences ---
 
@@ -66,7 +67,7 @@ class Settled:
             self._history.note(by, outcome, rows)
             rest = [gap for start, stop in gaps for gap in rows.missing(start, stop)]
             if damaged:
-                self._history.note("store", "dropped:damaged", rest)
+                self._history.note("store", Loss.DAMAGED.dropped, rest)
             else:
                 self._note_gone(rest)
         for start, stop in gaps:
@@ -104,9 +105,9 @@ class Settled:
         for start, stop in gaps:
             middle = min(max(start, self._qos0_from), stop)
             if start < middle:
-                self._history.note("store", "dropped:restart", ((start, middle),))
+                self._history.note("store", Loss.RESTART.dropped, ((start, middle),))
             if middle < stop:
-                self._history.note("store", "dropped:qos0_memory", ((middle, stop),))
+                self._history.note("store", Loss.QOS0_MEMORY.dropped, ((middle, stop),))
 
     # --- counts ---
 

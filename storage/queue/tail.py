@@ -13,6 +13,7 @@ from storage.queue.ledger import LedgerRow
 from storage.queue.queued_routes import QueuedRoutes
 from storage.queue.settled_ranges import Settled
 from wire.frames.batch import QOS_MASK, Batch, head_of
+from wire.status.states import Loss
 
 
 class Tail:
@@ -70,7 +71,7 @@ class Tail:
         return range(first_seq, self.seq)
 
     def _keep(self, apart: Chunk) -> None:
-        self._settled.end("dropped:qos0_memory", 0, self._cursor.qos0.add(apart, self._settled, self._cursor.seq))
+        self._settled.end(Loss.QOS0_MEMORY.dropped, 0, self._cursor.qos0.add(apart, self._settled, self._cursor.seq))
 
     def lose(self, tail: int) -> None:
         """The sequences up to ``tail`` were used, and what was there is lost."""

@@ -17,6 +17,7 @@ from storage.queue.settled_ranges import Settled
 from wire.errors import StorageDamaged, Unavailable
 from wire.frames.base import Ranges
 from wire.ranges import RangeSet, ranges_of
+from wire.status.states import Loss as Reason
 
 SPLIT_ROWS = 4000  # a chunk up to this size is handed out whole even if the credit ends inside it
 
@@ -262,12 +263,12 @@ class Waiting:
                 chunks = [chunk for chunk in batch if chunk is not None]
                 each = max(1, sum(chunk.size_bytes for chunk in chunks) // sum(chunk.count for chunk in chunks))
                 count = min(len(seqs), max(messages, -(-size_bytes // each)))
-                self.discard(batch, None if count == len(seqs) else seqs[count], "dropped:overflow")
+                self.discard(batch, None if count == len(seqs) else seqs[count], Reason.OVERFLOW.dropped)
                 dropped += count
                 messages -= count
                 size_bytes -= count * each
             else:
-                self.discard(batch, None, "dropped:overflow")
+                self.discard(batch, None, Reason.OVERFLOW.dropped)
         self.advance()
         return dropped
 
@@ -355,9 +356,9 @@ class Waiting:
         """Settle ``[start, stop)``, where ``messages`` stored messages at most are lost."""
         messages = max(0, min(messages, self._settled.stored - self._cursor.in_flight.stored))
         head = self._settled.head
-        self._settled.end("dropped:damaged", messages)
+        self._settled.end(Reason.DAMAGED.dropped, messages)
         forgotten = self._sent.lose(start, stop, head, self._settled.above)
-        self._settled.leave("store", "dropped:damaged", max(start, head), stop)
+        self._settled.leave("store", Reason.DAMAGED.dropped, max(start, head), stop)
         self._settled.changed()
         loss = Loss(
             start=start, stop=stop, messages=messages, error=error, session_forgotten=forgotten, unreadable=unreadable, raw=raw
@@ -399,7 +400,7 @@ class Waiting:
         if claimed is not None and first_seq >= start and claimed[0] <= stop:
             lost = min(lost, claimed[1])
         qos0 = self._cursor.qos0.drop_below(stop, self._settled, start)  # QoS 0 rows of the same batches go with them
-        self._settled.end("dropped:damaged", 0, qos0)
+        self._settled.end(Reason.DAMAGED.dropped, 0, qos0)
         self._lose(start, stop, max(0, lost - qos0), str(error), value, unreadable=not value)
         self._cursor.skip_damage(stop, bytes_before)
         self.advance()

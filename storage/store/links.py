@@ -28,6 +28,7 @@ from wire.frames.intake import Append, Committed, RoomWanted, SenderResumes, Ses
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.names import LISTENER, RETAINED, session_of_queue
 from wire.settings import NodeSettings, SettingsNow
+from wire.status.states import Loss
 
 _Ordered = Append | SessionFrame  # what takes effect in the order in which it came
 
@@ -259,7 +260,7 @@ class Links:
         for part in admitted:
             lane = self._lanes.all[part.queue]
             if part.dropped:
-                lane.queue.refuse_into("dropped:overflow", part.dropped)
+                lane.queue.refuse_into(Loss.OVERFLOW.dropped, part.dropped)
                 self._dropped += part.dropped
             if part.refused:
                 lane.queue.count_refused(part.refused)

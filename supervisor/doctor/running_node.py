@@ -18,7 +18,7 @@ from wire.status.clients import AccessFigures, ListenerFigures
 from wire.status.cluster import ReplicationFigures
 from wire.status.link_faults import cure_of
 from wire.status.node import ControlFigures, HttpFigures, ProcessRow, Status, TelemetryFigures
-from wire.status.states import ChildState, LinkState, Loss, StoreState, cure_of_loss
+from wire.status.states import ChildState, CollectorFault, LinkState, Loss, StoreState, cure_of_loss
 from wire.status.store import StoreFigures
 
 EVENTS_LOOKED_AT = 500
@@ -109,6 +109,7 @@ def _cluster(figures: ReplicationFigures) -> Iterator[Finding]:
 
 
 def _processes(status: Status) -> Iterator[Finding]:
+    not_listening = {figures.error for figures in (status.listener, status.http) if figures is not None}
     for row in status.processes:
         name, cause, state = row.name, row.last_cause, row.state
         if state == ChildState.DAMAGED:
@@ -116,22 +117,19 @@ def _processes(status: Status) -> Iterator[Finding]:
         elif state == ChildState.MISCONFIGURED:
             yield fail(name, cause or "its configuration is not valid", "mend the file; bascule check CONFIG names the line")
         elif cause and cause != (status.store.error if status.store is not None else ""):
-            cure = (
-                "stop that process, or take another port"
-                if "taken" in cause or "in use" in cause
-                else _LIVES.get(name, _LIVES_ELSE)
-            )
+            cure = _OTHER_PORT if cause in not_listening else _LIVES.get(name, _LIVES_ELSE)
             say = warn if state == ChildState.READY else fail
             yield say(name, f"{cause}; started again {row.restarts} times" if row.restarts else cause, cure)
 
 
 _LIVES = {STORE: "the last log lines of the store say why; dmesg tells of the out-of-memory killer; status has the ledgers"}
+_OTHER_PORT = "stop that process, or take another port"
 _LIVES_ELSE = "its last log lines say why; dmesg tells of the out-of-memory killer"
 
 
 def _listener(listener: ListenerFigures, processes: Sequence[ProcessRow]) -> Iterator[Finding]:
     if listener.error and not any(listener.error in row.last_cause for row in processes):
-        yield fail("listener", listener.error, "stop that process, or take another port")
+        yield fail("listener", listener.error, _OTHER_PORT)
     if listener.pauses:
         found = f"it let nobody in {listener.pauses} times: {listener.paused_for}"
         cure = "raise the limit of open files (LimitNOFILE= of the service), or lower clients.connections_max"
@@ -279,17 +277,9 @@ def _telemetry(telemetry: TelemetryFigures) -> Iterator[Finding]:
     if telemetry.failing_s is None:
         yield warn(about, error, "see the collector's log for what it does not take, and why")
     else:
-        yield fail(about, error, next((cure for words, cure in _COLLECTOR if words in error), _COLLECTOR_ELSE))
-
-
-_COLLECTOR = (
-    ("answered 401", "check telemetry.otlp.headers against what the collector lets in"),
-    ("answered 403", "check telemetry.otlp.headers against what the collector lets in"),
-    ("certificate is refused", "give the authority that signed the collector's certificate as telemetry.otlp.tls.ca_file"),
-    ("Name or service", "check the host name in telemetry.otlp.endpoint, and the machine's resolver (getent hosts NAME)"),
-    ("write that as endpoint", "write the place that it names as telemetry.otlp.endpoint"),
-)
-_COLLECTOR_ELSE = "check telemetry.otlp.endpoint, and that a collector takes OTLP over HTTP there: port 4318; 4317 is for gRPC"
+        yield fail(
+            about, error, next((fault.cure for fault in CollectorFault if fault == telemetry.fault), CollectorFault.OTHER.cure)
+        )
 
 
 def _control(control: ControlFigures) -> Iterator[Finding]:

@@ -40,7 +40,7 @@ class SendingHangs(BasculeError):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Sending's thread -> actor: it has ended. error: why the collector took nothing, or what it said.
+    """Sending's thread -> actor: it has ended. error: why the collector took nothing, or what it said; why: in a word, if nothing.
 
     taken: whether it took the metrics; refused: how many values not. fault: what ends the process.
     """
@@ -48,6 +48,7 @@ class Sent:
     taken: bool = False
     refused: int = 0
     error: str = ""
+    why: str = ""
     fault: BasculeError | None = None
 
 
@@ -65,7 +66,7 @@ class MetricsExporter(MailboxActor):
         self._exports = self._failures = self._refused = 0
         self._last_export_ms: int | None = None
         self._failing_since_s: float | None = None
-        self._error = ""
+        self._error = self._why = ""
         self._said = ""  # the failure that the log has, if it does not have its end
         self._said_s: float | None = None  # when it was told of one last
 
@@ -102,6 +103,7 @@ class MetricsExporter(MailboxActor):
             last_export_ms=self._last_export_ms,
             failing_s=None if failing_since_s is None else round(self.mailbox.now_s() - failing_since_s, 3),
             error=self._error,
+            fault=self._why,
         )
 
     # --- inside ---
@@ -123,7 +125,7 @@ class MetricsExporter(MailboxActor):
         except (ControlError, NotRunning) as error:
             told = Sent(error=f"the node itself gave no status: {error.message}")
         except Unavailable as error:
-            told = Sent(error=error.message)
+            told = Sent(error=error.message, why=str(error.fields.get("why", "")))
         finally:
             self.send_from_thread(told)
 
@@ -140,7 +142,7 @@ class MetricsExporter(MailboxActor):
     def _note(self, sent: Sent) -> None:
         now_s = self.mailbox.now_s()
         was_failing = self._failing_since_s is not None
-        self._error = sent.error
+        self._error, self._why = sent.error, sent.why
         self._refused += sent.refused
         if sent.taken:
             self._exports += 1

@@ -8,6 +8,7 @@ makes Prometheus's series of it adds that, so that they are called as those of `
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -40,6 +41,7 @@ from wire.errors import Unavailable
 from wire.settings import OtlpSettings
 from wire.status.histogram import HistogramFigures
 from wire.status.node import Status
+from wire.status.states import CollectorFault
 
 PATH = "/v1/metrics"
 ANSWER_BYTES_MAX = 64 * 1024
@@ -79,10 +81,10 @@ class OtlpCollector:
         Raises:
             NotTaken: they are lost; the next ones tell as much.
         """
-        self._session.fault = "the metrics cannot be encoded"
+        self._session.fault, self._session.why = "the metrics cannot be encoded", CollectorFault.OTHER
         taken = self._exporter.export(self._data(status, at_ns))
         if self._session.fault or taken is not MetricExportResult.SUCCESS:
-            raise NotTaken(self._session.fault or "not taken")
+            raise NotTaken(self._session.fault or "not taken", why=self._session.why)
         partly = self._session.answer.partial_success
         return partly.rejected_data_points, _printable(partly.error_message)
 
@@ -136,13 +138,13 @@ def _histograms(metric: Metric, values: Mapping[Labels, Value], starts: StartTim
 class _Session(requests.Session):
     """Keeps what became of the last request, because the exporter tells no more than whether one was answered.
 
-    fault: why it was not taken; empty if it was. answer: then, what the collector says.
+    fault: why it was not taken, in words; empty if it was. why: in a word. answer: what the collector says, if it was.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.trust_env = False  # no proxies, no .netrc, no REQUESTS_CA_BUNDLE
-        self.fault = ""
+        self.fault, self.why = "", CollectorFault.OTHER
         self.answer = ExportMetricsServiceResponse()
 
     def request(self, *args: Any, **kwargs: Any) -> requests.Response:
@@ -151,24 +153,26 @@ class _Session(requests.Session):
             response = super().request(*args, **{**kwargs, "stream": True})
             body = _body(response)
         except requests.RequestException as error:
-            self.fault = _words(error)
+            self.fault, self.why = _words(error)
             raise
-        self.fault = self._judge(response, body)
+        self.fault, self.why = self._judge(response, body)
         return response
 
-    def _judge(self, response: requests.Response, body: bytes) -> str:
+    def _judge(self, response: requests.Response, body: bytes) -> tuple[str, CollectorFault]:
         said = f"{response.status_code} {_printable(response.reason or '')}".rstrip()
         if response.is_redirect:
-            return f"it answered {said}, to {_printable(response.headers['location'])}: write that as endpoint"
+            to = _printable(response.headers["location"])
+            return f"it answered {said}, to {to}: write that as endpoint", CollectorFault.REDIRECTED
         if not response.ok or response.status_code >= 300:
             detail = _printable(body.decode(errors="replace"))
-            return f"it answered {said}" + (f": {detail}" if detail else "")
+            why = CollectorFault.FORBIDDEN if response.status_code in (401, 403) else CollectorFault.OTHER
+            return f"it answered {said}" + (f": {detail}" if detail else ""), why
         self.answer = ExportMetricsServiceResponse()
         try:
             self.answer.ParseFromString(body)
         except DecodeError:
-            return f"it answered {said}, and nothing that a collector says"
-        return ""
+            return f"it answered {said}, and nothing that a collector says", CollectorFault.OTHER
+        return "", CollectorFault.OTHER
 
 
 def _body(response: requests.Response) -> bytes:
@@ -181,21 +185,21 @@ def _body(response: requests.Response) -> bytes:
     return body
 
 
-def _words(error: requests.RequestException) -> str:
-    """The cause of a failed request: the words of the system or of OpenSSL, at the end of the chain of errors."""
+def _words(error: requests.RequestException) -> tuple[str, CollectorFault]:
+    """The cause of a failed request: the words of the system or of OpenSSL, at the end of the chain of errors; and in a word."""
     if isinstance(error, requests.ConnectTimeout):
-        return "no connection in time"
+        return "no connection in time", CollectorFault.OTHER
     chain: list[BaseException] = [error]
     while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(inner)
     for each in reversed(chain):
         if isinstance(each, ssl.SSLCertVerificationError):
-            return f"its certificate is refused: {each.verify_message}"
+            return f"its certificate is refused: {each.verify_message}", CollectorFault.CERTIFICATE
         if isinstance(each, OSError) and each.strerror:
-            return each.strerror
+            return each.strerror, CollectorFault.NAME if isinstance(each, socket.gaierror) else CollectorFault.OTHER
         if isinstance(each, TimeoutError):
-            return "no answer in time"
-    return _printable(str(chain[-1])) or type(chain[-1]).__name__
+            return "no answer in time", CollectorFault.OTHER
+    return _printable(str(chain[-1])) or type(chain[-1]).__name__, CollectorFault.OTHER
 
 
 def _printable(text: str) -> str:

@@ -9,7 +9,7 @@ from supervisor.terminal.message_text import printable, properties_of, shown
 from supervisor.terminal.view import print_table, say, size
 from supervisor.units import counted, write_time
 from wire.figure import to_map
-from wire.status.answers import Session, SessionFigures, SessionRow, SessionWill, WholeWill
+from wire.status.answers import Session, SessionFacts, SessionRow, SessionWill, WholeWill
 
 _ID_MAX = 60  # characters of a client identifier in a list
 _COLUMNS = ("client id", "user", "state", "since", "expires", ">subs", ">depth", ">size", ">in flight", ">QoS 2")
@@ -91,7 +91,7 @@ def _user(user: str | None) -> str:
     return "-" if user is None else printable(user)
 
 
-def _expires(row: SessionFigures) -> str:
+def _expires(row: SessionFacts) -> str:
     """The end of the session; while its client is connected, how long it lasts from the connection's end on."""
     if not row.lasting:
         return "with connection"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from wire.backoff import Backoff
 from wire.mqtt.reason_codes import PUBACK_CODES, ReasonCode
 from wire.settings import RefusalSettings
+from wire.status.states import DEAD, DROPPED, Loss
 
 FAILURE = 0x80
 TOO_LARGE = int(ReasonCode.PACKET_TOO_LARGE)
@@ -19,7 +20,7 @@ RETRY, DEAD_LETTER, DROP = "retry", "dead-letter", "drop"
 DEFAULT_REASON = "default"  # what an operator writes for all reasons that are not named
 ACTIONS = (RETRY, DEAD_LETTER, DROP)
 
-_KINDS = {DEAD_LETTER: "dead", DROP: "dropped"}
+_KINDS = {DEAD_LETTER: DEAD, DROP: DROPPED}
 
 # The name of each reason that a PUBACK or PUBREC may give (MQTT 5.0 sections 3.4.2.1 and 3.5.2.1), and our own three.
 REASONS = {
@@ -58,14 +59,14 @@ class RefusalPolicy:
         self._default = settings.default
         self._actions = dict(settings.codes)
         action = self._actions.get(TOO_LARGE, DEAD_LETTER if settings.default == RETRY else settings.default)
-        self.too_large = f"{_KINDS[action]}:packet_too_large"
+        self.too_large = f"{_KINDS[action]}:{Loss.PACKET_TOO_LARGE}"
         action = self._actions.get(CLOSED, settings.default)
-        self.closed = None if action == RETRY else f"{_KINDS[action]}:connection_closed"
+        self.closed = None if action == RETRY else f"{_KINDS[action]}:{Loss.CONNECTION_CLOSED}"
 
     def outcome(self, reason_code: int) -> str | None:
         """The outcome of a message refused with ``reason_code``; None if it is to be tried again."""
         action = self._actions.get(reason_code, self._default)
-        reason = "wrongly_acknowledged" if reason_code == WRONGLY_ACKNOWLEDGED else f"remote_0x{reason_code:02x}"
+        reason = Loss.WRONGLY_ACKNOWLEDGED if reason_code == WRONGLY_ACKNOWLEDGED else f"remote_0x{reason_code:02x}"
         return None if action == RETRY else f"{_KINDS[action]}:{reason}"
 
 

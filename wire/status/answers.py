@@ -195,7 +195,7 @@ class Replayed:
 
 
 @figures
-class SessionFigures:
+class SessionFacts:
     """The session of a local client."""
 
     client_id: str = figure("Its client identifier.")
@@ -217,7 +217,7 @@ class SessionFigures:
 
 
 @figures
-class SessionRow(SessionFigures):
+class SessionRow(SessionFacts):
     """A session in a list."""
 
     will: bool = figure("Whether it has a Will.")
@@ -271,7 +271,7 @@ class WholeWill(SessionWill):
 
 
 @figures
-class Session(SessionFigures):
+class Session(SessionFacts):
     """One session, with its subscriptions and the topic of its Will."""
 
     queue: str = figure("Its queue; empty if it ends with its connection.")

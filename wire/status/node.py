@@ -117,6 +117,7 @@ class TelemetryFigures:
     last_export_ms: int | None = figure("Time at which it last took them, as Unix time.", gauge("otlp_export_timestamp_seconds"))
     failing_s: float | None = figure("How long it has not taken them; absent while it does.", gauge("otlp_failing_seconds"))
     error: str = figure("Why it did not take the last ones, or what it said of them; else empty.")
+    fault: str = figure("Why it does not take them, in a word; empty while it does.", default="")
 
 
 @figures

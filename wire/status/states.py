@@ -65,8 +65,32 @@ class StoreState(WithCure):
     STORE_GONE = "store_gone"  # its error ends with the cure
 
 
+class CollectorFault(WithCure):
+    """Why a collector did not take the metrics. OTHER: nothing of this."""
+
+    OTHER = (
+        "other",
+        "check telemetry.otlp.endpoint, and that a collector takes OTLP over HTTP there: port 4318; 4317 is for gRPC",
+    )
+    FORBIDDEN = "forbidden", "check telemetry.otlp.headers against what the collector lets in"
+    CERTIFICATE = "certificate", "give the authority that signed the collector's certificate as telemetry.otlp.tls.ca_file"
+    NAME = "name", "check the host name in telemetry.otlp.endpoint, and the machine's resolver (getent hosts NAME)"
+    REDIRECTED = "redirected", "write the place that it names as telemetry.otlp.endpoint"
+
+
+DROPPED, DEAD = "dropped", "dead"  # the kinds of outcomes that have a reason, which stands behind a colon
+
+
 class Loss(WithCure):
-    """Why a message was dropped, or became a dead letter, as the ledger has it. Reason codes are ``remote_0xNN`` beside."""
+    """Why a message was dropped, or became a dead letter, as the ledger has it. Reason codes are ``remote_0xNN`` beside.
+
+    dropped: the outcome of a message that is dropped for it.
+    """
+
+    dropped: str
+
+    def __init__(self, reason: str, _cure: str = "") -> None:
+        self.dropped = f"{DROPPED}:{reason}"
 
     ACTOR_RESTART = "actor_restart", "publish at QoS 1: messages of QoS 0 are in memory only"
     DAMAGED = "damaged", "look for the cause (dmesg, smartctl); bascule events CONFIG says when"
