@@ -10,6 +10,8 @@ import pytest
 
 _Value = TypeVar("_Value")
 _PERIOD_S = 0.01
+_PERIOD_MAX_S = 0.1  # a look costs: a status the node some milliseconds, its processes a walk through /proc
+_PART = 20  # of the time that has passed
 
 # Nobody is given less: while all is well it costs nothing, and on a loaded machine a process may stand still for seconds.
 PATIENCE_S = 60.0
@@ -20,7 +22,8 @@ def wait_until(
 ) -> _Value:
     """The first true value of ``condition``; fails the test with ``what`` when there is none in time.
 
-    In time is within ``deadline_s`` seconds, or ``PATIENCE_S`` if that is more.
+    In time is within ``deadline_s`` seconds, or ``PATIENCE_S`` if that is more. It is looked at each ``period_s`` seconds, and less
+    often when it takes long.
     """
     began_s = time.monotonic()
     end_s = began_s + max(deadline_s, PATIENCE_S)
@@ -28,9 +31,10 @@ def wait_until(
         value = condition()
         if value:
             return value
-        if time.monotonic() >= end_s:
-            pytest.fail(f"not within {time.monotonic() - began_s:.0f} s: {what if isinstance(what, str) else what()}", pytrace=True)
-        time.sleep(period_s)
+        waited_s = time.monotonic() - began_s
+        if began_s + waited_s >= end_s:
+            pytest.fail(f"not within {waited_s:.0f} s: {what if isinstance(what, str) else what()}", pytrace=True)
+        time.sleep(max(period_s, min(waited_s / _PART, _PERIOD_MAX_S)))
 
 
 def wait_still(value: Callable[[], _Value], *, period_s: float = 0.5) -> _Value:
