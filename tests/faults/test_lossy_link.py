@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import StartNode
-from tests.faults.test_kill_each_process import PROGRESS, judge, published_after_release, wait_progress
+from tests.faults.under_load import PROGRESS, judge, published_after_release, wait_progress
 from tests.support.far import Far
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node, bridge_config, node_config

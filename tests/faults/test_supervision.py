@@ -39,34 +39,26 @@ def test_a_child_that_stands_still_is_noticed_and_replaced(remote: Mosquitto, st
     assert node.events("child.hung"), "it is said in the log"
 
 
-def test_the_children_never_outlive_a_killed_supervisor(remote: Mosquitto, start_node: StartNode) -> None:
-    """kill -9 of the supervisor under load: no process is left, and the next start goes on where the last ended."""
+@pytest.mark.parametrize("end", ["kill -9 of the supervisor", "SIGTERM"])
+def test_a_node_that_ends_under_load_leaves_no_process_and_goes_on_where_it_ended(
+    remote: Mosquitto, start_node: StartNode, end: str
+) -> None:
     node = start_node(node_config(bridge_config("cloud", remote.port)))
     with Subscriber(remote.port, "#") as subscriber, Publisher(node.port, "t", qos=2, rate_per_s=400.0) as publisher:
         for _ in range(3):
             publisher.wait_acknowledged(100)
-            node.kill_supervisor()  # fails the test when a process of the node is left
+            if end == "SIGTERM":
+                assert node.stop() == 0
+                assert node.events("node.stopped"), "the last word of a stop in good order"
+                assert not node.events("child.killed"), "no child had to be killed"
+            else:
+                node.kill_supervisor()  # fails the test when a process of the node is left, as stop does
             node.start()
         publisher.wait_acknowledged(100)
         arrivals = subscriber.wait_for("t", publisher.finish())
         assert arrivals.are_exact(), arrivals
         assert publisher.sessions_lost == 0
         assert node.wait_lane("cloud", depth=0)["ledger_closes"] is True
-
-
-def test_sigterm_ends_in_good_order_with_nothing_lost(remote: Mosquitto, start_node: StartNode) -> None:
-    node = start_node(node_config(bridge_config("cloud", remote.port)))
-    with Subscriber(remote.port, "#") as subscriber, Publisher(node.port, "t", qos=2, rate_per_s=400.0) as publisher:
-        for _ in range(3):
-            publisher.wait_acknowledged(100)
-            assert node.stop() == 0
-            assert node.events("node.stopped"), "the last word of a stop in good order"
-            assert not node.events("child.killed"), "no child had to be killed"
-            node.start()
-        publisher.wait_acknowledged(100)
-        arrivals = subscriber.wait_for("t", publisher.finish())
-        assert arrivals.are_exact(), arrivals
-        assert publisher.sessions_lost == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from tests.conftest import Chances
-from tests.faults.test_kill_each_process import judge, wait_progress
+from tests.faults.under_load import judge, wait_progress
 from tests.support.cluster import LEASE_S, Cluster, Member
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
