@@ -155,6 +155,7 @@ def test_what_bridges_say_of_themselves_is_readable_kept_and_bridged(tmp_path: P
 @pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("topic", ["$SYS/broker/uptime", "$SYS/brokers/connected", "$SYS/"])
 def test_a_will_for_the_nodes_own_topics_is_dropped_with_a_word_and_its_client_let_in(node: Node, topic: str, version: int) -> None:
+    """routing.sys-stays-here"""
     with MqttClient(node.port, "watcher") as watcher:
         watcher.subscribe(topic if topic.count("/") == 2 else "$SYS/none", qos=1)
         before = len(watcher.drain())

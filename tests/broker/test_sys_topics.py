@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.mosquitto import program
 from tests.support.mqtt_client import MqttClient, publish, publish_once, take_one
-from tests.support.mqtt_packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Will
+from tests.support.mqtt_packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 from tests.support.node import Node, bridge_config, node_config
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -126,18 +126,6 @@ def test_no_client_publishes_to_sys(node: Node, version: int) -> None:
         publish(liar, "end", "end", qos=1)
         assert take_one(witness).payload == b"end"
         witness.subscribe("$SYS/lie")
-        witness.ping()
-
-
-def test_no_will_goes_to_sys(node: Node) -> None:
-    """routing.sys-stays-here: its client is let in, and nobody gets the Will."""
-    with MqttClient(node.port, "witness", version=5) as witness:
-        witness.subscribe("$SYS/lie")
-        for version in (4, 5):
-            client = MqttClient(node.port, "will", version=version, will=Will(topic="$SYS/lie", payload=b"x"))
-            assert client.connect().reason_code == 0
-            client.vanish()
-        wait_until(lambda: node.status()["listener"]["clients"] == 1, PATIENCE_S, "both have gone")
         witness.ping()
 
 
