@@ -1,6 +1,7 @@
 """Password hashes: the only user of argon2, for the Listener and for ``bascule passwd``. Which user has which is the table's.
 
-Source: RFC 9106; the parameters are OWASP's smallest (19 MiB, 2 passes, 1 thread), about 20 ms on a small machine.
+Source: RFC 9106; the parameters are OWASP's smallest (19 MiB, 2 passes, 1 thread), about 20 ms on a small machine. Hashes that
+Mosquitto has made by PBKDF2 (RFC 8018) are verified, too.
 """
 
 from __future__ import annotations
@@ -8,9 +9,14 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from base64 import b64decode
+from hashlib import pbkdf2_hmac
+from hmac import compare_digest
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
+
+from wire.access.password_table import PBKDF2
 
 _HASHER = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 _NICENESS = 10
@@ -27,6 +33,9 @@ def hash_password(password: bytes) -> str:
 
 def verify_password(stored: str, password: bytes) -> bool | None:
     """Whether ``stored`` is a hash of ``password``; None if it could not be found out (no memory). Takes tens of milliseconds."""
+    if stored.startswith(PBKDF2):
+        iterations, salt, digest = stored.removeprefix(PBKDF2).split("$")
+        return compare_digest(pbkdf2_hmac("sha512", password, b64decode(salt), int(iterations)), b64decode(digest))
     try:
         return _HASHER.verify(stored, password)
     except VerifyMismatchError:

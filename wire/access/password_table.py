@@ -1,6 +1,7 @@
 """The password file: one line a user, ``name:argon2id-hash``. Its format, and how it is changed. Pure.
 
-Empty lines and lines that begin with ``#`` are comments. Hashes are made and verified in ``actors/access/password_hashes.py``.
+Empty lines and lines that begin with ``#`` are comments. Lines that Mosquitto has made may stay: its argon2id hashes are the same,
+and its older ones (``$7$``, PBKDF2) are verified, but never made. Both is done in ``actors/access/password_hashes.py``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from hashlib import blake2b
 NAME_BYTES_MAX = 65_535
 MEMORY_MAX_KIB = 1 << 20
 PASSES_MAX = 100
+ITERATIONS_MAX = 500_000  # about a second of work
+PBKDF2 = "$7$"  # how a hash begins that Mosquitto has made by PBKDF2 with SHA-512: iterations, salt and digest follow
 _ARGON2ID = re.compile(r"\$argon2id\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{16,}")
+_PBKDF2 = re.compile(r"\$7\$([1-9]\d{0,8})\$([A-Za-z0-9+/]{16}|[A-Za-z0-9+/]{86}==)\$[A-Za-z0-9+/]{86}==")
 _REMEDY = "make it with: bascule passwd FILE USER"
 
 Fault = tuple[int, str]  # line from 1, what is wrong and what would be right
@@ -67,7 +71,7 @@ def parse_passwords(text: str) -> tuple[PasswordTable, list[Fault]]:
         if not line or line.startswith("#"):
             continue
         name, colon, stored = line.partition(":")
-        fault = _line_fault(name, colon, stored)
+        fault = line_fault(name, colon, stored)
         if fault is None and name in lines:
             fault = f"the user {name} stands in line {lines[name]} already; keep one"
         if fault is not None:
@@ -78,15 +82,19 @@ def parse_passwords(text: str) -> tuple[PasswordTable, list[Fault]]:
     return PasswordTable(hashes), faults
 
 
-def _line_fault(name: str, colon: str, stored: str) -> str | None:
+def line_fault(name: str, colon: str, stored: str) -> str | None:
+    """The fault of a line that is ``name``, a ``colon`` and what is ``stored``; None if it has none."""
     if not colon:
         return f"not a line of the form name:argon2id-hash; {_REMEDY}"
     fault = name_fault(name)
     if fault is not None:
         return fault
+    if (iterated := _PBKDF2.fullmatch(stored)) is not None:
+        many = int(iterated[1]) > ITERATIONS_MAX
+        return f"the hash of {name} has more than {ITERATIONS_MAX} iterations; {_REMEDY}" if many else None
     match = _ARGON2ID.fullmatch(stored)
     if match is None:
-        return f"what follows the user name is not an argon2id hash; {_REMEDY}"
+        return f"what follows the user name is not an argon2id hash, nor one of Mosquitto's by PBKDF2; {_REMEDY}"
     memory_kib, passes, threads = (int(number) for number in match.groups())
     if not (8 * threads <= memory_kib <= MEMORY_MAX_KIB and 1 <= passes <= PASSES_MAX and 1 <= threads <= 64):
         return f"the hash of {name} has parameters out of range (m={memory_kib}, t={passes}, p={threads}); {_REMEDY}"

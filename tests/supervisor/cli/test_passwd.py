@@ -16,6 +16,7 @@ from actors.access.password_file import read_passwords
 from actors.access.password_hashes import verify_password
 from supervisor.cli.main import cli, main
 from tests.supervisor.conftest import ROOT
+from tests.support.mosquitto import program
 from tests.support.waiting import PATIENCE_S
 
 
@@ -52,6 +53,28 @@ def test_a_file_is_made_changed_and_thinned_out(monkeypatch: pytest.MonkeyPatch,
     assert read_passwords(file).hash_of("ada") is None
     assert verifies(file, "bob", "zwö:lf ".encode())
     assert list(file.parent.iterdir()) == [file], "nothing else is left behind"
+
+
+# As Mosquitto 2.1 makes them: longer salts and digests, other parameters.
+ARGON2ID_OF_MOSQUITTO = (
+    "$argon2id$v=19$m=47104,t=1,p=1$NAJ05Sp3J6sN8wajBAa1zb+tBbv3VI/9PY9GYhCuqt/cOiYusWgHCLXZ2G2YnNjDNSoA+pnsIMU/A2XFJAf1qQ"
+    "$M0qSy2dMThwuQw2znXEvcXH6COjDRAxOSuiwhpJfK+HbK8eJhfN2XQy4OJI3oM+HBg954RI7wrinBzBXcMRpUw"
+)
+
+
+@pytest.mark.process
+def test_lines_that_mosquitto_made_let_their_users_in(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    file.touch(0o600)
+    for user, password in (("ada", "lovelace"), ("bob", "zwö:lf ")):
+        subprocess.run([program("mosquitto_passwd"), "-b", str(file), user, password], check=True)
+    assert file.read_text().count(":$7$") == 2
+    file.write_text(f"{file.read_text()}cyd:{ARGON2ID_OF_MOSQUITTO}\n")
+    assert give(monkeypatch, file, "eve", b"ours") == 0
+
+    assert [verifies(file, "ada", password) for password in (b"lovelace", b"lovelac", b"")] == [True, False, False]
+    assert verifies(file, "bob", "zwö:lf ".encode())
+    assert [verifies(file, "cyd", password) for password in (b"pw", b"p")] == [True, False]
+    assert verifies(file, "eve", b"ours")
 
 
 def test_a_user_who_is_not_there_cannot_be_removed(

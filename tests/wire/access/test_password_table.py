@@ -7,6 +7,7 @@ import pytest
 from wire.access.password_table import PasswordTable, name_fault, parse_passwords, with_password, without_user
 
 HASH = "$argon2id$v=19$m=19456,t=2,p=1$jYjCJdrAuCUddmrc7FCavg$ZBDshqPydcO0+t1XvrBA5DGFfmJvUYIFNkavDtsYg/I"
+MOSQUITTO = f"$7$101${'s' * 16}${'h' * 86}=="  # by PBKDF2, as Mosquitto 2.0 has it; 2.1 has salts of 64 bytes
 OTHER = HASH.replace("jY", "Yj")
 
 
@@ -17,6 +18,12 @@ def test_users_comments_and_empty_lines() -> None:
     assert (table.hash_of("ada"), table.hash_of("bob smith"), table.hash_of("eve")) == (HASH, OTHER, None)
 
 
+@pytest.mark.parametrize("stored", [MOSQUITTO, MOSQUITTO.replace("s" * 16, f"{'s' * 86}==").replace("101", "1000")])
+def test_hashes_of_mosquitto_may_stand_there(stored: str) -> None:
+    table, faults = parse_passwords(f"ada:{HASH}\nbob:{stored}\n")
+    assert (faults, table.hash_of("bob")) == ([], stored)
+
+
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
@@ -24,6 +31,9 @@ def test_users_comments_and_empty_lines() -> None:
         (f":{HASH}", "empty"),
         ("ada:secret", "not an argon2id hash"),
         ("ada:$7$101$abc==", "bascule passwd"),
+        (f"ada:$6${'s' * 16}${'h' * 86}==", "bascule passwd"),
+        (f"ada:{MOSQUITTO.replace('101', '0')}", "not an argon2id hash"),
+        (f"ada:{MOSQUITTO.replace('101', '500001')}", "500000 iterations"),
         (f"ada:{HASH.replace('argon2id', 'argon2i')}", "not an argon2id hash"),
         (f"ada:{HASH.replace('19456', '99999999')}", "m=99999999"),
         (f"ada:{HASH.replace('t=2', 't=0')}", "t=0"),
