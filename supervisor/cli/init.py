@@ -86,7 +86,6 @@ def init(
         bridge=bridge,
         remote=remote,
         client_id=client_id or name,
-        remote_user=remote_user,
         remote_password_file=f"{SECRETS}/{bridge}.password" if password else "",
         ca_file=ca_file or "",
         filters=filters or _topics(remote, asks),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from supervisor.config.addresses import parse_remote_address
+from supervisor.config.yaml_file import write_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,6 @@ class Answers:
     bridge: str = "cloud"
     remote: str = ""
     client_id: str = ""
-    remote_user: str = ""
     remote_password_file: str = ""
     ca_file: str = ""
     filters: tuple[str, ...] = ("#",)
@@ -43,11 +42,11 @@ def write_first(answers: Answers) -> str:
         "# Made by bascule init. What else can be set, with every default: bascule's configs/default.yaml.",
         "# After a change: bascule check FILE. What is wrong beside it: bascule doctor FILE.",
         "node:",
-        f"  name: {_text(answers.name)}",
-        f"  data_dir: {_text(answers.data_dir)}  # queues live here; relative paths count from this file's folder",
+        f"  name: {write_value(answers.name)}",
+        f"  data_dir: {write_value(answers.data_dir)}  # queues live here; relative paths count from this file's folder",
         "",
         "listeners:  # where local clients connect",
-        f"  - bind: {_text(answers.bind)}",
+        f"  - bind: {write_value(answers.bind)}",
         "",
         "access:",
         *_access(answers),
@@ -61,7 +60,7 @@ def _access(answers: Answers) -> list[str]:
     if not answers.user:
         return ["  allow_anonymous: true  # everybody who reaches the listener may publish and read"]
     return [
-        f"  password_file: {_text(answers.password_file)}  # users are added with: bascule passwd FILE USER",
+        f"  password_file: {write_value(answers.password_file)}  # users are added with: bascule passwd FILE USER",
         '  # Without a list all is allowed; such as: acl: [{users: [ada], topics: ["site/%u/#"]}]',
     ]
 
@@ -69,38 +68,20 @@ def _access(answers: Answers) -> list[str]:
 def _bridges(answers: Answers) -> list[str]:
     if not answers.remote:
         return ["bridges: []  # a broker alone"]
-    remote = [f"      addresses: [{_text(answers.remote)}]  # tried in turn"]
+    remote = [f"      addresses: [{write_value(answers.remote)}]  # tried in turn"]
     if answers.client_id:
         remote.append(
-            f"      client_id: {_text(answers.client_id)}  # the remote keeps our session under it: no two may have the same"
+            f"      client_id: {write_value(answers.client_id)}  # the remote keeps our session under it: no two may have the same"
         )
-    if answers.remote_user and parse_remote_address(answers.remote).username is None:
-        remote.append(f"      username: {_text(answers.remote_user)}")
     if answers.remote_password_file:
-        remote.append(f"      password_file: {_text(answers.remote_password_file)}")
+        remote.append(f"      password_file: {write_value(answers.remote_password_file)}")
     if answers.ca_file:
-        remote.append(f"      tls: {{ca_file: {_text(answers.ca_file)}}}")
+        remote.append(f"      tls: {{ca_file: {write_value(answers.ca_file)}}}")
     return [
         "bridges:",
-        f"  - name: {_text(answers.bridge)}",
+        f"  - name: {write_value(answers.bridge)}",
         "    remote:",
         *remote,
         "    local_subscriptions:  # what goes to the remote; remote_subscriptions brings messages from there",
-        f"      - filters: [{', '.join(map(_text, answers.filters))}]",
+        f"      - filters: [{', '.join(map(write_value, answers.filters))}]",
     ]
-
-
-def _text(value: str) -> str:
-    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
-        return value
-    return '"' + "".join(map(_escaped, value)) + '"'
-
-
-def _escaped(sign: str) -> str:
-    if sign in '"\\':
-        return f"\\{sign}"
-    return sign if sign.isprintable() else f"\\U{ord(sign):08X}"
-
-
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
-_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}  # YAML takes them for something else

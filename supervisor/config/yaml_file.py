@@ -1,7 +1,7 @@
 """Reads a YAML file into plain values and remembers where each stands, so that every complaint can name line and column.
 
 The only user of yaml. It knows YAML and its traps (``no`` that is false, ``1:30`` that is ninety, ``0600`` that is 384, keys given
-twice); what the values mean is the business of ``wire/settings.py``.
+twice); what the values mean is the business of ``wire/settings.py``. ``write_value`` writes a value for such a file.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _TAG = "tag:yaml.org,2002:"
 _COLLECTIONS = (f"{_TAG}map", f"{_TAG}seq")
 _DIGITS_MAX = 100
 _COMMENT = re.compile(r"^[^#\n]*[\[,]\s*(#)\s*[\],]", re.MULTILINE)  # such as filters: [#]
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)", re.ASCII)
 
 
@@ -292,3 +293,21 @@ def _trap(kind: str, text: str) -> str:
     if kind == "timestamp":
         return f"YAML takes the bare {text} for a date; {quoted}"
     return f"YAML takes the bare {text} for something special; {quoted}"
+
+
+# --- writing ---
+
+
+class _Writer(yaml.SafeDumper):
+    """Texts that are more than a word stand in double quotes, as in the examples."""
+
+
+_Writer.add_representer(
+    str, lambda writer, text: writer.represent_scalar(f"{_TAG}str", text, style=None if _WORD.fullmatch(text) else '"')
+)
+
+
+def write_value(value: object) -> str:
+    """``value`` on one line: a text, a number, a flag, or a list or mapping of such."""
+    text: str = yaml.dump(value, Dumper=_Writer, default_flow_style=True, sort_keys=False, width=2**31, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...")
