@@ -50,6 +50,7 @@ ROOMS = {
         "tree",
         "demo",
         "doctor",
+        "convert",
         "backup",
         "cli",
     ),

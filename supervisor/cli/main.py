@@ -1,9 +1,9 @@
 """The command line: what a user types. Each command is a few lines over the package that does the work.
 
 ``bascule run`` starts within the blink that its users wait for, so everything heavier than click is imported by the command that
-needs it. Exit statuses: 0 done, 1 refused by the node, or not ready, 2 wrong usage, 65 damaged data, 69 the node does not run,
-70 a bug or too many crashes, 74 a file, or what it printed to, failed, 75 busy (another node runs there), 78 wrong configuration,
-130 interrupted, 141 its reader has gone.
+needs it. Exit statuses: 0 done, 1 refused by the node, or not ready, 2 wrong usage, 3 converted in part, 65 damaged data, 69 the
+node does not run, 70 a bug or too many crashes, 74 a file, or what it printed to, failed, 75 busy (another node runs there), 78
+wrong configuration, 130 interrupted, 141 its reader has gone.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import click
 
 from supervisor.cli.backup import backup, restore
 from supervisor.cli.cluster import cluster
+from supervisor.cli.convert import convert
 from supervisor.cli.doctor import doctor
 from supervisor.cli.events import events
 from supervisor.cli.export import export
 from supervisor.cli.init import init
 from supervisor.cli.keys import keys
-from supervisor.cli.metrics import metrics
 from supervisor.cli.node_calls import CONFIG, JSON, GivenNode, LocalPath, about_node, config_option, remote_options, told
 from supervisor.cli.node_calls import load as _load
 from supervisor.cli.passwd import passwd
@@ -36,7 +36,7 @@ from supervisor.cli.reload import reload
 from supervisor.cli.report import report
 from supervisor.cli.session import session
 from supervisor.cli.snapshot import snapshot
-from supervisor.cli.status import status
+from supervisor.cli.status import metrics, status
 from supervisor.cli.token import token
 from supervisor.cli.trace import topics, trace
 from supervisor.terminal.failures import complain, printing, refused
@@ -236,6 +236,7 @@ cli.add_command(backup)
 cli.add_command(restore)
 cli.add_command(doctor)
 cli.add_command(init)
+cli.add_command(convert)
 cli.add_command(keys)
 cli.add_command(metrics)
 cli.add_command(passwd)

@@ -1,4 +1,4 @@
-"""``bascule status``: how a node is, once or again and again."""
+"""``bascule status`` and ``bascule metrics``: how a node is, for people, for monitors, and for what reads files."""
 
 from __future__ import annotations
 
@@ -131,3 +131,14 @@ def _of_bridge(status: Status, name: str | None) -> Status:
         known = ", ".join(sorted({row.name for row in status.bridges})) or "none"
         raise click.UsageError(f"there is no bridge {name}; there are: {known}")
     return replace(status, bridges=rows)
+
+
+@click.command()
+@about_node()
+def metrics(node: GivenNode) -> int:
+    """Print the node's metrics, in Prometheus's text format.
+
+    They are those of /metrics: for node_exporter's textfile collector, or another program that reads them.
+    """
+    sys.stdout.write(node.client.metrics().decode())
+    return 0

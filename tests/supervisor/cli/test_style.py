@@ -16,7 +16,7 @@ from supervisor.cli.main import cli, main
 from supervisor.cli.node_calls import CONFIG, GivenNode, about_node
 from tests.support.node import bascule
 
-LOCAL = {"check", "demo", "doctor", "export", "init", "passwd", "token", "report", "run"}  # they ask no node
+LOCAL = {"check", "convert", "demo", "doctor", "export", "init", "passwd", "token", "report", "run"}  # they ask no node
 
 
 def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -1,0 +1,67 @@
+"""``bascule convert``: a configuration of Mosquitto or HiveMQ Edge becomes one of ours, and what is lost on the way is told."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from storage import files
+from wire.errors import ConfigError, Unavailable
+
+IN_PART = 3  # some lines could not be taken
+_FILE_MODE = 0o644  # nothing secret is in it
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("-o", "--output", metavar="CONFIG", type=click.Path(path_type=Path, dir_okay=False), help="Write to CONFIG.")
+@click.option("--data-dir", default="data", show_default=True, help="The folder of the queues, relative to CONFIG.")
+@click.option("--force", is_flag=True, help="Replace CONFIG, and files of secrets beside it, if they are there.")
+def convert(file: Path, output: Path | None, data_dir: str, force: bool) -> int:
+    """Make a configuration of one of Mosquitto or HiveMQ Edge.
+
+    FILE is a mosquitto.conf, or a config.xml. Each line of the result says which line it came from. What could not be taken stands
+    at its end and on standard error, with the reason; then the exit status is 3. The result passes bascule check. Passwords go into
+    files of their own, in the folder secrets beside CONFIG; so where there are any, -o is needed. Run it on the machine of FILE, as
+    a user who may read what FILE names.
+    """
+    from supervisor.convert.converted import convert as converted
+
+    if output is not None and output.exists() and not force:
+        raise click.UsageError(f"{output} is there already; take another name, or --force")
+    text, draft = converted(file, data_dir)
+    for place, reason in draft.untaken:
+        click.echo(f"{place}: {reason}", err=True)
+    if output is None:
+        if draft.files:
+            raise click.UsageError(f"passwords go into files beside the configuration ({', '.join(draft.files)}): give -o CONFIG")
+        click.echo(text, nl=False)
+    else:
+        _write(output, text, draft.files, force=force)
+    if draft.untaken:
+        click.echo(f"{file}: {len(draft.untaken)} not taken", err=True)
+    return IN_PART if draft.untaken else 0
+
+
+def _write(config: Path, text: str, secrets: dict[str, bytes], *, force: bool) -> None:
+    from supervisor.config.loading import load
+
+    there = [str(config.parent / name) for name in secrets if (config.parent / name).exists()]
+    if there and not force:
+        raise click.UsageError(f"{', '.join(there)}: there already; take another folder, or --force")
+    try:
+        if secrets:
+            files.make_folder(config.parent / "secrets")
+        for name, content in secrets.items():
+            files.write(config.parent / name, content)
+        files.write(config, text.encode(), mode=_FILE_MODE)
+    except OSError as error:
+        raise Unavailable("the configuration cannot be written", path=str(config), error=str(error)) from error
+    try:
+        load(config)  # it holds; the folder may not be one to keep secrets in
+    except ConfigError as error:
+        click.echo("\n".join(error.problems), err=True)
+        raise
+    click.echo(f"{config}: written\n  next: bascule doctor {config}, then bascule run {config}", err=not sys.stdout.isatty())

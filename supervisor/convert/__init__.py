@@ -1,0 +1,1 @@
+"""Configurations of other brokers become ours: what is behind ``bascule convert``."""

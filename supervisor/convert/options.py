@@ -1,0 +1,263 @@
+"""Every option of Mosquitto and of HiveMQ Edge's bridges: the key that it becomes, or why there is none.
+
+``bascule convert`` goes by these tables, and the manual's are made of them (``scripts/documents/bridge_options.py``), so both say
+the same. How an option becomes a key that it does not fit one to one, a function says in ``supervisor/convert/mosquitto.py`` or
+``hivemq_edge.py``; the sentence here tells the operator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Fate(StrEnum):
+    """What becomes of an option."""
+
+    KEY = "key"
+    NEEDLESS = "needs none"  # what it asks for is so anyway, or there is nothing that it could be about; nothing is lost
+    LATER = "not yet"
+    NEVER = "no key"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option. key: ours, as ``bridges[].remote.keep_alive``. says: how it becomes that, or why it does not.
+
+    default: what it has when nobody writes it; written out, that asks for nothing. zero: 0 and less stand for no limit. fatal: what
+    it belongs to cannot do without it, a listener or a connection, and is left out whole.
+    """
+
+    name: str
+    key: str = ""
+    says: str = ""
+    fate: Fate = Fate.KEY
+    default: str | None = None
+    zero: bool = False
+    fatal: bool = False
+
+
+def _needless(name: str, says: str) -> Option:
+    return Option(name, says=says, fate=Fate.NEEDLESS)
+
+
+def _later(name: str, says: str = "", default: str | None = None, *, fatal: bool = False) -> Option:
+    return Option(name, says=says, fate=Fate.LATER, default=default, fatal=fatal)
+
+
+def _never(name: str, says: str, default: str | None = None, *, fatal: bool = False) -> Option:
+    return Option(name, says=says, fate=Fate.NEVER, default=default, fatal=fatal)
+
+
+_REMOTE = "bridges[].remote"
+_TLS = f"{_REMOTE}.tls"
+_OUT, _IN = "bridges[].local_subscriptions", "bridges[].remote_subscriptions"
+_ON_DISK = "what waits is on disk when it is acknowledged, in node.data_dir"
+_TO_STDERR = "logs are JSON lines on standard error, which the service manager keeps"
+_NO_CLIENT = "the bridge is part of the node and no client of it; its rules say what it may take and bring"
+_ALWAYS_TRIED = "a bridge connects when the node starts, and stays until it is paused"
+_STATE = "status, events and metrics have the state of a link; as a topic, only $SYS/bascule/bridge/# locally"
+_PSK = "pre-shared keys are not spoken, and without them it would not be encrypted"
+_PLUGIN = "plug-ins are not loaded; where one decides who may come in, nobody comes in until there is a password file"
+_ENGINE = "keys are PEM files"
+
+NODE_OPTIONS = (
+    _needless("allow_duplicate_messages", "a client gets a message once, however many of its filters match"),
+    _needless("autosave_interval", _ON_DISK),
+    _needless("autosave_on_changes", _ON_DISK),
+    _later("check_retain_source", "a retained message stays, also when its publisher loses the right to the topic", "false"),
+    _never("clientid_prefixes", "write the identifiers into access.acl, as clients: [prefix*]"),
+    _needless("connection_messages", _TO_STDERR),
+    _never("enable_control_api", "commands and the REST API take the place of $CONTROL", "false"),
+    Option("global_max_clients", "sessions.sessions_max", zero=True),
+    Option("global_max_connections", "clients.connections_max", zero=True),
+    Option("include_dir", says="its files are read where it stands, in the order of their names"),
+    _needless("log_dest", _TO_STDERR),
+    _needless("log_facility", _TO_STDERR),
+    _needless("log_timestamp", _TO_STDERR),
+    _needless("log_timestamp_format", _TO_STDERR),
+    Option("log_type", "log.level", "the most talkative of them"),
+    _never("max_inflight_bytes", "sessions.in_flight_max counts messages", "0"),
+    Option("max_inflight_messages", "sessions.in_flight_max", zero=True),
+    Option("max_keepalive", "clients.keep_alive_max", zero=True),
+    Option("max_packet_size", "clients.packet_max_bytes", "at most 16 MiB: larger ones ask for other limits to be raised, too"),
+    Option("max_queued_bytes", "sessions.queue_max_bytes", "without a limit there: the default of here"),
+    Option("max_queued_messages", "sessions.queue_max_messages", "of sessions; a bridge has limits.max_messages", zero=True),
+    _never("memory_limit", "each part has a limit of its own: clients.input_max_bytes, clients.output_max_bytes, sessions", "0"),
+    Option("message_size_limit", "clients.packet_max_bytes", "as max_packet_size"),
+    _needless("packet_buffer_size", "buffers grow as they are needed, within clients.input_max_bytes"),
+    Option("per_listener_settings", says="access of each listener becomes listeners[].access", default="false"),
+    _needless("persistence", _ON_DISK),
+    _needless("persistence_file", _ON_DISK),
+    _needless("persistence_location", _ON_DISK),
+    Option("persistent_client_expiration", "sessions.expiry_max"),
+    _needless("pid_file", "commands find the node by its control socket"),
+    _later(
+        "queue_qos0_messages", "QoS 0 waits for a bridge in memory, within limits.volatile_max_bytes, and for no client", "false"
+    ),
+    _later("retain_available", "messages are retained; deny the topics in access.acl", "true"),
+    _later("retain_expiry_interval", "a retained message goes when its own expiry (MQTT 5) says so"),
+    _needless("retained_persistence", _ON_DISK),
+    _needless("retry_interval", "Mosquitto does not know it any more: MQTT resends after a new connection only"),
+    _needless("set_tcp_nodelay", "it is always so"),
+    Option("sys_interval", "clients.sys_period"),
+    _later("upgrade_outgoing_qos", "QoS is never raised", "false"),
+    _needless("user", "the service unit names the user"),
+    _needless("websockets_headers_size", "a header has a limit of its own"),
+    _needless("websockets_log_level", _TO_STDERR),
+)
+
+ACCESS_OPTIONS = (
+    Option("acl_file", "access.acl", "its rules, in the order in which Mosquitto asks them"),
+    Option("allow_anonymous", "access.allow_anonymous"),
+    _never("allow_zero_length_clientid", "a client without an identifier is given one, as MQTT says", "true"),
+    _needless("auto_id_prefix", "an identifier that the node makes has no prefix"),
+    _never("auth_plugin", _PLUGIN),
+    _never("auth_plugin_deny_special_chars", "a name with a wildcard in it never widens what is allowed"),
+    _never("auth_opt_*", _PLUGIN),
+    _never("global_plugin", _PLUGIN),
+    Option("listener_allow_anonymous", "listeners[].access.allow_anonymous"),
+    _needless("listener_auto_id_prefix", "an identifier that the node makes has no prefix"),
+    Option("password_file", "access.password_file", "lines with hashes of argon2id and PBKDF2 ($7$) as they are, into secrets/"),
+    _never("plugin", _PLUGIN),
+    _never("plugin_load", _PLUGIN),
+    _never("plugin_opt_*", _PLUGIN),
+    _never("plugin_use", _PLUGIN),
+    _later("psk_file", "pre-shared keys are not spoken"),
+)
+
+LISTENER_OPTIONS = (
+    _never("accept_protocol_versions", "every listener speaks MQTT 3.1.1 and 5.0, none 3.1"),
+    Option("bind_address", "listeners[].bind"),
+    _later("bind_interface", "write the interface's address into listeners[].bind"),
+    Option("cafile", "listeners[].tls.ca_file", "where require_certificate is true"),
+    _later("capath", "write one file with the authorities into listeners[].tls.ca_file"),
+    Option("certfile", "listeners[].tls.cert_file"),
+    Option("ciphers", "listeners[].tls.ciphers"),
+    _later("ciphers_tls1.3", "Python offers those of TLS 1.3 that OpenSSL has"),
+    _later("crlfile", "revoked certificates are let in: give out short-lived ones, or deny their users in access.acl"),
+    _needless("dhparamfile", "OpenSSL chooses"),
+    _never("disable_client_cert_date_checks", "a certificate that has ended lets nobody in", "false"),
+    _never(
+        "enable_proxy_protocol", "write listeners[].proxy_protocol: {from: [ADDRESS]}; Mosquitto believes everybody", fatal=True
+    ),
+    _never("http_dir", "no files are served"),
+    Option("keyfile", "listeners[].tls.key_file"),
+    Option("listener", "listeners[].bind"),
+    Option("max_connections", "listeners[].connections_max", zero=True),
+    _later("max_qos", "every QoS is taken", "2"),
+    _needless("max_topic_alias", "MQTT 5 clients may use aliases, which change nothing but bytes"),
+    _needless("max_topic_alias_broker", "topics are sent by aliases where a client allows it, which changes nothing but bytes"),
+    _later("maximum_qos", "every QoS is taken", "2"),
+    _later("mount_point", "topics have no prefix by listener, so its clients would be among all others", fatal=True),
+    Option("port", "listeners[].bind"),
+    Option("protocol", "listeners[].protocol", "mqtt: tcp or tls; websockets: ws or wss, at the path /mqtt alone"),
+    _needless("proxy_protocol_v2_require_tls", "see enable_proxy_protocol"),
+    _later("psk_hint", _PSK, fatal=True),
+    Option("require_certificate", "listeners[].tls.client_certificate"),
+    Option("socket_domain", "listeners[].bind", "0.0.0.0 or [::]"),
+    _later("tls_engine", _ENGINE),
+    _later("tls_engine_kpass_sha1", _ENGINE),
+    _later("tls_keyform", _ENGINE, "pem"),
+    Option("tls_version", "listeners[].tls.min_version", "1.2 at least"),
+    Option("use_identity_as_username", "listeners[].tls.identity", "common-name"),
+    Option("use_subject_as_username", "listeners[].tls.identity", "subject"),
+    _later("use_username_as_clientid", "a client has the identifier that it brings", "false"),
+    Option("websockets_origin", "listeners[].origins"),
+)
+
+BRIDGE_OPTIONS = (
+    Option("address", f"{_REMOTE}.addresses"),
+    Option("addresses", f"{_REMOTE}.addresses"),
+    Option("bridge_alpn", f"{_TLS}.alpn"),
+    _needless("bridge_attempt_unsubscribe", "a filter is given up at the remote when it was subscribed to before, and only then"),
+    _later("bridge_bind_address", "the system chooses the address to connect from"),
+    Option("bridge_cafile", f"{_TLS}.ca_file"),
+    _later("bridge_capath", f"write one file with the authorities into {_TLS}.ca_file; /etc/ssl/certs needs none"),
+    Option("bridge_certfile", f"{_TLS}.cert_file"),
+    _later("bridge_ciphers", "OpenSSL chooses"),
+    _later("bridge_ciphers_tls1.3", "OpenSSL chooses"),
+    _later("bridge_identity", _PSK, fatal=True),
+    _never("bridge_insecure", f"write the name in the remote's certificate into {_TLS}.server_name", "false"),
+    Option("bridge_keyfile", f"{_TLS}.key_file"),
+    Option("bridge_max_packet_size", f"{_REMOTE}.packet_max_bytes", default="0"),
+    _later("bridge_max_topic_alias", "topics are sent whole"),
+    Option("bridge_outgoing_retain", f"{_OUT}[].preserve_retain"),
+    Option("bridge_protocol_version", f"{_REMOTE}.protocol", "mqttv31 becomes mqtt311; see try_private"),
+    _later("bridge_psk", _PSK, fatal=True),
+    Option("bridge_receive_maximum", f"{_REMOTE}.receive_maximum"),
+    _needless("bridge_reload_type", "a reload takes what has changed, when one asks for it"),
+    _never("bridge_require_ocsp", "Python's ssl cannot ask", "false"),
+    Option("bridge_session_expiry_interval", f"{_REMOTE}.session_expiry", "with MQTT 5"),
+    Option("bridge_tcp_keepalive", f"{_REMOTE}.tcp_keep_alive"),
+    _later("bridge_tcp_user_timeout", f"{_REMOTE}.stall_timeout and tcp_keep_alive end a silent connection", "-1"),
+    Option("bridge_tls_use_os_certs", f"{_REMOTE}.transport", "tls without ca_file: the system's authorities"),
+    _later("bridge_tls_version", "TLS 1.2 at least", "tlsv1.2"),
+    Option("cleansession", f"{_REMOTE}.clean_start"),
+    Option("clientid", f"{_REMOTE}.client_id"),
+    Option("connection", "bridges[].name", "other signs than A-Z a-z 0-9 _ - become a dash"),
+    _later("idle_timeout", _ALWAYS_TRIED),
+    Option("keepalive_interval", f"{_REMOTE}.keep_alive"),
+    _needless("local_cleansession", "the queue of a bridge never depends on its link"),
+    _needless("local_clientid", _NO_CLIENT),
+    _needless("local_password", _NO_CLIENT),
+    _needless("local_username", _NO_CLIENT),
+    _later("notification_topic", _STATE),
+    _later("notifications", _STATE, "false"),
+    _later("notifications_local_only", _STATE, "false"),
+    Option("password", f"{_REMOTE}.password_file", "as remote_password"),
+    Option("remote_clientid", f"{_REMOTE}.client_id", "without it HOST.CONNECTION, as there"),
+    Option("remote_password", f"{_REMOTE}.password_file", "into a file in secrets/"),
+    Option("remote_username", f"{_REMOTE}.username"),
+    Option("restart_timeout", "bridges[].backoff", "one number: always that; two or three: initial, max and stable"),
+    _later("round_robin", f"addresses are tried in turn; {_REMOTE}.primary_retry goes back to the first", "false"),
+    _later("start_type", _ALWAYS_TRIED, "automatic"),
+    _later("threshold", _ALWAYS_TRIED),
+    Option("topic", _OUT, f"out: {_OUT}; in: {_IN}; both: one rule in each; prefixes in destination"),
+    Option("try_private", f"{_REMOTE}.protocol", "mqtt5 where anything comes in: its no local and retain as published do the same"),
+    Option("username", f"{_REMOTE}.username"),
+)
+
+_JKS = "keys and authorities are PEM files: keytool -importkeystore to PKCS12, then openssl pkcs12 -nodes"
+_RULES = (
+    ("filters/mqtt-topic-filter", "filters", ""),
+    ("destination", "destination", "written the same"),
+    ("max-qos", "max_qos", ""),
+    ("preserve-retain", "preserve_retain", "false where it is left out, as there"),
+    ("custom-user-properties/user-property", "user_properties", ""),
+)
+
+# By the path of the element below mqtt-bridge.
+HIVEMQ_EDGE_OPTIONS = (
+    Option("id", "bridges[].name", f"other signs than A-Z a-z 0-9 _ - become a dash; {_REMOTE}.client_id without a client-id"),
+    Option("persist", "bridges[].persist"),
+    Option("remote-broker/host", f"{_REMOTE}.addresses"),
+    Option("remote-broker/port", f"{_REMOTE}.addresses"),
+    Option("remote-broker/mqtt/client-id", f"{_REMOTE}.client_id"),
+    Option("remote-broker/mqtt/clean-start", f"{_REMOTE}.clean_start"),
+    Option("remote-broker/mqtt/session-expiry", f"{_REMOTE}.session_expiry"),
+    Option("remote-broker/mqtt/keep-alive", f"{_REMOTE}.keep_alive"),
+    Option("remote-broker/authentication/mqtt-simple-authentication/username", f"{_REMOTE}.username"),
+    Option(
+        "remote-broker/authentication/mqtt-simple-authentication/password", f"{_REMOTE}.password_file", "into a file in secrets/"
+    ),
+    Option("remote-broker/tls/enabled", f"{_REMOTE}.transport", "tls, or wss"),
+    *(
+        _never(f"remote-broker/tls/{store}/{part}", _JKS)
+        for store, parts in (("keystore", ("path", "password", "private-key-password")), ("truststore", ("path", "password")))
+        for part in parts
+    ),
+    _later("remote-broker/tls/protocols/protocol", "TLS 1.2 at least", "TLSv1.2"),
+    _later("remote-broker/tls/cipher-suites/cipher-suite", "OpenSSL chooses"),
+    Option("remote-broker/tls/handshake-timeout", f"{_REMOTE}.connect_timeout"),
+    _never("remote-broker/tls/verify-hostname", f"write the name in the remote's certificate into {_TLS}.server_name", "true"),
+    Option("remote-broker/websocket/enabled", f"{_REMOTE}.transport", "ws, or wss"),
+    Option("remote-broker/websocket/server-path", f"{_REMOTE}.websocket_path"),
+    _later("remote-broker/websocket/subprotocol", "it is mqtt", "mqtt"),
+    *(Option(f"forwarded-topics/forwarded-topic/{path}", f"{_OUT}[].{key}", says) for path, key, says in _RULES),
+    Option("forwarded-topics/forwarded-topic/excludes/mqtt-topic-filter", f"{_OUT}[].excludes"),
+    _later("forwarded-topics/forwarded-topic/queue-limit", "a bridge has limits, not a rule: bridges[].limits"),
+    *(Option(f"remote-subscriptions/remote-subscription/{path}", f"{_IN}[].{key}", says) for path, key, says in _RULES),
+    Option("loop-prevention/enabled", "bridges[].loop_prevention.enabled"),
+    Option("loop-prevention/hop-count-limit", "bridges[].loop_prevention.max_hops", "hops are counted under a name of our own"),
+)

@@ -1,0 +1,94 @@
+"""Values of another configuration as ours has them: what a setting is declared to be says how it is read and bounded. Pure."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import MISSING
+from pathlib import Path
+
+from supervisor.config.declared import Setting, each_setting
+from supervisor.config.yaml_file import Key
+from supervisor.convert.draft import Draft, Line, literally
+from supervisor.convert.options import Fate, Option
+from supervisor.units import UNLIMITED
+from wire.setting_kinds import Duration, Number, Size, Written
+
+SETTINGS = dict(each_setting())
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def take(draft: Draft, base: Key, line: Line, option: Option, folder: Path) -> None:
+    """Put what ``line`` says at its key below ``base``, or note why there is none. Relative paths count from ``folder``.
+
+    References in its value stay what they are: ``literally`` makes them text.
+    """
+    if option.fate is not Fate.KEY:
+        draft.leave(line, option)
+        return
+    setting = SETTINGS[option.key]
+    key = (*base, *option.key.rpartition("[].")[2].removeprefix("access." if "access" in base else "").split("."))
+    try:
+        value, note = read(setting, option, line.value, folder)
+    except ValueError as error:
+        draft.refuse(line, str(error))
+        return
+    if value is not None:
+        draft.put(key, [*(draft.get(*key) or ()), value] if setting.many else value, line, note)
+
+
+def read(setting: Setting, option: Option, text: str, folder: Path) -> tuple[object, str]:
+    """``text`` as the file has it, and what was changed; None if it says nothing that needs to be written.
+
+    Raises:
+        ValueError: it is no such value.
+    """
+    if setting.amount is not None:
+        return _amount(setting, option, text)
+    if setting.item is bool:
+        return flag(text), ""
+    if not text:
+        raise ValueError("no value")
+    return os.path.normpath(os.path.join(literally(str(folder.absolute())), text)) if setting.written is Written.FILE else text, ""
+
+
+def flag(text: str) -> bool:
+    """True or false, as Mosquitto and XML have it.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text.lower() not in _FLAGS:
+        raise ValueError(f"{text} is neither true nor false")
+    return _FLAGS[text.lower()]
+
+
+def number(text: str) -> int:
+    """A whole number, as C reads one.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not re.fullmatch(r"[-+]?(0[xX][0-9a-fA-F]+|\d{1,18})", text, re.ASCII):
+        raise ValueError(f"{text or 'nothing'} is not a number")
+    return int(text, 16) if "x" in text.lower() else int(text)
+
+
+def name_like(text: str) -> str:
+    """A name of a bridge that is as near to ``text`` as can be."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text)[:64].strip("-") or "bridge"
+
+
+def _amount(setting: Setting, option: Option, text: str) -> tuple[object, str]:
+    """Seconds, bytes or a count, within the bounds of the setting."""
+    amount = number(text)
+    if text == option.default:
+        return None, ""
+    match setting.amount:
+        case Duration(min_s=least, max_s=most) | Size(min_bytes=least, max_bytes=most) | Number(least=least, most=most):
+            bounded = int(min(max(amount, least), most))
+    if amount <= 0 and option.zero:
+        return (setting.as_written(int(most)) if setting.never is MISSING else UNLIMITED), "no limit there"
+    if amount == setting.never:
+        return UNLIMITED, ""
+    return setting.as_written(bounded), "" if bounded == amount else f"{amount} there"

@@ -1,0 +1,78 @@
+"""HiveMQ Edge's ``config.xml``: its bridges become ours, and no document makes the reader fetch or build anything."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from supervisor.cli.main import main
+from supervisor.config.loading import load
+from tests.supervisor.convert.conftest import CONFIGS
+from wire.settings import NodeSettings
+
+WHOLE = (CONFIGS / "hivemq-edge.xml").read_text()
+
+
+def converted(folder: Path, text: str, status: int = 3) -> tuple[NodeSettings, str]:
+    """What ``text`` becomes, and what was printed into the file."""
+    (folder / "config.xml").write_text(text)
+    config = folder / "bascule.yaml"
+    assert main(["convert", str(folder / "config.xml"), "-o", str(config), "--force"]) == status
+    assert main(["check", str(config)]) == 0
+    return load(config), config.read_text()
+
+
+def test_bridges_are_the_same_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings, text = converted(tmp_path, WHOLE)
+
+    cloud, web = settings.bridges
+    remote = cloud.remote
+    assert (cloud.name, remote.addresses, remote.transport, remote.client_id) == (
+        "cloud-bridge",
+        (("cloud.example", 8883),),
+        "tls",
+        "edge-7",
+    )
+    assert (remote.protocol, remote.keep_alive_s, remote.session_expiry_s, remote.connect_timeout_s) == (5, 30, 0xFFFFFFFF, 15)
+    assert (remote.username, Path(remote.password_file or "").read_text()) == ("edge", "not-a-secret\n")
+    (out,), (back,) = cloud.local_subscriptions, cloud.remote_subscriptions
+    assert (out.filters, out.excludes, out.destination) == (("plant/#", "line/+/state"), ("plant/private/#",), "site/7/{#}")
+    assert (out.max_qos, out.preserve_retain, out.user_properties) == (1, True, (("site", "7"),))
+    assert (back.filters, back.destination, back.max_qos, back.preserve_retain) == (("cmd/7/#",), "cmd/{3-#}", 2, False)
+    assert (cloud.loop_prevention.enabled, cloud.loop_prevention.max_hops) == (True, 2)
+    assert (web.remote.transport, web.remote.websocket_path, web.remote.client_id) == ("wss", "/mqtt", "web")
+    assert [(each.bind, each.protocol) for each in settings.listeners] == [("0.0.0.0:1883", "tcp"), ("127.0.0.1:8000", "ws")]
+    assert "not-a-secret" not in text
+    assert "changeme" not in text
+    told = [line.split()[1].rstrip(":") for line in capsys.readouterr().err.splitlines() if re.match(r"\S+:\d+ ", line)]
+    assert told == [
+        "tls-tcp-listener",
+        "remote-broker/tls/truststore/path",
+        "remote-broker/tls/truststore/password",
+        "forwarded-topics/forwarded-topic/queue-limit",
+        "protocol-adapters",
+    ]
+    assert "  # config.xml:26 remote-broker/mqtt/client-id\n" in text
+
+
+def test_variables_of_the_environment_are_written_as_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGE_NAME", "edge-of-7")
+    settings, text = converted(tmp_path, WHOLE.replace(">edge-7<", ">${ENV:EDGE_NAME}<"))
+    assert settings.bridges[0].remote.client_id == "edge-of-7"
+    assert 'client_id: "${EDGE_NAME}"' in text
+
+
+@pytest.mark.parametrize(
+    "declared", ['<!ENTITY a "x">', '<!ENTITY a SYSTEM "file:///etc/passwd">', '<!ENTITY % a SYSTEM "http://127.0.0.1:1/"> %a;']
+)
+def test_entities_are_refused(tmp_path: Path, declared: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.xml").write_text(f"<!DOCTYPE hivemq [{declared}]><hivemq><mqtt-bridges>&a;</mqtt-bridges></hivemq>")
+    assert main(["convert", str(tmp_path / "config.xml")]) == 78
+    assert "entities are not read" in capsys.readouterr().err
+
+
+def test_a_list_without_bridges_is_a_broker_alone(tmp_path: Path) -> None:
+    settings, _ = converted(tmp_path, "<hivemq><mqtt-bridges/></hivemq>", 0)
+    assert settings.bridges == ()

@@ -1,0 +1,243 @@
+"""``mosquitto.conf`` becomes a configuration that holds, says where each line came from, and what was lost."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from actors.access.password_file import read_passwords
+from supervisor.cli.main import main
+from supervisor.config.declared import each_setting
+from supervisor.config.loading import load
+from supervisor.convert.options import ACCESS_OPTIONS, BRIDGE_OPTIONS, HIVEMQ_EDGE_OPTIONS, LISTENER_OPTIONS, NODE_OPTIONS, Fate
+from tests.supervisor.convert.conftest import CONFIGS
+from wire.access.access_rules import AccessRules
+from wire.routing.topic_mapping import TopicTemplate
+from wire.settings import BridgeSettings, NodeSettings
+
+pytestmark = pytest.mark.process  # openssl makes the certificates
+NAMES = sorted(path.name for path in CONFIGS.glob("*.conf"))
+
+
+def converted(folder: Path, name: str, status: int | None = None) -> tuple[NodeSettings, str]:
+    """What ``name`` becomes, loaded, and its text. It has passed ``bascule check``."""
+    config = folder / f"out-{name}" / "bascule.yaml"
+    config.parent.mkdir(mode=0o700, exist_ok=True)
+    assert main(["convert", str(folder / name), "-o", str(config)]) in ((0, 3) if status is None else (status,))
+    assert main(["check", str(config)]) == 0
+    return load(config), config.read_text()
+
+
+def written(folder: Path, text: str, status: int | None = None) -> NodeSettings:
+    (folder / "mosquitto.conf").write_text(text)
+    return converted(folder, "mosquitto.conf", status)[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_holds_and_names_what_is_lost(configs: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = re.search(r"^#! untaken: (.*)$", (configs / name).read_text(), re.MULTILINE)
+    untaken = sorted(said[1].split(", ")) if said else []
+
+    _, text = converted(configs, name, 3 if untaken else 0)
+
+    told = [line for line in capsys.readouterr().err.splitlines() if re.match(r"\S+:\d+ ", line)]
+    assert sorted(line.split()[1].rstrip(":") for line in told) == untaken
+    assert all(f"#   {line}\n" in text for line in told), "they stand at the end of the file, too"
+    assert f"# Not taken ({len(told)}):\n" in text or not told
+    for line in text.split("# Not taken")[0].splitlines()[1:]:
+        assert not line or line.startswith("#") or line.endswith(":") or re.search(r"  # \S", line), f"no origin: {line}"
+    assert "not-a-secret" not in text
+
+
+def test_a_bridge_has_what_its_connection_had(configs: Path) -> None:
+    settings, text = converted(configs, "03-cloud-over-tls.conf")
+
+    (bridge,) = settings.bridges
+    remote = bridge.remote
+    assert (bridge.name, remote.addresses, remote.transport) == ("plant-central", (("mqtt.cloud.example", 8883),), "tls")
+    assert (remote.protocol, remote.client_id, remote.username, remote.clean_start) == (4, "edge-plant", "plant", False)
+    assert remote.tls.ca_file == str(configs / "certs" / "ca.pem")
+    assert (bridge.backoff.initial_s, bridge.backoff.max_s) == (10, 60)
+    assert [(rule.filters, rule.max_qos) for rule in bridge.local_subscriptions] == [
+        (("data/#",), 1),
+        (("sys/alarms/#",), 1),
+        (("spBv1.0/#",), 1),
+    ]
+    secret = Path(remote.password_file or "")
+    assert secret.read_text() == "not-a-secret\n"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (secret, secret.parent)] == [0o600, 0o700]
+    assert "client_id: edge-plant  # 03-cloud-over-tls.conf:11 remote_clientid\n" in text
+    assert set(read_passwords(settings.access.password_file or "")._hashes) == {"operator", "pump-7"}
+
+
+def test_what_comes_in_is_spoken_of_by_mqtt_5_unless_the_connection_said_otherwise(configs: Path) -> None:
+    assert converted(configs, "02-both-whole.conf")[0].bridges[0].remote.protocol == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "topics"),
+    [
+        ('topic sensors/# out 1 "" site1/', {"sensors/a/b": "site1/sensors/a/b", "sensors": "site1/sensors", "other": None}),
+        ("topic # out 1 evcc/ evcc/7/", {"evcc/a": "evcc/7/a", "evcc": "evcc/7/evcc"}),
+        ("topic pump/# out 1 hall1_ north/h1-", {"hall1_pump/3": "north/h1-pump/3", "hall1_pump": "north/h1-pump", "pump/3": None}),
+        ("topic fan/+/speed out 0 a/b_ c", {"a/b_fan/2/speed": "cfan/2/speed"}),
+        ("topic state out 2 hall2/x_ south_", {"hall2/x_state": "south_state"}),
+        ('topic "" out 1 project/led user/status', {"project/led": "user/status"}),
+        ('topic + out 1 "" ${x}\\{1}/', {"a": "${x}\\{1}/a"}),
+    ],
+)
+def test_prefixes_are_exchanged_wherever_they_end(tmp_path: Path, line: str, topics: dict[str, str | None]) -> None:
+    (bridge,) = written(tmp_path, f"connection a\naddress b:1\n{line}\n", 0).bridges
+    assert {topic: sent(bridge, topic) for topic in topics} == topics
+
+
+def sent(bridge: BridgeSettings, topic: str) -> str | None:
+    """Under which topic ``topic`` leaves."""
+    from wire.mqtt.topics import matches
+
+    for rule in bridge.local_subscriptions:
+        if any(matches(one, topic) for one in rule.filters):
+            return TopicTemplate.parse(rule.destination).map(topic.encode()).decode()
+    return None
+
+
+def test_the_first_rule_is_the_one_that_mosquitto_goes_by(configs: Path) -> None:
+    (bridge,) = converted(configs, "17-overlapping-topics.conf")[0].bridges
+    assert [(rule.filters[0], rule.max_qos) for rule in bridge.local_subscriptions] == [("log/#", 1), ("alarm/#", 2), ("#", 0)]
+
+
+def test_each_listener_has_its_own_access(configs: Path) -> None:
+    local, plain, web = converted(configs, "09-per-listener.conf")[0].listeners
+    assert local.access is not None
+    assert plain.access is not None
+    assert web.access is not None
+    assert [access.allow_anonymous for access in (local.access, plain.access, web.access)] == [True, False, False]
+    assert (local.bind, plain.connections_max, web.protocol) == ("127.0.0.1:1883", 200, "ws")
+    assert len(read_passwords(plain.access.password_file or "")) == 2
+    assert local.access.password_file is None
+
+
+def test_rights_are_those_of_the_acl_file(configs: Path) -> None:
+    settings, _ = converted(configs, "10-mutual-tls.conf")
+    (listener,) = settings.listeners
+    assert listener.tls is not None
+    assert (listener.tls.client_certificate, listener.tls.identity) == ("required", "common-name")
+    rules = AccessRules(settings.access.acl or ())
+
+    def may(user: str | None, publish: str = "", receive: str = "") -> bool:
+        rights = rules.for_client(user, "c1")
+        return rights.may_publish(publish.encode()) if publish else rights.may_receive(receive.encode())
+
+    assert may("operator", publish="any/thing")
+    assert may("operator", receive="any/thing")
+    assert not may("operator", publish="secret/x")
+    assert not may("operator", receive="secret/x")
+    assert may("pump-7", publish="garden/zone1/t")
+    assert not may("pump-7", receive="garden/zone1/t")
+    assert may("pump-7", receive="garden/zone1/control/a")
+    assert may("pump-7", publish="device/pump-7/state")
+    assert not may("pump-7", publish="device/other/state")
+    assert may("pump-7", receive="device/pump-7/c1/command")
+    assert not may("pump-7", receive="device/pump-7/c2/command")
+    assert may(None, receive="public/a")
+    assert not may("pump-7", receive="public/a")
+    assert not may(None, publish="public/a")
+
+
+def test_a_percent_sign_is_one(configs: Path) -> None:
+    settings, text = converted(configs, "19-acl-and-users.conf")
+    rights = AccessRules(settings.access.acl or ()).for_client("ada", "c")
+    assert rights.may_publish(b"100%/x")
+    assert rights.may_receive(b"ada/50%/x")
+    assert "$6$s" not in text
+    assert "whatever" in text
+
+
+def test_what_would_stand_there_open_is_left_out(configs: Path) -> None:
+    settings, _ = converted(configs, "11-pre-shared-keys.conf")
+    assert [listener.bind for listener in settings.listeners] == ["127.0.0.1:1883"]
+    assert settings.bridges == ()
+
+    settings, _ = converted(configs, "12-plug-in-decides.conf")
+    assert not settings.access.allow_anonymous
+    assert len(read_passwords(settings.access.password_file or "")) == 0
+
+
+@pytest.mark.parametrize(
+    "line", ["mount_point tenant/", "enable_proxy_protocol 2", "psk_hint x", "protocol http_api", "certfile none.pem", "capath x"]
+)
+def test_a_listener_is_there_as_it_was_or_not_at_all(tmp_path: Path, line: str) -> None:
+    more = "certfile none.pem\nkeyfile none.key\nrequire_certificate true\n" if line.startswith("ca") else ""
+    settings = written(tmp_path, f"listener 1884\n{line}\n{more}listener 1885 127.0.0.1\nallow_anonymous true\n", 3)
+    assert [listener.bind for listener in settings.listeners] == ["127.0.0.1:1885"]
+
+
+@pytest.mark.parametrize("line", ["bridge_cafile none.pem", "remote_clientid same", "bridge_psk 00"])
+def test_a_bridge_is_there_as_it_was_or_not_at_all(tmp_path: Path, line: str) -> None:
+    text = f"connection a\naddress b:1\nremote_clientid same\ntopic # out\nconnection c\naddress b:1\n{line}\ntopic # out 1\n"
+    assert [bridge.name for bridge in written(tmp_path, text, 3).bridges] == ["a"]
+
+
+def test_numbers_keep_within_our_bounds(tmp_path: Path) -> None:
+    settings = written(
+        tmp_path, "max_packet_size 268435456\nmax_inflight_messages 0\nmax_connections -1\nmax_queued_messages 0\n", 0
+    )
+    assert settings.clients.packet_max_bytes == 16 << 20
+    assert (settings.sessions.in_flight_max, settings.sessions.queue_max_messages) == (65_000, 10**9)
+
+
+def test_without_a_listener_it_is_for_this_machine_alone(configs: Path) -> None:
+    settings, _ = converted(configs, "07-system-authorities.conf")
+    assert ([listener.bind for listener in settings.listeners], settings.access.allow_anonymous) == (["127.0.0.1:1883"], True)
+    assert (settings.bridges[0].remote.transport, settings.bridges[0].remote.tls.ca_file) == ("tls", None)
+
+
+def test_included_files_are_read_where_they_are_named(configs: Path) -> None:
+    settings, text = converted(configs, "01-debian-default.conf")
+    assert [bridge.name for bridge in settings.bridges] == ["edge"]
+    assert "# conf.d/10-edge.conf:7 topic\n" in text
+
+
+def test_it_is_printed_where_no_secret_is_in_it(configs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(configs / "01-debian-default.conf")]) == 0
+    assert "name: edge  #" in capsys.readouterr().out
+    assert main(["convert", str(configs / "03-cloud-over-tls.conf")]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "secrets/plant-central.password" in printed.err
+
+
+def test_nothing_that_is_there_is_replaced_unless_told_to(configs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    converted(configs, "03-cloud-over-tls.conf")
+    config, secret = (
+        configs / "out-03-cloud-over-tls.conf" / "bascule.yaml",
+        configs / "out-03-cloud-over-tls.conf" / "secrets" / "plant-central.password",
+    )
+    words = ["convert", str(configs / "03-cloud-over-tls.conf"), "-o", str(config)]
+    secret.write_text("kept\n")
+    assert main(words) == 2
+    config.unlink()
+    assert main(words) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert (config.exists(), secret.read_text()) == (False, "kept\n")
+    assert main([*words, "--force"]) == 0
+    assert secret.read_text() == "not-a-secret\n"
+
+
+@pytest.mark.parametrize("text", ["<hivemq>", "\0\x1b[31m\n", "connection\ntopic\nlistener\n", "listener 0\nport x\naddress\n"])
+def test_whatever_it_is_given_it_says_what_is_wrong(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "odd.conf").write_text(text)
+    assert main(["convert", str(tmp_path / "odd.conf"), "-o", str(tmp_path / "out.yaml")]) in (3, 78)
+    assert "odd.conf:" in capsys.readouterr().err
+
+
+def test_every_key_of_the_tables_is_one_of_ours() -> None:
+    keys = {key for key, _ in each_setting()} | {"bridges[].local_subscriptions", "access.acl"}
+    options = (*NODE_OPTIONS, *ACCESS_OPTIONS, *LISTENER_OPTIONS, *BRIDGE_OPTIONS, *HIVEMQ_EDGE_OPTIONS)
+    assert {option.key for option in options if option.key} - keys == set()
+    assert all(option.says for option in options if option.fate is not Fate.KEY)
+    names = [option.name for option in options]
+    assert len(set(names)) == len(names)
