@@ -1,10 +1,11 @@
-"""Makes the pages of docs/reference that say what the program says: commands, configuration, events, status, metrics, $SYS topics.
+"""Makes the pages of docs/reference that say what the program says: commands, configuration, events, status, metrics,
+$SYS topics, options of other bridges.
 
     python scripts/documents/reference.py           writes them
     python scripts/documents/reference.py --check   names those that differ, and ends with 1 if there is one
 
 Commands are those of click, keys those of the settings, events those of their module's table, status and metrics those of the
-figures where they are declared, topics those that the node sends.
+figures where they are declared, topics those that the node sends, options those of the tables of bascule convert.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import click
+from bridge_options import bridge_options
 from command_tree import leaves
 from rest_page import rest_page
 
@@ -43,6 +45,7 @@ MADE = "<!-- Made by scripts/docs; change the program instead. -->\n"
 def main(argv: list[str]) -> int:
     """Write the pages, or compare them; the exit status."""
     pages = {"commands.md": commands(), "configuration.md": configuration(), "events.md": events(), "sys-topics.md": sys_topics()}
+    pages |= {"bridge-options.md": MADE + bridge_options(table_of)}
     pages |= {"rest.md": MADE + rest_page(), "metrics.md": metrics(), "status.md": status()}
     if argv == ["--check"]:
         differ = [name for name, text in pages.items() if not _is(REFERENCE / name, text)]

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 import supervisor
+from supervisor.config.declared import each_setting
 from tests.docs.pages import ROOT
 from tests.support import programs
 from tests.support.waiting import PATIENCE_S
 from wire.errors import BasculeError
 
 REFERENCE = ROOT / "docs" / "reference"
-OUTSIDE = {0, 74, 130, 141}  # of no error of ours: done, no output, interrupted, no reader
+OUTSIDE = {0, 3, 74, 130, 141}  # of no error of ours: done, converted in part, no output, interrupted, no reader
 
 
 @pytest.mark.parametrize("generator", ["reference.py", "limits.py"])
@@ -50,3 +51,25 @@ def test_pages_are_listed() -> None:
     for folder in (REFERENCE, ROOT / "docs" / "guides"):
         listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (folder / "index.md").read_text()))
         assert listed == {path.name for path in Path(folder).glob("*.md")} - {"index.md"}
+
+
+def test_every_option_of_other_bridges_has_a_key_of_ours_or_a_reason() -> None:
+    listed: dict[str, set[str]] = {}
+    title = ""
+    for line in Path(__file__).with_name("bridge_options.txt").read_text().splitlines():
+        if line.startswith("["):
+            title = line.strip("[]")
+        elif not line.startswith("#"):
+            listed.setdefault(title, set()).update(line.split())
+    keys = {key for key, _ in each_setting()}
+
+    told: dict[str, set[str]] = {}
+    for part in (REFERENCE / "bridge-options.md").read_text().split("\n## ")[1:]:
+        title, *lines = part.splitlines()
+        for names, key, says in (line[2:-2].split(" | ") for line in lines if line.startswith("| `")):
+            told.setdefault(title, set()).update(name.strip("`") for name in names.split(", "))
+            assert key or says, f"{title}: {names} has neither a key nor a reason"
+            assert not key or key.strip("`") in keys, f"{title}: {names}: {key} is no key of ours"
+
+    assert told.keys() == (listed.keys() - {""})
+    assert {title: names - told[title] for title, names in listed.items() if title and names - told[title]} == {}
