@@ -10,24 +10,24 @@ from tests.support.message_calls import ISOLATED, TOGETHER, Calls, LoneMessages
 
 MESSAGES = 20
 CALLS_MAX = {  # of functions and of built-ins, by room: with all actors in one process, and with a process for each part
-    "actors/access": (9, 9),
-    "actors/bridge": (47, 47),
-    "actors/broker": (92, 92),
-    "actors/process": (104, 198),
+    "actors/access": (10, 10),
+    "actors/bridge": (39, 39),
+    "actors/broker": (91, 93),
+    "actors/process": (85, 181),
     "actors/store": (9, 8),
     "actors/system": (7, 13),
     "storage": (4, 4),
-    "storage/engine": (63, 63),
-    "storage/queue": (95, 95),
+    "storage/engine": (60, 60),
+    "storage/queue": (89, 89),
     "storage/store": (85, 84),
-    "wire": (30, 32),
-    "wire/exchange": (103, 103),
-    "wire/frames": (33, 51),
-    "wire/mqtt": (32, 32),
-    "wire/routing": (20, 20),
+    "wire": (9, 11),
+    "wire/exchange": (87, 88),
+    "wire/frames": (27, 45),
+    "wire/mqtt": (24, 24),
+    "wire/routing": (16, 16),
     "wire/status": (7, 7),
 }
-ALL_MAX = (732, 850)
+ALL_MAX = (637, 760)
 
 
 @pytest.mark.parametrize("placement", [TOGETHER, ISOLATED])

@@ -98,7 +98,8 @@ class Forwarder(MailboxActor):
             self._pass_on(handout)
         if self._open and (granted := self._tier2.grant() if self._linked else self._tier2.withdraw()) is not None:
             self.send(QUEUE_STORE, Credit(queue=self._queue, epoch=self._lane_epoch, messages=granted[0], size_bytes=granted[1]))
-        self._settle()
+        if self._settled:
+            self._settle()
 
     def status(self) -> Tier2Figures:
         return Tier2Figures(messages=self._tier2.messages, bytes=self._tier2.size_bytes)
@@ -131,10 +132,13 @@ class Forwarder(MailboxActor):
             offsets = array("I", (offset for row, offset in enumerate(places) if row not in gone))
             size_bytes = batch.size_bytes() if len(batch) else 0
             self._tier2.kept_back(handout.count - len(batch), handout.size_bytes - size_bytes)
-        self._log_unmapped()
-        if len(batch):
+        if self._form.unmapped_topics:
+            self._log_unmapped()
+        if batch.flags:
             self.send(self._connection, Passed(first_seq=handout.first_seq, offsets=offsets, size_bytes=size_bytes, batch=batch))
-            self._settle_volatile(handout.first_seq, batch, offsets)
+            qos = batch.flags.translate(QOS_ONLY)
+            if 0 in qos:
+                self._settle_volatile(handout.first_seq, qos, offsets)
 
     def _log_unmapped(self) -> None:
         """Once for each topic that cannot be mapped: its messages keep it."""
@@ -143,12 +147,9 @@ class Forwarder(MailboxActor):
             log.warning("topic.unmapped", extra={"bridge": self._bridge.name, "topics": sorted(map(repr, new_topics))[:10]})
         self._form.unmapped_topics.clear()
 
-    def _settle_volatile(self, first_seq: int, batch: Batch, offsets: array[int] | None) -> None:
+    def _settle_volatile(self, first_seq: int, qos: bytes, offsets: array[int] | None) -> None:
         """QoS 0 leaves the queue now: it is never sent a second time, whatever comes of this attempt."""
-        qos = batch.flags.translate(QOS_ONLY)
         count = qos.count(0)
-        if not count:
-            return
         if offsets is None and count == len(qos):
             ranges: Ranges = ((first_seq, first_seq + count),)
         else:

@@ -136,6 +136,8 @@ class RemoteReader:
                         break
                     if position != before:
                         continue
+                if position == len(buffer):
+                    break
                 packet = remote_packets.next_packet(
                     buffer,
                     position,

@@ -137,9 +137,12 @@ class Remote:
                 if pieces:
                     break  # told again by the next read
                 raise _closed(self.address, "closed by the remote", LinkFault.CLOSED, by_remote=True)
+            read_bytes = len(data)
+            if self._pending is None and read_bytes < RECEIVE_BYTES and not pieces:
+                return data  # all there is, as mostly
             pieces.append(data)
-            size += len(data)
-            if self._pending is None and len(data) < RECEIVE_BYTES:
+            size += read_bytes
+            if self._pending is None and read_bytes < RECEIVE_BYTES:
                 break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 

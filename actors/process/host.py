@@ -44,7 +44,7 @@ class Host:
         self._post = post
         self._handed_over = post.handed_over
         self._actors: dict[str, PolledActor] = {}
-        self._touched: set[str] = set()
+        self._touched: dict[str, None] = {}  # who had something in this turn; a dictionary takes and gives without a call
         self._gone: set[str] = set()  # actors that have lived here: what still comes for them is nobody's
         self.names = {post.name}  # by which messages reach the process itself
         self.at_work = ""  # the actor that has a message now, or had the last one
@@ -60,7 +60,7 @@ class Host:
         """``actor`` has ended, and others live on here."""
         pykka.ActorRegistry.unregister(actor.actor_ref)
         del self._actors[actor.name]
-        self._touched.discard(actor.name)
+        self._touched.pop(actor.name, None)
         self._gone.add(actor.name)
         self._post.leave(actor.name)
 
@@ -92,7 +92,7 @@ class Host:
         self.at_work = actor.name
         pykka.ActorRegistry.register(actor.actor_ref)
         actor.on_start()
-        self._touched.add(actor.name)
+        self._touched[actor.name] = None
         self._hand_over()
 
     def give(self, to: str, message: Any) -> None:
@@ -113,9 +113,8 @@ class Host:
         """A message for the process, or for what of it is called ``to``."""
 
     def _take(self, name: str, message: Any) -> None:
-        actor = self._actors.get(name)
-        if actor is not None and not actor.ended:
-            self._touched.add(name)
+        if name in self._actors and not (actor := self._actors[name]).ended:
+            self._touched[name] = None
             self.at_work = name
             actor.take(message)
             if actor.ended:
@@ -133,7 +132,7 @@ class Host:
             for name in self._actors:
                 if name in touched:
                     self._take(name, end)
-                    touched.remove(name)
+                    del touched[name]
                     if self._handed_over:
                         self._hand_over()
 

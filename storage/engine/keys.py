@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from hashlib import blake2b
+from struct import Struct
 
 from storage.engine.engine import Engine, Write
 from storage.engine.known_store import IDENTITY_KEY
@@ -33,9 +34,7 @@ PARTS, PARTS_END = b"U", b"V"
 DIGEST_BYTES = 16
 
 
-def chunk_key(queue: int, first_seq: int) -> bytes:
-    """The key of the chunk of ``queue`` that begins at ``first_seq``."""
-    return queue.to_bytes(4, "big") + first_seq.to_bytes(8, "big")
+chunk_key = Struct(">IQ").pack  # the key of the chunk of a queue, by its number, that begins at a sequence
 
 
 def first_seq_of(key: bytes) -> int:

@@ -248,7 +248,7 @@ def fits(frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]]) -> bool:
     """Whether the whole of ``frame`` fits, all its parts together."""
     if len(frame.parts) == 1:
         queue, count, size_bytes, _, _ = frame.parts[0]
-        return all(room.fits(count, size_bytes) for room in rooms[queue])
+        return False not in [room.fits(count, size_bytes) for room in rooms[queue]]
     return all(room.fits(messages, size_bytes) for room, messages, size_bytes in wanted(frame, rooms))
 
 

@@ -90,7 +90,7 @@ class Chunk:
             self.accepted_ms,
         )
         column = b"" if self.offsets is None else pack_column(self.offsets)
-        check = crc32(self.body, crc32(column, crc32(head)))
+        check = crc32(self.body, crc32(head + column))
         return b"".join((head, _CHECK.pack(check), column, self.body))
 
     @classmethod

@@ -130,7 +130,7 @@ class Purged:
 
     def row(self, head: int) -> Ranges:
         """The purged places in the queue's row: those above ``head``. The rest is forgotten."""
-        if not self._ranges:
+        if not self._ranges.starts:
             return ()
         self._ranges.discard(0, head)
         return self._ranges.ranges()
@@ -171,7 +171,7 @@ class Cursor:
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
         """
-        if settled:
+        if settled.starts:
             following = settled.next_range(self.seq)
             if following is not None and following[0] == self.seq:
                 self.jump(following[1])

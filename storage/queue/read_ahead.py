@@ -52,10 +52,9 @@ class ReadAhead:
         assert self._recent, "there is one"
         chunk = self._recent.popleft()
         self._recent = self._recent or ()
-        self.low = chunk.stop
+        self.low = chunk.first_seq + chunk.span
         self._recent_bytes -= len(chunk.body)
-        whole = self._whole.pop(chunk.first_seq, None)
-        if whole is not None:
+        if self._whole and (whole := self._whole.pop(chunk.first_seq, None)) is not None:
             self._recent_bytes -= len(whole)
         return chunk
 
@@ -119,7 +118,8 @@ class ReadAhead:
             self._ahead = self._ahead or ()
         else:
             self._forget_recent()
-            self._read_to = max(self._read_to, self.low)
+            if self._read_to < self.low:
+                self._read_to = self.low
 
     def skip(self, seq: int) -> Chunk | None:
         """Forget the chunks that end at or below ``seq``; the last of them."""

@@ -91,7 +91,7 @@ class Settled:
 
     def advance(self) -> bool:
         """Move the head over what is settled; whether it stands elsewhere than at the last call."""
-        if self.above:
+        if self.above.starts:
             self.head = self.above.advance(self.head)
         if self.head == self._told:
             return False

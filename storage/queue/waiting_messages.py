@@ -189,7 +189,7 @@ class Waiting:
         chunk = batch.chunk
         first_seq = chunk.first_seq
         above = self._settled.above
-        following = above.next_range(first_seq) if above else None
+        following = above.next_range(first_seq) if above.starts else None
         untouched = first_seq == self._cursor.seq and (following is None or following[0] >= chunk.stop)
         if untouched and (chunk.count <= messages or chunk.count <= SPLIT_ROWS):
             given = self._cursor.hand_out(batch)

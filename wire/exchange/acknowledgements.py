@@ -89,14 +89,14 @@ class Acknowledgements:
             else:
                 break
             length = buffer[position + 1]
-            first = waiting.first()
-            if first is not None and (length == 2 or (length == 3 and size - position >= 5 and self.level == _LEVEL_5)):
+            if waiting.starts and (length == 2 or (length == 3 and size - position >= 5 and self.level == _LEVEL_5)):
+                first, stop = waiting.starts[0], waiting.stops[0]
                 tail = _BURST_TAILS.get(bytes((2,)) if length == 2 else bytes((3, buffer[position + 4])))
                 if tail is not None:
-                    matched = matching(buffer, position, first_byte, tail, first[0], min(first[1] - first[0], _COMPARED_MAX))
+                    matched = matching(buffer, position, first_byte, tail, first, min(stop - first, _COMPARED_MAX))
                     if matched:
                         waiting.take_first(matched)
-                        self.on_accepted(first_byte, first[0], first[0] + matched)
+                        self.on_accepted(first_byte, first, first + matched)
                         position += matched * (2 + length)
                         continue
             end = self._single(buffer, position, waiting)

@@ -77,7 +77,7 @@ class DueMessages:
             if found is None or found[0] >= stop:
                 return stop, stop, True
             return found[0], self._alike(found[0], min(found[1], stop)), True
-        if self._barred:
+        if self._barred.starts:
             found = self._barred.next_range(seq)
             if found is not None and found[0] == seq:
                 seq = min(found[1], stop)

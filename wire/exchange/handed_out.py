@@ -51,8 +51,7 @@ class HandedOut:
 
     def move_over(self, segment: PublishSegment, rows: int) -> None:
         """Move over ``rows`` rows; those passed for the first time make room for others."""
-        segment.advance(rows)
-        messages, size_bytes = segment.newly_passed()
+        messages, size_bytes = segment.advance(rows)
         self.passed_messages += messages
         self.passed_bytes += size_bytes
 
@@ -76,7 +75,7 @@ class HandedOut:
             low = lowest(self._unsettled)
             while self._kept and (low is None or self._kept[0].stop_seq <= low):
                 self._kept.popleft()
-            if len(self._kept) > self._kept_max:
+            if self._kept and len(self._kept) > self._kept_max:
                 self._thin_out()
 
     def _thin_out(self) -> None:

@@ -51,7 +51,7 @@ class HeldIdentifiers:
     @property
     def releases(self) -> bool:
         """Whether there is something to tell the store now: while what was told is not committed, more of it gathers."""
-        return bool(self.untold) and not self._told
+        return bool(self.untold.starts) and not self._told
 
     @property
     def between_connections(self) -> int:

@@ -40,6 +40,7 @@ class LaneRecord:
         self.delivered = 0
         self._held = held
         self._span = span
+        self.settled_messages = 0  # that ``facts`` would settle
         self._settled: dict[str, RangeSet] = {}
         self._session_new = False
         self._session_number: int | None = None  # it was told, by this Settle
@@ -51,7 +52,7 @@ class LaneRecord:
         self.session = lane.session
         self.generation = lane.generation
         self.expiring.clear()
-        self._settled = {}
+        self._settled, self.settled_messages = {}, 0
         self._session_new = self._expiry_new = False
         self._session_number = self._expiry_number = None
 
@@ -78,6 +79,8 @@ class LaneRecord:
         if settled is None:
             settled = self._settled[outcome] = RangeSet()
         new = settled.add(start, stop)
+        if outcome != REDELIVERED:
+            self.settled_messages += new
         if outcome == DELIVERED:
             self.delivered += new
 
@@ -132,11 +135,6 @@ class LaneRecord:
         """Whether PUBRELs wait for the commit of what ``facts`` has, and for none before that."""
         return self._held.releases
 
-    @property
-    def settled_messages(self) -> int:
-        """How many messages ``facts`` would settle."""
-        return sum(settled.count() for outcome, settled in self._settled.items() if outcome != REDELIVERED)
-
     # --- telling ---
 
     def facts(self, number: int) -> Facts | None:
@@ -157,7 +155,7 @@ class LaneRecord:
         if session is not None or released:
             self._span.on_reported(number)
         settled = tuple((outcome, ranges.ranges()) for outcome, ranges in self._settled.items())
-        self._settled = {}
+        self._settled, self.settled_messages = {}, 0
         return Facts(settled=settled, released=released, session=session, generation=self.generation)
 
     def on_committed(self, number: int) -> None:

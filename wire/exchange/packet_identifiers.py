@@ -61,11 +61,11 @@ def id_fields(seq: int, count: int) -> list[bytes]:
 
 def acks(first_byte: int, seq: int, count: int, tail: bytes = b"") -> bytes:
     """The packets ``first_byte``, length, identifier, ``tail`` of ``count`` sequences from ``seq`` on; at most ``PACKET_IDS``."""
-    place = seq % PACKET_IDS
-    again = max(0, place + count - PACKET_IDS)  # so many are of the next round
-    fields = _FIELDS[2 * place : 2 * (place + count - again)] + _FIELDS[: 2 * again]
-    packets = bytearray((first_byte, 2 + len(tail), 0, 0, *tail)) * count
-    stride = 4 + len(tail)
+    place, stride = seq % PACKET_IDS, 4 + len(tail)
+    fields = _FIELDS[2 * place : 2 * min(place + count, PACKET_IDS)]
+    if place + count > PACKET_IDS:  # some are of the next round
+        fields += _FIELDS[: 2 * (place + count - PACKET_IDS)]
+    packets = bytearray((first_byte, stride - 2, 0, 0, *tail)) * count
     packets[2::stride] = fields[0::2]
     packets[3::stride] = fields[1::2]
     return bytes(packets)

@@ -114,7 +114,7 @@ class Columns:
     )
 
     def __init__(self, batch: Batch, offsets: array[int] | None = None, *, shared: bool = False) -> None:
-        self.count = len(batch)
+        self.count = len(batch.flags)
         self.accepted_ms = batch.accepted_ms
         self.shortest_s = _shortest_interval(batch) if batch.properties else None
         self.topics = batch.topics
@@ -252,14 +252,11 @@ class PublishSegment:
         self.row = 0
         self._heads = {}
 
-    def advance(self, rows: int) -> None:
-        """Pass ``rows`` rows of the current run."""
+    def advance(self, rows: int) -> tuple[int, int]:
+        """Pass ``rows`` rows of the current run: how many were never passed before, and their share of ``size_bytes``."""
         self.row += rows
         if self.row == self.runs[self.run].stop:
             self.run += 1
-
-    def newly_passed(self) -> tuple[int, int]:
-        """Rows, and their share of ``size_bytes``, that were passed since the last call and never before."""
         messages = self.row - self._passed
         if messages <= 0:
             return 0, 0
@@ -270,6 +267,8 @@ class PublishSegment:
 
     def rows_within(self, rows: int, size_bytes: int) -> int:
         """How many of the next ``rows`` rows fit into a burst of about ``size_bytes``; at least one."""
+        if rows == 1:
+            return 1
         row = self.row
         fit = bisect_right(self.ends, self.ends[row] + size_bytes, row, row + rows + 1) - 1 - row
         return max(1, min(rows, fit, size_bytes // self._longest + 1))
@@ -333,9 +332,10 @@ class PublishSegment:
         if with_fields:
             columns.append(self._fields * rows if len(self._fields) == 1 else [self._fields[topic] for topic in topic_of])
         columns.append([payloads[begin:end] for begin, end in zip(ends[start:stop], ends[start + 1 : stop + 1], strict=True)])
-        parts = [b""] * (len(columns) * rows)
+        stride = len(columns)
+        parts = [b""] * (stride * rows)
         for place, column in enumerate(columns):
-            parts[place :: len(columns)] = column
+            parts[place::stride] = column
         if self._properties and with_fields:
             self._put_properties(parts, start, stop, first_byte)
         if self._made is not None:
@@ -406,11 +406,11 @@ def _property_fields(batch: Batch) -> list[bytes]:
 
 def _runs(flags: bytes, first_seq: int, offsets: array[int] | None) -> list[Run]:
     """The rows as runs of consecutive sequences with the same QoS and RETAIN."""
-    flags = flags.translate(_PLAIN_FLAGS)
+    flags, rows = flags.translate(_PLAIN_FLAGS), len(flags)
     runs = []
     start = 0
-    for flag, group in groupby(flags) if flags.count(flags[0]) != len(flags) else [(flags[0], flags)]:
-        stop = start + (len(flags) if group is flags else len(list(group)))
+    for flag, group in groupby(flags) if flags.count(flags[0]) != rows else [(flags[0], flags)]:
+        stop = start + (rows if group is flags else len(list(group)))
         if offsets is None:
             runs.append(Run(start, stop, first_seq + start, flag))
         else:

@@ -149,7 +149,7 @@ class PublishGate:
                 rows = self._rows_in_time(segment, run, start, rows)
                 if not rows:
                     return 0
-            if self._record.expiring:
+            if self._record.expiring.starts:
                 return None  # exchange.expiry-committed-first
         dup = start < due.dup_below and due.has_dup(start)
         parts.extend(segment.publishes(rows, start, dup, style, self._heads))

@@ -281,7 +281,7 @@ class SenderHalf:
         alone = self._suspects.barren and self.answers.releases_alone and any(held.unsettled)  # exchange.closed-on-release-has-it
         if alone and not self._suspects.heard:
             return self._suspects.ping()
-        if held.due and not (alone and held.awaited):
+        if held.due.starts and not (alone and held.awaited):
             held.pubrels(parts, first_only=alone)
         may_publish = not alone and (not hold.reason_code or self._poll_hold_over(now_s))  # exchange.publish-in-order
         if may_publish and (self.handed_out.waiting or self._suspects.active):

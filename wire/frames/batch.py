@@ -230,7 +230,7 @@ def head_of(data: bytes) -> Head:
             version, head = _unpack_head(data)
     except (ValueError, msgpack.UnpackException) as error:
         raise UnknownFrame("not a batch", length=len(data)) from error
-    if version != BATCH_VERSION or not isinstance(head.accepted_ms, int) or not isinstance(head.routes, list):
+    if version != BATCH_VERSION or type(head.accepted_ms) is not int or type(head.routes) is not list:
         raise UnknownFrame("batch of an unknown version", version=version)
     return head
 

@@ -21,6 +21,8 @@ def waited_s(accepted_ms: int, now_ms: int) -> int:
 
 def expired_rows(batch: Batch, now_ms: int) -> list[int]:
     """The rows that may not be sent any more, ascending [MQTT-3.3.2-5]."""
+    if not batch.properties:
+        return []
     waited = waited_s(batch.accepted_ms, now_ms)
     return sorted(
         row for row, raw in batch.properties.items() if (expiry_s := message_expiry_s(raw)) is not None and expiry_s <= waited
@@ -29,6 +31,8 @@ def expired_rows(batch: Batch, now_ms: int) -> list[int]:
 
 def expiry_only(batch: Batch) -> dict[int, bytes]:
     """The properties column of ``batch`` with nothing in it but message expiry intervals."""
+    if not batch.properties:
+        return {}
     intervals = ((row, message_expiry_s(raw)) for row, raw in batch.properties.items())
     return {row: with_message_expiry(b"", interval_s) for row, interval_s in intervals if interval_s is not None}
 

@@ -61,8 +61,9 @@ class RemoteForm:
 
     def transform(self, batch: Batch, *, now_ms: int) -> tuple[Batch, list[int]]:
         """The batch for the remote without its expired rows of QoS 0, and the numbers that those rows had."""
-        expired = [row for row in self._expired_rows(batch, now_ms) if not batch.flags[row] & QOS_MASK]
-        batch = without_rows(batch, expired)
+        if expired := self._expired_rows(batch, now_ms):
+            expired = [row for row in expired if not batch.flags[row] & QOS_MASK]
+            batch = without_rows(batch, expired)
         of_topics = batch.routes_of_topics()
         routes = [self._route(encoded) for encoded in of_topics]
         return (
@@ -101,10 +102,10 @@ class RemoteForm:
 
     def _flags(self, batch: Batch, routes: list[MessageRoute | None]) -> bytes:
         keeps = [route is None or route.preserve_retain for route in routes]
-        if all(keeps):
+        if False not in keeps:
             return batch.flags
         stripped = batch.flags.translate(_NO_RETAIN)
-        if not any(keeps):
+        if True not in keeps:
             return stripped
         return bytes(
             [own if keeps[index] else bare for index, own, bare in zip(batch.topic_of, batch.flags, stripped, strict=True)]

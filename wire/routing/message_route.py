@@ -59,7 +59,8 @@ def route_of_share(share_name: str, topic_filter: str) -> bytes:
 
 def kind_of_route(route: bytes) -> bytes:
     """``route``, encoded, as rows have it: those of all shared subscriptions are one, since clients may have any number of them."""
-    return _ANY_SHARE if _SHARE.encode() in route[: len(_ANY_SHARE)] else route
+    return _ANY_SHARE if _SHARE_BYTES in route[:_SHARE_WITHIN] else route
 
 
 _ANY_SHARE = MessageRoute(_SHARE, "", preserve_retain=False, properties=b"").encode()
+_SHARE_BYTES, _SHARE_WITHIN = _SHARE.encode(), len(_ANY_SHARE)
