@@ -201,7 +201,14 @@ class Node:
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """The log events called ``name`` of this run so far."""
-        return [event for event in self._all_events() if event.get("event") == name]
+        found = []
+        for line in self.output.splitlines():
+            if line.startswith("{") and name in line:  # a long log is not parsed whole each time that one is waited for
+                try:
+                    found.append(json.loads(line))
+                except json.JSONDecodeError:
+                    continue  # the last line may be half written
+        return [event for event in found if event.get("event") == name]
 
     # --- processes ---
 
@@ -323,16 +330,6 @@ class Node:
     def _is_ready_or_ended(self) -> bool:
         return bool(self.events("node.ready")) or self.supervisor.poll() is not None
 
-    def _all_events(self) -> list[dict[str, Any]]:
-        found = []
-        for line in self.output.splitlines():
-            if line.startswith("{"):
-                try:
-                    found.append(json.loads(line))
-                except json.JSONDecodeError:
-                    continue  # the last line may be half written
-        return found
-
     def _processes(self) -> dict[int, list[str]]:
         """The processes of the supervisor's session and their command lines."""
         assert self._process is not None
@@ -341,11 +338,10 @@ class Node:
             if entry.name.isdigit():
                 try:
                     stat = (entry / "stat").read_text().rpartition(")")[2].split()
-                    words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                    if int(stat[3]) == self._process.pid and stat[0] != "Z":
+                        found[int(entry.name)] = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
                 except OSError:
                     continue  # it ended meanwhile
-                if int(stat[3]) == self._process.pid and stat[0] != "Z":
-                    found[int(entry.name)] = words
         return found
 
     def _gone(self) -> int:
