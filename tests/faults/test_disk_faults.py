@@ -11,8 +11,8 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -136,9 +136,6 @@ class _Killed:
 
     def __exit__(self, *_: object) -> None:
         self._node.__exit__(None, None, None)
-
-
-FaultyNodes = Callable[..., AbstractContextManager[FaultyNode]]
 
 
 @pytest.fixture

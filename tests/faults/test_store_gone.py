@@ -32,7 +32,6 @@ from wire.errors import BasculeError
 
 TURNS = 20
 BEFORE = 5  # messages that are acknowledged before anything happens
-SILENCE_S = 0.7  # of the node: long enough for a commit and a look at the folder
 DEVICE_BYTES = 64 << 20
 
 
@@ -130,15 +129,6 @@ def another(data: Path, aside: Path) -> None:
 def older(data: Path, aside: Path) -> None:
     move(data, aside)
     shutil.copytree(aside.parent / "older", data / "store")
-
-
-def remove_file(pattern: str) -> Callable[[Path, Path], None]:
-    def remove(data: Path, aside: Path) -> None:
-        shutil.copytree(data / "store", aside / "store", dirs_exist_ok=True)
-        for path in (data / "store").glob(pattern):
-            path.unlink()
-
-    return remove
 
 
 def move_all(data: Path, aside: Path) -> None:

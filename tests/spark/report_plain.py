@@ -13,7 +13,6 @@ from typing import Any
 Row = dict[str, Any]
 Lane = tuple[str, str, int]  # (node, bridge, lane)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-ENDS = ("delivered", "expired", "dropped", "dead")
 
 
 def us(moment: datetime) -> int:

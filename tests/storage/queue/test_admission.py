@@ -17,7 +17,6 @@ from tests.storage.building import (
     bridge,
     messages,
     node,
-    settle_frame,
 )
 from tests.support.present import present
 from tests.support.settings import limits
@@ -231,10 +230,6 @@ def test_one_too_large_for_a_sessions_queue_does_not_empty_it(overflow: str) -> 
 
     assert present(store.status(5000).sessions).dropped == 1
     assert queued(store, queue) == [b"a", b"b"]
-
-
-def _delivered(lane: int = 1) -> Frame:
-    return settle_frame(1, lane << 20, ("delivered", ((0, 1 << 60),)))
 
 
 def queued_again(store: Store, lane: int) -> list[bytes]:
