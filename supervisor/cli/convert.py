@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from storage import files
-from wire.errors import ConfigError, Unavailable
+from wire.errors import Unavailable
 
 IN_PART = 3  # some lines could not be taken
 _FILE_MODE = 0o644  # nothing secret is in it
@@ -59,9 +59,5 @@ def _write(config: Path, text: str, secrets: dict[str, bytes], *, force: bool) -
         files.write(config, text.encode(), mode=_FILE_MODE)
     except OSError as error:
         raise Unavailable("the configuration cannot be written", path=str(config), error=str(error)) from error
-    try:
-        load(config)  # it holds; the folder may not be one to keep secrets in
-    except ConfigError as error:
-        click.echo("\n".join(error.problems), err=True)
-        raise
+    load(config)  # it holds; the folder may not be one to keep secrets in
     click.echo(f"{config}: written\n  next: bascule doctor {config}, then bascule run {config}", err=not sys.stdout.isatty())

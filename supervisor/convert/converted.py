@@ -65,7 +65,9 @@ def _problem(draft: Draft, head: str) -> tuple[Key, str] | None:
     if not problems:
         return None
     if (found := _PROBLEM.search(problems[0].removeprefix(str(config)))) is not None and problems[0].startswith(str(config)):
-        return _gives_way(written[int(found[1]) - 1][1]), found[2]
+        key = _gives_way(written[int(found[1]) - 1][1])
+        if key and key[0] not in ("access", "node"):  # what protects all of it is never left out
+            return key, found[2]
     for key, value in draft.values():  # of files that others can change, only the files are named
         if isinstance(value, str) and value.startswith("/") and trusted_files.fault(value):
             return _gives_way(key), problems[0]
@@ -75,6 +77,6 @@ def _problem(draft: Draft, head: str) -> tuple[Key, str] | None:
 def _gives_way(key: Key) -> Key:
     """What is left out where ``key`` does not hold: itself, or the rule, the bridge or the listener that cannot be without it."""
     items = [key[: place + 1] for place, part in enumerate(key) if isinstance(part, int)]
-    if items and (key == items[-1] or not any(isinstance(part, str) and part in _NEEDED for part in key[len(items[0]) :])):
-        return key if key != items[0] else items[0]
-    return items[0] if items else key
+    if not items or ("acl" not in key and (key == items[-1] or not set(key[len(items[0]) :]) & set(_NEEDED))):
+        return key
+    return items[0]

@@ -25,6 +25,12 @@ class Line:
     value: str = ""
 
     @property
+    def words(self) -> list[str]:
+        """What follows, in words, up to a comment; for options that take the rest of the line as it is, ``value`` says more."""
+        words = self.value.split()
+        return words[: next((place for place, word in enumerate(words) if word.startswith("#")), len(words))]
+
+    @property
     def place(self) -> str:
         """Where it stands: ``mosquitto.conf:12 keepalive_interval``."""
         return f"{self.file}:{self.number} {self.name}"
@@ -91,7 +97,7 @@ class Draft:
         """Note what becomes of ``line``, whose option has no key."""
         if option.fate is Fate.NEEDLESS:
             self.needless.append((line.shown, option.says))
-        elif line.value == option.default:
+        elif line.words == [option.default]:
             self.needless.append((line.shown, "that is so anyway"))
         else:
             self.refuse(line, f"{option.fate}: {option.says}")

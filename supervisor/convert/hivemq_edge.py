@@ -13,7 +13,7 @@ from xml.parsers import expat
 from supervisor.config.yaml_file import Key
 from supervisor.convert.draft import Draft, Line, literally
 from supervisor.convert.options import HIVEMQ_EDGE_OPTIONS, Fate
-from supervisor.convert.values import flag, name_like, take
+from supervisor.convert.values import name_like, take
 from wire.errors import ConfigError
 from wire.mqtt.topics import filter_fault
 
@@ -163,7 +163,7 @@ def _filled(text: str) -> str:
 
 def _transport(draft: Draft, remote: Key, lines: dict[str, Line]) -> None:
     tls, web = (lines.get(f"remote-broker/{which}/enabled") for which in ("tls", "websocket"))
-    secure, over = (one is not None and flag(one.value) for one in (tls, web))
+    secure, over = (one is not None and one.value == "true" for one in (tls, web))
     if secure or over:
         word = {(True, False): "tls", (False, True): "ws", (True, True): "wss"}[secure, over]
         draft.put((*remote, "transport"), word, (tls if secure else web) or "")

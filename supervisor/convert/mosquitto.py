@@ -33,6 +33,7 @@ _LEVELS |= {"warning": 2, "error": 3, "none": 3}
 _LEVEL_NAMES = ("debug", "info", "warning", "error")
 _EXPIRY_S = {"s": 1, "h": 3600, "d": 86400, "w": 7 * 86400, "m": 30 * 86400, "y": 365 * 86400}
 _SYSTEM_AUTHORITIES = ("/etc/ssl/certs", "/etc/pki/tls/certs")
+_EXPIRY_MAX_S = 10 * 365 * 86400
 _BUILT_IN = ("password_file", "acl_file", "persist")  # plug-ins that Mosquitto 2.1 brings for what is built in here
 
 
@@ -96,9 +97,9 @@ def _node(draft: Draft, node: Part, folder: Path) -> None:
     if expiry is None:
         draft.put(("sessions", "expiry_max"), UNLIMITED, f"{DEFAULT}: they wait for ever")
     else:
-        draft.put(
-            ("sessions", "expiry_max"), write_duration(number(expiry.value[:-1]) * _EXPIRY_S.get(expiry.value[-1:], 1)), expiry
-        )
+        word = expiry.words[0]
+        seconds = number(word[:-1]) * _EXPIRY_S[word[-1]]
+        draft.put(("sessions", "expiry_max"), write_duration(seconds) if seconds <= _EXPIRY_MAX_S else UNLIMITED, expiry)
 
 
 def _packets(draft: Draft, node: Part) -> None:
@@ -139,8 +140,9 @@ def _bind(part: Part, folder: Path) -> tuple[str, Line]:
     """Where the listener is, and the line that says so."""
     named, numbered = part.last("bind_address"), part.last("port")
     line = part.head if part.head.name == "listener" else numbered or named or part.head
-    port, _, host = part.head.value.partition(" ") if line.name == "listener" else (numbered.value if numbered else "1883", "", "")
-    host = host.strip().partition(" #")[0] or (named.value if named is not None else "")
+    port, host = "1883" if numbered is None else numbered.value, "" if named is None else named.value
+    if line.name == "listener":
+        port, host = (*line.words, "", "")[:2]
     if port == "0":
         return f"unix:{folder.absolute() / host}", line
     domain = part.last("socket_domain")
@@ -212,9 +214,9 @@ def _users(draft: Draft, base: Key, line: Line, folder: Path) -> None:
     except ConfigError as error:
         text = ""
         draft.refuse(line, "; ".join(error.problems))
-    split = ((number, one.partition(":")) for number, one in enumerate(text.split("\n"), start=1))
-    lines = [Line(line.value, number, user, rest) for number, (user, _, rest) in split if user.strip() and not user.startswith("#")]
-    kept, refused = passwords(lines)
+    split = ((place, one.partition(":")) for place, one in enumerate(text.split("\n"), start=1))
+    said = [(place, user, rest.strip()) for place, (user, _, rest) in split if user.strip() and not user.startswith("#")]
+    kept, refused = passwords([Line(line.value, *one) for one in said])
     for one, why in refused:
         draft.refuse(one.place, why)
     draft.add_file(name, kept or NOBODY)
@@ -268,7 +270,7 @@ def _bridge(draft: Draft, part: Part, folder: Path) -> None:
     if name in [draft.get("bridges", place, "name") for place in range(base[1])]:  # type: ignore[arg-type]
         name = f"{name[:60]}-{base[1]}"
     draft.put((*base, "name"), name, part.head)
-    draft.put((*remote, "addresses"), list(dict.fromkeys(map(_address, address.value.partition(" #")[0].split()))), address)
+    draft.put((*remote, "addresses"), list(dict.fromkeys(map(_address, address.words))), address)
     identifier = part.last("remote_clientid", "clientid")
     given = identifier.value if identifier is not None else f"{socket.gethostname()}.{part.head.value}"
     draft.put((*remote, "client_id"), literally(given), identifier or f"{DEFAULT}: HOST.CONNECTION")
@@ -341,7 +343,7 @@ def _password(draft: Draft, remote: Key, part: Part, bridge: str) -> None:
 
 def _times(draft: Draft, base: Key, part: Part) -> None:
     if (line := part.last("restart_timeout")) is not None:
-        first, *more = (number(word) for word in line.value.split()[:3])
+        first, *more = (number(word) for word in line.words[:3])
         initial = min(max(first, 1), 3600)
         backoff: dict[str, object] = {"initial": write_duration(initial), "max": write_duration(max([initial, *more[:1]]))}
         backoff |= {} if more else {"factor": 1, "jitter": 0}
@@ -349,7 +351,7 @@ def _times(draft: Draft, base: Key, part: Part) -> None:
         for key, value in backoff.items():
             draft.put((*base, "backoff", key), value, line)
     if (line := part.last("bridge_tcp_keepalive")) is not None:
-        words = [number(word) for word in line.value.split()[:3]]
+        words = [number(word) for word in line.words[:3]]
         for key, value in zip(("idle", "interval", "count"), words, strict=False):
             draft.put((*base, "remote", "tcp_keep_alive", key), value if key == "count" else write_duration(value), line)
 

@@ -108,9 +108,9 @@ def _fault(line: Line) -> str:
             return "Mosquitto knows no such option"
         if line.name in _FLAGS:
             flag(line.value)
-        elif line.name in _NUMBERS and not [number(word) for word in line.value.split()[:3]]:
+        elif line.name in _NUMBERS and not [number(word) for word in line.words[:3]]:
             return "no value"
-        elif line.name == "persistent_client_expiration" and not _EXPIRY.fullmatch(line.value):
+        elif line.name == "persistent_client_expiration" and not _EXPIRY.fullmatch("".join(line.words)):
             return f"{line.value} is no duration such as 14d"
     except ValueError as error:
         return str(error)

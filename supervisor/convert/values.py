@@ -58,9 +58,10 @@ def flag(text: str) -> bool:
     Raises:
         ValueError: it is neither.
     """
-    if text.lower() not in _FLAGS:
-        raise ValueError(f"{text} is neither true nor false")
-    return _FLAGS[text.lower()]
+    word = text.lower().partition(" ")[0]
+    if word not in _FLAGS:
+        raise ValueError(f"{text or 'nothing'} is neither true nor false")
+    return _FLAGS[word]
 
 
 def number(text: str) -> int:
@@ -69,9 +70,10 @@ def number(text: str) -> int:
     Raises:
         ValueError: it is none.
     """
-    if not re.fullmatch(r"[-+]?(0[xX][0-9a-fA-F]+|\d{1,18})", text, re.ASCII):
+    word = text.lower().partition(" ")[0]
+    if not re.fullmatch(r"[-+]?(0x[0-9a-f]+|\d{1,18})", word, re.ASCII):
         raise ValueError(f"{text or 'nothing'} is not a number")
-    return int(text, 16) if "x" in text.lower() else int(text)
+    return int(word, 16) if "x" in word else int(word)
 
 
 def name_like(text: str) -> str:
@@ -82,7 +84,7 @@ def name_like(text: str) -> str:
 def _amount(setting: Setting, option: Option, text: str) -> tuple[object, str]:
     """Seconds, bytes or a count, within the bounds of the setting."""
     amount = number(text)
-    if text == option.default:
+    if str(amount) == option.default:
         return None, ""
     match setting.amount:
         case Duration(min_s=least, max_s=most) | Size(min_bytes=least, max_bytes=most) | Number(least=least, most=most):

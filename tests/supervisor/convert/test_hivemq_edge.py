@@ -73,6 +73,20 @@ def test_entities_are_refused(tmp_path: Path, declared: str, capsys: pytest.Capt
     assert "entities are not read" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("said", "instead"),
+    [
+        ("<enabled>true<", "<enabled>yes<"),
+        (">8883</port>\n                <mqtt>", ">x</port><mqtt>"),
+        ("{3-#}", "{9-#}"),
+        (">1<", ">9<"),
+    ],
+)
+def test_wrong_values_are_named_and_the_rest_holds(tmp_path: Path, said: str, instead: str) -> None:
+    assert said in WHOLE
+    converted(tmp_path, WHOLE.replace(said, instead))
+
+
 def test_a_list_without_bridges_is_a_broker_alone(tmp_path: Path) -> None:
     settings, _ = converted(tmp_path, "<hivemq><mqtt-bridges/></hivemq>", 0)
     assert settings.bridges == ()

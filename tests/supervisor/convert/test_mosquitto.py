@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import stat
 from pathlib import Path
@@ -12,11 +13,12 @@ from actors.access.password_file import read_passwords
 from supervisor.cli.main import main
 from supervisor.config.declared import each_setting
 from supervisor.config.loading import load
+from supervisor.convert.mosquitto_file import OPTIONS
 from supervisor.convert.options import ACCESS_OPTIONS, BRIDGE_OPTIONS, HIVEMQ_EDGE_OPTIONS, LISTENER_OPTIONS, NODE_OPTIONS, Fate
 from tests.supervisor.convert.conftest import CONFIGS
 from wire.access.access_rules import AccessRules
 from wire.routing.topic_mapping import TopicTemplate
-from wire.settings import BridgeSettings, NodeSettings
+from wire.settings import SESSION_NEVER_EXPIRES_S, BridgeSettings, NodeSettings
 
 pytestmark = pytest.mark.process  # openssl makes the certificates
 NAMES = sorted(path.name for path in CONFIGS.glob("*.conf"))
@@ -189,6 +191,23 @@ def test_numbers_keep_within_our_bounds(tmp_path: Path) -> None:
     assert (settings.sessions.in_flight_max, settings.sessions.queue_max_messages) == (65_000, 10**9)
 
 
+def test_a_comment_may_stand_behind_a_value(tmp_path: Path) -> None:
+    text = "listener 1884 # plain\nallow_anonymous true # all\nmax_connections 7 # few\npersistent_client_expiration 100y # long\n"
+    text += "connection a\naddress b:1 # there\nstart_type automatic # always\nrestart_timeout 3 # s\ntopic # out 1 # all\n"
+    settings = written(tmp_path, text, 0)
+    assert (settings.listeners[0].port, settings.listeners[0].connections_max, settings.access.allow_anonymous) == (1884, 7, True)
+    (bridge,) = settings.bridges
+    assert (bridge.remote.addresses, bridge.backoff.max_s, bridge.local_subscriptions[0].max_qos) == ((("b", 1),), 3, 1)
+    assert settings.sessions.expiry_max_s == SESSION_NEVER_EXPIRES_S
+
+
+def test_a_right_that_does_not_hold_here_takes_its_listener_with_it(tmp_path: Path) -> None:
+    (tmp_path / "acl").write_text("user a\x01b\ntopic deny x\n")
+    head = "per_listener_settings true\nlistener 1884\nallow_anonymous true\nacl_file acl\n"
+    settings = written(tmp_path, f"{head}listener 1885 127.0.0.1\nallow_anonymous true\n", 3)
+    assert [listener.port for listener in settings.listeners] == [1885]
+
+
 def test_without_a_listener_it_is_for_this_machine_alone(configs: Path) -> None:
     settings, _ = converted(configs, "07-system-authorities.conf")
     assert ([listener.bind for listener in settings.listeners], settings.access.allow_anonymous) == (["127.0.0.1:1883"], True)
@@ -232,6 +251,25 @@ def test_whatever_it_is_given_it_says_what_is_wrong(tmp_path: Path, text: str, c
     (tmp_path / "odd.conf").write_text(text)
     assert main(["convert", str(tmp_path / "odd.conf"), "-o", str(tmp_path / "out.yaml")]) in (3, 78)
     assert "odd.conf:" in capsys.readouterr().err
+
+
+VALUES = (
+    *("", "true", "0", "-1", "99999999999", "5 10 15", "mqttv50", "tlsv1.3", "/etc/passwd", "none", "b:1 ::1:2", "a/# in 1 x/ y"),
+    *("# both 2 a_ b_", "+/b out 2", "websockets", "x\x01y", "${x}", "1884 127.0.0.1", "8883", "14d", "all", '"" out 1 a b'),
+)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_it_is_given_what_comes_of_it_holds(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    text = ""
+    for _ in range(chance.randint(1, 25)):
+        name = chance.choice([*OPTIONS, *["topic"] * 20, *["connection", "listener", "address"] * 6])
+        value = {"connection": f"c{chance.randint(0, 5)}", "listener": f"2000{chance.randint(0, 9)}"}.get(
+            name, chance.choice(VALUES)
+        )
+        text += f"{name} {value}\n"
+    written(tmp_path, text)
 
 
 def test_every_key_of_the_tables_is_one_of_ours() -> None:
