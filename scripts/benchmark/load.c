@@ -3,10 +3,13 @@
  *   load pub     --port P --messages N [--connections C] [--qos Q] [--window W] [--size B] [--rate R] [--first F] [--deadline D]
  *   load sub     --port P --expect N [--qos Q] [--publishers C] [--idle I] [--deadline D]
  *   load clients --port P --clients N --seconds S [--size B] [--deadline D]
+ *   load far     --port P [--idle I] [--deadline D]
  *   load fanout  --port P --clients N --messages M --qos Q [--window W] [--rate R] [--size B] [--kept 1] [--idle I] [--deadline D]
  *
  * pub: C publishers, each to bench/<c>, N messages in all. The window, and the rate, are of all publishers together.
  * sub: one subscriber to bench/#. It prints {"event": "subscribed"} and ends with N distinct messages, or when none is new for I seconds.
+ * far: a remote that acknowledges at once, keeps no session and has no subscribers, so that it is not what is measured (MQTT 3.1.1). A line
+ * "N C" on standard input begins a run, of N distinct messages of C publishers, which ends with the line of JSON of a subscriber.
  * clients: N publishers, each to bench/client/<n>, at QoS 1 once a second for S seconds; client n is n/N of a second behind client 0. A
  * message is sent when it is due, however many of that client are not acknowledged. late_max_us is how far behind its plan this program was.
  * fanout: N subscribers to fan/all at QoS Q and one publisher of M messages, which is at most W messages ahead of the broker's PUBACKs and of
@@ -33,8 +36,9 @@
 
 #include "histogram.h"
 
-enum { CONNACK = 2, PUBLISH = 3, PUBACK = 4, PUBREC = 5, PUBREL = 6, PUBCOMP = 7, SUBACK = 9, PINGRESP = 13 };
-enum { MAGIC = 0x62736331, HEADER = 24, SIZE_MAX_BYTES = 1 << 17, OPENING_MAX = 64 };
+enum { CONNECT = 1, CONNACK = 2, PUBLISH = 3, PUBACK = 4, PUBREC = 5, PUBREL = 6, PUBCOMP = 7, SUBSCRIBE = 8, SUBACK = 9, UNSUBSCRIBE = 10,
+       UNSUBACK = 11, PINGREQ = 12, PINGRESP = 13, DISCONNECT = 14 };
+enum { MAGIC = 0x62736331, HEADER = 24, SIZE_MAX_BYTES = 1 << 17, OPENING_MAX = 64, SERVED_MAX = 256 };
 
 struct header {
     uint32_t magic;
@@ -65,7 +69,8 @@ static long messages = 1, first, seconds = 1;
 static double rate, idle_s = 5, deadline_s = 120;
 
 static int epoll, timer = -1;
-static struct connection *all;
+static struct connection *all, listening = {.fd = -1}, input = {.fd = STDIN_FILENO}; /* the last two in far only */
+static long served, ordered;                                                           /* connections; lines on standard input */
 static struct histogram latency;
 static uint64_t read_ns, first_ns, last_ns; /* of the last read; of the first and the last message or acknowledgement that counts */
 static long standing, acknowledged, distinct, duplicates, out_of_order, foreign;
@@ -98,6 +103,17 @@ static void *zeros(size_t each, size_t of)
 
 /* ---- sockets ---- */
 
+/* A client that loses its connection has nothing to go on with; a remote waits for the next. */
+static void lose(struct connection *connection, const char *why)
+{
+    if (listening.fd < 0)
+        die("connection %d is lost: %s", connection->number, why);
+    close(connection->fd);
+    connection->fd = -1;
+    connection->in_used = connection->out_used = 0;
+    connection->waits = 0;
+}
+
 static void write_out(struct connection *connection)
 {
     size_t start = 0;
@@ -105,8 +121,10 @@ static void write_out(struct connection *connection)
         ssize_t written = send(connection->fd, connection->out + start, connection->out_used - start, MSG_NOSIGNAL);
         if (written < 0 && errno == EAGAIN)
             break;
-        if (written <= 0)
-            die("connection %d is lost: %s", connection->number, strerror(errno));
+        if (written <= 0) {
+            lose(connection, strerror(errno));
+            return;
+        }
         start += (size_t)written;
     }
     memmove(connection->out, connection->out + start, connection->out_used - start);
@@ -205,7 +223,7 @@ static uint32_t publishers = 1; /* whose messages a subscriber takes */
 static void handle(struct connection *connection, uint8_t head, const uint8_t *body, size_t length)
 {
     int kind = head >> 4;
-    if (length < 2 && kind != PINGRESP)
+    if (length < 2 && kind != PINGRESP && kind != PINGREQ && kind != DISCONNECT)
         die("packet of kind %d and %zu bytes", kind, length);
     switch (kind) {
     case CONNACK:
@@ -240,6 +258,20 @@ static void handle(struct connection *connection, uint8_t head, const uint8_t *b
     case PUBREL:
         put(connection, (uint8_t[]){PUBCOMP << 4, 2, body[0], body[1]}, 4);
         return;
+    case CONNECT: /* the bridge of Mosquitto sets a bit in the level */
+        put(connection, (uint8_t[]){CONNACK << 4, 2, 0, (uint8_t)(length > 6 && (body[6] & 127) == 4 ? 0 : 1)}, 4);
+        return;
+    case SUBSCRIBE: /* to one filter, as bridges do for what comes back: there is none */
+        put(connection, (uint8_t[]){SUBACK << 4, 3, body[0], body[1], 0}, 5);
+        return;
+    case UNSUBSCRIBE: /* from what a Mosquitto may have had there before */
+        put(connection, (uint8_t[]){UNSUBACK << 4, 2, body[0], body[1]}, 4);
+        return;
+    case PINGREQ:
+        put(connection, (uint8_t[]){PINGRESP << 4, 0}, 2);
+        return;
+    case DISCONNECT: /* it closes next */
+        return;
     case PINGRESP: /* behind all of QoS 0: the broker has read that */
         acknowledged += connection->sent - connection->acknowledged;
         connection->acknowledged = connection->sent;
@@ -268,8 +300,10 @@ static void read_packets(struct connection *connection)
     ssize_t got = recv(connection->fd, connection->in + connection->in_used, connection->in_bytes - connection->in_used, 0);
     if (got < 0 && errno == EAGAIN)
         return;
-    if (got <= 0)
-        die("connection %d is lost: %s", connection->number, got ? strerror(errno) : "closed by the broker");
+    if (got <= 0) {
+        lose(connection, got ? strerror(errno) : "closed by the broker");
+        return;
+    }
     read_ns = now_ns();
     connection->in_used += (size_t)got;
     size_t position = 0;
@@ -295,6 +329,26 @@ static void read_packets(struct connection *connection)
         write_out(connection);
 }
 
+static void accept_connection(void)
+{
+    int fd = accept4(listening.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC), on = 1, place = 0;
+    if (fd < 0)
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    while (place < served && all[place].fd >= 0)
+        place++;
+    if (place == SERVED_MAX)
+        die("more than %d connections", SERVED_MAX);
+    served += place == served;
+    struct connection *connection = &all[place];
+    connection->number = place;
+    connection->fd = fd;
+    if (!connection->in)
+        connection->in = zeros(1, connection->in_bytes = 1 << 18);
+    connection->tallies = all[SERVED_MAX].tallies;
+    watch(fd, connection);
+}
+
 /* What has happened within `timeout_ms`; how often the timer has run out. */
 static long wait_events(int timeout_ms)
 {
@@ -309,9 +363,17 @@ static long wait_events(int timeout_ms)
                 ticks += (long)passed;
             continue;
         }
+        if (connection == &listening) {
+            accept_connection();
+            continue;
+        }
+        if (connection == &input) {
+            ordered++;
+            continue;
+        }
         if (events[i].events & EPOLLOUT)
             write_out(connection);
-        if (events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP))
+        if (connection->fd >= 0 && events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP))
             read_packets(connection);
     }
     return ticks;
@@ -443,6 +505,19 @@ static int publish(void)
     return acknowledged == messages ? 0 : 2;
 }
 
+static int await_messages(void)
+{
+    uint64_t limit = limit_ns(deadline_s);
+    while (distinct < messages && now_ns() < limit && !(distinct && now_ns() - last_ns > (uint64_t)(idle_s * 1e9)))
+        wait_events(100);
+    printf("{\"distinct\": %ld, \"duplicates\": %ld, \"out_of_order\": %ld, \"foreign\": %ld, \"first_ns\": %llu, \"last_new_ns\": %llu", distinct,
+           duplicates, out_of_order, foreign, (unsigned long long)first_ns, (unsigned long long)last_ns);
+    print_latency("transit", &latency);
+    puts("}");
+    fflush(stdout);
+    return distinct == messages ? 0 : 2;
+}
+
 static int subscribe(void)
 {
     publishers = (uint32_t)count;
@@ -451,14 +526,41 @@ static int subscribe(void)
     open_connections(0, 1, 1 << 18, "sub", 1, 0);
     puts("{\"event\": \"subscribed\"}");
     fflush(stdout);
-    uint64_t limit = limit_ns(deadline_s);
-    while (distinct < messages && now_ns() < limit && !(distinct && now_ns() - last_ns > (uint64_t)(idle_s * 1e9)))
-        wait_events(100);
-    printf("{\"distinct\": %ld, \"duplicates\": %ld, \"out_of_order\": %ld, \"foreign\": %ld, \"first_ns\": %llu, \"last_new_ns\": %llu", distinct,
-           duplicates, out_of_order, foreign, (unsigned long long)first_ns, (unsigned long long)last_ns);
-    print_latency("transit", &latency);
-    puts("}");
-    return distinct == messages ? 0 : 2;
+    return await_messages();
+}
+
+/* all[SERVED_MAX] has the tallies, which all connections share. */
+static int be_far(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int on = 1;
+    listening.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    setsockopt(listening.fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(listening.fd, (struct sockaddr *)&address, sizeof address) || listen(listening.fd, 64))
+        die("cannot listen on 127.0.0.1:%d: %s", port, strerror(errno));
+    watch(listening.fd, &listening);
+    watch(input.fd, &input);
+    struct tally *tallies = all[SERVED_MAX].tallies = zeros(SERVED_MAX, sizeof *tallies);
+    for (char line[64];;) {
+        while (!ordered)
+            wait_events(-1);
+        ordered = 0;
+        if (!fgets(line, sizeof line, stdin))
+            return 0;
+        if (sscanf(line, "%ld %d", &messages, &count) != 2 || messages < 1 || count < 1 || count > SERVED_MAX)
+            die("a line without the numbers of messages and publishers: %s", line);
+        for (int number = 0; number < SERVED_MAX; number++) {
+            free(tallies[number].seen);
+            tallies[number] = (struct tally){0};
+        }
+        publishers = (uint32_t)count;
+        distinct = duplicates = out_of_order = foreign = 0;
+        first_ns = last_ns = 0;
+        memset(&latency, 0, sizeof latency);
+        puts("{\"event\": \"expecting\"}");
+        fflush(stdout);
+        await_messages();
+    }
 }
 
 static int publish_by_clients(void)
@@ -564,14 +666,17 @@ int main(int words, char **arguments)
         setrlimit(RLIMIT_NOFILE, &files);
     }
     epoll = epoll_create1(EPOLL_CLOEXEC);
-    all = zeros((size_t)count + 1, sizeof *all);
+    int far = !strcmp(mode, "far");
+    all = zeros((size_t)(far ? SERVED_MAX : count) + 1, sizeof *all);
     if (!strcmp(mode, "pub"))
         return publish();
     if (!strcmp(mode, "sub"))
         return subscribe();
+    if (far)
+        return be_far();
     if (!strcmp(mode, "clients"))
         return publish_by_clients();
     if (!strcmp(mode, "fanout"))
         return fan_out();
-    die("load pub|sub|clients|fanout --port P ...");
+    die("load pub|sub|far|clients|fanout --port P ...");
 }

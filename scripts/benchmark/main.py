@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import broker
+import far_end
 import rates
 import rates_report
 import snapshot
@@ -52,6 +53,8 @@ def main(argv: list[str] | None = None) -> int:
         broker.print_report(report)
     elif arguments.snapshot:
         snapshot.print_report(report)
+    elif arguments.far_end:
+        far_end.print_report(report)
     elif arguments.replicated:
         import replicated
 
@@ -102,6 +105,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--snapshot", action="store_true", help="instead: intake of Bascule alone, without snapshots and while they are made"
     )
     parser.add_argument(
+        "--far-end",
+        action="store_true",
+        help="instead: bridges to a far end that acknowledges at once, at QoS 1 and 2; with lanes, where there are processors",
+    )
+    parser.add_argument(
         "--replicated", action="store_true", help="instead: a node alone and one of a cluster; needs the development environment"
     )
     parser.add_argument(
@@ -135,6 +143,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         parser.error("--snapshot is a measurement of its own")
     if arguments.replicated and (arguments.brokers or arguments.only_backlog or arguments.snapshot):
         parser.error("--replicated is a measurement of its own")
+    if arguments.far_end and (arguments.brokers or arguments.backlog or arguments.only_backlog or arguments.snapshot):
+        parser.error("--far-end is a measurement of its own")
     _check_rates(parser, arguments)
     if arguments.json and arguments.json != STDOUT and not Path(arguments.json).absolute().parent.is_dir():
         parser.error(f"--json {arguments.json}: there is no such folder")
@@ -191,6 +201,9 @@ def _measure_kind(arguments: argparse.Namespace, folder: Path) -> Figures:
         return snapshot.measure(
             bench, folder, turns=arguments.pairs, messages=arguments.messages, seconds=seconds, quick=arguments.quick, say=_say
         )
+    if arguments.far_end:
+        load = compile_load(folder)
+        return far_end.measure(load, folder, turns=arguments.pairs, messages=arguments.messages, say=_say)
     if arguments.replicated:
         import replicated  # it has the client of NATS, which not every environment has
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from systems import Bascule, BenchError, Remote, System
+from systems import Bascule, BenchError, FarEnd, Remote, System
 
 MESSAGE_BYTES = 256
 WINDOW = 1000
@@ -81,22 +81,30 @@ class Bench:
         return finish(self.publisher(port, messages=messages, deadline_s=deadline_s, **options), deadline_s)
 
     def through(
-        self, system: System, remote: Remote, *, messages: int, publishers: int = 1, rate: float = 0.0, window: int = WINDOW
+        self,
+        system: System,
+        remote: Remote | FarEnd,
+        *,
+        messages: int,
+        publishers: int = 1,
+        rate: float = 0.0,
+        window: int = WINDOW,
     ) -> Figures:
-        """Messages through ``system`` to the subscriber at ``remote``.
+        """Messages through ``system`` to the subscriber at ``remote``, or to the far end that is in its place.
 
         end_to_end_per_s is messages at the subscriber / (its last new message - the publisher's start); cpu_us is the CPU time of
         all processes of the system per message.
         """
         messages -= messages % publishers
-        subscriber = self.subscriber(remote.port, expect=messages, publishers=publishers)
+        receiver = self._receiver(remote, messages, publishers)
         cpu_s = system.cpu_s()
         try:
             published = self.publish(system.port, messages=messages, connections=publishers, rate=rate, window=window)
         except BaseException:
-            end(subscriber)
+            if not isinstance(receiver, FarEnd):
+                end(receiver)
             raise
-        received = finish(subscriber, RUN_TIMEOUT_S)
+        received = receiver.received() if isinstance(receiver, FarEnd) else finish(receiver, RUN_TIMEOUT_S)
         time.sleep(0.2)  # the last acknowledgements and settlements are part of the work
         cpu_s = system.cpu_s() - cpu_s
         seconds = (received["last_new_ns"] - published["start_ns"]) / 1e9
@@ -118,7 +126,14 @@ class Bench:
             "latency_p999_us": received["transit_p999_us"],
         }
 
-    def warm_up(self, system: System, remote: Remote, *, publishers: int = 1, window: int = WINDOW) -> None:
+    def _receiver(self, remote: Remote | FarEnd, messages: int, publishers: int) -> subprocess.Popen[str] | FarEnd:
+        """Who counts what comes: a subscriber at ``remote``, or the far end itself."""
+        if isinstance(remote, FarEnd):
+            remote.expect(messages, publishers)
+            return remote
+        return self.subscriber(remote.port, expect=messages, publishers=publishers)
+
+    def warm_up(self, system: System, remote: Remote | FarEnd, *, publishers: int = 1, window: int = WINDOW) -> None:
         """Wait until ``system`` bridges, and let it see some traffic first."""
         figures = self.through(system, remote, messages=_WARM_UP_MESSAGES, publishers=publishers, window=window)
         if figures["missing"]:

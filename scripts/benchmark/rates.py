@@ -32,7 +32,7 @@ Starter = Callable[..., System]
 class Exchange:
     """QoS 2 from a bridge that has ``in_flight_max`` on the way; ``publishers`` have ``window`` in flight together.
 
-    The remote has no limit of its own: Mosquitto 2.0 throws its own bridge out at one, and the bridge stands still then. A
+    The remote has no limit of its own: Mosquitto 2.0 throws away what a client has in flight beyond one. A
     Mosquitto allows each of its clients what it allows its bridge: so there are several publishers, and none has more.
     """
 
@@ -46,6 +46,9 @@ class Exchange:
 
 EXCHANGES = (
     Exchange(title="QoS 2, MQTT 3.1.1, 20 in flight", protocol="mqtt311", in_flight_max=20, publishers=10, window=100, per_s=4000),
+    Exchange(
+        title="QoS 2, MQTT 3.1.1, 100 in flight", protocol="mqtt311", in_flight_max=100, publishers=10, window=1000, per_s=8000
+    ),
     Exchange(title="QoS 2, MQTT 5, 1000 in flight", protocol="mqtt5", in_flight_max=1000, publishers=10, window=1000, per_s=8000),
 )
 FAR = "far broker alone"

@@ -190,7 +190,48 @@ class Remote(Mosquitto):
     def __init__(self, folder: Path, qos: int) -> None:
         super().__init__(folder)
         if qos == 2:
-            self.in_flight_max = 0  # it throws out a peer with more unreleased QoS 2 messages than it allows itself
+            self.in_flight_max = 0  # it throws away what a peer has in flight beyond what it allows itself
+
+
+class FarEnd:
+    """A far end that acknowledges at once and counts what comes: the program ``load`` in its mode ``far``. MQTT 3.1.1 only."""
+
+    def __init__(self, load: Path) -> None:
+        self.port = free_port()
+        self._load = load
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Listen, until ``stop``."""
+        words = [str(self._load), "far", "--port", str(self.port)]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def stop(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+    def expect(self, messages: int, publishers: int) -> None:
+        """Count from nothing: so many messages of so many publishers are to come."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{messages} {publishers}\n")
+        self._process.stdin.flush()
+        self._read()
+
+    def received(self) -> dict[str, Any]:
+        """The figures of what came; waits until all has, or no more comes."""
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise BenchError("the far end has ended")
+        told: dict[str, Any] = json.loads(line)
+        return told
 
 
 class MosquittoBridge(Mosquitto):
@@ -253,7 +294,8 @@ class MosquittoSqlite(MosquittoBridge):
 class Bascule(System):
     """Ours: acknowledges after a commit that is on the disk (``after-commit``, ``sync: full``). No remote: no bridge.
 
-    snapshots: how often it makes one, as its configuration has it; None is never. protocol, in_flight_max: towards the remote.
+    snapshots: how often it makes one, as its configuration has it; None is never. protocol, in_flight_max, lanes: towards
+    the remote.
     """
 
     name = "bascule"
@@ -267,8 +309,10 @@ class Bascule(System):
         snapshots: str | None = None,
         protocol: str = "mqtt311",
         in_flight_max: int = 1000,
+        lanes: int = 1,
     ) -> None:
         super().__init__(folder)
+        self.lanes = lanes
         self.snapshots = snapshots
         self.remote_port = remote_port
         self.protocol = protocol
@@ -302,6 +346,7 @@ class Bascule(System):
         """Its one bridge, to the remote."""
         return {
             "name": "bench",
+            "lanes": self.lanes,
             "remote": {
                 "addresses": [f"127.0.0.1:{self.remote_port}"],
                 "protocol": self.protocol,

@@ -69,7 +69,7 @@ def test_the_bench_measures_what_a_message_costs_beside_another_checkout(tmp_pat
     assert "ratio: bascule / mosquitto" in done.stdout
     report = json.loads((tmp_path / "figures.json").read_text())
     assert report["lost"] == 0
-    exchanges = ["QoS 2, MQTT 3.1.1, 20 in flight", "QoS 2, MQTT 5, 1000 in flight"]
+    exchanges = [f"QoS 2, MQTT {which} in flight" for which in ("3.1.1, 20", "3.1.1, 100", "5, 1000")]
     rows = ["idle", "200/s", "1000/s", "one in flight", *exchanges]
     assert list(report["medians"]) == rows
     for row, systems in report["medians"].items():
@@ -87,3 +87,17 @@ def test_the_bench_measures_what_a_message_costs_beside_another_checkout(tmp_pat
                 assert min(figures[figure] for figure in ("switches", "frames_sent", "turns", "commits", "cpu_us")) > 0
     lone = report["medians"]["one in flight"]["bascule"]
     assert lone["ack_fdatasyncs"] == pytest.approx(lone["ack_p50_us"] / lone["fdatasync_p50_us"])
+
+
+@pytest.mark.soak
+def test_the_bench_measures_bridges_to_a_far_end_that_acknowledges_at_once() -> None:
+    program("mosquitto")
+    if shutil.which("cc") is None:
+        pytest.skip("the bench compiles its load generator, and there is no C compiler")
+    words = [str(ROOT / "scripts" / "bench"), "--far-end", "--quick", "--messages", "2000", "--json"]
+    done = programs.run(words, env={**os.environ, "BASCULE_PYTHON": sys.executable}, timeout_s=200.0)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["lost"] == 0
+    assert {"bascule", "mosquitto"} <= set(report["systems"])
+    assert all(row["bascule"] for row in report["medians"] if not row["figure"].startswith("CPU"))

@@ -20,7 +20,7 @@ from tests.support.node import ROOT
 from tests.support.waiting import wait_until
 
 FOLDER = ROOT / "scripts" / "benchmark"
-MODULES = ("processes", "systems", "measure", "rates", "rates_report", "broker", "snapshot", "main")
+MODULES = ("processes", "systems", "measure", "rates", "rates_report", "broker", "far_end", "snapshot", "main")
 
 # comm holds what a program likes; then state, parent, group, session, ..., utime 7, stime 5, cutime 2, cstime 1, ..., rss 3
 STAT = "41 (a) S 9 (b)) S 40 41 40 0 -1 4194560 1 0 0 0 7 5 2 1 20 0 3 0 100 1000 3 18446744073709551615 1 1 0 0"
@@ -194,6 +194,24 @@ def test_the_load_generators_percentiles_are_right_within_one_percent(tmp_path: 
         assert told[f"ack_{name}_us"] == pytest.approx(100_000 * share, rel=0.01), name
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_the_far_end_acknowledges_and_counts_what_comes_run_by_run(bench: dict[str, ModuleType], tmp_path: Path, qos: int) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("the bench compiles its load generator, and there is no C compiler")
+    load = bench["measure"].compile_load(tmp_path)
+    far, bridge = bench["systems"].FarEnd(load), bench["measure"].Bench(load=load, qos=qos)
+    far.start()
+    try:
+        for publishers in (1, 3):
+            far.expect(3000, publishers)
+            sent = bridge.publish(far.port, messages=3000, connections=publishers, window=300)
+            came = far.received()
+            assert sent["acknowledged"] == came["distinct"] == 3000
+            assert (came["duplicates"], came["out_of_order"], came["foreign"]) == (0, 0, 0)
+    finally:
+        far.stop()
+
+
 def run(system: str, row: str, **figures: Any) -> dict[str, Any]:
     plain = {"cpu_us": 10.0, "user_us": 8.0, "system_us": 2.0, "voluntary": 1.0, "involuntary": 0.0, "switches": 1.0}
     plain |= {f"{name}_{share}_us": 100.0 for name in ("ack", "latency") for share in ("p50", "p99", "p999")}
@@ -323,6 +341,7 @@ def test_another_checkout_is_started_by_its_own_environment_and_refused_where_th
         ["--rates", "10", "--clients"],
         ["--rates", "0"],
         ["--rates", "--seconds", "0"],
+        ["--far-end", "--snapshot"],
         ["--rates", "--seconds", "1000"],
         ["--json", "no/such/folder/file"],
     ],
