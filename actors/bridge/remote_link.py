@@ -28,7 +28,8 @@ from wire.status.states import LinkState
 log = logging.getLogger("bascule")
 
 RETRY_TIMER, LOOK_TIMER, FIRST_TIMER = "retry", "watch", "first"
-ASKED_AGAIN_S = 86_400.0  # a remote that speaks no MQTT 5
+SILENT_S = 86_400.0  # so long a remote that speaks no MQTT 5 is not asked for its limits again
+ASK_AGAIN_S = 10.0  # after an attempt in vain
 NOT_LEADING = "this node does not lead: another speaks to the remote"
 
 
@@ -58,7 +59,8 @@ class RemoteLink:
         self._paused = self._stopping = False
         self._told = self.status.state  # to the Forwarder
         self._failed = FailedAttempts()
-        self._silent_until_s: dict[str, float] = {}  # remotes that do not say their limits, by address: when to ask again
+        self._silent_until_s: dict[str, float] = {}  # remotes that do not say their limits, by address: until then
+        self._ask_again_s = 0.0
         self._takeovers = 0  # connections in a row that ended because another uses our client identifier
 
     # --- orders ---
@@ -295,8 +297,11 @@ class RemoteLink:
         in_flight = exchange.in_flight
         if remote is None or not (in_flight.qos2 and exchange.handed_out.waiting):
             return
+        now_s = self._mailbox.now_s()
+        if now_s < self._ask_again_s:
+            return
         in_flight.qos2_window.on_asked()
-        if self._mailbox.now_s() < self._silent_until_s.get(remote.address, 0.0):
+        if now_s < self._silent_until_s.get(remote.address, 0.0):
             in_flight.qos2_window.on_told(None)
         else:
             self._dialer.ask(remote)
@@ -308,10 +313,17 @@ class RemoteLink:
             log.info("remote.limits_unknown", extra={**facts, "why": told.error})
         else:
             log.info("remote.limits_told", extra={**facts, "receive_maximum": told.receive_maximum})
+        now_s, window = self._mailbox.now_s(), self._exchange.flow.exchange.in_flight.qos2_window
         if told.final:
-            self._silent_until_s[told.of.address] = self._mailbox.now_s() + ASKED_AGAIN_S
-        if told.of is self.remote:
-            self._exchange.flow.exchange.in_flight.qos2_window.on_told(told.receive_maximum)
+            self._silent_until_s[told.of.address] = now_s + SILENT_S
+        elif told.receive_maximum is None:
+            self._ask_again_s = now_s + ASK_AGAIN_S
+        if told.of is not self.remote:
+            return
+        if told.final or told.receive_maximum is not None:
+            window.on_told(told.receive_maximum)
+        else:
+            window.on_unanswered()
 
     def finish(self, now_s: float) -> None:
         """Go to the first address once nothing is unfinished at this one, or stay if that takes too long."""

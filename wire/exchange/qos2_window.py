@@ -5,7 +5,7 @@ with PUBREC, throws it away and goes on, so that no sender sees the loss. EMQX 4
 EMQX 5 close the connection, and NATS and aedes take all.
 
 So a connection begins with one. When a second is to leave, the remote is asked by a CONNECT of MQTT 5, in whose CONNACK it states
-the Receive Maximum. Mosquitto has one limit for both. One that does not answer is taken to have ``UNKNOWN``. Each connection asks
+the Receive Maximum. Mosquitto has one limit for both. One that speaks no MQTT 5 is taken to have ``UNKNOWN``. Each connection asks
 anew: a remote that was started again may take fewer, and that cost the connection before.
 """
 
@@ -55,8 +55,12 @@ class Qos2Window:
         """The remote is being asked."""
         self.asks = False
 
+    def on_unanswered(self) -> None:
+        """It could not be asked for now."""
+        self.asks = True
+
     def on_told(self, receive_maximum: int | None) -> None:
-        """The remote's answer; None: it gives none."""
+        """The remote's answer; None: it speaks no MQTT 5."""
         if receive_maximum is None:
             most, told = UNKNOWN, WindowReason.UNKNOWN
         else:
