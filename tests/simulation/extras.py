@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.changes import LIVE, RECONFIGURE
 from tests.simulation.rules import SETS
+from wire.exchange.qos2_window import UNKNOWN
 
 if TYPE_CHECKING:
     from tests.simulation.plan import Shape
 
+LEVEL_4 = 4
 Step = tuple[float, str, str, float]  # when, kind, target, amount: see ``control.py`` and ``faults.py``
 
 _COMMANDS = (
@@ -76,7 +78,10 @@ def reshape(rng: Random, shape: Shape) -> Shape:
             retention_max_bytes=rng.choice((1 << 30, 1 << 30, 2000, 300)),
             settlements_a_pass=rng.choice((1, 3, 2000)),
         )
-    return replace(shape, second=second)
+    asked = rng.choice(("told", "told", "unknown")) if rng.random() < 0.3 and shape.level == LEVEL_4 else ""
+    if asked == "unknown":
+        shape = replace(shape, qos2_maximum=UNKNOWN)
+    return replace(shape, second=second, asked=asked)
 
 
 def failovers(rng: Random, span_s: float) -> Iterator[Step]:

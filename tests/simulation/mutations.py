@@ -44,6 +44,7 @@ from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.in_flight import InFlight as Window
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.left_sessions import LeftSessions
+from wire.exchange.qos2_window import UNSTATED, Qos2Window
 from wire.exchange.quarantine import FIRST, Quarantine
 from wire.exchange.receiver import AnswerBurst
 from wire.exchange.remote_batches import RemoteBatches
@@ -711,6 +712,13 @@ _mutation(
 )
 
 
+def _told_ignored(original: Any) -> Any:
+    def on_told(self: Qos2Window, receive_maximum: int | None) -> None:
+        original(self, UNSTATED)
+
+    return on_told
+
+
 def _window_ignored(original: Any) -> Any:
     def connected(self: Window, *facts: int) -> None:
         original(self, *facts)
@@ -728,6 +736,11 @@ _mutation(
     "exchange.receive-maximum-kept/one-too-many",
     "one message more than the receive maximum",
     (Window, "on_connected", _window_ignored),
+)
+_mutation(
+    "exchange.qos2-maximum-kept/answer-not-heeded",
+    "what an MQTT 3.1.1 remote says that it takes of QoS 2 is not heeded",
+    (Qos2Window, "on_told", _told_ignored),
 )
 
 

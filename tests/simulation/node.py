@@ -18,6 +18,7 @@ from typing import Any, cast
 from actors.access.listening_sockets import ListeningSocket
 from actors.bridge.connection import Connection
 from actors.bridge.forwarder import Forwarder
+from actors.bridge.remote_dialer import ASKS
 from actors.bridge.remote_socket import NOTHING_SUBSCRIBED, Connack, InputLimits, Remote
 from actors.broker.distributor import Distributor
 from actors.broker.listener import Listener
@@ -271,6 +272,20 @@ class SimRemote(Remote):
         return self._near.unsent_bytes()
 
 
+class AskedRemote(Remote):
+    """A connection on which the broker's model has told its limits, and nothing else happens."""
+
+    def __init__(self, connack: Connack, address: str) -> None:
+        self.connack = connack
+        self.address = address
+
+    def send(self, data: memoryview) -> int:
+        return len(data)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 _CLASSES: dict[str, type[MailboxActor]] = {
     "queue_store": SimQueueStore,
     "distributor": SimDistributor,
@@ -504,12 +519,25 @@ class Machine:
     def open_remote(
         self, settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: InputLimits
     ) -> Remote:
-        """A Connection connects."""
+        """A Connection connects, or asks for the limits."""
+        if identifier.endswith(ASKS):
+            return self._asked(address)
         try:
             return self._open_remote(settings, identifier, address, clean=clean, limits=limits)
         except Unavailable:
             self.remotes.refused(identifier, address)
             raise
+
+    def _asked(self, address: tuple[str, int]) -> Remote:
+        """An MQTT 3.1.1 broker is asked for its limits, which it may have by MQTT 5."""
+        current().effect("ask")
+        broker = self.remotes.at(address)
+        if broker is None or not broker.accepts():
+            raise Unavailable("tcp: connection refused")
+        if self.shape.asked == "unknown":
+            raise Unavailable("connack: refused", step="connack")
+        connack = Connack(session_present=False, receive_maximum=self.shape.qos2_maximum)
+        return AskedRemote(connack, f"{address[0]}:{address[1]}")
 
     def probe_remote(self, address: tuple[str, int]) -> None:
         """A Connection looks whether anybody listens there, which says little of whether it will be let in."""
@@ -526,6 +554,7 @@ class Machine:
         if broker is None or not broker.accepts():
             raise Unavailable("tcp: connection refused")
         level = settings.protocol
+        place = f"{address[0]}:{address[1]}"
         if clean and level != LEVEL_5:
             broker.end_session(identifier)
             process.effect("connect again")
@@ -533,7 +562,6 @@ class Machine:
                 raise Unavailable("tcp: connection refused")
             clean = False
         maximum = limits.receive_maximum if level == LEVEL_5 and limits.receive_maximum is not None else 65_535
-        place = f"{address[0]}:{address[1]}"
         connection, present = broker.accept(identifier, level, clean=clean, receive_maximum=maximum)
         connection.came_in_at(place)
         self.oracle.remote_accepted(identifier, connection.session.number, place)

@@ -66,7 +66,7 @@ class Shape:
     level: int
     window: int  # receive_maximum that the bridge sets itself
     remote_window: int  # receive maximum that the broker tells
-    qos2_maximum: int
+    qos2_maximum: int  # of the bridge, or what the broker says when it is asked
     on_session_loss: str
     max_qos: int
     max_messages: int | None
@@ -91,6 +91,7 @@ class Shape:
     settlements_a_pass: int = 2000
     subscribers: SubscribersShape | None = None  # local clients that subscribe
     second: str = ""  # what a second address of the remote is: the same broker, or another; nothing for no second address
+    asked: str = ""  # what an MQTT 3.1.1 broker does when it is asked for its limit: told, unknown; nothing: it is not asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +392,7 @@ def settings_of(shape: Shape) -> NodeSettings:
             addresses=ADDRESSES if shape.second else ADDRESSES[:1],
             protocol=shape.level,
             receive_maximum=shape.window,
-            qos2_maximum=shape.qos2_maximum,
+            qos2_maximum=0 if shape.asked else shape.qos2_maximum,
             stall_timeout_s=4.0,
             primary_retry_s=PRIMARY_RETRY_S,
             connect_timeout_s=3.0,
