@@ -75,8 +75,8 @@ PURE = (
     "actors/system/certificates.py",
     "analysis/reports/snapshot_choice.py",
     "storage/queue/admission.py",
+    "storage/queue/hand_out_cursor.py",
     "storage/queue/hand_out_pieces.py",
-    "storage/queue/in_flight.py",
     "storage/store/next_commit.py",
     "supervisor/control/store_commands.py",
     "supervisor/metrics/metric.py",
@@ -204,7 +204,7 @@ ARROWS_MAX = 20
 ARROWS = {
     "storage/store": 70,
     "wire/exchange": 76,
-    "storage/queue": 48,
+    "storage/queue": 35,
     "supervisor/tree": 83,
     "actors/broker": 76,
     "analysis/reports": 48,

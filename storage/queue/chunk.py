@@ -3,6 +3,8 @@
 The header is little endian: version u8, flags u8, rows u32, span u32, QoS 0 rows u32, first sequence u64, bytes of the
 queue before this chunk u64, bytes of this chunk u64, accepted_ms u64, CRC-32 u32 of all else. If ``flags`` has SPARSE, a column
 of offsets (u32) comes before the batch: row ``i`` has sequence ``first_seq + offsets[i]``; what is in between is not in this chunk.
+
+Its single messages are for the few who look at them one by one, the dead-letter queue and the operator: never on a message's path.
 """
 
 from __future__ import annotations
@@ -10,10 +12,14 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
 from zlib import crc32
 
 from wire.errors import ConfigError, StorageDamaged
-from wire.frames.batch import pack_column, unpack_column
+from wire.frames.batch import Batch, pack_column, route_columns, unpack_column
+from wire.ranges import RangeSet
 
 Left = list[tuple[int, int]]  # of what has left a queue: when it was accepted (UTC epoch in ms), and how many messages
 Place = tuple[int, int]  # where a chunk begins, and the stored bytes of the queue before it
@@ -144,3 +150,67 @@ def rows_in(first_seq: int, stop_seq: int, offsets: array[int] | None, start: in
     if offsets is None:
         return max(0, min(stop, stop_seq) - max(start, first_seq))
     return bisect_left(offsets, stop - first_seq) - bisect_left(offsets, start - first_seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as the queue has it. ``properties``: encoded, without their length; ``route``: encoded, empty for none."""
+
+    seq: int
+    topic: bytes
+    payload: bytes
+    flags: int
+    properties: bytes
+    route: bytes
+    accepted_ms: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes that count for limits."""
+        return len(self.topic) + len(self.payload) + len(self.properties)
+
+
+def rows_of(chunk: Chunk, start: int, stop: int, settled: RangeSet) -> Iterator[Message]:
+    """The messages of ``chunk`` in ``[start, stop)`` that are not ``settled``, in order; a chunk without any is not decoded."""
+    wanted = settled.missing(max(start, chunk.first_seq), min(stop, chunk.stop))
+    if chunk.offsets is None:
+        rows = [(seq - chunk.first_seq, seq) for low, high in wanted for seq in range(low, high)]
+    else:
+        rows = [(row, seq) for low, high in wanted for row, seq in enumerate(chunk.seqs()) if low <= seq < high]
+    if not rows:
+        return
+    batch = Batch.decode(chunk.body)
+    routes = batch.routes_of_topics()
+    ends = list(accumulate(batch.lengths, initial=0))
+    for row, seq in rows:
+        topic = batch.topic_of[row]
+        properties = batch.properties.get(row)
+        if properties is None:
+            properties = batch.topic_properties[topic] if batch.topic_properties else b""
+        yield Message(
+            seq=seq,
+            topic=batch.topics[topic],
+            payload=batch.payloads[ends[row] : ends[row + 1]],
+            flags=batch.flags[row],
+            properties=properties,
+            route=routes[topic],
+            accepted_ms=batch.accepted_ms,
+        )
+
+
+def batch_of(messages: list[Message], *, accepted_ms: int) -> Batch:
+    """A batch of ``messages`` that counts from ``accepted_ms`` on."""
+    numbers: dict[tuple[bytes, bytes], int] = {}
+    topic_of = array("H", [numbers.setdefault((message.topic, message.route), len(numbers)) for message in messages])
+    routes, route_of = route_columns([route for _, route in numbers])
+    return Batch(
+        accepted_ms=accepted_ms,
+        topics=[topic for topic, _ in numbers],
+        topic_of=topic_of,
+        flags=bytes([message.flags for message in messages]),
+        lengths=array("I", [len(message.payload) for message in messages]),
+        payloads=b"".join([message.payload for message in messages]),
+        routes=routes,
+        route_of=route_of,
+        properties={row: message.properties for row, message in enumerate(messages) if message.properties},
+    )

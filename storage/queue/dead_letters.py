@@ -34,8 +34,8 @@ import msgpack
 
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import chunk_key, dead_key, first_seq_of
+from storage.queue.chunk import Message
 from storage.queue.ledger import unpack_row
-from storage.queue.single_messages import Message
 from wire.clock_steps import elapsed_ms
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.settings import DeadLetterSettings

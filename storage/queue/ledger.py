@@ -19,7 +19,7 @@ from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.base import Ranges
 from wire.status.states import DEAD, DROPPED, Loss
 
-RoutesRow = tuple[tuple[bytes, int], ...]  # see ``queued_routes``
+RoutesRow = tuple[tuple[bytes, int], ...]  # see ``tail``
 
 ROW_VERSION = 1
 _pack = msgpack.Packer().pack  # one that is kept costs half of one that is made each time
@@ -111,7 +111,7 @@ class LedgerRow:
 
     handed: sequences below it may have been handed out. trimmed: chunks below it have nothing live in them; without history they
     are deleted. depth: durable messages in the queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable
-    messages ever appended. purged: above the head, where chunks are rightly missing. ways: see ``queued_routes``. left: sessions
+    messages ever appended. purged: above the head, where chunks are rightly missing. ways: see ``tail``. left: sessions
     that the remote may still have at other addresses.
     """
 

@@ -14,15 +14,14 @@ from typing import NamedTuple
 
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import chunk_key, lane_key
-from storage.queue.chunk import Chunk, Left
+from storage.queue.chunk import Chunk, Left, Message, rows_of
 from storage.queue.chunk_reader import ChunkReader
 from storage.queue.hand_out_cursor import Cursor
+from storage.queue.history import Trimming
 from storage.queue.ledger import LedgerRow
 from storage.queue.sent_record import SentRecord
 from storage.queue.settled_ranges import Settled
-from storage.queue.single_messages import Message, rows_of
 from storage.queue.tail import Tail
-from storage.queue.trimming import Trimming
 from storage.queue.waiting_messages import Loss, TooOld, Waiting
 from wire.errors import StorageDamaged
 from wire.frames.base import Ranges
@@ -46,7 +45,7 @@ class Queue:
 
     The rules stand with the parts that keep them: queue.sequence-never-reused and queue.chunk-with-its-tail ``tail``,
     queue.cursor-after-handed-out ``cursor``, queue.ledger-adds-up and queue.history-notes-each-once ``settled``,
-    queue.trimmed-after-settled ``trimming``, queue.handed-out-below-mark ``sent_record``.
+    queue.trimmed-after-settled ``history``, queue.handed-out-below-mark ``sent_record``.
 
     changed: whether the row is to be written.
     """

@@ -16,9 +16,9 @@ from zlib import crc32
 from storage.engine.engine import Engine, Moment, Write
 from storage.engine.keys import QueueNumbers
 from storage.queue.admission import AdmissionRoom
+from storage.queue.chunk import Message
 from storage.queue.dead_letters import DeadLetter, DeadLetters, dead_queue_name
 from storage.queue.queue import Queue
-from storage.queue.single_messages import Message
 from wire.errors import StorageDamaged
 from wire.frames.base import Ranges
 from wire.settings import DeadLetterSettings, SettingsNow

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from storage.queue.admission import AdmissionRoom
-from storage.queue.single_messages import Message, batch_of
+from storage.queue.chunk import Message, batch_of
 from storage.store.lane import Lane, State
 from storage.store.next_commit import NextCommit
 from storage.store.retained_pieces import RetainedPieces

@@ -26,7 +26,7 @@ from storage.queue.history import ROW_BYTES
 from storage.queue.ledger import LedgerRow
 from storage.queue.queue import CACHE_BYTES, Queue
 from storage.queue.queue_damage import QueueDamage
-from storage.queue.queued_routes import former_rules
+from storage.queue.tail import former_rules
 from storage.queue.waiting_messages import TooOld
 from storage.store.dead_letter_queues import DeadLetterQueues, Remains
 from storage.store.followed_messages import FollowedMessages

@@ -23,9 +23,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from storage.queue.chunk import Message, batch_of
 from storage.queue.dead_letters import DeadLetter, DeadLetters
 from storage.queue.queue import Queue
-from storage.queue.single_messages import Message, batch_of
 from storage.store.client_room import ClientRoom
 from storage.store.commands import Answer, CommandError
 from storage.store.dead_letter_queues import SCANNED_BYTES, DeadLetterQueues, choose_page

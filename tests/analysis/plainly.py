@@ -11,10 +11,9 @@ import msgpack
 from rocksdict import AccessType, Options, Rdict
 
 from storage.engine.keys import part_key
-from storage.queue.chunk import Chunk
+from storage.queue.chunk import Chunk, rows_of
 from storage.queue.dead_letters import DeadLetter, DeadRow
 from storage.queue.ledger import LedgerRow
-from storage.queue.single_messages import rows_of
 from storage.snapshots.manifest import Manifest, QueueFacts, read_manifest
 from storage.store.event_rows import Event
 from storage.store.session_rows import Session

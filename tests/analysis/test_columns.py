@@ -15,8 +15,7 @@ from analysis.tables.checkpoint_reader import Bulk
 from analysis.tables.chunk_decoder import NONE, ChunkColumns, expiry_s
 from analysis.tables.runs import numbered, painted
 from storage.engine.keys import chunk_key
-from storage.queue.chunk import HEADER_BYTES, Chunk
-from storage.queue.single_messages import rows_of
+from storage.queue.chunk import HEADER_BYTES, Chunk, rows_of
 from wire.errors import StorageDamaged
 from wire.frames.batch import NO_ROUTE, Batch, route_columns
 from wire.mqtt.publish_properties import message_expiry_s

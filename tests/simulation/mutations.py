@@ -14,8 +14,7 @@ from actors.bridge.remote_intake import RemoteIntake
 from actors.broker.client_batches import ClientBatches
 from actors.broker.queue_room import QueueRoom
 from storage.engine.engine import Write
-from storage.queue.hand_out_cursor import Cursor
-from storage.queue.in_flight import InFlight
+from storage.queue.hand_out_cursor import Cursor, InFlight
 from storage.queue.queue import Queue
 from storage.queue.sent_record import SentRecord
 from storage.queue.settled_ranges import Settled as QueueSettled

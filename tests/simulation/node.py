@@ -593,8 +593,8 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import actors.bridge.remote_intake
     import actors.bridge.settlement_reports
     import actors.broker.client_batches
-    import storage.queue.read_ahead
-    import storage.queue.trimming
+    import storage.queue.chunk_reader
+    import storage.queue.history
     import storage.queue.waiting_messages
     import storage.store.client_room
     import storage.store.history_retention
@@ -617,11 +617,11 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (actors.broker.client_batches, "BATCH_ROWS_MAX", shape.batch_rows),
         (wire.frames.sending_link, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),
         (storage.store.lanes, "CACHE_BYTES", shape.cache_bytes),
-        (storage.queue.trimming, "TRIM_MESSAGES", shape.trim_messages),
+        (storage.queue.history, "TRIM_MESSAGES", shape.trim_messages),
         (storage.store.history_retention, "CUT_PERIOD_S", 0.5),
         (storage.store.history_retention, "SETTLEMENTS_A_PASS", shape.settlements_a_pass),
         (storage.queue.waiting_messages, "SPLIT_ROWS", shape.split_rows),
-        (storage.queue.read_ahead, "READ_AHEAD_CHUNKS", shape.read_ahead),
+        (storage.queue.chunk_reader, "READ_AHEAD_CHUNKS", shape.read_ahead),
         (supervisor.tree.supervisor, "announce", lambda *_, **__: None),
         (supervisor.workers, "THREAD_NICE", os.nice(0)),
         *few_identifiers(shape.packet_ids),

@@ -207,7 +207,7 @@ def test_what_one_refused_read_cut_short_goes_on_without_a_word_from_anybody(
     good_reads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lane's Forwarder has granted all it will; nothing is appended; so only the store itself can go on."""
-    monkeypatch.setattr("storage.queue.read_ahead.READ_AHEAD_CHUNKS", 2)
+    monkeypatch.setattr("storage.queue.chunk_reader.READ_AHEAD_CHUNKS", 2)
     settings = node(bridge("b"))
     engine = ShakyEngine()
     queue = queue_name("b", 0)

@@ -87,11 +87,6 @@ class HandedOut:
         )
         self._kept_max = max(_KEPT_MIN, 2 * len(self._kept))
 
-    @property
-    def kept_segments(self) -> int:
-        """How many segments are kept that were looked at."""
-        return len(self._kept)
-
     def describe(self, seq: int, style: Style) -> tuple[str, int]:
         """The topic name of the message ``seq``, which is here, and the size of its PUBLISH packet."""
         segment = next(each for each in (*self._kept, *self.waiting) if each.first_seq <= seq < each.stop_seq)

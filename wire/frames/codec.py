@@ -22,11 +22,6 @@ _pack = msgpack.Packer(
 KIND_MODULES = (intake, local_sessions, lanes, supervision, tracing)  # imported, so that each of their kinds is known
 
 
-def known_kinds() -> frozenset[type[Frame]]:
-    """All frame classes."""
-    return frozenset(KINDS.values())
-
-
 def encode(frame: Frame) -> list[bytes]:
     """The parts of ``frame`` for one ZeroMQ multipart message."""
     has_bodies, head = HEADS[type(frame)]

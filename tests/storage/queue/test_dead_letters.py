@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from storage.engine.engine import Engine, RocksEngine, Write
 from storage.engine.keys import chunk_key, first_seq_of
 from storage.engine.memory_engine import MemoryEngine
-from storage.queue.chunk import HEADER_BYTES
+from storage.queue.chunk import HEADER_BYTES, Message
 from storage.queue.dead_letters import DeadLetter
-from storage.queue.single_messages import Message
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, dead, listed, refused

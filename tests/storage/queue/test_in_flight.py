@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from storage.queue.chunk import Left
-from storage.queue.in_flight import SHARED_ROWS_MAX, InFlight
+from storage.queue.hand_out_cursor import SHARED_ROWS_MAX, InFlight
 from tests.storage.building import RecordingEngine, batch
 from tests.storage.queues import append, chunk, open_queue
 

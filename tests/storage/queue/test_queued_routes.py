@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.queue.queued_routes import QueuedRoutes, former_rules
+from storage.queue.tail import QueuedRoutes, former_rules
 from tests.wire.rules import rule
 from wire.ranges import RangeSet
 from wire.routing.message_route import MessageRoute

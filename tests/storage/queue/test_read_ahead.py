@@ -6,8 +6,7 @@ import pytest
 
 from storage.engine.engine import Write
 from storage.engine.keys import chunk_key
-from storage.queue.chunk_reader import ChunkReader
-from storage.queue.read_ahead import ReadAhead
+from storage.queue.chunk_reader import ChunkReader, ReadAhead
 from tests.storage.building import QUEUE, batch
 from tests.storage.queues import CountingEngine, append, chunk, open_queue
 from wire.errors import StorageDamaged

@@ -9,8 +9,8 @@ import pytest
 from storage.engine.engine import Write
 from storage.engine.keys import chunk_key
 from storage.queue.chunk_reader import ChunkReader
+from storage.queue.history import TRIM_BYTES, TRIM_MESSAGES, Trimming
 from storage.queue.ledger import HistoryRow
-from storage.queue.trimming import TRIM_BYTES, TRIM_MESSAGES, Trimming
 from tests.storage.building import QUEUE, RecordingEngine, batch
 from tests.storage.queues import append, new_row, open_queue, trimmed
 
@@ -40,7 +40,7 @@ def test_settled_chunks_are_deleted_many_at_a_time() -> None:
 
 def test_chunks_that_were_settled_before_they_were_read_are_deleted_with_those_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new life of the store hands out two chunks, has read the third, and is told that this and half of the next are settled."""
-    monkeypatch.setattr("storage.queue.read_ahead.READ_AHEAD_CHUNKS", 2)
+    monkeypatch.setattr("storage.queue.chunk_reader.READ_AHEAD_CHUNKS", 2)
     engine = RecordingEngine()
     append(engine, open_queue(engine), *[batch([b"%d" % number] * 2) for number in range(5)])
     queue = open_queue(engine)

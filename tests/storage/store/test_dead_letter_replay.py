@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from storage.queue.admission import AdmissionRoom
+from storage.queue.chunk import Message
 from storage.queue.dead_letters import DeadLetter
-from storage.queue.single_messages import Message
 from storage.store.dead_letter_queues import choose_page
 
 NAMES = ["bridge:cloud:0", "bridge:cloud:1"]
