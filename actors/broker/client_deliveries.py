@@ -263,9 +263,16 @@ class Deliveries:
 
     def turn_end(self, now_s: float) -> None:
         """Write what may leave, and tell the store what became of its messages."""
-        touched, self._touched = self._touched, {}
         self._handed_out = b"", None
-        wall_ms = self._host.mailbox.wall_ms() if touched else 0
+        if self._touched:
+            self._write_touched(now_s)
+        if self._unsettled and not self._settle_timed:
+            self._settle_timed = True
+            self._host.mailbox.set_timer(SETTLE_TIMER, now_s + SETTLE_DELAY_S)
+
+    def _write_touched(self, now_s: float) -> None:
+        touched, self._touched = self._touched, {}
+        wall_ms = self._host.mailbox.wall_ms()
         for client in touched.values():
             outbox = client.outbox
             if client.closed or outbox is None:
@@ -284,9 +291,6 @@ class Deliveries:
                 self._settle(outbox)
             elif outbox.has_facts:
                 self._unsettled[client.number] = client
-        if self._unsettled and not self._settle_timed:
-            self._settle_timed = True
-            self._host.mailbox.set_timer(SETTLE_TIMER, now_s + SETTLE_DELAY_S)
 
     def take_wanting(self) -> Iterable[Client]:
         """The clients that are owed retained messages and may have room for some now."""

@@ -77,10 +77,14 @@ class PolledActor(pykka.Actor):
             self.on_turn_end(message.now_s)
         elif kind is SocketsReady:
             self.on_sockets(message.ready)
-        elif isinstance(message, Frame) and kind is not PeerUp and kind is not Stop:
-            self.on_frame(message)
-        else:
+        elif kind is PeerUp or kind is Stop:
             self._handle_receive(message)
+        else:
+            match message:
+                case Frame():
+                    self.on_frame(message)
+                case _:
+                    self._handle_receive(message)
 
     # --- pykka ---
 

@@ -58,13 +58,6 @@ def _parted(joined: bytes) -> list[bytes]:
     return [joined[4:stop], joined[stop:]]
 
 
-def _decoded(parts: list[bytes]) -> Frame | BadFrame:
-    try:
-        return decode(parts)
-    except UnknownFrame as error:
-        return BadFrame(error)
-
-
 class Post:
     """The sockets, timers and told messages of one process. ``tell`` may be called from any thread; the rest is its own thread's.
 
@@ -275,11 +268,14 @@ class Post:
                 return self._told.popleft()
             if self._ready:
                 return self._ready.popleft()
-            if self._frames_may_wait and self._frames_left > 0 and self._frame_waits():
-                self._frames_left -= 1
-                self.frames_received += 1
-                self._turn_open = True
-                return self._receive()
+            if self._frames_may_wait and self._frames_left > 0:
+                # ZeroMQ's descriptor tells of changes only, so one "no" holds until it is ready again.
+                self._frames_may_wait = readable(self._pull)
+                if self._frames_may_wait:
+                    self._frames_left -= 1
+                    self.frames_received += 1
+                    self._turn_open = True
+                    return self._receive()
             if not self._polled:
                 self._polled = True
                 if self._poll(0.0 if self._turn_open or self._frames_left <= 0 else self._timeout_s()):
@@ -322,11 +318,6 @@ class Post:
         finally:
             os.umask(mask)
 
-    def _frame_waits(self) -> bool:
-        """Whether a frame waits. ZeroMQ's descriptor tells of changes only, so one "no" holds until it is ready again."""
-        self._frames_may_wait = readable(self._pull)
-        return self._frames_may_wait
-
     def _receive(self) -> tuple[str, Frame | BadFrame]:
         receive = self._pull.recv
         part = receive(_NOBLOCK, copy=False)  # says by itself whether more follows
@@ -337,7 +328,11 @@ class Post:
         while part.more:
             part = receive(_NOBLOCK, copy=False)
             parts.append(part.bytes)
-        return address.decode(errors="replace"), _decoded(parts)
+        name = address.decode(errors="replace")
+        try:
+            return name, decode(parts)
+        except UnknownFrame as error:
+            return name, BadFrame(error)
 
     def _poll(self, timeout_s: float) -> bool:
         """Look at the sockets; whether any can go on."""

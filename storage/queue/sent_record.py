@@ -77,9 +77,10 @@ class SentRecord:
         """
         mark = self._marking  # a row that is written twice before a commit takes nothing back
         if strong:
-            mark = max(mark, self._wanted)
             if ahead or self.needs_sent_mark:
-                mark = max(mark, min(tail, cursor + HANDED_AHEAD))
+                mark = max(mark, self._wanted, min(tail, cursor + HANDED_AHEAD))
+            elif mark < self._wanted:
+                mark = self._wanted
             if mark > self.mark:
                 write.on_commit(partial(self._on_committed, mark))
             self._marking = mark

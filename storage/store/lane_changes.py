@@ -140,6 +140,8 @@ class LaneChanges:
 
     def write_rows(self, write: Write) -> None:
         """Put what has changed on record with ``write``."""
+        if not self._unwritten:
+            return
         for bridge in self._unwritten:
             write.put("meta", lanes_key(bridge), msgpack.packb((ROW_VERSION, self._counts[bridge], self.waiting.get(bridge, []))))
         self._unwritten.clear()

@@ -180,6 +180,9 @@ class NextCommit:
 
 def _can_wait(frame: Frame) -> bool:
     """Whether nobody waits for what ``frame`` changes: it only settles messages, which leaves nothing but their places."""
-    if isinstance(frame, Settle):
-        return frame.session is None and not frame.released and not any(outcome.startswith("dead:") for outcome, _ in frame.settled)
-    return isinstance(frame, Credit)
+    match frame:
+        case Settle():
+            kept = any(outcome.startswith("dead:") for outcome, _ in frame.settled)
+            return frame.session is None and not frame.released and not kept
+        case _:
+            return type(frame) is Credit

@@ -127,4 +127,5 @@ class _Committed:
         self._number = number
 
     def __call__(self) -> None:
-        self._sender.committed = max(self._sender.committed, self._number)
+        if self._number > self._sender.committed:
+            self._sender.committed = self._number

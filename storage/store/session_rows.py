@@ -313,6 +313,8 @@ class Sessions:
 
     def write_rows(self, write: Write, *_moment: object) -> None:
         """Put what changed into ``write``; what does not outlive its connection has no row."""
+        if not (self._changed or self._received or self._parts):
+            return
         for name in tuple(self._changed):
             session = self._sessions.get(name)
             if session is not None and session.lasting:

@@ -25,6 +25,7 @@ from actors.process.host import ChildHost
 from actors.process.mailbox import Mailbox
 from actors.process.main import ACTORS
 from actors.process.post import Post
+from actors.process.request_sockets import readable
 from supervisor.config.loading import load
 from supervisor.tree.own_store import claim
 from tests.support.mqtt_packets import (
@@ -243,7 +244,7 @@ class LoneMessages:
         while True:
             for post in [post for post in self._hosts if not post.would_wait()]:
                 self._take_turns(post)
-            while self._supervisor._frame_waits():
+            while readable(self._supervisor._pull):
                 self._supervisor._receive()
                 self._supervisor.frames_received += 1
             if all(post.would_wait() for post in self._hosts):

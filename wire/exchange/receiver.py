@@ -53,6 +53,8 @@ class AnswerBurst:
     @property
     def packets(self) -> int:
         """How many answers these are."""
+        if not (self.pubrecs or self.pubcomps):
+            return len(self.pubacks)
         return len(self.pubacks) + len(self.pubrecs) + len(self.pubcomps)
 
     def encode(self) -> bytes:
