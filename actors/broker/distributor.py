@@ -101,6 +101,8 @@ class Distributor(MailboxActor):
                 self._local.on_acl_changed(frame)
             case TraceWanted() | TopicsWanted():
                 self._watch.on_wanted(frame)
+                if isinstance(frame, TraceWanted):
+                    self.send(LISTENER, frame)
             case SessionsKnown():
                 if frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
                     self._on_sessions_kept(frame)

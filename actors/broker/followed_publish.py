@@ -183,6 +183,8 @@ class FollowedPublisher:
         self._armed = _Armed(frame, self._mailbox.now_s()) if frame.topic_filter else None
         watch_denials(self._on_denied if self._armed is not None else None)
         watch_refusals(self._on_refused if self._armed is not None else None)
+        if self._armed is not None:  # the Distributor's part has been since before
+            self._step(frame.request, "armed", {})
 
     def mark(self, frame: TraceMark) -> None:
         """It was found: say who published it."""

@@ -132,36 +132,34 @@ class MessageTraces:
         self._children = children
         self._traces: dict[int, _Trace] = {}
         self._number = 0
-        self._askers: dict[int, tuple[Asker, Any, float]] = {}  # of topics: whom to answer, their identifier, until when
+        self._askers: dict[int, tuple[Asker, Any, float]] = {}  # by number: whom to answer, their identifier, until when
 
-    def obey(self, request: Request) -> TraceBegun | TraceSteps:
-        """``trace`` or ``trace.result``.
+    def ask(self, whom: Asker, request: Request) -> None:
+        """Have a message followed, and ``whom`` answered once the next one will be: it may be published right then.
 
         Raises:
             ControlError: the arguments are wrong, or nobody is there to follow anything.
         """
-        if request.command == "trace.result":
-            return self._result(request)
-        self._need_clients(request)
         topic_filter, timeout_s = request.arguments["topic"], _seconds(request)
         if fault := filter_fault(topic_filter):
             raise ControlError("bad_arguments", f"topic: {fault}", request.request_id)
-        now_s = self._mailbox.now_s()
+        now_s = self._wait_for(whom, request)
         for trace in self._traces.values():
             trace.finish_if_done(now_s)
             if trace.state == "waiting":
                 trace.state = "replaced"
-        self._number += 1
         offset_ms = self._mailbox.wall_ms() - now_s * 1000
         self._traces[self._number] = _Trace(self._number, topic_filter, now_s + timeout_s, timeout_s, offset_ms)
         while len(self._traces) > KEPT:
             del self._traces[next(iter(self._traces))]
-        wanted = TraceWanted(request=self._number, topic_filter=topic_filter, timeout_s=timeout_s)
-        self._mailbox.send(DISTRIBUTOR, wanted)
-        self._mailbox.send(LISTENER, wanted)
-        return TraceBegun(number=self._number, timeout_s=timeout_s)
+        self._mailbox.send(DISTRIBUTOR, TraceWanted(request=self._number, topic_filter=topic_filter, timeout_s=timeout_s))
 
-    def _result(self, request: Request) -> TraceSteps:
+    def result(self, request: Request) -> TraceSteps:
+        """What is known of a trace.
+
+        Raises:
+            ControlError: there is none of that number.
+        """
         text = request.arguments["number"]
         trace = self._traces.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 19 else None
         if trace is None:
@@ -169,13 +167,19 @@ class MessageTraces:
         trace.finish_if_done(self._mailbox.now_s())
         return trace.result()
 
-    def on_stepped(self, step: TraceStep) -> None:
-        """Something has happened to a message that is followed."""
+    def on_stepped(self, step: TraceStep) -> Answers:
+        """Something has happened to a message that is followed, or the next one will be."""
         trace = self._traces.get(step.request)
+        if step.step == "armed":
+            asked = self._askers.pop(step.request, None)
+            if trace is None or asked is None:
+                return []
+            return [(asked[0], encode_result(asked[1], TraceBegun(number=trace.number, timeout_s=trace.timeout_s)))]
         if trace is not None:
             trace.add(step, self._mailbox.now_s())
             if step.step in ("denied", "refused"):  # another one that matches is not it
                 self._mailbox.send(DISTRIBUTOR, TraceWanted(request=step.request, topic_filter="", timeout_s=0.0))
+        return []
 
     # --- topics ---
 
@@ -185,15 +189,9 @@ class MessageTraces:
         Raises:
             ControlError: it does not run, or too many wait.
         """
-        self._need_clients(request)
         count = _number(request, "count", TOPICS_SHOWN, TOPICS_SHOWN_MAX)
-        if len(self._askers) >= ASKERS_MAX:
-            raise ControlError("busy", "too many questions for topics are waiting", request.request_id)
-        self._number += 1
-        now_s = self._mailbox.now_s()
-        self._askers[self._number] = whom, request.request_id, now_s + ANSWER_S
+        self._wait_for(whom, request)
         self._mailbox.send(DISTRIBUTOR, TopicsWanted(request=self._number, count=count))
-        self._mailbox.set_timer(TIMER, now_s + ANSWER_S)
 
     def on_counted(self, frame: TopicCounts) -> Answers:
         """The Distributor has told what was counted."""
@@ -220,10 +218,18 @@ class MessageTraces:
             self._mailbox.set_timer(TIMER, min(until_s for _, _, until_s in self._askers.values()))
         return answers
 
-    def _need_clients(self, request: Request) -> None:
+    def _wait_for(self, whom: Asker, request: Request) -> float:
+        """``whom`` waits for the answer to the next number; the time."""
         clients = self._children[CLIENTS]
         if not clients.is_working:
             raise ControlError("unavailable", f"the distributor is {clients.state}", request.request_id)
+        if len(self._askers) >= ASKERS_MAX:
+            raise ControlError("busy", "too many questions for topics and traces are waiting", request.request_id)
+        self._number += 1
+        now_s = self._mailbox.now_s()
+        self._askers[self._number] = whom, request.request_id, now_s + ANSWER_S
+        self._mailbox.set_timer(TIMER, now_s + ANSWER_S)
+        return now_s
 
 
 def _rate(messages: int, since_s: float) -> float:

@@ -48,7 +48,7 @@ from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR
 from wire.frames.supervision import Heartbeat, NodeFigures, QueueAnswer, RoleChanged, SnapshotMade
 from wire.frames.tracing import TopicCounts, TraceStep
 from wire.settings import NodeSettings
-from wire.status.answers import BridgeOrdered, Ping, SnapshotBegun, SnapshotState, Stopping, TraceBegun, TraceSteps
+from wire.status.answers import BridgeOrdered, Ping, SnapshotBegun, SnapshotState, Stopping, TraceSteps
 from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
@@ -183,7 +183,7 @@ class Supervisor(PolledActor):
             case SnapshotMade():
                 self._snapshots.on_made(frame)
             case TraceStep():
-                self._traces.on_stepped(frame)
+                self._answer(self._traces.on_stepped(frame))
             case RoleChanged():
                 self._turn_into(frame)
             case TopicCounts():
@@ -340,6 +340,8 @@ class Supervisor(PolledActor):
                 self._reloads.ask(whom, request)
             elif request.command == "topics":
                 self._traces.ask_topics(whom, request)
+            elif request.command == "trace":
+                self._traces.ask(whom, request)
             elif is_queue_command(request.command):
                 self._store_requests.ask(whom, request)
             else:
@@ -356,15 +358,15 @@ class Supervisor(PolledActor):
         self._answer(self._status.on_collected())
         self._status.collect()
 
-    def _obey(self, request: Request) -> Ping | Stopping | TraceBegun | TraceSteps | SnapshotBegun | SnapshotState | BridgeOrdered:
+    def _obey(self, request: Request) -> Ping | Stopping | TraceSteps | SnapshotBegun | SnapshotState | BridgeOrdered:
         match request.command:
             case "ping":
                 return Ping(node=self._settings.now.node.name, pid=os.getpid(), ready=self._lives.all_ready)
             case "stop":
                 self._end_node(0)
                 return Stopping(stopping=True, pid=os.getpid(), stop_timeout_s=self._settings.now.supervision.stop_timeout_s)
-            case "trace" | "trace.result":
-                return self._traces.obey(request)
+            case "trace.result":
+                return self._traces.result(request)
             case "snapshot" | "snapshot.result":
                 return node_snapshots.obey(self._snapshots, request)
         return self._bridge_orders.obey(request)

@@ -13,7 +13,7 @@ from wire.frames.base import Frame, frame_kind
 
 @frame_kind(70)
 class TraceWanted(Frame):
-    """Supervisor -> Distributor and Listener: follow the next message whose topic matches ``topic_filter``, as ``request``.
+    """Supervisor -> Distributor -> Listener: follow the next message whose topic matches ``topic_filter``, as ``request``.
 
     Within ``timeout_s`` from now; it takes the place of an earlier one. An empty filter: nothing any more. If it is lost, or its
     receiver dies, the trace ends when its time is up.
@@ -53,8 +53,9 @@ class TraceFollow(Frame):
 class TraceStep(Frame):
     """Distributor, Listener, QueueStore or Connection -> Supervisor: what has just happened to the message of ``request``.
 
-    step: taken, denied, routed, committed, refused, acknowledged, handed_out, waits, sent, received (PUBREC), answered (PUBACK or
-    PUBCOMP), settled. queue: the one that it happened in; empty for none. details: what more there is to say, by step.
+    step: armed (the next message is followed), taken, denied, routed, committed, refused, acknowledged, handed_out, waits, sent,
+    received (PUBREC), answered (PUBACK or PUBCOMP), settled. queue: the one that it happened in; empty for none. details: what more
+    there is to say, by step.
     """
 
     request: int
