@@ -1,91 +1,17 @@
-"""Commands of an operator, on a real node: check, run, status, bridge pause, resume and restart."""
+"""Commands of an operator on a real node: status, bridge pause, resume and restart. Others are in tests/supervisor/cli."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-from pathlib import Path
-
-import pytest
 
 from tests.conftest import StartNode
-from tests.support import programs
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
 from tests.support.node import Node, bridge_config, node_config
 from tests.support.subscriber import Subscriber
-from tests.support.waiting import PATIENCE_S, wait_until
-
-GOOD = """\
-node: {name: edge, data_dir: ./data}
-listeners:
-  - bind: "127.0.0.1:0"
-access: {allow_anonymous: true}
-bridges:
-  - name: cloud
-    remote:
-      addresses: ["127.0.0.1:1"]
-      client_id: edge
-    local_subscriptions:
-      - filters: ["plant/#"]
-"""
-
-# (what is wrong, text in GOOD, its replacement, line of the fault, key in the message)
-BAD = [
-    ("an unknown key", "client_id: edge", "client_id: edge\n      colour: red", 10, "colour"),
-    ("a number out of range", "  - name: cloud", "  - name: cloud\n    lanes: 0", 7, "lanes"),
-    ("no such choice", "client_id: edge", "client_id: edge\n      protocol: mqtt4", 10, "protocol"),
-    ("a bad topic filter", '["plant/#"]', '["plant/#/x"]', 11, "filters"),
-    ("a duration without unit", "access:", "supervision: {stop_timeout: 5}\naccess:", 4, "stop_timeout"),
-    ("a missing key", '      addresses: ["127.0.0.1:1"]\n', "", 8, "addresses"),
-    ("YAML that does not parse", "access: {allow_anonymous: true}", "access: ]", 4, "YAML"),
-]
-
+from tests.support.waiting import wait_until
 
 COUNTS = {"accepted", "delivered", "expired", "dead_lettered", "redelivered", "depth", "bytes", "in_flight"}
 ROW_KEYS = COUNTS | {"name", "lane", "state", "oldest_age_s", "dropped", "ledger_closes"}
-
-
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    """``bascule`` with ``words``."""
-    return programs.run_bascule(*words, timeout_s=PATIENCE_S)
-
-
-def test_check_accepts_a_good_configuration(tmp_path: Path) -> None:
-    config = tmp_path / "edge.yaml"
-    config.write_text(GOOD)
-    done = run("check", str(config))
-    assert done.returncode == 0, done.stderr
-    assert not (tmp_path / "data").exists(), "check makes nothing"
-
-
-@pytest.mark.parametrize("command", ["check", "run"])
-@pytest.mark.parametrize(("old", "new", "line", "key"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
-def test_a_bad_configuration_is_refused_with_file_line_and_key(
-    tmp_path: Path, command: str, old: str, new: str, line: int, key: str
-) -> None:
-    config = tmp_path / "edge.yaml"
-    assert old in GOOD
-    config.write_text(GOOD.replace(old, new))
-    done = run(command, str(config))
-    said = done.stdout + done.stderr
-    assert done.returncode == 78, said
-    assert f"edge.yaml:{line}" in said
-    assert key in said
-    assert "Traceback" not in said
-
-
-def test_a_configuration_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    done = run("run", str(tmp_path / "none.yaml"))
-    assert done.returncode == 78
-    assert "none.yaml" in done.stdout + done.stderr
-
-
-def test_status_of_a_node_that_does_not_run_says_so(tmp_path: Path) -> None:
-    config = tmp_path / "edge.yaml"
-    config.write_text(GOOD)
-    done = run("status", str(config), "--json")
-    assert done.returncode not in (0, 78)
-    assert "Traceback" not in done.stderr
 
 
 def test_status_names_every_process_every_actor_and_every_lane(remote: Mosquitto, start_node: StartNode) -> None:
@@ -161,12 +87,3 @@ def test_bridge_restart_gives_the_lane_a_new_process_and_loses_nothing(remote: M
         mosquitto_pub(node.port, "t", numbers[100:], qos=2)
         node.wait_replaced("bridge", before)
         assert subscriber.wait_for("t", numbers).are_exact()
-
-
-@pytest.mark.parametrize("verb", ["pause", "resume", "restart"])
-def test_a_bridge_that_does_not_exist_is_named(start_node: StartNode, verb: str) -> None:
-    node = start_node(node_config())
-    done = node.cli("bridge", verb, str(node.config_path), "nowhere")
-    assert done.returncode != 0
-    assert "nowhere" in done.stderr + done.stdout
-    assert "Traceback" not in done.stderr

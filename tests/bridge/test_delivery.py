@@ -19,7 +19,6 @@ from tests.support.mqtt_packets import (
     PUBLISH,
     RESPONSE_TOPIC,
     USER_PROPERTY,
-    Properties,
 )
 from tests.support.node import bridge_config, node_config
 from tests.support.proxy import Proxy
@@ -32,34 +31,31 @@ NUMBERS = [str(number) for number in range(COUNT)]
 
 
 @pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
-@pytest.mark.parametrize("qos", [0, 1, 2])
 def test_what_mosquitto_pub_sends_arrives_once_in_order_under_its_mapped_topic(
-    remote: Mosquitto, start_node: StartNode, protocol: str, qos: int
+    remote: Mosquitto, start_node: StartNode, protocol: str
 ) -> None:
     """More messages than the remote's in-flight window of 20, so the window turns over many times."""
     rules = [{"filters": ["plant/#"], "destination": "site/edge/{#}"}]
     node = start_node(node_config(bridge_config("cloud", remote.port, protocol=protocol, local_subscriptions=rules)))
+    version = {"mqtt311": "mqttv311", "mqtt5": "mqttv5"}[protocol]
     with Subscriber(remote.port, "site/#") as subscriber:
-        version = {"mqtt311": "mqttv311", "mqtt5": "mqttv5"}[protocol]
-        mosquitto_pub(node.port, "plant/line/1", NUMBERS, qos=qos, protocol=version)
-        arrivals = subscriber.wait_for("site/edge/plant/line/1", NUMBERS)
-        lane = node.wait_lane("cloud", delivered=COUNT, depth=0)
-        assert arrivals.are_exact(), arrivals
-        assert subscriber.count() == COUNT
-        assert {packet.qos for packet in subscriber.packets} == {qos}
-    assert lane["accepted"] == COUNT
-    assert lane["ledger_closes"] is True
+        for sent, qos in enumerate((0, 1, 2), start=1):
+            mosquitto_pub(node.port, f"plant/line/{qos}", NUMBERS, qos=qos, protocol=version)
+            arrivals = subscriber.wait_for(f"site/edge/plant/line/{qos}", NUMBERS)
+            assert arrivals.are_exact(), arrivals
+            assert subscriber.count() == sent * COUNT
+            assert {packet.qos for packet in subscriber.packets[-COUNT:]} == {qos}
+            node.wait_lane("cloud", accepted=sent * COUNT, delivered=sent * COUNT, depth=0, ledger_closes=True)
 
 
-@pytest.mark.parametrize("size_bytes", [0, 1, 127, 128, 70_000])
-def test_payloads_of_any_length_cross_unchanged(remote: Mosquitto, start_node: StartNode, size_bytes: int) -> None:
-    payload = bytes(number % 251 for number in range(size_bytes))
+def test_payloads_of_any_length_cross_unchanged(remote: Mosquitto, start_node: StartNode) -> None:
+    payloads = [bytes(number % 251 for number in range(size)) for size in (0, 1, 127, 128, 70_000)]
     node = start_node(node_config(bridge_config("cloud", remote.port)))
     with Subscriber(remote.port, "#") as subscriber, MqttClient(node.port) as client:
-        client.publish("blob", payload, qos=1, packet_id=7)
-        client.expect(PUBACK, packet_id=7)
-        wait_until(lambda: subscriber.count() == 1, 10.0, "arrival of the message")
-        assert subscriber.packets[0].payload == payload
+        for payload in payloads:
+            client.deliver("blob", payload, 1)
+        wait_until(lambda: subscriber.count() == len(payloads), 10.0, "arrival of the messages")
+        assert [packet.payload for packet in subscriber.packets] == payloads
 
 
 def test_publishers_of_all_qualities_at_once_keep_their_order(remote: Mosquitto, start_node: StartNode) -> None:
@@ -152,54 +148,52 @@ def test_four_lanes_keep_the_order_of_each_topic(remote: Mosquitto, start_node: 
     assert all(lane["delivered"] for lane in lanes), "16 topics spread over all 4 lanes"
 
 
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_without_persist_everything_goes_at_qos_0_and_is_said_once(remote: Mosquitto, start_node: StartNode, qos: int) -> None:
+def test_without_persist_everything_goes_at_qos_0_and_is_said_once(remote: Mosquitto, start_node: StartNode) -> None:
     node = start_node(node_config(bridge_config("cloud", remote.port, persist=False)))
     with Subscriber(remote.port, "#") as subscriber:
-        mosquitto_pub(node.port, "t", NUMBERS, qos=qos)
-        arrivals = subscriber.wait_for("t", NUMBERS)
-        assert arrivals.are_exact(), arrivals
+        for qos in (0, 1, 2):
+            mosquitto_pub(node.port, f"q{qos}", NUMBERS, qos=qos)
+            arrivals = subscriber.wait_for(f"q{qos}", NUMBERS)
+            assert arrivals.are_exact(), arrivals
         assert {packet.qos for packet in subscriber.packets} == {0}
     assert [line for line in node.output.splitlines() if "AT_MOST_ONCE" in line][1:] == []
     assert "AT_MOST_ONCE" in node.output
 
 
-@pytest.mark.parametrize(("published", "max_qos", "applied"), [(2, 1, 1), (2, 0, 0), (1, 2, 1), (0, 2, 0), (1, 0, 0)])
-def test_max_qos_lowers_and_never_raises(
-    remote: Mosquitto, start_node: StartNode, published: int, max_qos: int, applied: int
-) -> None:
-    rules = [{"filters": ["#"], "max_qos": max_qos}]
+def test_max_qos_lowers_and_never_raises(remote: Mosquitto, start_node: StartNode) -> None:
+    rules = [{"filters": [f"{maximum}/#"], "max_qos": maximum} for maximum in (0, 1, 2)]
     node = start_node(node_config(bridge_config("cloud", remote.port, local_subscriptions=rules)))
     with Subscriber(remote.port, "#") as subscriber:
-        mosquitto_pub(node.port, "t", ["m"], qos=published)
-        subscriber.wait_for("t", ["m"])
-        assert [packet.qos for packet in subscriber.packets] == [applied]
+        for published, maximum, applied in ((2, 1, 1), (2, 0, 0), (1, 2, 1), (0, 2, 0), (1, 0, 0)):
+            topic = f"{maximum}/{published}"
+            mosquitto_pub(node.port, topic, ["m"], qos=published)
+            subscriber.wait_for(topic, ["m"])
+            assert [packet.qos for packet in subscriber.packets if packet.topic == topic] == [applied]
 
 
-@pytest.mark.parametrize("preserve", [True, False])
-def test_retain_is_preserved_or_not(remote: Mosquitto, start_node: StartNode, preserve: bool) -> None:
+def test_retain_is_preserved_or_not(remote: Mosquitto, start_node: StartNode) -> None:
     """A message that the remote keeps as retained comes to a subscriber that comes later."""
-    rules = [{"filters": ["#"], "preserve_retain": preserve}]
+    rules = [{"filters": [f"{name}/#"], "preserve_retain": keeps} for name, keeps in (("keeps", True), ("drops", False))]
     node = start_node(node_config(bridge_config("cloud", remote.port, local_subscriptions=rules)))
     with Subscriber(remote.port, "#") as subscriber:
-        mosquitto_pub(node.port, "kept", ["m"], qos=1, options=["-r"])
-        mosquitto_pub(node.port, "live", ["m"], qos=1)
-        subscriber.wait_for("live", ["m"])
+        for rule in ("keeps", "drops"):
+            mosquitto_pub(node.port, f"{rule}/retained", ["m"], qos=1, options=["-r"])
+            mosquitto_pub(node.port, f"{rule}/live", ["m"], qos=1)
+            subscriber.wait_for(f"{rule}/live", ["m"])
     with Subscriber(remote.port, "#", client_id="later") as later, MqttClient(remote.port, "marker") as client:
         client.publish("marker", "end")
         later.wait_for("marker", ["end"])
-        assert [packet.topic for packet in later.packets] == (["kept", "marker"] if preserve else ["marker"])
+        assert [packet.topic for packet in later.packets] == ["keeps/retained", "marker"]
 
 
 def test_properties_of_a_publish_cross_and_the_rules_own_are_added(remote: Mosquitto, start_node: StartNode) -> None:
     rules = [{"filters": ["#"], "user_properties": {"site": "edge"}}]
     node = start_node(node_config(bridge_config("cloud", remote.port, protocol="mqtt5", local_subscriptions=rules)))
     with Subscriber(remote.port, "#", version=5) as subscriber, MqttClient(node.port, version=5) as client:
-        client.publish(
+        client.deliver(
             "t",
             "m",
-            qos=1,
-            packet_id=1,
+            1,
             properties=[
                 (CONTENT_TYPE, "text/plain"),
                 (RESPONSE_TOPIC, "answers"),
@@ -208,7 +202,6 @@ def test_properties_of_a_publish_cross_and_the_rules_own_are_added(remote: Mosqu
                 (USER_PROPERTY, ("colour", "blue")),
             ],
         )
-        client.expect(PUBACK, packet_id=1)
         subscriber.wait_for("t", ["m"])
         packet = subscriber.packets[0]
     assert packet.property(CONTENT_TYPE) == "text/plain"
@@ -224,10 +217,8 @@ def test_message_expiry_counts_down_while_the_message_waits(remote: Mosquitto, s
         proxy.cut()
         node = start_node(node_config(bridge_config("cloud", proxy.port, protocol="mqtt5")))
         with MqttClient(node.port, version=5) as client:
-            for packet_id, (payload, expiry_s) in enumerate([("short", 1), ("long", 600), ("none", None)], start=1):
-                properties: Properties = [] if expiry_s is None else [(MESSAGE_EXPIRY, expiry_s)]
-                client.publish("t", payload, qos=1, packet_id=packet_id, properties=properties)
-                client.expect(PUBACK, packet_id=packet_id)
+            for payload, expiry_s in (("short", 1), ("long", 600), ("none", None)):
+                client.deliver("t", payload, 1, properties=[] if expiry_s is None else [(MESSAGE_EXPIRY, expiry_s)])
         node.wait_lane_until(lambda row: (row["oldest_age_s"] or 0) >= 2.2, "an age of more than 2 s in the queue")
         proxy.restore()
         subscriber.wait_for("t", ["long", "none"])

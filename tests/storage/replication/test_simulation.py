@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from tests.storage.replication.simulation import simulate
 
 SEEDS = 48
 SEEDS_MAX = 150  # within which a planted bug is found
+FOUND_AT = {"replication.record-of-its-own-parts/part-alone": 94}  # the others within the first few
 
 
-def simulate_all(seeds: range, folder: Path) -> int:
+def simulate_all(seeds: Iterable[int], folder: Path) -> int:
     """How many leaders there were in all of them."""
     return sum(simulate(seed, folder).judge.terms for seed in seeds)
 
@@ -28,7 +30,7 @@ def test_a_cluster_keeps_its_promises(first: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_planted_bug_is_found(name: str, tmp_path: Path) -> None:
     with MUTATIONS[name].applied(), pytest.raises(Violation):
-        simulate_all(range(SEEDS_MAX), tmp_path)
+        simulate_all((FOUND_AT.get(name, 0), *range(SEEDS_MAX)), tmp_path)
 
 
 def test_a_seed_is_one_schedule(tmp_path: Path) -> None:

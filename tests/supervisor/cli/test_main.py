@@ -40,6 +40,7 @@ def test_check_says_what_a_configuration_makes(config: Path, capsys: pytest.Capt
     assert f"{config}: ok" in printed
     assert "127.0.0.1:18831" in printed
     assert "cloud" in printed
+    assert list(config.parent.iterdir()) == [config], "check makes nothing"
 
 
 def test_check_says_which_files_for_a_remote_cannot_serve(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,14 +62,17 @@ def test_check_says_which_files_for_a_remote_cannot_serve(config: Path, capsys: 
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_a_wrong_configuration_is_refused_with_each_problem_on_its_line(tmp_path: Path, command: str) -> None:
     path = tmp_path / "wrong.yaml"
-    path.write_text("colour: red\nshape: round\n")
-    done = bascule(command, str(path))
-    assert done.returncode == 78
-    assert done.stdout == ""
-    lines = done.stderr.splitlines()
-    assert all(line.startswith(f"{path}:") for line in lines), done.stderr
-    assert any("colour" in line for line in lines)
-    assert any("shape" in line for line in lines)
+    for text, place, words in (
+        (None, "1:1", ("no such file",)),
+        ("node: {name: edge}\naccess: ]\n", "2:", ("YAML",)),
+        ("colour: red\nshape: round\n", "", ("colour", "shape")),
+    ):
+        if text is not None:
+            path.write_text(text)
+        done = bascule(command, str(path))
+        assert (done.returncode, done.stdout) == (78, "")
+        assert all(line.startswith(f"{path}:{place}") for line in done.stderr.splitlines()), done.stderr
+        assert all(word in done.stderr for word in words), done.stderr
 
 
 @pytest.mark.process
@@ -165,8 +169,9 @@ def test_a_bridge_is_paused_resumed_and_restarted(start: StartSupervisor, config
     node.wait_process("bridge:cloud:0", state="ready", restarts=0)
     commands = [note[1] for note in node.heard("connection:cloud:0") if note[0] == "command"]
     assert commands == ["pause", "resume"]
-    assert main(["bridge", "pause", str(config), "nowhere"]) == 1
-    assert "there is no bridge 'nowhere'; known: cloud" in capsys.readouterr().err
+    for verb in ("pause", "resume", "restart"):
+        assert main(["bridge", verb, str(config), "nowhere"]) == 1
+        assert "there is no bridge 'nowhere'; known: cloud" in capsys.readouterr().err
 
 
 @pytest.mark.process
