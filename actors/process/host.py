@@ -20,7 +20,7 @@ from actors.process.logs import set_level
 from actors.process.mailbox import Reconfigured, TimerDue, TurnEnded
 from actors.process.post import Post
 from wire.errors import StoreGone, Unavailable
-from wire.frames.names import ACTORS_OF, SUPERVISOR, bridge_of_child
+from wire.frames.names import ACTORS_OF, SUPERVISOR, bridge_of_child, child_of
 from wire.frames.placement import Placement
 from wire.frames.supervision import ChildBegins, Heartbeat, PeerUp, Reconfigure, ReportNow, Stop
 from wire.settings import NodeSettings, load
@@ -106,8 +106,12 @@ class Host:
         elif to in self.names:
             self.on_message(to, message)
             self._hand_over()
-        elif to not in self._gone:
+        elif to not in self._gone and not self.may_live_here(to):
             log.error("frame.refused", extra={"error": "nobody of that name lives here", "to": to[:100]})
+
+    def may_live_here(self, name: str) -> bool:  # another process may say so
+        """Whether the actor ``name``, which does not live here, may be about to: what comes for its former life is nobody's."""
+        return False
 
     def on_message(self, to: str, message: Any) -> None:
         """A message for the process, or for what of it is called ``to``."""
@@ -161,6 +165,9 @@ class ChildHost(Host):
     def add_children(self, actors: Iterable[MailboxActor]) -> None:
         """Have these actors live here, in this order: those of the child that this process is called as."""
         self._add(self._post.name, self._epoch, actors)
+
+    def may_live_here(self, name: str) -> bool:
+        return Placement(self._settings).process_of(name) == self._post.name != child_of(name)
 
     def begin(self) -> None:
         self._beat_all()

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.process.failed_actor import answer_when_asked, note_failed
 from actors.process.host import ChildHost
 from actors.process.logs import configure_logging
 from actors.process.mailbox import Mailbox
@@ -103,7 +104,11 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
     gc.freeze()
     if name not in OPTIONAL_PROCESSES:  # the path of a message makes many objects and no cycles; a connection over HTTP makes some
         gc.set_threshold(50_000, 20, 50)
+    note = partial(note_failed, Path(settings.run_dir), name, epoch)
+    answer_when_asked(lambda: host.at_work, note, EXIT_BUG)
     failure = host.run()
+    if failure is not None:
+        note(host.at_work)
     post.close()
     if failure is None:
         return 0

@@ -22,7 +22,10 @@ synced by themselves: those on their way may be lost when a process is killed, t
     store.begun         actor: store. The node has begun a new one; reason: the identity of the one before, if there was one; count:
                         messages that waited in that when it was seen last
     process.started     actor: the process; count: its restarts so far; details: pid
-    process.ended       actor: the process; reason: why, or ordered; details: status (as of waitpid; negative for a signal), pid
+    process.ended       actor: the process; reason: why, or ordered; details: status (as of waitpid; negative for a signal), pid,
+                        failed (the actor that had failed, where one had)
+    lane.apart          bridge, lane, actor: its actors failed twice within a minute in a process that others share, and have one of
+                        their own since; reason: why the last time
     link.up             bridge, lane, actor; details: address, session_expiry_s (where the remote keeps the session less long
                         than it was asked to), attempts_failed (since it was up, where any has)
     link.down           bridge, lane, actor; reason; details: address, fault (why, in a word; empty if it was ordered)

@@ -13,7 +13,7 @@ from typing import Any
 
 from supervisor.reload.differences import Difference, differences
 from supervisor.reload.losses import IN_MEMORY, Waiting, loss_by
-from wire.frames.names import HTTP, STORE, TELEMETRY
+from wire.frames.names import HTTP, STORE, TELEMETRY, bridge_of_child
 from wire.setting_kinds import Effect
 from wire.settings import NodeSettings
 from wire.status.answers import ReloadChange
@@ -93,7 +93,7 @@ class Plan:
 def plan(before: NodeSettings, after: NodeSettings, waiting: Waiting | None = None) -> Plan:
     """The changes from ``before`` to ``after``. waiting: the messages in the bridges' queues now; None: nobody knows."""
     changes: dict[tuple[str, str, Effect], Change] = {}
-    for change in (*_of_fields(before, after, waiting), *_of_files(before, after)):
+    for change in (*_of_fields(before, after, waiting), *_of_files(before, after), *_of_apart(before, after)):
         changes.setdefault((change.what, change.target, change.act), change)
     return Plan(tuple(changes.values()))
 
@@ -132,6 +132,15 @@ def _of_item(difference: Difference, loss: str) -> Change:
         return Change(what=f"{one} {name}: added", act=Effect.LIVE, target=target)
     detail = "its clients are disconnected" if one == "listener" else ""
     return Change(what=f"{one} {name}: removed", act=Effect.LIVE, target=target, detail=detail, loss=loss)
+
+
+def _of_apart(before: NodeSettings, after: NodeSettings) -> Iterator[Change]:
+    """Lanes that had failed, and had processes of their own since: they try again as they are configured."""
+    known = {bridge.name for bridge in after.bridges}
+    for bridge in filter(known.__contains__, map(bridge_of_child, before.apart)):
+        yield Change(
+            what=f"bridge {bridge}: shares a process again", act=Effect.RECONNECT, target=bridge or "", detail="it had failed"
+        )
 
 
 def _of_files(before: NodeSettings, after: NodeSettings) -> Iterator[Change]:

@@ -15,11 +15,13 @@ from supervisor.tree.child_processes import Ending
 from supervisor.tree.child_table import former_lanes, former_spec
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.event_notes import Notes
+from supervisor.tree.event_queue import Detail
+from supervisor.tree.failed_lanes import QUIET_S, FailedLanes
 from supervisor.tree.peers import Peers
 from supervisor.tree.restart_limit import Escalate, GiveUp, Restart
 from supervisor.tree.running_children import Child, RunningChildren
 from wire.errors import ConfigError, StorageDamaged, StoreGone, Unavailable
-from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, queue_name
+from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, child_of, lane_of_actor, queue_name
 from wire.frames.supervision import ResetMarkers
 from wire.status.bridges import QueueFigures
 from wire.status.states import ChildState
@@ -27,6 +29,7 @@ from wire.status.states import ChildState
 log = logging.getLogger("bascule")
 
 EXIT_ESCALATED = 70
+QUIET = "quiet"  # the timer for ``rejoin``
 
 Ended = tuple[list[Child], Ending]  # those whose lives have ended together, and how
 GOODBYE_S = 2.0
@@ -56,6 +59,7 @@ class Lives:
         self._notes = notes
         self._end_node = end_node
         self._has_folder = has_folder
+        self._failed = FailedLanes()
         self._stop_orders: list[int] = []  # taken from the end
         self._stop_waits: set[str] = set()
         self._stop_until_s = 0.0  # those that were told to stop are killed then
@@ -159,7 +163,9 @@ class Lives:
             assert head.life is not None
             reason = "ordered" if expected else "hung" if head.hung else ending.signal or "failed"
             named = {"actor": process} if head.shares else {"child": head}
-            self._notes.note("process.ended", **named, reason=reason, details={"status": ending.status, "pid": head.life.pid})
+            failed: dict[str, Detail] = {"failed": ending.actor} if ending.actor else {}
+            details: dict[str, Detail] = {"status": ending.status, "pid": head.life.pid, **failed}
+            self._notes.note("process.ended", **named, reason=reason, details=details)
         for child in children:
             self._ended(child, ending)
         return children, ending
@@ -195,6 +201,7 @@ class Lives:
         for child in down:
             if child.spec.former or child.removed:
                 self._children.remove(child)
+        self._blame(ending.actor)
         left = [child for child in children if child not in down]
         for child in left:
             if child.ordered:
@@ -202,6 +209,28 @@ class Lives:
         if crashed := [child for child in left if child.life is None]:
             self._judge(crashed, ending.status, self._mailbox.now_s())
         return False
+
+    def _blame(self, actor: str) -> None:
+        """``actor`` has failed: a lane that does so again and again is not to take others with it."""
+        name = child_of(actor)
+        if lane_of_actor(actor) is None or name not in self._children:
+            return
+        lane, now_s, apart = self._children[name], self._mailbox.now_s(), self._settings.now.apart
+        again = self._failed.failed(name, now_s)
+        if name in apart:
+            self._mailbox.set_timer(QUIET, now_s + QUIET_S)
+        elif again and lane.shares and self._settings.set_apart((*apart, name)):
+            self._mailbox.set_timer(QUIET, now_s + QUIET_S)
+            log.critical("lane.apart", extra={"child": name, "actor": actor, "remedy": "its last log lines say why"})
+            self._notes.note("lane.apart", child=lane, reason=lane.last_cause)
+
+    def rejoin(self) -> None:
+        """No lane has failed for long: those with a process of their own because of that share one with the others again."""
+        apart = self._settings.now.apart
+        if self.stopping or not self._settings.set_apart(()):
+            return
+        log.info("lane.rejoins", extra={"lanes": apart})
+        self.restart_on_order([self._children[name] for name in apart if name in self._children])
 
     def _judge(self, children: list[Child], exit_status: int, now_s: float) -> None:
         """Judge the end of lives that shared a process, by the first of them."""
@@ -211,7 +240,8 @@ class Lives:
             other.state = ChildState.RESTARTING if isinstance(decision, Restart) else ChildState.STOPPED
         match decision:
             case Restart(delay_s):
-                self._mailbox.set_timer(f"restart {child.process}", now_s + delay_s)
+                for process in {self._children.process_of(other.name) for other in children}:
+                    self._mailbox.set_timer(f"restart {process}", now_s + delay_s)
             case GiveUp(state):
                 child.state = state
                 log.critical("child.abandoned", extra={"child": child.name, "state": state, "exit_status": exit_status})

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from actors.process.failed_actor import ASK
 from actors.system.clock_file import ClockFile
 from actors.system.clocks import both_ms
 from supervisor.tree.child_table import ChildSpec
@@ -32,14 +33,20 @@ _CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a life ended: ``status`` as the shell counts it, or negative for a signal, whose name is ``signal``."""
+    """How a life ended: ``status`` as the shell counts it, or negative for a signal, whose name is ``signal``.
+
+    actor: that which had failed, where that is known.
+    """
 
     status: int
     signal: str | None
+    actor: str = ""
 
     @property
     def cause(self) -> str:
         """In words; the log has the details."""
+        if self.actor:
+            return f"{self.actor} failed{_CAUSES.get(self.status, '')}"
         if self.signal is not None:
             return f"it was killed by {self.signal}"
         return f"it ended with status {self.status}{_CAUSES.get(self.status, '')}"
@@ -57,6 +64,13 @@ class Life:
         """SIGKILL: works on a stopped process too. One that has ended already is left alone."""
         try:
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def ask(self) -> None:
+        """Have it say which actor it hangs in, and end."""
+        try:
+            signal.pidfd_send_signal(self.pidfd, ASK)
         except ProcessLookupError:
             pass
 
@@ -105,18 +119,19 @@ class ChildProcesses:
         return self._template.fork((*words, *self._arguments(epoch)), self._inherit, partial(Life, epoch))
 
     @property
-    def keeps_template(self) -> bool:
-        """Whether there is to be one."""
-        return True
-
-    @property
     def template_pid(self) -> int | None:
         """The process that forks the children; None while there is none."""
         return self._template.pid or None
 
-    def tend(self) -> None:
-        """See to the template and to the record of the clock. Call it each heartbeat period."""
+    def tend(self, *, needed: bool) -> None:
+        """See to the template and to the record of the clock. Call it each heartbeat period.
+
+        needed: a child may begin soon; if not, the template goes, until one does.
+        """
         self._keep_clock()
+        if not needed:
+            self._template.rest()
+            return
         try:
             self._template.tend()
         except OSError as error:

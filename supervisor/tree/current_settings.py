@@ -45,6 +45,16 @@ class CurrentSettings(SettingsNow):
         if self._next.exists():
             files.rename(self._next, self.file)
 
+    def set_apart(self, lanes: tuple[str, ...]) -> bool:
+        """Have these lanes, as children, live in processes of their own; False if the disk refuses to keep that."""
+        former, self.now = self.now, replace(self.now, apart=lanes)
+        try:
+            self.write()
+        except OSError:
+            self.now = former
+            return False
+        return True
+
     def note(self, settings: NodeSettings) -> None:
         """``settings`` say the same as those that hold, of files that are not the same."""
         self.now = replace(self.now, files=settings.files)

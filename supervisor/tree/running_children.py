@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from actors.process.failed_actor import failed_actor
 from actors.process.mailbox import READ, Mailbox
 from supervisor.tree.child_processes import ChildProcesses, Ending, Life
 from supervisor.tree.child_table import START_ORDER, ChildSpec
@@ -30,6 +32,8 @@ from wire.status.states import ChildState
 from wire.status.store import StoreReport
 
 log = logging.getLogger("bascule")
+
+ASKED_S = 0.5  # a process that hangs has so long to say in which of its actors
 
 
 @dataclass(slots=True)
@@ -228,7 +232,8 @@ class RunningChildren:
 
     def kill_hung(self, now_s: float) -> None:
         """SIGKILL whoever has been silent for too long, and look after the template. Call it each heartbeat period."""
-        self._spawner.tend()
+        together = self._settings.now.supervision.placement == "together"
+        self._spawner.tend(needed=not together or any(child.wanted and child.life is None for child in self))
         for process in self._liveness.tick(now_s):
             children = self.living_in(process)
             life = children[0].life if children else None
@@ -237,7 +242,11 @@ class RunningChildren:
                     child.hung = True
                 silent_s = round(self._liveness.age_s(process, now_s) or 0.0, 3)
                 log.error("child.hung", extra={"child": process, "pid": life.pid, "silent_s": silent_s})
-                life.kill()
+                if children[0].shares:
+                    life.ask()
+                    self._mailbox.set_timer(f"kill {children[0].name}", now_s + ASKED_S)
+                else:
+                    life.kill()
 
     def order_stop(self, child: Child, within_s: float | None = None) -> None:
         """Tell a child that runs to stop; the timer ``kill <name>`` says when it has had its time. None: as its row says."""
@@ -276,6 +285,8 @@ class RunningChildren:
         if ending is None:
             self._mailbox.watch(life.pidfd, READ, ("exit", process))  # it stays readable, so the end is reported again
             return None
+        actor = failed_actor(Path(self._settings.now.run_dir), process, life.epoch)
+        ending = replace(ending, actor=actor) if ending.status and actor else ending
         del self._processes[process]
         self._liveness.on_ended(process)
         log.log(
@@ -286,6 +297,7 @@ class RunningChildren:
                 "pid": life.pid,
                 "exit_status": ending.status,
                 "signal": ending.signal,
+                "failed": ending.actor,
                 "hung": any(child.hung for child in self.living_in(process)),
             },
         )
@@ -295,7 +307,8 @@ class RunningChildren:
         """The life of ``child`` has ended, with its process or without."""
         child.life = None
         if not expected:
-            child.last_cause = "it said nothing for too long, and was killed" if child.hung else ending.cause
+            hung = f"it said nothing for too long{f', in {ending.actor}' if ending.actor else ''}, and was killed"
+            child.last_cause = hung if child.hung else ending.cause
         self._mailbox.cancel_timer(f"kill {child.name}")
 
     def state_of(self, child: Child) -> ChildState:
@@ -339,8 +352,8 @@ class RunningChildren:
     def process_rows(self, supervisor: str, usage_of: Callable[[int | None], Usage]) -> tuple[ProcessRow, ...]:
         """All processes for ``bascule status``; ``supervisor``: the state of our own. usage_of: what a process has taken."""
         rows = [_process_row(SUPERVISOR, os.getpid(), supervisor, usage_of)]
-        if self._spawner.keeps_template:
-            template = self._spawner.template_pid
+        template = self._spawner.template_pid
+        if template is not None or self._settings.now.supervision.placement == "isolated":
             state = ChildState.RESTARTING if template is None else ChildState.READY
             rows.append(_process_row("template", template, state, usage_of))
         shared: dict[str, list[Child]] = {}

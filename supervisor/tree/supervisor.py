@@ -20,7 +20,7 @@ from supervisor.control.store_commands import is_queue_command
 from supervisor.reload.source import Source
 from supervisor.snapshots import node_snapshots
 from supervisor.snapshots.node_snapshots import STANDS_BY, Snapshots
-from supervisor.tree import control_endpoints, message_traces, reloads, status_requests, store_requests
+from supervisor.tree import child_lives, control_endpoints, message_traces, reloads, status_requests, store_requests
 from supervisor.tree.announcement import announce
 from supervisor.tree.bridge_orders import BridgeOrders
 from supervisor.tree.child_lives import Ended, Lives
@@ -161,6 +161,8 @@ class Supervisor(PolledActor):
                 self.mailbox.set_timer("watchdog", now_s + (self._service.watchdog_period_s or 1.0))
             case "restart":
                 self._lives.restart_waiting(child_name)
+            case child_lives.QUIET:
+                self._lives.rejoin()
             case "kill":
                 self._children.kill(self._children[child_name])
             case status_requests.TIMER:

@@ -41,6 +41,9 @@ class Template:
     thread yet. Those that follow an ended one start again. ``private``: descriptors of this process that children shall not have.
     """
 
+    pid: int
+    _requests: socket.socket
+
     def __init__(self, *, forked: bool = False, private: tuple[int, ...] = ()) -> None:
         _prepare()
         self._private = private
@@ -51,9 +54,14 @@ class Template:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.rest()
+
+    def rest(self) -> None:
+        """End the process; the next ``tend`` begins another one."""
         self._requests.close()
         if self.pid:
-            _end(self.pid)
+            pid, self.pid = self.pid, 0
+            _end(pid)
 
     def tend(self) -> None:
         """Begin a new process if the last one has ended.

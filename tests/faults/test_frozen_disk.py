@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from supervisor.control.client import call
 from tests.support.devices import make_device, mounted, run
 from tests.support.mosquitto import Mosquitto
@@ -26,11 +28,16 @@ def frozen(place: Path) -> Iterator[None]:
         subprocess.run(["fsfreeze", "--unfreeze", str(place)], check=True)
 
 
-def test_a_node_whose_disk_hangs_does_not_say_that_it_is_ready(tmp_path: Path, remote: Mosquitto) -> None:
+@pytest.mark.parametrize(("placement", "process"), [("isolated", "store"), ("together", "site")])
+def test_a_node_whose_disk_hangs_does_not_say_that_it_is_ready(
+    placement: str, process: str, tmp_path: Path, remote: Mosquitto
+) -> None:
     make_device(tmp_path / "device", "ext4", 64 << 20)
     with (
         mounted(tmp_path / "device", tmp_path / "disk") as disk,
-        Node(node_config(bridge_config("cloud", remote.port)), tmp_path / "node", data_dir=disk / "data") as node,
+        Node(
+            node_config(bridge_config("cloud", remote.port), placement=placement), tmp_path / "node", data_dir=disk / "data"
+        ) as node,
     ):
         with MqttClient(node.port, "publisher") as client:
             client.connect()
@@ -38,10 +45,10 @@ def test_a_node_whose_disk_hangs_does_not_say_that_it_is_ready(tmp_path: Path, r
                 client.publish("t", "m", qos=1, packet_id=1)
 
                 def silent() -> bool:
-                    """The store and nobody else, by all who tell; this is asked while it is told of no fresh figures."""
+                    """The process that has the store, and no other, by all who tell; asked while it is told of no fresh figures."""
                     status = call(node.data_dir / "run", "status", timeout_s=20.0)
                     states = {row["name"]: row["state"] for row in status["processes"]}
-                    return not status["ready"] and states.pop("store") == "silent" and set(states.values()) == {"ready"}
+                    return not status["ready"] and states.pop(process) == "silent" and set(states.values()) == {"ready"}
 
                 wait_until(silent, 15.0, lambda: node.cli("status", str(node.config_path)).stdout)
                 said = node.cli("status", str(node.config_path)).stdout

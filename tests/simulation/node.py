@@ -238,7 +238,7 @@ class SimSpawner(ChildProcesses):
         current().effect("spawn")
         return self._machine.spawn(process, epoch)
 
-    def tend(self) -> None:
+    def tend(self, *, needed: bool) -> None:
         """There is no template."""
 
 

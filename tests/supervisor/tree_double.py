@@ -91,7 +91,6 @@ class FakeSpawner:
     """Starts lives, unless the system would not. paused: the children that were to begin so; shared: processes of several."""
 
     template_pid = 1
-    keeps_template = True
 
     def __init__(self) -> None:
         self.refuses = False
@@ -111,7 +110,7 @@ class FakeSpawner:
         self.shared.append(process)
         return FakeLife(epoch)
 
-    def tend(self) -> None: ...
+    def tend(self, *, needed: bool) -> None: ...
 
 
 class Children:
