@@ -38,6 +38,7 @@ LINE_MAX = 67  # characters beside an example's name
     multiple=True,
     help="Topic filter of the messages that go to the remote; may be given several times. Without it, all.",
 )
+@click.option("--small", is_flag=True, help="For a small box: store, clients and bridges share one process.")
 @click.option("--example", metavar="NAME", help="Write that example instead, such as default, which has every key; ? lists them.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: every option that is not given has its default.")
@@ -53,6 +54,7 @@ def init(
     password_stdin: bool,
     ca_file: str | None,
     filters: tuple[str, ...],
+    small: bool,
     example: str | None,
     force: bool,
     yes: bool,
@@ -89,6 +91,7 @@ def init(
         remote_password_file=f"{SECRETS}/{bridge}.password" if password else "",
         ca_file=ca_file or "",
         filters=filters or _topics(remote, asks),
+        small=small,
     )
     with _writing(file):
         if user or password:

@@ -13,7 +13,8 @@ from supervisor.config.yaml_file import write_value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """remote: an address, or empty for a broker alone. user: who may log in to the listener; empty lets everybody in.
+    """remote: an address, or empty for a broker alone. user: who may log in to the listener; empty lets everybody in. small: all
+    actors share a process.
 
     password_file, remote_password_file: relative to the configuration; empty where there is no password.
     """
@@ -29,6 +30,7 @@ class Answers:
     remote_password_file: str = ""
     ca_file: str = ""
     filters: tuple[str, ...] = ("#",)
+    small: bool = False
 
 
 def name_of(host: str) -> str:
@@ -51,6 +53,7 @@ def write_first(answers: Answers) -> str:
         "access:",
         *_access(answers),
         "",
+        *(["supervision: {placement: together}  # one process for store, clients and bridges", ""] if answers.small else []),
         *_bridges(answers),
     ]
     return "\n".join(lines) + "\n"

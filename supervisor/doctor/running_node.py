@@ -12,6 +12,7 @@ from supervisor.terminal.lacking import lacking
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError
 from wire.frames.names import STORE
+from wire.frames.placement import SITE
 from wire.status.answers import Event
 from wire.status.bridges import BridgeLane
 from wire.status.clients import AccessFigures, ListenerFigures
@@ -122,7 +123,10 @@ def _processes(status: Status) -> Iterator[Finding]:
             yield say(name, f"{cause}; started again {row.restarts} times" if row.restarts else cause, cure)
 
 
-_LIVES = {STORE: "the last log lines of the store say why; dmesg tells of the out-of-memory killer; status has the ledgers"}
+_LIVES = {
+    STORE: "the last log lines of the store say why; dmesg tells of the out-of-memory killer; status has the ledgers",
+    SITE: "the last log lines of site say why, and which actor; isolated: true of a bridge keeps its failures from the others",
+}
 _OTHER_PORT = "stop that process, or take another port"
 _LIVES_ELSE = "its last log lines say why; dmesg tells of the out-of-memory killer"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -126,7 +127,7 @@ def _processes(status: Status) -> RenderableType:
     rows, states = status.processes, {row.name: row.state for row in status.actors}
     table = _Table("process", "state", ">pid", ">restarts", ">memory", ">CPU", "actors")
     for row in rows:
-        named = [(name.partition(":")[0], states[name]) for name in row.actors]
+        named = Counter((name.partition(":")[0], states[name]) for name in row.actors)
         table.add_row(
             row.name,
             _state(row.state),
@@ -135,11 +136,16 @@ def _processes(status: Status) -> RenderableType:
             "-" if row.pss_bytes is None else f"{row.pss_bytes / (1 << 20):.1f} MiB",
             "-" if row.cpu_s is None else f"{row.cpu_s:.1f} s",
             Text(", ").join(
-                Text(kind) if state == row.state else Text.assemble(f"{kind} ", _state(state)) for kind, state in named
+                Text(_many(kind, count)) if state == row.state else Text.assemble(f"{_many(kind, count)} ", _state(state))
+                for (kind, state), count in named.items()
             ),
         )
     causes = [(row, _BUSY if row.state == "ready" else _BAD) for row in rows if row.last_cause]
     return Group(table, *(Text.assemble((f"{row.name} ", "bold"), (row.last_cause, style)) for row, style in causes))
+
+
+def _many(kind: str, count: int) -> str:
+    return kind if count == 1 else f"{count} {kind}"
 
 
 def _bridges(rows: Sequence[BridgeLane], *, wide: bool) -> RenderableType:

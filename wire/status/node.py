@@ -26,7 +26,10 @@ class ProcessRow:
         info("process_cause", "Why the process's last life ended, or what keeps it from its work.", cause="last_cause"),
     )
 
-    name: str = figure("`supervisor`, `template`, `store`, `clients`, `bridge:NAME:LANE`, `http`, `telemetry`.")
+    name: str = figure(
+        "`supervisor`, `template`, `store`, `clients`, `bridge:NAME:LANE`, `http`, `telemetry`; `site`, where several share one "
+        "(`supervision.placement: together`), and `template` while it is needed."
+    )
     pid: int | None = figure("Its number; absent while it does not run.")
     actors: tuple[str, ...] = figure("The names of its actors.")
     state: str = figure(

@@ -57,6 +57,10 @@ def test_a_bridge_has_what_its_url_says_and_its_password_in_a_file_of_its_own(fi
     assert "s3cret" not in file.read_text()
 
 
+def test_a_node_of_a_small_box_has_its_actors_in_one_process(file: Path) -> None:
+    assert made(file, "--small").supervision.placement == "together"
+
+
 def test_a_user_without_a_password_is_told_of(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = made(file, "--remote", "mqtt://ada@broker.example")
 
