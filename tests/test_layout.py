@@ -373,6 +373,7 @@ NAMERS = {
     "storage/snapshots/snapshot_copy.py": {"link", "unlink"},  # likewise
     "supervisor/tree/pauses.py": {"unlink"},  # of what could not be made
     "actors/access/listening_sockets.py": {"unlink"},  # sockets
+    "actors/process/failed_actor.py": {"write_text"},  # a last word of the process, for its supervisor alone; a sync could hang
     "supervisor/config/loading.py": {"write_text"},  # the schema, for developers
     "supervisor/demo/demo.py": {"write_text"},
     "supervisor/demo/replicated_demo.py": {"write_text"},
