@@ -15,10 +15,8 @@ from supervisor.tree.child_processes import Ending
 from supervisor.tree.child_table import former_lanes, former_spec
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.event_notes import Notes
-from supervisor.tree.event_queue import Detail
-from supervisor.tree.failed_lanes import QUIET_S, FailedLanes
 from supervisor.tree.peers import Peers
-from supervisor.tree.restart_limit import Escalate, GiveUp, Restart
+from supervisor.tree.restart_limit import QUIET_S, Escalate, FailedLanes, GiveUp, Restart
 from supervisor.tree.running_children import Child, RunningChildren
 from wire.errors import ConfigError, StorageDamaged, StoreGone, Unavailable
 from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, child_of, lane_of_actor, queue_name
@@ -163,8 +161,8 @@ class Lives:
             assert head.life is not None
             reason = "ordered" if expected else "hung" if head.hung else ending.signal or "failed"
             named = {"actor": process} if head.shares else {"child": head}
-            failed: dict[str, Detail] = {"failed": ending.actor} if ending.actor else {}
-            details: dict[str, Detail] = {"status": ending.status, "pid": head.life.pid, **failed}
+            details: dict[str, str | int | float | bool] = {"status": ending.status, "pid": head.life.pid}
+            details |= {"failed": ending.actor} if ending.actor else {}
             self._notes.note("process.ended", **named, reason=reason, details=details)
         for child in children:
             self._ended(child, ending)

@@ -14,6 +14,9 @@ from wire.backoff import Backoff
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.status.states import ChildState
 
+TIMES, WITHIN_S = 2, 60.0  # failures of a lane in a process that others share, and it has one of its own
+QUIET_S = 86_400.0
+
 
 class Verdict(Enum):
     """The consequence of a crash for the node."""
@@ -91,3 +94,16 @@ class ChildRestarts:
             return Escalate()
         self._crashes += 1
         return Restart(0.0 if self._crashes == 1 else self._backoff.next_delay_s())
+
+
+class FailedLanes:
+    """The failures of each lane in a process that others share, by the name of its child."""
+
+    def __init__(self) -> None:
+        self._failed_s: dict[str, list[float]] = {}
+
+    def failed(self, lane: str, now_s: float) -> bool:
+        """``lane`` has failed; whether that was once too often."""
+        lately = [at_s for at_s in self._failed_s.get(lane, ()) if now_s - at_s <= WITHIN_S]
+        self._failed_s[lane] = [*lately, now_s]
+        return len(lately) + 1 >= TIMES

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.tree.restart_limit import ChildRestarts, Decision, Escalate, GiveUp, Restart, RestartWindow, Verdict
+from supervisor.tree.restart_limit import ChildRestarts, Decision, Escalate, FailedLanes, GiveUp, Restart, RestartWindow, Verdict
 from tests.support.settings import BACKOFF
 from wire.backoff import Backoff
 from wire.status.states import ChildState
@@ -79,3 +79,9 @@ def test_damage_and_wrong_configuration_are_not_restarted(exit_status: int, stat
 
 def test_an_end_in_good_order_that_nobody_ordered_is_a_crash() -> None:
     assert crash(restarts(restarts_max=0), 1.0, 0) == Escalate()
+
+
+def test_a_lane_that_fails_twice_within_a_minute_has_failed_once_too_often() -> None:
+    lanes = FailedLanes()
+    assert [lanes.failed("bridge:a:0", at_s) for at_s in (0.0, 61.0, 122.0, 181.0)] == [False, False, False, True]
+    assert not lanes.failed("bridge:b:0", 181.0)
