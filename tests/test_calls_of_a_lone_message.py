@@ -12,22 +12,22 @@ MESSAGES = 20
 CALLS_MAX = {  # of functions and of built-ins, by room: with all actors in one process, and with a process for each part
     "actors/access": (10, 10),
     "actors/bridge": (39, 39),
-    "actors/broker": (89, 91),
-    "actors/process": (79, 160),
+    "actors/broker": (87, 87),
+    "actors/process": (78, 151),
     "actors/store": (9, 8),
     "actors/system": (7, 13),
     "storage": (4, 4),
     "storage/engine": (60, 60),
     "storage/queue": (88, 88),
-    "storage/store": (77, 76),
+    "storage/store": (77, 75),
     "wire": (9, 11),
-    "wire/exchange": (85, 86),
+    "wire/exchange": (85, 85),
     "wire/frames": (27, 45),
     "wire/mqtt": (24, 24),
     "wire/routing": (16, 16),
     "wire/status": (7, 7),
 }
-ALL_MAX = (619, 725)
+ALL_MAX = (615, 713)
 
 
 @pytest.mark.parametrize("placement", [TOGETHER, ISOLATED])

@@ -294,6 +294,8 @@ class Deliveries:
 
     def take_wanting(self) -> Iterable[Client]:
         """The clients that are owed retained messages and may have room for some now."""
+        if not self._wanting:
+            return ()
         wanting, self._wanting = self._wanting, {}
         return wanting.values()
 

@@ -143,16 +143,17 @@ class Post:
             way = self._ways[peer] = super(zmq.Socket, socket).send, f"{peer}\0".encode()  # what ``send`` calls, at half the price
         self.frames_sent += 1
         send, address = way
-        if len(parts) == 1:
-            send(address + parts[0], _NOBLOCK)
+        head, *bodies = parts
+        if not bodies:
+            send(address + head, _NOBLOCK)
             return
-        if len(parts) == 2 and len(parts[1]) <= JOINED_BYTES_MAX:
-            send(_joined(address, *parts), _NOBLOCK)
+        if len(bodies) == 1 and len(bodies[0]) <= JOINED_BYTES_MAX:
+            send(_joined(address, head, bodies[0]), _NOBLOCK)
             return
-        send(address + parts[0], _NOBLOCK_MORE)
-        for part in parts[1:-1]:  # send_multipart costs twice as much
+        send(address + head, _NOBLOCK_MORE)
+        for part in bodies[:-1]:  # send_multipart costs twice as much
             send(part, _NOBLOCK_MORE)
-        send(parts[-1], _NOBLOCK)
+        send(bodies[-1], _NOBLOCK)
 
     def place(self, process_of: Callable[[str], str]) -> None:
         """From now on actors and children live where ``process_of`` says. Who is spoken to is so where it was, until it moves."""
@@ -236,8 +237,7 @@ class Post:
     def set_timer(self, name: TimerName, at_s: float) -> None:
         """Tell the actor that ``name`` begins with of it at ``at_s`` on the monotonic clock; setting it again moves it."""
         self._due_s[name] = at_s
-        look_s = self._looks_s.get(name)
-        if look_s is None or at_s < look_s:
+        if name not in self._looks_s or at_s < self._looks_s[name]:
             self._looks_s[name] = at_s
             heappush(self._timers, (at_s, name))
 
@@ -323,7 +323,7 @@ class Post:
         part = receive(_NOBLOCK, copy=False)  # says by itself whether more follows
         address, _, head = part.bytes.partition(b"\0")
         parts = [head]
-        if address.startswith(_JOINED):
+        if address[:1] == _JOINED:
             address, parts = address[1:], _parted(head)
         while part.more:
             part = receive(_NOBLOCK, copy=False)
