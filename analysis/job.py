@@ -54,8 +54,7 @@ def run(given: argparse.Namespace, prog: str) -> int:
             if given.damaged == "skip":
                 raise
             print(f"{prog}: {error}; the report is made without what cannot be read", file=sys.stderr)
-            given.damaged = "skip"
-            _report(spark, given, formats)
+            _report(spark, argparse.Namespace(**(vars(given) | {"damaged": "skip"})), formats)
             return error.exit_status
     except NoSnapshots as error:
         print(f"{prog}: {error}", file=sys.stderr)

@@ -188,15 +188,9 @@ COLLABORATORS = {
 }
 # Fields that a module writes though another one owns their class.
 FOREIGN_FIELDS = {
-    "actors/store/leading.py": 3,
-    "actors/store/standby_store.py": 1,
-    "actors/system/tls.py": 1,
-    "analysis/job.py": 1,
+    "actors/system/tls.py": 1,  # a field of ssl's
     "analysis/tables/checkpoint_reader.py": 1,
-    "supervisor/config/include.py": 2,
-    "supervisor/config/loading.py": 1,
-    "supervisor/http/connection.py": 2,
-    "supervisor/http/serving.py": 1,
+    "supervisor/http/connection.py": 1,  # one of uvicorn's
     "supervisor/tree/child_lives.py": 5,
     "supervisor/tree/supervisor.py": 1,
 }

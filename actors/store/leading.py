@@ -68,7 +68,7 @@ class Leading:
         """A process of this node has that epoch."""
         self._epoch = max(self._epoch, epoch)
         if self._leader is not None:
-            self._leader.engine.epoch = self._epoch
+            self._leader.engine.meet(self._epoch)
 
     def on_not_opened(self) -> None:
         """The store could not be opened over the engine, which is closed: nobody leads with it."""
@@ -91,7 +91,7 @@ class Leading:
         except BasculeError:
             replica.engine.close()
             raise
-        self._leader.engine.epoch = self._epoch
+        self._leader.engine.meet(self._epoch)
         self._actor.mailbox.set_timer(LEAD_TIMER, self._actor.mailbox.now_s())
         return self._leader.engine
 
@@ -115,7 +115,7 @@ class Leading:
             return
         self._actor.mailbox.set_timer(LEAD_TIMER, now_s + leader.period_s)
         if wanted := leader.wanted():
-            leader.successor = wanted
+            leader.choose(wanted)
             self._end(f"{wanted} was asked to lead", at_once=False)
         elif not self._offering and leader.needs_base():
             self._offer(leader)
@@ -155,7 +155,7 @@ class Leading:
         elif frame.verb == "promote":
             result = to_map(Promoted(leads=True))
         elif frame.verb == "step_down":
-            leader.successor = str(frame.arguments.get("to", ""))
+            leader.choose(str(frame.arguments.get("to", "")))
             result = to_map(SteppedDown(to=leader.successor))
             others = [report for report in leader.members.values() if report.node != leader.engine.replica.node]
             if leader.successor and leader.successor not in leader.members:
@@ -233,7 +233,7 @@ class Leading:
             log.info("replication.base_offered", extra={"base": name, "bytes": size_bytes})
             return name
 
-        leader.offered = ("", sequence)  # the log keeps what follows it
+        leader.begin_offer(sequence)
         self._beside(bring, sequence, "replication.base_not_offered")
 
     def _offer_no_more(self) -> None:

@@ -247,7 +247,7 @@ class StandbyStore(MailboxActor):
             return "unavailable", f"the log, or the store, cannot be used for now: {self._error}; nothing was done", {}
         if follower.needs_base:
             return "behind", f"this member cannot lead yet: {follower.needs_base}; nothing was done", {}
-        follower.wants = True
+        follower.ask_to_lead()
         self._reported_s = 0.0
         position = follower.replica.position
         asked = "" if position.released else position.leader

@@ -111,6 +111,10 @@ class Follower:
             return position.successor in ("", self._settings.member) or self._watch.is_over(self._settings.lease_s, now_s)
         return mine or self._watch.is_over(position.lease_s, now_s)
 
+    def ask_to_lead(self) -> None:
+        """An operator asks that this member leads; whoever leads is told by the next report."""
+        self.wants = True
+
     def lead(self, epoch: int) -> bool:
         """Try to be the one that leads; whether this member does. ``epoch``: the highest of this node's processes so far.
 

@@ -87,6 +87,14 @@ class Leader:
         self.offered = (name, sequence if name else 0)
         self._reported_s = 0.0
 
+    def begin_offer(self, sequence: int) -> None:
+        """A base at ``sequence`` is being made; the log keeps what follows it from now on."""
+        self.offered = ("", sequence)
+
+    def choose(self, successor: str) -> None:
+        """``successor`` is to lead next; empty: anybody."""
+        self.successor = successor
+
     def wanted(self) -> str:
         """The member that an operator wants to lead, if it is level enough."""
         for member, report in self.members.items():

@@ -106,6 +106,10 @@ class ReplicatedEngine:
         """
         self._append(RENEWAL, b"", Write())
 
+    def meet(self, epoch: int) -> None:
+        """``epoch`` is the highest of this node's that has to do with the store."""
+        self.epoch = epoch
+
     def step_down(self, successor: str = "") -> None:
         """Say that this node leads no more; it may have sent nothing that is not committed, and must send nothing from now on.
 

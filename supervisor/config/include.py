@@ -31,10 +31,10 @@ def read_with_included(path: Path, substitution: Substitution) -> YamlDocument:
     for key, pattern in _patterns(document):
         files = _files(path.parent, pattern)
         if not files and not glob.has_magic(pattern):
-            document.problems.append(Problem(document.place(key), key, f"there is no file {path.parent / pattern}"))
+            document.report(key, f"there is no file {path.parent / pattern}")
         for file in files:
             if os.path.realpath(file) == os.path.realpath(path):
-                document.problems.append(Problem(document.place(key), key, f"{shown(pattern)} includes this file itself"))
+                document.report(key, f"{shown(pattern)} includes this file itself")
                 continue
             _join(document, read_document(file, _LEAST, substitution=substitution))
     return document
@@ -69,29 +69,14 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 
 def _join(document: YamlDocument, included: YamlDocument) -> None:
-    document.problems += included.problems
+    problems = list(included.problems)
     for name, value in included.data.items():
         if name == KEY:
-            document.problems.append(Problem(included.place((KEY,), of_key=True), (KEY,), "an included file cannot include others"))
-            continue
-        there = document.data.get(name)
-        if name not in document.data:
-            document.data[name] = value
-            _keep_places(document, included, name, 0)
-        elif name in LISTS and isinstance(there, tuple) and isinstance(value, tuple):
-            document.data[name] = there + value
-            _keep_places(document, included, name, len(there))
+            problems.append(Problem(included.place((KEY,), of_key=True), (KEY,), "an included file cannot include others"))
+        elif name not in document.data or (name in LISTS and isinstance(document.data[name], tuple) and isinstance(value, tuple)):
+            document.take(included, name, value)
         else:
             first = document.place((name,), of_key=True)
             message = f"stands in {first.file or 'the file that includes this one'} already, line {first.line}; keep one"
-            document.problems.append(Problem(included.place((name,), of_key=True), (name,), message))
-
-
-def _keep_places(document: YamlDocument, included: YamlDocument, name: str, before: int) -> None:
-    """Take over the places of ``included`` below ``name``, whose items come behind ``before`` others."""
-    for places, theirs in ((document.keys, included.keys), (document.values, included.values)):
-        for key, place in theirs.items():
-            if key[:1] != (name,) or (len(key) == 1 and before):
-                continue
-            index = key[1] if len(key) > 1 else None
-            places[(name, index + before, *key[2:]) if isinstance(index, int) else key] = place
+            problems.append(Problem(included.place((name,), of_key=True), (name,), message))
+    document.problems.extend(problems)

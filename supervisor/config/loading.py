@@ -133,8 +133,9 @@ def locate(path: Path | str) -> NodePlace:
     document = read_document(path, substitution=Substitution(path.parent, os.environ))
     if "node" not in document.data and "include" in document.data:
         document = read_with_included(path, Substitution(path.parent, os.environ))
-    node = YamlDocument({"node": document.data.get("node")} if "node" in document.data else {}, document.keys, document.values)
-    node.problems = [problem for problem in document.problems if problem.key[:1] == ("node",)]
+    problems = [problem for problem in document.problems if problem.key[:1] == ("node",)]
+    values = {"node": document.data["node"]} if "node" in document.data else {}
+    node = YamlDocument(values, document.keys, document.values, problems)
     found, problems = _validate(_NODE_ALONE, node, path)
     if problems or found is None:
         raise ConfigError("the configuration is refused", problems=_lines(path, problems))

@@ -76,6 +76,22 @@ class YamlDocument:
             key, of_key = key[:-1], False
         return self.keys.get(key, self.values[key]) if of_key else self.values[key]
 
+    def report(self, key: Key, message: str) -> None:
+        """Something is wrong with the value at ``key``."""
+        self.problems.append(Problem(self.place(key), key, message))
+
+    def take(self, included: YamlDocument, name: str, value: object) -> None:
+        """Have ``value``, which stands in ``included`` at ``name``, behind what of the list is there already."""
+        there = self.data.get(name, ())
+        before = len(there) if isinstance(there, tuple) and name in self.data else 0
+        self.data[name] = there + value if before and isinstance(there, tuple) and isinstance(value, tuple) else value
+        for places, theirs in ((self.keys, included.keys), (self.values, included.values)):
+            for key, place in theirs.items():
+                if key[:1] != (name,) or (len(key) == 1 and before):
+                    continue
+                index = key[1] if len(key) > 1 else None
+                places[(name, index + before, *key[2:]) if isinstance(index, int) else key] = place
+
 
 def write_key(key: Key) -> str:
     """``bridges[0].remote.client_id: `` for a message; nothing for the whole file."""

@@ -49,7 +49,7 @@ class HttpConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._figures.connections = len(self.connections)
+        self._figures.on_connections(len(self.connections))
         self._expect_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -57,7 +57,7 @@ class HttpConnection(H11Protocol):
         self._on_read()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
-        self._figures.connections = len(self.connections)
+        self._figures.on_connections(len(self.connections))
 
     def data_received(self, data: bytes) -> None:
         if self._request_timer is None and self._idle:

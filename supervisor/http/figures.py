@@ -16,6 +16,14 @@ class HttpCounts:
         self.answers: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
 
+    def on_accepted(self) -> None:
+        """The system handed over a connection."""
+        self.accepted += 1
+
+    def on_connections(self, open_now: int) -> None:
+        """So many connections are open."""
+        self.connections = open_now
+
     def on_answered(self, status: int) -> None:
         """An answer with ``status`` was begun."""
         self.answers[f"{status // 100}xx"] += 1

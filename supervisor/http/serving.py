@@ -143,7 +143,7 @@ class LimitedServer(uvicorn.Server):
                 self._figures.refuse("system")
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
-            self._figures.accepted += 1
+            self._figures.on_accepted()
             self._make_room()
             task = loop.create_task(self._begin(sock))
             self._beginning[task] = address

@@ -214,7 +214,7 @@ class Member:
     def _offer(self, leader: Leader) -> None:
         sequence = leader.engine.replica.position.sequence
         content = rows(self.disk)
-        leader.offered = ("", sequence)
+        leader.begin_offer(sequence)
         try:
             self.log.ends()
         except LogAway:
