@@ -363,9 +363,10 @@ class RunningChildren:
         return tuple(rows)
 
     def _row_of(self, process: str, children: list[Child], usage_of: Callable[[int | None], Usage]) -> ProcessRow:
-        """The row of a process, which is as the first of its ``children`` is that is not ready."""
+        """The row of a process, which is as the first of its ``children`` is that is not ready, or else has a cause to tell."""
         known = [(self.state_of(child), child.cause) for child in children]
-        state, cause = next((each for each in known if each[0] is not ChildState.READY), known[0])
+        told = [each for each in known if each[0] is not ChildState.READY] or [each for each in known if each[1]] or known
+        state, cause = told[0]
         if state is ChildState.SILENT:
             age_s = self._liveness.age_s(process, self._mailbox.now_s()) or 0.0
             cause = f"it has said nothing for {age_s:.0f} s: it hangs, or its disk does"
