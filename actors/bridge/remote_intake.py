@@ -272,14 +272,14 @@ class RemoteIntake:
     # --- batches ---
 
     def _send_due(self, now_s: float) -> None:
-        parts = self._inbox.next_batch(now_s, self._mailbox.wall_ms())
-        if parts is not None:
-            self._mailbox.send_parts(DISTRIBUTOR, parts)
+        frame = self._inbox.next_batch(now_s, self._mailbox.wall_ms())
+        if frame is not None:
+            self._mailbox.send(DISTRIBUTOR, frame)
             self._time_resend(now_s)
 
     def _resend(self) -> None:
-        for parts in self._inbox.resend(self._mailbox.now_s()):
-            self._mailbox.send_parts(DISTRIBUTOR, parts)
+        for frame in self._inbox.resend(self._mailbox.now_s()):
+            self._mailbox.send(DISTRIBUTOR, frame)
 
     def _time_resend(self, now_s: float) -> None:
         if self._inbox.outstanding and not self._resend_timed:

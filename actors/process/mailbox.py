@@ -162,10 +162,6 @@ class Mailbox:
         """Queue ``frame`` for the actor named ``peer``; never blocks. Outstanding frames are limited by the links' credit."""
         self._post.send(peer, frame)
 
-    def send_parts(self, peer: str, parts: list[bytes]) -> None:
-        """``send`` to another process for a frame that is encoded already, such as one that is kept for resending."""
-        self._post.send_parts(peer, parts)
-
     def moves(self, name: str) -> None:
         """The actor or child ``name`` begins a life in another process than before."""
         self._post.moves(name)

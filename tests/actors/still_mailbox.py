@@ -38,9 +38,6 @@ class StillMailbox(Mailbox):
     def send(self, peer: str, frame: Frame) -> None:
         self.sent.append(frame)
 
-    def send_parts(self, peer: str, parts: list[bytes]) -> None:
-        pass
-
     def watch(self, fd: int, events: int, token: Hashable) -> None:
         self.watched[fd] = events
 

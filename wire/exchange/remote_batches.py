@@ -10,7 +10,6 @@ from array import array
 
 from wire.exchange.receiver import AnswerBurst
 from wire.frames.batch import pack_column, unpack_column
-from wire.frames.codec import encode
 from wire.frames.intake import Publishes
 from wire.frames.sending_link import SendingLink
 from wire.mqtt.publish_batch_parser import BatchBuilder
@@ -25,7 +24,7 @@ class RemoteBatches:
 
     def __init__(self, form: LocalForm, *, sender: str, epoch: int) -> None:
         self._listener = 0
-        self.link: SendingLink[list[bytes], AnswerBurst | None] = SendingLink()
+        self.link: SendingLink[Publishes, AnswerBurst | None] = SendingLink()
         self._form = form
         self._sender = sender
         self._epoch = epoch
@@ -36,26 +35,24 @@ class RemoteBatches:
 
     def send(
         self, builder: BatchBuilder, burst: AnswerBurst | None, released: list[int], now_s: float, wall_ms: int, *, session: str
-    ) -> list[bytes]:
-        """The parts of the next ``Publishes``, with what ``builder`` has; it counts as sent.
+    ) -> Publishes:
+        """The next batch, with what ``builder`` has; it counts as sent.
 
         burst: the answers that its commit releases. released: identifiers of ``session``.
         """
         received = builder.received
         batch, rows = self._form.transform(builder.build(accepted_ms=wall_ms))
-        parts = encode(
-            Publishes(
-                sender=self._sender,
-                epoch=self._epoch,
-                number=self.link.next_number,
-                received=received if rows is None else _renumbered(received, rows),
-                released={session: pack_column(array("H", released))} if released else {},
-                listener=self._listener,
-                bodies=(batch.encode(),),
-            )
+        frame = Publishes(
+            sender=self._sender,
+            epoch=self._epoch,
+            number=self.link.next_number,
+            received=received if rows is None else _renumbered(received, rows),
+            released={session: pack_column(array("H", released))} if released else {},
+            listener=self._listener,
+            bodies=(batch.encode(),),
         )
-        self.link.on_sent(parts, burst, now_s)
-        return parts
+        self.link.on_sent(frame, burst, now_s)
+        return frame
 
 
 def _renumbered(received: dict[str, tuple[bytes, bytes]], rows: list[int]) -> dict[str, tuple[bytes, bytes]]:

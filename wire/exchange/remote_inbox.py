@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.remote_batches import RemoteBatches
 from wire.frames.batch import unpack_column
-from wire.frames.intake import Committed
+from wire.frames.intake import Committed, Publishes
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, RESEND_AFTER_S
 from wire.mqtt.codec import split
 from wire.mqtt.publish_batch_parser import BatchBuilder, parse_publishes
@@ -198,8 +198,8 @@ class RemoteInbox:
         """The number of the first batch that the store has not committed."""
         return self.batches.link.committed + 1
 
-    def next_batch(self, now_s: float, wall_ms: int) -> list[bytes] | None:
-        """The parts of the next ``Publishes``, if one is due; it counts as sent."""
+    def next_batch(self, now_s: float, wall_ms: int) -> Publishes | None:
+        """The next batch, if one is due; it counts as sent."""
         link, builder, flow = self.batches.link, self._builder, self._flow
         if not link.worth_sending(len(builder), full=builder.full):
             return None
@@ -207,9 +207,9 @@ class RemoteInbox:
         if sealed is None and not len(builder):
             return None
         burst, released = sealed if sealed is not None else (None, [])
-        parts = self.batches.send(builder, burst, released, now_s, wall_ms, session=self._session)
+        frame = self.batches.send(builder, burst, released, now_s, wall_ms, session=self._session)
         builder.clear()
-        return parts
+        return frame
 
     def on_committed(self, frame: Committed, now_s: float) -> bytes:
         """Everything up to ``frame.number`` is committed: the answers that leave now."""
@@ -233,6 +233,6 @@ class RemoteInbox:
         self._stands_still = self._stands_still or overdue
         return overdue
 
-    def resend(self, now_s: float) -> list[list[bytes]]:
+    def resend(self, now_s: float) -> list[Publishes]:
         """Everything outstanding, in order, because an actor on the way started anew."""
         return self.batches.link.resend(now_s)

@@ -109,7 +109,7 @@ def test_frames_wait_for_a_peer_that_starts_later(tmp_path: Path) -> None:
 
 def test_a_frame_of_an_unknown_kind_is_reported_and_nothing_stops(boxes: tuple[Box, Box]) -> None:
     one, two = boxes
-    one.send_parts("two:b:0", [b"\x93\x63\x01\x00"])
+    one.post.send_parts("two:b:0", [b"\x93\x63\x01\x00"])
     one.send("two:b:0", Stop())
     messages = turns_until(two, Stop())
     assert isinstance(messages[0], BadFrame)
@@ -250,7 +250,7 @@ def test_frames_reach_the_process_of_an_actor_and_say_for_whom_they_are(lane: tu
     outside, post, _, _ = lane
     for number, to in enumerate(("connection:b:0", "forwarder:b:0", "bridge:b:0", "connection:b:0")):
         outside.send(to, PeerUp(name="x", epoch=number))
-    outside.send_parts("forwarder:b:0", [b"\xc1"])
+    outside.post.send_parts("forwarder:b:0", [b"\xc1"])
     *frames, (to, bad) = addressed(post, 5)
     assert [(to, frame.epoch) for to, frame in frames] == [
         ("connection:b:0", 0),

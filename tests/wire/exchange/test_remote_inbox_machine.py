@@ -17,7 +17,6 @@ from tests.wire.rules import bridge_of
 from tests.wire.rules import rule as any_rule
 from wire.exchange.remote_inbox import PUBREL, RemoteInbox
 from wire.frames.batch import Batch, unpack_column
-from wire.frames.codec import decode
 from wire.frames.intake import Committed, Publishes
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish, Pubrel
@@ -161,9 +160,9 @@ class Exchange:
     def pump(self) -> None:
         """The end of a turn."""
         while True:
-            parts = self.inbox.next_batch(self.now_s, 0)
-            if parts is not None:
-                self.on_the_way.append(self.decoded(parts))
+            frame = self.inbox.next_batch(self.now_s, 0)
+            if frame is not None:
+                self.on_the_way.append(frame)
             if not (self.inbox.blocked and self.inbox.takes):
                 break
             self.parse()
@@ -171,11 +170,6 @@ class Exchange:
             self.asked = True
         if self.inbox.remake:
             self.cut()
-
-    def decoded(self, parts: list[bytes]) -> Publishes:
-        frame = decode(parts)
-        assert isinstance(frame, Publishes)
-        return frame
 
     def answered(self, data: bytes) -> None:
         """The remote gets our answers; exchange.answer-after-commit says that each message of them is in the store.
@@ -241,7 +235,7 @@ class Exchange:
     def distributor_dies(self) -> None:
         self.on_the_way.clear()
         for _ in range(self.chance.randint(1, 2)):  # a repeat is harmless
-            self.on_the_way.extend(self.decoded(parts) for parts in self.inbox.resend(self.now_s))
+            self.on_the_way.extend(self.inbox.resend(self.now_s))
 
     def connect(self) -> None:
         if self.connected:
@@ -283,7 +277,7 @@ class Exchange:
         """What was not committed meanwhile is sent again, and what cannot be taken may be left out."""
         self.now_s += self.chance.choice([1.0, 4.0])
         if self.inbox.poll_stalled(self.now_s):
-            self.on_the_way.extend(self.decoded(parts) for parts in self.inbox.resend(self.now_s))
+            self.on_the_way.extend(self.inbox.resend(self.now_s))
         self.pump()
 
     # --- what must hold ---
