@@ -98,7 +98,7 @@ class Store:
         local = self.sessions = LocalSessions(settings, numbers, lanes, commit, sessions, epoch=epoch)
         self.links = Links(lanes, local, commit, settings, kept.events.on_overflowed, epoch=epoch)
         on_queues = QueueCommands(lanes, kept.dead_letters, kept.events, commit, self.links.room)
-        self.commands = Commands(self._commit_now, kept.disk, on_queues, SessionCommands(sessions, local, lanes, kept.events))
+        self.commands = Commands(self.commit_now, kept.disk, on_queues, SessionCommands(sessions, local, lanes, kept.events))
         # Queues are opened by the retention of their bridge; a session's rows may change by what its lane has settled.
         self._parts: tuple[Part, ...] = (kept, lanes, local, self.links)
         self._rows = (lanes.write_rows, kept.write_rows, self.links.write_rows, local.write_rows)
@@ -192,7 +192,7 @@ class Store:
             self.lanes.all_ready()
             log.info("store.available")
 
-    def _commit_now(self, now_s: float, wall_ms: int) -> bool:
+    def commit_now(self, now_s: float, wall_ms: int) -> bool:
         """Commit what is there, synced; whether the disk took it. If not, it is committed when it does."""
         self.next_commit.survive()
         self._commit(now_s, wall_ms)
@@ -303,7 +303,7 @@ class Store:
         kept = self.housekeeping
         if kept.disk.retry_s is None:
             kept.events.put(self.next_commit.write, wall_ms)
-        if kept.disk.retry_s is not None or not self._commit_now(now_s, wall_ms):
+        if kept.disk.retry_s is not None or not self.commit_now(now_s, wall_ms):
             raise kept.disk.refusal or Unavailable("the disk refuses")
         letters = kept.dead_letters.queues.items()
         return take(

@@ -119,6 +119,6 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "store.answer-after-commit/command-answered-first",
         "a command is answered before its commit",
-        ((Store, "_commit_now", _answered_before_commit),),
+        ((Store, "commit_now", _answered_before_commit),),
     ),
 )

@@ -18,11 +18,11 @@ def _committed(now_s: float, wall_ms: int) -> bool:
 
 def _before_the_commit(original: Any) -> Any:
     def checkpoint(self: Store, path: str, now_s: float, wall_ms: int) -> CheckpointStands:
-        commit, self._commit_now = self._commit_now, _committed  # type: ignore[method-assign]
+        commit, self.commit_now = self.commit_now, _committed  # type: ignore[method-assign]
         try:
             standing: CheckpointStands = original(self, path, now_s, wall_ms)
         finally:
-            self._commit_now = commit  # type: ignore[method-assign]
+            self.commit_now = commit  # type: ignore[method-assign]
         return standing
 
     return checkpoint

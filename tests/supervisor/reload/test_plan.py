@@ -87,7 +87,7 @@ def other(value: Any, hint: Any) -> Any:
     if isinstance(value, RefusalSettings):
         return replace(value, default="drop")
     kind = next(option for option in get_args(hint) if option is not type(None))
-    return {int: 1, float: 1.0, str: "x"}.get(kind, value)
+    return {bool: True, int: 1, float: 1.0, str: "x"}.get(kind, value)
 
 
 def one_of(hint: Any) -> Any:
@@ -127,7 +127,7 @@ def test_every_field_is_a_setting_but_those_that_the_node_notes_itself() -> None
         for field in fields(section)
         if field.name not in {one.field for one in settings_of(section)}
     }
-    assert undeclared == {("NodeSettings", name) for name in ("run_dir", "files", "number", "remote_batch")}
+    assert undeclared == {("NodeSettings", name) for name in ("run_dir", "files", "number", "apart", "remote_batch")}
 
 
 def test_each_part_of_the_file_says_how_a_change_is_taken() -> None:
