@@ -63,7 +63,7 @@ def command_for(seed: int, steps: Iterable[int] | None, mutation: str | None) ->
 
 
 def _run_one(arguments: argparse.Namespace, only: list[int] | None) -> int:
-    plan = make_plan(arguments.seed)
+    plan = make_plan(arguments.seed, isolated=arguments.mutation is not None)
     if only is not None:
         plan = plan.only(only)
     with _mutated(arguments.mutation):
@@ -100,7 +100,7 @@ def _run_many(arguments: argparse.Namespace) -> int:
     steps = None
     if not arguments.no_shrink:
         with _mutated(arguments.mutation):
-            steps = shrink(make_plan(seed), kind).steps()
+            steps = shrink(make_plan(seed, isolated=arguments.mutation is not None), kind).steps()
     _say(f"replay: {command_for(seed, steps, arguments.mutation)}")
     return 1
 
@@ -172,7 +172,7 @@ def run_seeds(seeds: Iterable[int], mutation: str | None, enough: int = 1) -> tu
     with _mutated(mutation):
         for seed in seeds:
             count += 1
-            violation = run(make_plan(seed)).violation
+            violation = run(make_plan(seed, isolated=mutation is not None)).violation
             if violation is not None:
                 failures.append(Failed(seed, violation.kind, violation.text))
                 if mutation and len(failures) >= enough:

@@ -103,8 +103,9 @@ class Faults:
         self._world.wall_shift_s += fault.amount
 
     def _delay(self, fault: Fault) -> None:
+        place = self._machine.process_of
         for peer in (STORE, CLIENTS, SUPERVISOR, "bridge:cloud:0", "bridge:cloud:1"):
-            self._machine.post.slow[fault.target, peer] = self._world.now_s + fault.amount
+            self._machine.post.slow[place(fault.target), place(peer)] = self._world.now_s + fault.amount
 
     # --- the network and the remote ---
 

@@ -54,8 +54,8 @@ from wire.errors import Unavailable
 from wire.frames.base import Frame
 from wire.frames.intake import Publishes
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened
-from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR, actors_of
-from wire.frames.placement import SITE
+from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR, actors_of, child_of, session_of_queue
+from wire.frames.placement import SITE, Placement
 from wire.frames.supervision import Command, SnapshotMade
 from wire.settings import ListenerSettings, NodeSettings, RemoteSettings
 
@@ -205,6 +205,9 @@ class SimLife(Life):
 
     def kill(self) -> None:
         self._machine.kill(self._life)
+
+    def ask(self) -> None:
+        """A process that hangs says nothing here."""
 
     def reap(self) -> Ending | None:
         status = self.exit.status
@@ -359,6 +362,7 @@ class Machine:
             epochs = SimEpochs(self.disk, self.world.wall_s())
             settings = SimSettings(self)
             children = RunningChildren(mailbox, settings, child_specs(self.settings), SimSpawner(self), epochs)
+            post.place(children.process_of)
             host = Host(post)
             source = Source(Path(), lambda: self.next_settings)
             signals = cast(SignalPipe, SimSignals())
@@ -377,9 +381,12 @@ class Machine:
     def is_as_configured(self) -> bool:
         """Whether all that runs goes by what is configured now."""
         number = self.settings.number
-        hosts = [process.host for name in (STORE, CLIENTS) if (process := self.living(name)) is not None]
-        known = all(isinstance(host, ChildHost) and host._settings.number == number for host in hosts)
-        return len(hosts) == 2 and known and replace(self.settings, number=1) == self.next_settings
+        for name in (STORE, CLIENTS):
+            process = self.living(self.process_of(name))
+            host = process.host if process is not None else None
+            if not isinstance(host, ChildHost) or name not in host._children or host._children[name].settings.number != number:
+                return False
+        return replace(self.settings, number=1) == self.next_settings
 
     def stop(self, restart_delay_s: float) -> None:
         """SIGTERM; the node is started again that long after its end."""
@@ -398,13 +405,20 @@ class Machine:
             self.supervisor.die(KILLED)
 
     def living(self, name: str) -> Process | None:
-        """The life that takes frames under ``name`` now."""
+        """The process called ``name``, if it takes frames now."""
         process = self.supervisor if name == SUPERVISOR else self._processes.get(name)
         return process if process is not None and process.bound else None
 
+    def process_of(self, name: str) -> str:
+        """The name of the process in which the actor or child ``name`` lives, or is to live."""
+        own = self._processes.get(child_of(name))
+        return own.name if own is not None and own.alive else Placement(self.settings).process_of(name)
+
     def process(self, name: str) -> Process | None:
-        """The life of ``name``, started or not."""
-        process = self.supervisor if name == SUPERVISOR else self._processes.get(name)
+        """The process that has the child ``name``, started or not."""
+        if child_of(name) != name:
+            return None
+        process = self.supervisor if name == SUPERVISOR else self._processes.get(self.process_of(name))
         return process if process is not None and process.alive else None
 
     def all_processes(self) -> list[Process]:
@@ -448,9 +462,9 @@ class Machine:
         if process.name == SUPERVISOR:
             self._node_ended(status)
             return
-        if process.name == CLIENTS:
+        if process.name == self.process_of(CLIENTS):
             self.listening = None
-        if process.name == STORE and process.bound is False:
+        if process.name == self.process_of(STORE):
             self._store_ended()
         if process.name != CLIENTS and status:
             self.remotes.no_first_lives()
@@ -491,7 +505,7 @@ class Machine:
             self.oracle.passed(receiver, frame)
         elif isinstance(frame, LaneClose):
             self.oracle.lane_closed(frame)
-        elif isinstance(frame, LaneOpen | LaneOpened) and (sender == CLIENTS or receiver == LISTENER):
+        elif isinstance(frame, LaneOpen | LaneOpened) and session_of_queue(frame.queue) is not None:
             self.oracle.session_lane(frame)
         elif isinstance(frame, LaneOpened) and receiver.startswith("connection"):
             self.oracle.handed_to_connection.pop(receiver, None)
@@ -505,8 +519,8 @@ class Machine:
     def dial(self, far: Far, name: str = "clients") -> Link | None:
         """A local client connects. name: of its kind."""
         listening = self.listening
-        process = self._processes.get(CLIENTS)
-        if listening is None or listening.closed or process is None or not process.alive:
+        process = self.process(CLIENTS)
+        if listening is None or listening.closed or process is None:
             return None
         link = self._link(process, far, name)
         listening.waiting.append(link.near)

@@ -92,6 +92,8 @@ class Shape:
     subscribers: SubscribersShape | None = None  # local clients that subscribe
     second: str = ""  # what a second address of the remote is: the same broker, or another; nothing for no second address
     asked: str = ""  # what an MQTT 3.1.1 broker does when it is asked for its limit: told, unknown; nothing: it is not asked
+    placement: str = "isolated"
+    bridges_isolated: bool | None = None  # whether each bridge has a process of its own where the others share one
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +135,13 @@ class Plan:
         )
 
 
-def make_plan(seed: int) -> Plan:
-    """The plan of ``seed``."""
+def make_plan(seed: int, *, isolated: bool = False) -> Plan:
+    """The plan of ``seed``; isolated: with a process for each child, whatever the seed says of that."""
     rng = Random(f"plan {seed}")
     shape = extras.reshape(Random(f"shape {seed}"), _shape(rng))
     shape = replace(shape, gather_s=Random(f"gather {seed}").choice((0.0, 0.002, 0.002, 0.03)))
+    if not isolated:
+        shape = _placed(Random(f"placement {seed}"), shape)
     span_s = rng.choice((0.2, 1.0, 4.0))
     faults = tuple(sorted(_faults(rng, shape, span_s), key=lambda fault: fault.at_s))
     faults = tuple(replace(fault, number=number) for number, fault in enumerate(faults))
@@ -234,6 +238,12 @@ def _shape(rng: Random) -> Shape:
         socket_window=rng.choice((40, 200, 65_536)),
         latency_s=rng.choice((0.0002, 0.002, 0.02)),
     )
+
+
+def _placed(rng: Random, shape: Shape) -> Shape:
+    """Half of all nodes have their actors in one process, some of them but for the bridges'."""
+    placement, bridges_isolated = rng.choice((*(("isolated", None),) * 4, *(("together", None),) * 3, ("together", True)))
+    return replace(shape, placement=placement, bridges_isolated=bridges_isolated)
 
 
 def processes_of(shape: Shape) -> list[str]:
@@ -399,6 +409,7 @@ def settings_of(shape: Shape) -> NodeSettings:
             keep_alive_s=20,
         ),
         persist=shape.persist,
+        isolated=shape.bridges_isolated,
         backoff=backoff,
         lanes=shape.lanes,
         tier2=replace(bridge.tier2, max_messages=shape.tier2_messages),
@@ -425,6 +436,7 @@ def settings_of(shape: Shape) -> NodeSettings:
         bridges=(bridge,) if shape.incoming is None else with_incoming(bridge, shape.incoming),
         supervision=replace(
             base.supervision,
+            placement=shape.placement,
             heartbeat_period_s=1.5,
             heartbeat_timeout_s=5.0,
             restarts_max=shape.restarts_max,

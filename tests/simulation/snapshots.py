@@ -51,7 +51,7 @@ class Snapshots:
         if supervisor is not None and supervisor.alive:
             self._number += 1
             wanted = SnapshotWanted(request=self._number, path=f"/snapshots/{self._number}")
-            self._machine.post.send(supervisor, STORE, QUEUE_STORE, encode(wanted))
+            self._machine.post.send(supervisor, self._machine.process_of(STORE), QUEUE_STORE, encode(wanted))
 
     def heal(self) -> None:
         """Nothing of it is ever broken."""
