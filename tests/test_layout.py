@@ -362,7 +362,7 @@ NAMERS = {
     "storage/engine/disk_reserve.py": {"unlink"},  # room on the disk, without a content
     "storage/engine/engine.py": {"fsync", "unlink"},  # a probe that comes and goes
     "storage/engine/commit_mark.py": {"fsync"},  # of its own descriptor
-    "storage/engine/known_store.py": {"fsync"},  # of its own descriptor
+    "storage/engine/store_identity.py": {"fsync"},  # of its own descriptor
     "storage/snapshots/snapshot_folder.py": {"mkdir", "link", "unlink"},  # in a folder that is half made by its name
     "storage/snapshots/snapshot_copy.py": {"link", "unlink"},  # likewise
     "supervisor/tree/pauses.py": {"unlink"},  # of what could not be made

@@ -13,7 +13,7 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
 
-from wire.records import record
+from wire.frozen_records import record
 from wire.typed_values import field_types
 
 Kind = Literal["gauge", "counter", "given", "count", "equals", "histogram", "states", "info"]

@@ -3,8 +3,8 @@
 An annotation says it all (``wire/setting_kinds.py``): ``Annotated[float, Duration(1, 60), "What it is for."] = 10.0``. A field
 without a default must be given; a list of that kind has at least one item. An ``Effect`` says how a running node takes a change
 of the field, and of those below it that do not say otherwise. From these follow the model of the configuration file
-(``supervisor/config/model.py``), its JSON Schema, the reference page, and the plan of a reload; what is true of several settings
-together is in ``supervisor/config/consistency.py``.
+(``supervisor/config/derived_model.py``), its JSON Schema, the reference page, and the plan of a reload; what is true of several
+settings together is in ``supervisor/config/consistency.py``.
 
 Values are plain and frozen: durations in seconds, sizes in bytes, files with their whole paths. Children read them from a msgpack
 file, so that no child pays for the validation library.

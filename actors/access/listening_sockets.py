@@ -23,10 +23,10 @@ from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 
-from actors.access.address_holder import holder_of_path, holder_of_port
 from actors.access.client import UNIX, Client
 from actors.access.closing_connections import ClosingConnections
 from actors.access.connection_limits import ConnectionLimits, Verdict
+from actors.access.port_occupant import holder_of_path, holder_of_port
 from actors.access.transport_layers import HandshakeTurn, Layer, LayeredClient
 from actors.process.mailbox import READ, Mailbox, PollGroup
 from actors.system.certificates import CHECK_PERIOD_S, NotACertificate, identity

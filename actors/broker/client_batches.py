@@ -12,8 +12,8 @@ from array import array
 from collections.abc import Iterable, Mapping
 
 from actors.access.client import Client
+from actors.broker.full_queue_refusal import QueueRoom
 from actors.broker.listener_interface import ListenerInterface
-from actors.broker.queue_room import QueueRoom
 from actors.broker.reserved_topics import ReservedTopics
 from actors.process.local_messages import Published
 from wire.exchange.receiver import AnswerBurst
@@ -22,10 +22,10 @@ from wire.frames.batch import pack_column
 from wire.frames.intake import NO_ROW
 from wire.frames.names import DISTRIBUTOR
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
+from wire.frozen_records import record
 from wire.mqtt.properties import USER_PROPERTIES_MAX
 from wire.mqtt.publish_batch_parser import BatchBuilder
 from wire.mqtt.topics import TopicLimits
-from wire.records import record
 from wire.settings import ClientLimitSettings
 
 PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, about

@@ -18,7 +18,7 @@ from actors.broker.listener_interface import ListenerInterface
 from actors.process.local_messages import Deliver
 from wire.access.access_rules import ClientAccess
 from wire.exchange.client_outbox import ClientOutbox
-from wire.exchange.retained_passes import RetainedPasses
+from wire.exchange.retained_delivery import RetainedPasses
 from wire.exchange.subscriber_copies import Copies, Parcel, as_granted
 from wire.frames.batch import RETAIN, Batch, unpack_column
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Settled

@@ -2,7 +2,7 @@
 
 A client has one piece under way, and another is asked for once its socket and its window have taken most of that. All clients
 together have ``PIECES_MAX`` under way. So what is held of retained messages is bounded, however many are wanted by however many who
-read nothing, and everything else goes on between the pieces. How far a client is, ``wire/exchange/retained_passes.py`` says.
+read nothing, and everything else goes on between the pieces. How far a client is, ``wire/exchange/retained_delivery.py`` says.
 Retained messages through the queue of a lasting session are the store's (``storage/store/retained_pieces.py``).
 
 broker.retained-as-taken [P5]: no more retained messages are on their way to a client than it has room for, whatever it asks for.
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from actors.access.client import Client
 from actors.broker.client_deliveries import Deliveries, pump_below_bytes
 from actors.broker.listener_interface import ListenerInterface
-from wire.exchange.retained_passes import RetainedPasses
+from wire.exchange.retained_delivery import RetainedPasses
 from wire.exchange.subscriber_copies import Copies
 from wire.frames.batch import QOS_MASK, Batch
 from wire.frames.local_sessions import PIECE_BYTES, PIECE_MESSAGES, RetainedPiece, RetainedWanted

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from wire.limit_shares import Shares
 from wire.settings import NodeSettings
-from wire.shares import Shares
 
 LEVEL_BYTES = 300  # about what a level of a filter takes in memory beside its text
 

@@ -7,7 +7,7 @@ from dataclasses import field
 
 from wire.frames.base import Frame
 from wire.frames.batch import Batch
-from wire.records import named_record
+from wire.frozen_records import named_record
 from wire.status.states import LinkState
 
 

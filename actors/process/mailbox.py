@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from actors.system.send_queue import unsent_bytes
 from wire.errors import UnknownFrame
 from wire.frames.base import Frame
-from wire.records import record
+from wire.frozen_records import record
 from wire.settings import NodeSettings
 
 if TYPE_CHECKING:

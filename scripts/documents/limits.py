@@ -117,7 +117,7 @@ FIXED = {
     "actors.broker.client_retained:PIECES_MAX": Limit("pieces of retained messages on their way", NODE, "the next wait", CLIENT),
     "storage.queue.hand_out_pieces:JOINED_BYTES_MAX": Limit("bytes of such a piece", CLIENT, "the next one follows", "nobody"),
     "storage.store.retained_messages:LOOKS_MAX": Limit("topics looked at for a piece", "a turn", "the next turn goes on", "nobody"),
-    "wire.exchange.retained_passes:REPLACED_TOPICS_MAX": Limit(
+    "wire.exchange.retained_delivery:REPLACED_TOPICS_MAX": Limit(
         "topics replaced meanwhile", CLIENT, "order may differ", "that client"
     ),
     "wire.frames.sending_link:BATCHES_OUTSTANDING_MAX": Limit(

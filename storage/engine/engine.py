@@ -40,10 +40,10 @@ from rocksdict import (
 from storage.engine.commit_mark import Evidence
 from storage.engine.dead_bytes import STEP_BYTES, DeadBytes, are_small
 from storage.engine.disk_reserve import Reserve
-from storage.engine.known_store import IDENTITY_KEY, KnownStore
 from storage.engine.readable_around_damage import readable
 from storage.engine.rocksdb_errors import TRANSLATED, WriteStalled
 from storage.engine.store_folder import PROBE_NAME
+from storage.engine.store_identity import IDENTITY_KEY, KnownStore
 from storage.engine.store_opening import StoreOpening
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 from wire.status.store import RocksFigures

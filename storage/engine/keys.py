@@ -20,7 +20,7 @@ from hashlib import blake2b
 from struct import Struct
 
 from storage.engine.engine import Engine, Write
-from storage.engine.known_store import IDENTITY_KEY
+from storage.engine.store_identity import IDENTITY_KEY
 from wire.errors import ConfigError, StorageDamaged
 
 STORE_FORMAT = 1

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from storage.engine.commit_mark import Evidence
 from storage.engine.engine import FAMILIES, Family, Write
-from storage.engine.known_store import KnownStore
+from storage.engine.store_identity import KnownStore
 from wire.errors import Unavailable
 from wire.status.store import RocksFigures
 

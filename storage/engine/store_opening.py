@@ -14,9 +14,9 @@ from typing import Protocol
 
 from storage import files
 from storage.engine.commit_mark import CommitMark, Evidence
-from storage.engine.known_store import CURE, KnownStore, OpenFolder, StoreNote
 from storage.engine.rocksdb_errors import TRANSLATED
 from storage.engine.store_folder import StoreFolder
+from storage.engine.store_identity import CURE, KnownStore, OpenFolder, StoreNote
 from wire.errors import StorageDamaged, StoreGone, Unavailable
 
 log = logging.getLogger("bascule")

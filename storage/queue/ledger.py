@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from wire.errors import ConfigError, StorageDamaged
-from wire.exchange.left_sessions import LeftRows, LeftSession, left_rows
+from wire.exchange.former_sessions import LeftRows, LeftSession, left_rows
 from wire.exchange.outcomes import DELIVERED, EXPIRED, REDELIVERED
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.base import Ranges

@@ -7,7 +7,7 @@ from functools import partial
 
 from storage.engine.engine import Write
 from storage.queue.ledger import LedgerRow
-from wire.exchange.left_sessions import LeftRows, LeftSession
+from wire.exchange.former_sessions import LeftRows, LeftSession
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.base import Ranges
 from wire.ranges import ArrivalSet, RangeSet

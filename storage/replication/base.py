@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from storage import files
-from storage.engine.known_store import StoreNote
-from storage.plain_names import is_plain_name
+from storage.engine.store_identity import StoreNote
+from storage.safe_file_names import is_plain_name
 from wire.errors import Unavailable
 from wire.typed_values import build
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from wire.errors import Unavailable
-from wire.records import record
+from wire.frozen_records import record
 
 
 class LogAway(Unavailable):

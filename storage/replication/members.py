@@ -17,7 +17,7 @@ import msgpack
 from storage import files
 from storage.replication.log import Log
 from wire.errors import ConfigError, StorageDamaged
-from wire.records import named_record
+from wire.frozen_records import named_record
 from wire.status.cluster import MemberFigures
 
 ID_NAME = "member"

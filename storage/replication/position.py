@@ -9,7 +9,7 @@ import msgpack
 
 from storage.engine.engine import Engine, Write
 from wire.errors import StorageDamaged
-from wire.records import record
+from wire.frozen_records import record
 
 POSITION_KEY = b"G"
 _VERSION = 1

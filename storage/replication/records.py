@@ -20,7 +20,7 @@ import msgpack
 from storage.engine.engine import FAMILIES, Operation
 from storage.replication.log import Entry
 from wire.errors import ConfigError, StorageDamaged
-from wire.records import record
+from wire.frozen_records import record
 
 VERSION = 1
 COMMIT, TERM, RENEWAL, STEP_DOWN = range(4)

@@ -14,7 +14,7 @@ from time import perf_counter
 
 from storage.engine.commit_mark import Evidence
 from storage.engine.engine import Family, Write
-from storage.engine.known_store import KnownStore
+from storage.engine.store_identity import KnownStore
 from storage.replication.lease import clock_s as lease_clock_s
 from storage.replication.log import Behind, Log, LogAway
 from storage.replication.records import COMMIT, RENEWAL, STEP_DOWN, Record, encode_operations, split

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.records import record
+from wire.frozen_records import record
 
 
 @record

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.files import local_path
-from storage.plain_names import is_plain_name, is_plain_path, lies_below
+from storage.safe_file_names import is_plain_name, is_plain_path, lies_below
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 from wire.typed_values import build
 

@@ -36,7 +36,7 @@ from storage.store.next_commit import NextCommit
 from storage.store.session_rows import Sessions
 from wire.clock_steps import elapsed_ms
 from wire.errors import ConfigError, StorageDamaged, Unavailable
-from wire.exchange.left_sessions import left_rows
+from wire.exchange.former_sessions import left_rows
 from wire.frames.base import Effects, Frame
 from wire.frames.lanes import Credit, LaneClose, LaneOpen, LaneReopen, Settle
 from wire.frames.names import CLIENT_SESSION, LANE_EPOCH_SHIFT, connection_name, lane_of_queue, queue_name, session_of_queue

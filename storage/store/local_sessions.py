@@ -46,8 +46,8 @@ from wire.frames.batch import QOS_MASK
 from wire.frames.intake import SessionClose, SessionClosed, SessionGone, SessionOpen, SessionOpened, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, LISTENER
+from wire.limit_shares import Shares
 from wire.settings import SettingsNow
-from wire.shares import Shares
 from wire.status.store import SessionFigures
 
 log = logging.getLogger("bascule")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import IDENTITY_BYTES, QueueNumbers, lane_key, open_format
-from storage.engine.known_store import IDENTITY_KEY
+from storage.engine.store_identity import IDENTITY_KEY
 from storage.queue.ledger import LedgerRow
 from storage.replication.position import POSITION_KEY
 from storage.store.event_rows import Detail, Event, event_key, event_number

@@ -349,7 +349,7 @@ def _packed(*fields: object) -> bytes:
 def sessions_of(queue: Queue) -> set[str]:
     """The names of the sessions at remotes that the lane of ``queue`` knows: the one it uses, and those that it left.
 
-    There is one for each of its addresses at most (``wire/exchange/left_sessions.py``), named by client identifier, address and
+    There is one for each of its addresses at most (``wire/exchange/former_sessions.py``), named by client identifier, address and
     number.
     """
     place = lane_of_queue(queue.name)

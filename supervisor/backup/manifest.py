@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.system.plain_file import read_plain
-from storage.plain_names import is_plain_name, is_plain_path
+from storage.safe_file_names import is_plain_name, is_plain_path
 from storage.snapshots.manifest import Fault, FileFacts, file_problem, verify
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.typed_values import build

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from storage import files
 from storage.engine.engine import RocksEngine
-from storage.engine.known_store import begin_store
-from storage.plain_names import lies_below
+from storage.engine.store_identity import begin_store
+from storage.safe_file_names import lies_below
 from storage.snapshots.manifest import STORE_NAME, Manifest, read_manifest, sha256_of
 from storage.snapshots.snapshot_copy import copy_snapshot
 from storage.store.restored_rows import Restored, restart_exchanges

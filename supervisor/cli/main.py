@@ -124,7 +124,7 @@ def check(config: Path, as_json: bool) -> int:
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     listeners = ", ".join(f"{listener.bind} ({listener.protocol})" for listener in settings.listeners)
     from supervisor.config.loading import as_lines
-    from supervisor.doctor.unmet import unmet
+    from supervisor.doctor.machine_checks import unmet
 
     faults = as_lines(config, unmet(settings))
     if as_json:

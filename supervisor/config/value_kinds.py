@@ -1,7 +1,7 @@
 """How a value of each setting is written in the file: its check, its place in the JSON Schema, and the value that it stands for.
 
-With ``supervisor/config/model.py`` and ``supervisor/config/loading.py`` it is one of the users of pydantic. How an amount is read
-is in ``supervisor/units.py``; which setting is written how is in ``wire/settings.py``.
+With ``supervisor/config/derived_model.py`` and ``supervisor/config/loading.py`` it is one of the users of pydantic. How an
+amount is read is in ``supervisor/units.py``; which setting is written how is in ``wire/settings.py``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from supervisor.convert.draft import Draft
 from supervisor.convert.hivemq_edge import from_hivemq_edge
 from supervisor.convert.mosquitto import from_mosquitto, let_nobody_in
 from supervisor.convert.mosquitto_file import read_text
-from supervisor.doctor.unmet import unmet
+from supervisor.doctor.machine_checks import unmet
 from wire.errors import ConfigError
 
 CONFIG = "bascule.yaml"

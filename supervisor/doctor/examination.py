@@ -10,13 +10,13 @@ from supervisor.config.loading import load
 from supervisor.doctor.cluster import examine_cluster
 from supervisor.doctor.findings import Finding, fail, ok
 from supervisor.doctor.machine import examine_machine
+from supervisor.doctor.machine_checks import circles
 from supervisor.doctor.network import examine_listeners, examine_remotes
 from supervisor.doctor.rules import examine_rules
 from supervisor.doctor.running_node import ask
 from supervisor.doctor.trust import examine_files, examine_trust
-from supervisor.doctor.unmet import circles
 from supervisor.lock import running_pid
-from supervisor.tree.own_store import is_anothers, judge
+from supervisor.tree.store_ownership import is_anothers, judge
 from wire.errors import ConfigError, StorageDamaged, StoreGone
 from wire.settings import NodeSettings
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from actors.access.address_holder import belongs_to, holder_of_path, holder_of_port
+from actors.access.port_occupant import belongs_to, holder_of_path, holder_of_port
 from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, open_remote
 from supervisor.doctor.findings import Finding, fail, ok
 from wire.errors import BasculeError, Unavailable

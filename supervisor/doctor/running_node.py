@@ -8,7 +8,7 @@ from pathlib import Path
 from supervisor.control.client import ControlClient
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, log_state, own_part
-from supervisor.terminal.lacking import lacking
+from supervisor.terminal.remote_limitations import lacking
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError
 from wire.frames.names import STORE

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from supervisor.terminal import cluster_text
-from supervisor.terminal.lacking import lacking
 from supervisor.terminal.message_text import Message, printable
+from supervisor.terminal.remote_limitations import lacking
 from supervisor.terminal.typed_commands import typed
 from supervisor.units import counted, write_time
 from wire.figure import to_map

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from actors.process.mailbox import Mailbox
-from storage.engine.known_store import CURE
+from storage.engine.store_identity import CURE
 from supervisor.tree.child_processes import Ending
 from supervisor.tree.child_table import former_lanes, former_spec
 from supervisor.tree.current_settings import CurrentSettings

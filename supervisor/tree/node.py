@@ -26,10 +26,10 @@ from supervisor.tree.child_processes import ChildProcesses
 from supervisor.tree.child_table import ChildSpec, child_specs, standby_specs
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.epochs import Epochs
-from supervisor.tree.own_store import claim
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.signals import SignalPipe
+from supervisor.tree.store_ownership import claim
 from supervisor.tree.supervisor import Supervisor
 from supervisor.tree.template import Template
 from wire.clock_steps import CLOCK

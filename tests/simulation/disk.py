@@ -12,8 +12,8 @@ from typing import Protocol
 from storage.engine.commit_mark import Evidence
 from storage.engine.engine import FAMILIES, Family, Write
 from storage.engine.keys import IDENTITY_BYTES
-from storage.engine.known_store import KnownStore
 from storage.engine.memory_engine import MemoryEngine
+from storage.engine.store_identity import KnownStore
 from tests.simulation.process import current
 from tests.simulation.world import World
 from wire.errors import DiskFull, Unavailable

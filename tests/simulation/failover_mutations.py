@@ -6,8 +6,8 @@ from typing import Any
 
 from storage.store.session_rows import Sessions
 from wire.exchange.failback import Failback
+from wire.exchange.former_sessions import LeftSessions
 from wire.exchange.lane_sender import LaneSender
-from wire.exchange.left_sessions import LeftSessions
 
 
 def _at_once(original: Any) -> Any:

@@ -12,7 +12,7 @@ from actors.bridge.forwarder import Forwarder
 from actors.bridge.forwarder_buffer import ForwarderBuffer
 from actors.bridge.remote_intake import RemoteIntake
 from actors.broker.client_batches import ClientBatches
-from actors.broker.queue_room import QueueRoom
+from actors.broker.full_queue_refusal import QueueRoom
 from storage.engine.engine import Write
 from storage.queue.hand_out_cursor import Cursor, InFlight
 from storage.queue.queue import Queue
@@ -37,12 +37,12 @@ from tests.simulation import (
 )
 from tests.simulation.disk import SimEngine
 from wire.exchange.due_messages import DueMessages
+from wire.exchange.former_sessions import LeftSessions
 from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.in_flight import InFlight as Window
 from wire.exchange.lane_record import LaneRecord
-from wire.exchange.left_sessions import LeftSessions
 from wire.exchange.qos2_window import UNSTATED, Qos2Window
 from wire.exchange.quarantine import FIRST, Quarantine
 from wire.exchange.receiver import AnswerBurst

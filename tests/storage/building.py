@@ -14,7 +14,7 @@ from tests.support import settings
 from tests.support.settings import limits
 from tests.support.waiting import wait_until
 from wire.errors import DiskFull, Unavailable
-from wire.exchange.left_sessions import LeftRows
+from wire.exchange.former_sessions import LeftRows
 from wire.frames.base import Ranges
 from wire.frames.batch import Batch, from_rows, pack_column, unpack_column
 from wire.frames.intake import Append, SessionOpen, SessionOpened

@@ -27,7 +27,7 @@ from actors.process.main import ACTORS
 from actors.process.post import Post
 from actors.process.request_sockets import readable
 from supervisor.config.loading import load
-from supervisor.tree.own_store import claim
+from supervisor.tree.store_ownership import claim
 from tests.support.mqtt_packets import (
     PUBACK,
     PUBLISH,

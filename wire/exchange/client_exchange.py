@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from wire.backoff import Backoff
 from wire.exchange.client_answers import whole
-from wire.exchange.left_sessions import LeftSession
+from wire.exchange.former_sessions import LeftSession
 from wire.exchange.refusal_policy import DROP, RefusalPolicy
 from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.sender import SenderHalf

@@ -21,8 +21,8 @@ from array import array
 
 from wire.access.access_rules import ClientAccess
 from wire.exchange.client_exchange import ClientExchange
+from wire.exchange.former_sessions import LeftSession, left_rows
 from wire.exchange.identifier_release import IdentifierRelease
-from wire.exchange.left_sessions import LeftSession, left_rows
 from wire.exchange.subscriber_copies import Parcel
 from wire.exchange.waiting_parcels import WaitingParcels
 from wire.frames.batch import Batch, unpack_column

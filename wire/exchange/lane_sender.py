@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from wire.exchange.former_sessions import LeftRows, LeftSession, LeftSessions, left_rows
 from wire.exchange.identifier_release import IdentifierRelease
-from wire.exchange.left_sessions import LeftRows, LeftSession, LeftSessions, left_rows
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.exchange.sender import SenderHalf
 from wire.frames.lanes import LaneOpened

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wire.exchange.message_class import ClosedClasses, MessageClass
+from wire.exchange.quarantine_class import ClosedClasses, MessageClass
 from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.remote_packets import PINGREQ
 from wire.frames.batch import RETAIN

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from wire.errors import PeerViolation
-from wire.records import record
+from wire.frozen_records import record
 
 NOT_AUTHORIZED = 0x87
 QUOTA_EXCEEDED = 0x97

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wire.exchange.message_class import MessageClass
+from wire.exchange.quarantine_class import MessageClass
 
 REFUSED_MAX = 32  # classes of messages; the oldest is forgotten, and learnt again
 

@@ -30,8 +30,8 @@ from array import array
 
 from wire.backoff import Backoff
 from wire.exchange.acknowledgements import Acknowledgements, Check
+from wire.exchange.former_sessions import LeftSession
 from wire.exchange.lane_messages import LaneMessages, Standing
-from wire.exchange.left_sessions import LeftSession
 from wire.exchange.publish_encoder import Columns, PublishSegment
 from wire.exchange.publish_gate import PublishGate
 from wire.exchange.quarantine import Quarantine

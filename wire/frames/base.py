@@ -11,7 +11,7 @@ from dataclasses import field, fields
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-from wire.records import named_record
+from wire.frozen_records import named_record
 
 Ranges = tuple[tuple[int, int], ...]
 

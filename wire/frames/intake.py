@@ -109,7 +109,7 @@ class SessionOpen(Frame):
     has a queue and kept subscriptions. source: the connection's number. will: (topic, flags, payload, properties, delay in
     seconds), kept until ``SessionClose`` drops it or a batch with it is committed. resumes: asked again because the store is new;
     nothing is cleaned. user: who has logged in; None is nobody. listener: where the listener listens by which the client came.
-    owner: in whose share the session counts (``wire/shares.py``). filters: what a lane is about to subscribe to in its session.
+    owner: in whose share the session counts (``wire/limit_shares.py``). filters: what a lane is about to subscribe to in it.
     """
 
     sender: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Generic, TypeVar
 
-from wire.records import record
+from wire.frozen_records import record
 
 BATCHES_OUTSTANDING_MAX = 2
 OVERLAPPING_ROWS_MIN = 64  # while a batch is being committed, a smaller one waits and grows: each costs a commit and five hops

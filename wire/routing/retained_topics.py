@@ -154,7 +154,7 @@ def retained_rows(batch: Batch) -> dict[bytes, int]:
 
 
 def pack_owned(batch: Batch, owners: Sequence[str]) -> bytes:
-    """``batch`` with, for each of its rows, in whose share it counts (``wire/shares.py``)."""
+    """``batch`` with, for each of its rows, in whose share it counts (``wire/limit_shares.py``)."""
     places = {owner: place for place, owner in enumerate(dict.fromkeys(owners))}
     column = pack_column(array("H", [places[owner] for owner in owners])) if len(places) > 1 else b""
     packed: bytes = msgpack.packb((list(places), column, batch.encode()))

@@ -14,7 +14,7 @@ from actors.process.mailbox import Mailbox, TimerDue
 from actors.process.post import Post
 from actors.store.queue_store import QueueStore
 from storage.engine.engine import RocksEngine
-from storage.engine.known_store import begin_store
+from storage.engine.store_identity import begin_store
 from tests.storage.building import QUEUE, append_frame, batch, messages, node
 from tests.support.waiting import PATIENCE_S
 from wire.figure import of_values

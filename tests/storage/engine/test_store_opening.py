@@ -8,7 +8,7 @@ from zlib import crc32
 
 import pytest
 
-from storage.engine.known_store import KnownStore, StoreNote
+from storage.engine.store_identity import KnownStore, StoreNote
 from storage.engine.store_opening import StoreOpening
 from wire.errors import StorageDamaged, StoreGone
 

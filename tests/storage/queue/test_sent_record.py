@@ -9,7 +9,7 @@ from storage.engine.engine import Write
 from storage.queue.sent_record import HANDED_AHEAD, SentRecord
 from tests.storage.building import RecordingEngine, batch
 from tests.storage.queues import append, handed, new_row, open_queue
-from wire.exchange.left_sessions import LeftSession
+from wire.exchange.former_sessions import LeftSession
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.ranges import RangeSet
 

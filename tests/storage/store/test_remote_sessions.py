@@ -21,7 +21,7 @@ from tests.storage.building import (
 )
 from tests.storage.turns import EPOCH, of, turn
 from tests.support.stores import open_store
-from wire.exchange.left_sessions import LeftSession
+from wire.exchange.former_sessions import LeftSession
 from wire.frames.intake import SessionOpen
 from wire.frames.lanes import LaneOpen, LaneOpened
 

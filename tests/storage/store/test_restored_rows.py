@@ -14,7 +14,7 @@ from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, node, settle_frame
 from tests.storage.commanding import command
 from tests.support.stores import open_store
-from wire.exchange.left_sessions import LeftSession
+from wire.exchange.former_sessions import LeftSession
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.lanes import Credit, LaneOpen, LaneOpened
 from wire.frames.names import connection_name, remote_client_id, remote_session_name

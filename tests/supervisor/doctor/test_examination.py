@@ -11,7 +11,7 @@ import pytest
 from supervisor.cli.main import main
 from supervisor.doctor.examination import examine_owner
 from supervisor.doctor.findings import FAIL, OK
-from supervisor.tree.own_store import claim
+from supervisor.tree.store_ownership import claim
 from tests.supervisor.settings import node_settings
 from tests.support.settings import itself
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.mqtt_packets import Packet, judge
 from tests.wire.outbound_model import few_identifiers
 from wire.exchange.client_outbox import ClientOutbox
-from wire.exchange.left_sessions import LeftSession
+from wire.exchange.former_sessions import LeftSession
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.exchange.packet_identifiers import PUBREL as PUBREL_BYTE
 from wire.exchange.subscriber_copies import Copies, Parcel, as_granted

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.wire.outbound_model import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, ack, hand_out, lane_flow, lane_opened, parse
+from wire.exchange.former_sessions import LeftSession
 from wire.exchange.lane_sender import LaneSender
-from wire.exchange.left_sessions import LeftSession
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.exchange.remote_limits import RemoteLimits
 from wire.frames.batch import from_rows

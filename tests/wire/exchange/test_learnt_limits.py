@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wire.exchange.learnt_limits import HOLDS_S, LearntLimits
-from wire.exchange.message_class import MessageClass
+from wire.exchange.quarantine_class import MessageClass
 from wire.exchange.remote_limits import NO_LIMITS, REFUSED_MAX, RemoteLimits
 
 LESSON = RemoteLimits(maximum_qos=1, refused=(MessageClass(("a",), packet_bytes=1000),))

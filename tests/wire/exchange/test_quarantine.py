@@ -23,9 +23,9 @@ from tests.wire.outbound_model import (
     outbound_flow,
     parse,
 )
-from wire.exchange.message_class import CONVICTED, MessageClass
 from wire.exchange.outcomes import REDELIVERED
 from wire.exchange.quarantine import BARREN, FIRST, LEARNT, PROOFS, QUARANTINED_MAX, RELEASED, Quarantine, QuarantinedMessage
+from wire.exchange.quarantine_class import CONVICTED, MessageClass
 from wire.exchange.refusal_policy import CLOSED
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.exchange.sender import SenderHalf

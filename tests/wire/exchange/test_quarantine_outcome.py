@@ -6,9 +6,9 @@ import pytest
 
 from tests.wire.outbound_model import hand_out, lane_opened
 from wire.exchange.lane_messages import LaneMessages
-from wire.exchange.message_class import MessageClass
 from wire.exchange.publish_encoder import PublishSegment, Style
 from wire.exchange.quarantine import Quarantine, QuarantinedMessage
+from wire.exchange.quarantine_class import MessageClass
 from wire.exchange.quarantine_outcome import QuarantineEntry, QuarantineOutcome
 from wire.frames.batch import from_rows
 

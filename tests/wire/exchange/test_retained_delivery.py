@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wire.exchange.retained_passes import HELD_BATCH_BYTES, RetainedPasses
+from wire.exchange.retained_delivery import HELD_BATCH_BYTES, RetainedPasses
 from wire.exchange.subscriber_copies import Copies
 from wire.frames.batch import RETAIN, Batch, from_rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.exchange.left_sessions import LeftSession, LeftSessions, left_rows
+from wire.exchange.former_sessions import LeftSession, LeftSessions, left_rows
 
 ONE, TWO, OTHER = (LeftSession(session, number, 0, (), ()) for number, session in enumerate(("c@one", "c@two", "c@other"), start=1))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.access.address_holder import holder_of_path, holder_of_port
+from actors.access.port_occupant import holder_of_path, holder_of_port
 from tests.support.ports import free_port
 
 OURSELVES = f"{Path('/proc/self/comm').read_text().strip()}, pid {os.getpid()}"

@@ -10,8 +10,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from storage.engine.known_store import CURE, KnownStore, StoreNote, begin_store
 from storage.engine.store_folder import StoreFolder
+from storage.engine.store_identity import CURE, KnownStore, StoreNote, begin_store
 from wire.errors import StorageDamaged, StoreGone
 from wire.settings import NodeSettings
 

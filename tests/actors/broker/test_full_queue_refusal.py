@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.broker.queue_room import QueueRoom
+from actors.broker.full_queue_refusal import QueueRoom
 from tests.support.settings import limits, node
 from tests.wire.rules import bridge_of, rule
 from wire.exchange.receiver import ReceiverHalf

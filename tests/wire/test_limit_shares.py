@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.shares import Shares, owner_of
+from wire.limit_shares import Shares, owner_of
 
 
 def test_nobody_has_more_than_its_share_and_all_together_no_more_than_the_limit() -> None:
