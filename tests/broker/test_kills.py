@@ -12,7 +12,7 @@ from paho.mqtt.properties import Properties
 
 from tests.conftest import StartNode
 from tests.support.arrivals import Arrivals
-from tests.support.node import Node, node_config
+from tests.support.node import PLACEMENT, Node, node_config
 from tests.support.publisher import Publisher
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -82,9 +82,14 @@ def test_no_message_is_lost_and_none_of_qos_2_comes_twice(start_node: StartNode,
 def test_a_shared_subscription_loses_nothing_though_its_members_get_their_messages_in_different_ways(
     start_node: StartNode,
 ) -> None:
-    """One live, the other through its queue; what is sent to a new store again was dealt before."""
+    """One live, the other through its queue; what is sent to a new store again was dealt before.
+
+    A clean session ends with the process that has its connection, what it was sent at QoS 2 goes to nobody else (MQTT 5, 4.8.2).
+    So where the store shares that process both members keep their sessions.
+    """
     node = start_node(node_config())
-    live, kept = (Subscriber(node, name, 4, 2, "$share/g/t", clean=name == "live") for name in ("live", "kept"))
+    clean = PLACEMENT == "isolated"
+    live, kept = (Subscriber(node, name, 4, 2, "$share/g/t", clean=clean and name == "live") for name in ("live", "kept"))
     with Publisher(node.port, "t", qos=2, rate_per_s=2000.0) as publisher:
         for _ in range(3):
             publisher.wait_acknowledged(5 * MORE)
