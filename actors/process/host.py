@@ -139,6 +139,8 @@ class Host:
                     del touched[name]
                     if self._handed_over:
                         self._hand_over()
+            if touched:  # by what those have sent just now: it did not come before the turn ended
+                end = TurnEnded(self._post.now_s())
 
 
 def _nobody(*_: Any) -> list[MailboxActor]:

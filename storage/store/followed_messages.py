@@ -30,6 +30,7 @@ class _Place:
     queue: str
     seq: int
     handed_out: bool = False
+    outcome: str = ""  # it has been settled so, and that is told as the turn ends
 
 
 @dataclass(slots=True)
@@ -77,15 +78,13 @@ class FollowedMessages:
             if self._lanes[part[0]].bridge:
                 self._effects.append((self._lanes[part[0]].peer, TraceFollow(request=mark.request, queue=part[0], seq=seq)))
 
-    def settling(self, frame: Settle, now_s: float) -> None:
+    def settling(self, frame: Settle) -> None:
         """Something leaves a queue."""
-        self._now_s = now_s
         for followed in self.all:
             for place in [place for place in followed.places if place.queue == frame.queue]:
                 outcome = next((outcome for outcome, ranges in frame.settled if _within(place.seq, ranges)), None)
                 if outcome is not None and outcome != "redelivered":
-                    self._hand_out(followed, place)
-                    self._leaves(followed, place, outcome)
+                    place.outcome = outcome
 
     def report_progress(self, now_s: float, *, committed: bool, facts: dict[str, Any]) -> Effects:
         """How far all have come at the end of a turn.
@@ -109,7 +108,10 @@ class FollowedMessages:
 
     def _report_progress(self, followed: _Followed, place: _Place) -> None:
         lane = self._lanes.get(place.queue)
-        if lane is None:
+        if place.outcome:
+            self._hand_out(followed, place)
+            self._leaves(followed, place, place.outcome)
+        elif lane is None:
             self._leaves(followed, place, "its session has ended")
         elif followed.committed and lane.queue.head > place.seq:
             self._hand_out(followed, place)

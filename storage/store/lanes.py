@@ -274,7 +274,7 @@ class Lanes:
         if lane is not None and lane.wait(frame):
             self._settle(frame.queue, lane, self._next.now_s, self._next.wall_ms)
         if self.followed.all:
-            self.followed.settling(frame, self._next.now_s)
+            self.followed.settling(frame)
 
     def collect(self, now_s: float, wall_ms: int) -> None:
         """Try again, where it is time, what could not be settled because it could not be read."""

@@ -105,7 +105,7 @@ class _Trace:
 
     def result(self) -> TraceSteps:
         """The answer."""
-        steps = sorted(self.steps, key=lambda step: (step.at_s, _ORDER.index(step.step) if step.step in _ORDER else len(_ORDER)))
+        steps = sorted(self.steps, key=_place_of)
         rows: list[TracedStep] = []
         for step in steps:
             if step.step == "taken" and rows and rows[0].step == "taken":
@@ -122,6 +122,12 @@ class _Trace:
                 )
             )
         return TraceSteps(number=self.number, topic=self.topic_filter, state=self.state, note=self.note(), steps=tuple(rows))
+
+
+def _place_of(step: TraceStep) -> tuple[bool, float, int]:
+    """Where it comes among the steps: by its time, but the message was taken before anything else happened to it."""
+    order = _ORDER.index(step.step) if step.step in _ORDER else len(_ORDER)
+    return step.step not in ("taken", "denied"), step.at_s, order
 
 
 class MessageTraces:

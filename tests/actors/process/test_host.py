@@ -102,6 +102,7 @@ class Noting(MailboxActor):
         self._note((before.number, self.settings.number))
 
     def on_turn_end(self, now_s: float) -> None:
+        self.ended_s = now_s
         self._note("end")
 
     def on_stopping(self) -> None:
@@ -181,6 +182,27 @@ def test_what_one_hands_another_belongs_to_the_same_turn() -> None:
     process.begin()
     noted = process.turn((FORWARDER, Command(verb="go")), (FORWARDER, Command(verb="z")))
     assert noted == [("forwarder", "go"), ("connection", "y"), ("forwarder", "z"), ("forwarder", "end"), ("connection", "end")]
+
+
+def test_what_is_handed_over_at_the_end_of_a_turn_has_the_time_of_its_own_end() -> None:
+    """It is later: what the first round of ends did has taken its time."""
+    ends: list[tuple[str, float]] = []
+    back = ["back"]
+
+    def act(actor: Noting, what: object) -> None:
+        obliging(actor, what)
+        if what == "end":
+            ends.append((actor.name, actor.ended_s))
+            if actor.name == CONNECTION and back:
+                actor.send(FORWARDER, Command(verb=back.pop()))
+
+    process = Process(act)
+    process.begin()
+    ends.clear()
+    back.append("again")
+    process.host.give(CONNECTION, Command(verb="x"))
+    process.host.give("", TurnEnded(4.0))
+    assert ends == [(CONNECTION, 4.0), (FORWARDER, 5.0)]
 
 
 def test_what_is_handed_over_at_the_end_of_a_turn_has_its_own_end() -> None:

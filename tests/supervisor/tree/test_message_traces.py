@@ -56,3 +56,22 @@ def test_who_cannot_be_answered_is_told_so() -> None:
         desk.ask()
     with pytest.raises(ControlError):
         desk.ask()
+
+
+def test_that_it_was_taken_comes_first_and_once_whatever_the_times_say() -> None:
+    """Who published it is told by one actor, and what it is by another; the command shows the message by its first step."""
+    desk = Desk()
+    desk.ask()
+    steps: list[tuple[str, float, dict[str, Any]]] = [
+        ("settled", 1.0, {}),
+        ("taken", 2.0, {"qos": 1}),
+        ("routed", 3.0, {"lanes": [], "sessions_count": 2}),
+        ("taken", 4.0, {"client_id": "a"}),
+    ]
+    for step, at_s, details in steps:
+        frame = TraceStep(request=1, step=step, actor=DISTRIBUTOR, queue="", at_s=at_s, details=details)
+        desk.traces.on_stepped(frame)
+    request = Request(request_id=8, command="trace.result", arguments={"number": "1"})
+    rows = desk.traces.result(request).steps
+    assert [row.step for row in rows] == ["taken", "settled", "routed"]
+    assert rows[0].details == {"qos": 1, "client_id": "a"}
