@@ -48,6 +48,7 @@ class Host:
         self._gone: set[str] = set()  # actors that have lived here: what still comes for them is nobody's
         self.names = {post.name}  # by which messages reach the process itself
         self.at_work = ""  # the actor that has a message now, or had the last one
+        self.shared = False  # several children have begun here, so that a turn may be long
         self.ended = False  # there is nothing to be done here any more
 
     def add(self, actor: PolledActor) -> None:
@@ -139,7 +140,7 @@ class Host:
                     del touched[name]
                     if self._handed_over:
                         self._hand_over()
-            if touched:  # by what those have sent just now: it did not come before the turn ended
+            if touched and self.shared:  # by what those have sent just now: it did not come before the turn ended
                 end = TurnEnded(self._post.now_s())
 
 
@@ -214,6 +215,7 @@ class ChildHost(Host):
             )
             child.stop()
             return
+        self.shared = True
         self._sort()
         self._beat(child)
         for actor in child.actors:

@@ -198,6 +198,7 @@ def test_what_is_handed_over_at_the_end_of_a_turn_has_the_time_of_its_own_end() 
 
     process = Process(act)
     process.begin()
+    process.host.shared = True
     ends.clear()
     back.append("again")
     process.host.give(CONNECTION, Command(verb="x"))
