@@ -16,6 +16,8 @@ def head_line(step: TracedStep) -> str:
     details = step.details
     if step.step == "denied":
         return f"{printable(details['topic'])}, not taken"
+    if step.step != "taken":
+        return "a message, whose first step was not told"
     retain = ", to be retained" if details["retain"] else ""
     return f"{printable(details['topic'])}, QoS {details['qos']}, {details['bytes']} bytes{retain}"
 
