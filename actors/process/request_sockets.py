@@ -26,8 +26,18 @@ def ipc_endpoint(path: Path) -> str:
     """The ZeroMQ address of the socket file ``path``, however long its folder's name is."""
     if len(os.fsencode(path)) <= _SUN_PATH_MAX:
         return f"ipc://{path}"
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # stays open: the address needs it
-    return f"ipc:///proc/self/fd/{folder}/{path.name}"
+    return f"ipc:///proc/self/fd/{_folder(path.parent)}/{path.name}"
+
+
+_folders: dict[Path, int] = {}
+
+
+def _folder(path: Path) -> int:
+    """A descriptor of the folder ``path``. It stays open, since addresses need it; one is enough while the folder is the same."""
+    known = _folders.get(path)
+    if known is None or not os.path.samestat(os.fstat(known), os.stat(path)):
+        known = _folders[path] = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return known
 
 
 def readable(socket: zmq.Socket[bytes]) -> bool:
