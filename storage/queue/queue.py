@@ -22,11 +22,11 @@ from storage.queue.ledger import LedgerRow
 from storage.queue.sent_record import SentRecord
 from storage.queue.settled_ranges import Settled
 from storage.queue.tail import Tail
-from storage.queue.waiting_messages import Loss, TooOld, Waiting
+from storage.queue.waiting_messages import LostStretch, TooOld, Waiting
 from wire.errors import StorageDamaged
 from wire.frames.base import Ranges
 from wire.ranges import ranges_of
-from wire.status.states import Loss as Reason
+from wire.status.states import Loss
 
 CACHE_BYTES = 8 << 20
 
@@ -216,7 +216,7 @@ class Queue:
         QoS 0 is at most once: what was handed to a Forwarder that died is dropped; one that lives has settled what it passed on.
         """
         if not forwarder_lives:
-            self.settle(Reason.ACTOR_RESTART.dropped, ranges_of(sorted(self._cursor.in_flight.qos0_seqs(self._reader))))
+            self.settle(Loss.ACTOR_RESTART.dropped, ranges_of(sorted(self._cursor.in_flight.qos0_seqs(self._reader))))
         self._cursor.go_back(self._settled.head)
 
     def close(self, sent_below: int) -> None:
@@ -327,10 +327,10 @@ class Queue:
         tail, before = cursor.tail, cursor.bytes_before + unsent.kept_bytes + cursor.purged.bytes_above(cursor.seq)
         cursor.purged.add(start, tail, max(0, cursor.tail_bytes - before), self._settled.head)
         cursor.qos0.drop_from(start)
-        self._settled.leave("operator", Reason.PURGED.dropped, start, tail)
+        self._settled.leave("operator", Loss.PURGED.dropped, start, tail)
         if start == cursor.seq:
             cursor.jump(tail)
-        purged = self._settled.keep(Reason.PURGED.dropped, unsent.kept_stored, unsent.kept_qos0)
+        purged = self._settled.keep(Loss.PURGED.dropped, unsent.kept_stored, unsent.kept_qos0)
         self._waiting.advance()
         if start < tail:
             write.delete_range("msg", chunk_key(self.number, start), chunk_key(self.number, tail))
@@ -350,9 +350,9 @@ class Queue:
         cursor.in_flight.clear()
         cursor.qos0.clear()
         cursor.purged.clear()
-        self._settled.leave_all("operator", Reason.PURGED.dropped, cursor.tail)
+        self._settled.leave_all("operator", Loss.PURGED.dropped, cursor.tail)
         cursor.jump(cursor.tail)
-        purged = self._settled.keep(Reason.PURGED.dropped, 0, 0)
+        purged = self._settled.keep(Loss.PURGED.dropped, 0, 0)
         self.trimming.delete(write, floor, cursor.tail, cursor.tail_bytes)
         return purged
 
@@ -406,7 +406,7 @@ class Queue:
         """Whether something was found to be lost that nobody was told of yet."""
         return bool(self._waiting.losses)
 
-    def take_losses(self) -> list[Loss]:
+    def take_losses(self) -> list[LostStretch]:
         """Losses that were found since the last call."""
         return self._waiting.take_losses()
 

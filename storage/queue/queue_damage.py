@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from storage import files
-from storage.queue.waiting_messages import Loss
+from storage.queue.waiting_messages import LostStretch
 
 log = logging.getLogger("bascule")
 
@@ -20,7 +20,7 @@ class QueueDamage:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def keep(self, queue: str, loss: Loss) -> str:
+    def keep(self, queue: str, loss: LostStretch) -> str:
         """Keep the raw bytes of ``loss``; the file, or nothing if there are none or there is no room."""
         if not loss.raw:
             return ""

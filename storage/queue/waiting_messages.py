@@ -17,7 +17,7 @@ from storage.queue.settled_ranges import Settled
 from wire.errors import StorageDamaged, Unavailable
 from wire.frames.base import Ranges
 from wire.ranges import RangeSet, ranges_of
-from wire.status.states import Loss as Reason
+from wire.status.states import Loss
 
 SPLIT_ROWS = 4000  # a chunk up to this size is handed out whole even if the credit ends inside it
 
@@ -25,7 +25,7 @@ TooOld = Callable[[int], bool]  # whether what was accepted then (UTC, ms) has e
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class LostStretch:
     """Messages of a queue that cannot be read any more: the sequences ``[start, stop)``, and how many messages that were.
 
     session_forgotten: the remote session went off the record, because the remote may hold identifiers of these messages.
@@ -53,7 +53,7 @@ class Waiting:
         committed first.
         """
         self.cut_short = False
-        self.losses: list[Loss] = []
+        self.losses: list[LostStretch] = []
         self._reader = reader
         self._cursor = cursor
         self._settled = settled
@@ -263,12 +263,12 @@ class Waiting:
                 chunks = [chunk for chunk in batch if chunk is not None]
                 each = max(1, sum(chunk.size_bytes for chunk in chunks) // sum(chunk.count for chunk in chunks))
                 count = min(len(seqs), max(messages, -(-size_bytes // each)))
-                self.discard(batch, None if count == len(seqs) else seqs[count], Reason.OVERFLOW.dropped)
+                self.discard(batch, None if count == len(seqs) else seqs[count], Loss.OVERFLOW.dropped)
                 dropped += count
                 messages -= count
                 size_bytes -= count * each
             else:
-                self.discard(batch, None, Reason.OVERFLOW.dropped)
+                self.discard(batch, None, Loss.OVERFLOW.dropped)
         self.advance()
         return dropped
 
@@ -347,7 +347,7 @@ class Waiting:
 
     # --- lost ---
 
-    def take_losses(self) -> list[Loss]:
+    def take_losses(self) -> list[LostStretch]:
         """Losses that were found since the last call."""
         found, self.losses = self.losses, []
         return found
@@ -356,11 +356,11 @@ class Waiting:
         """Settle ``[start, stop)``, where ``messages`` stored messages at most are lost."""
         messages = max(0, min(messages, self._settled.stored - self._cursor.in_flight.stored))
         head = self._settled.head
-        self._settled.end(Reason.DAMAGED.dropped, messages)
+        self._settled.end(Loss.DAMAGED.dropped, messages)
         forgotten = self._sent.lose(start, stop, head, self._settled.above)
-        self._settled.leave("store", Reason.DAMAGED.dropped, max(start, head), stop)
+        self._settled.leave("store", Loss.DAMAGED.dropped, max(start, head), stop)
         self._settled.changed()
-        loss = Loss(
+        loss = LostStretch(
             start=start, stop=stop, messages=messages, error=error, session_forgotten=forgotten, unreadable=unreadable, raw=raw
         )
         self.losses.append(loss)
@@ -400,7 +400,7 @@ class Waiting:
         if claimed is not None and first_seq >= start and claimed[0] <= stop:
             lost = min(lost, claimed[1])
         qos0 = self._cursor.qos0.drop_below(stop, self._settled, start)  # QoS 0 rows of the same batches go with them
-        self._settled.end(Reason.DAMAGED.dropped, 0, qos0)
+        self._settled.end(Loss.DAMAGED.dropped, 0, qos0)
         self._lose(start, stop, max(0, lost - qos0), str(error), value, unreadable=not value)
         self._cursor.skip_damage(stop, bytes_before)
         self.advance()
@@ -409,7 +409,7 @@ class Waiting:
         """The queue is empty: what was counted too little or too much as damaged is put right."""
         missing, head = self._settled.put_right(), self._settled.head
         if missing > 0:
-            self.losses.append(Loss(start=head, stop=head, messages=missing, error="messages are missing"))
+            self.losses.append(LostStretch(start=head, stop=head, messages=missing, error="messages are missing"))
 
     def _waiting_seqs(self, start: int, stop: int) -> int:
         return sum(high - low for low, high in self._settled.above.missing(start, stop))

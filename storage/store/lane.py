@@ -12,7 +12,7 @@ from enum import Enum
 
 from storage.queue.chunk import Chunk, Left
 from storage.queue.queue import Queue
-from storage.queue.waiting_messages import Loss
+from storage.queue.waiting_messages import LostStretch
 from storage.store.disk_trouble import RETRY_FIRST_S, RETRY_MAX_S
 from wire.errors import ConfigError, Unavailable
 from wire.exchange.outcomes import DELIVERED
@@ -235,7 +235,7 @@ class Lane:
         """Some were dropped or have expired; ``on_record`` when that is committed."""
         self.discarding = not on_record
 
-    def take_losses(self) -> list[Loss]:
+    def take_losses(self) -> list[LostStretch]:
         """Losses that were found since the last call."""
         if not self.queue.losses:
             return []
