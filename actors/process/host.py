@@ -207,14 +207,12 @@ class ChildHost(Host):
         if order.process != self._epoch or order.child in self._children:
             return
         try:
-            child = self._add(order.child, order.epoch, self._make(order.child, self._settings, order.epoch, order.flags))
+            actors = self._make(order.child, self._settings, order.epoch, order.flags)
         except Unavailable as error:  # its bridge is not configured any more
             log.error("child.not_begun", extra={"child": order.child, "error": str(error)})
-            child = self._children[order.child] = self._unsettled[order.child] = HostedChild(
-                order.child, order.epoch, self._settings, ()
-            )
-            child.stop()
+            self._add(order.child, order.epoch, ()).stop()
             return
+        child = self._add(order.child, order.epoch, actors)
         self.shared = True
         self._sort()
         self._beat(child)

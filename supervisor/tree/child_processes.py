@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -62,17 +63,15 @@ class Life:
 
     def kill(self) -> None:
         """SIGKILL: works on a stopped process too. One that has ended already is left alone."""
-        try:
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        self._send(signal.SIGKILL)
 
     def ask(self) -> None:
         """Have it say which actor it hangs in, and end."""
-        try:
-            signal.pidfd_send_signal(self.pidfd, ASK)
-        except ProcessLookupError:
-            pass
+        self._send(ASK)
+
+    def _send(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):  # it has ended, and waits to be reaped
+            signal.pidfd_send_signal(self.pidfd, number)
 
     def reap(self) -> Ending | None:
         """Take the exit status and close the descriptor; None while the process still runs."""
