@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from measure import Bench, Figures
-from systems import Bascule, FarEnd, MosquittoBridge, System
+from systems import Bascule, BasculeTogether, FarEnd, MosquittoBridge, System
 
 PUBLISHERS = 10
 LANES = (1, 2, 4)
@@ -35,7 +35,7 @@ def starters() -> dict[str, Starter]:
     ours: dict[str, Starter] = {
         Bascule.name if count == 1 else f"{Bascule.name}, {count} lanes": partial(Bascule, lanes=count) for count in lanes
     }
-    return {**ours, MosquittoBridge.name: MosquittoBridge}
+    return {**ours, BasculeTogether.name: BasculeTogether, MosquittoBridge.name: MosquittoBridge}
 
 
 def measure(load: Path, folder: Path, *, turns: int, messages: int, say: Callable[[str], None]) -> Figures:

@@ -22,11 +22,11 @@ import rates
 import rates_report
 import snapshot
 from measure import Bench, Figures, compile_load, fdatasync_p50_us
-from systems import SQLITE_PLUGIN, SQLITE_PROGRAM, Bascule, BenchError, MosquittoBridge, Remote, System
+from systems import SQLITE_PLUGIN, SQLITE_PROGRAM, Bascule, BasculeTogether, BenchError, MosquittoBridge, Remote, System
 
 STDOUT = "-"
 STEADY_RATE_PER_S = 2000
-SYSTEMS: tuple[Callable[[Path, int], System], ...] = (Bascule, MosquittoBridge)
+SYSTEMS: tuple[Callable[[Path, int], System], ...] = (Bascule, BasculeTogether, MosquittoBridge)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -232,8 +232,9 @@ def _one_system(bench: Bench, kind: Callable[[Path, int], System], folder: Path,
     seconds = 1 if arguments.quick else 5
     try:
         remote.start()
-        system.start()
+        started_s = system.start()
         bench.warm_up(system, remote)
+        quiet_bytes = system.pss_bytes()
         figures: Figures = {
             "name": system.name,
             "publishers_1": bench.through(system, remote, messages=arguments.messages),
@@ -242,6 +243,8 @@ def _one_system(bench: Bench, kind: Callable[[Path, int], System], folder: Path,
         }
         if bench.qos:
             figures["lone"] = bench.publish(system.port, messages=500 if arguments.quick else 2000, window=1)
+        saturated_bytes = system.pss_bytes()
+        figures["process"] = {"start_ms": started_s * 1e3, "quiet_mb": quiet_bytes / 1e6, "saturated_mb": saturated_bytes / 1e6}
     finally:
         system.stop()
         remote.stop()
@@ -260,24 +263,30 @@ ROWS = (
     ("latency at 2000/s, p99 [us]", "steady", "latency_p99_us"),
     ("CPU a message at 2000/s [us]", "steady", "cpu_us"),
     ("one in flight, acknowledged p50 [us]", "lone", "ack_p50_us"),
+    ("start, to accepting clients [ms]", "process", "start_ms"),
+    ("memory before the runs, PSS [MB]", "process", "quiet_mb"),
+    ("memory after the runs, PSS [MB]", "process", "saturated_mb"),
 )
+OURS, THEIRS = (Bascule.name, BasculeTogether.name), MosquittoBridge.name
 
 
 def _medians(pairs: list[Figures]) -> list[Figures]:
-    """For each row the medians of both systems over the pairs, and their ratio."""
+    """For each row the median of each system over the pairs, and the ratios of ours to Mosquitto's."""
     rows = []
     for title, run, figure in ROWS:
-        if run not in pairs[0]["bascule"]:
+        if run not in pairs[0][THEIRS]:
             continue
-        ours, theirs = (statistics.median(pair[name][run][figure] for pair in pairs) for name in ("bascule", "mosquitto"))
-        rows.append({"figure": title, "bascule": ours, "mosquitto": theirs, "ratio": ours / theirs if theirs else None})
+        medians = {name: statistics.median(pair[name][run][figure] for pair in pairs) for name in (*OURS, THEIRS)}
+        ratios = {name: medians[name] / medians[THEIRS] if medians[THEIRS] else None for name in OURS}
+        rows.append({"figure": title, **medians, "ratios": ratios})
     return rows
 
 
 def _pair_line(pair: Figures) -> str:
     parts = []
     for title, run, figure in ROWS[:6]:
-        parts.append(f"{title.partition(' [')[0]} {pair['bascule'][run][figure]:,.0f} / {pair['mosquitto'][run][figure]:,.0f}")
+        told = " / ".join(f"{pair[name][run][figure]:,.0f}" for name in (*OURS, THEIRS))
+        parts.append(f"{title.partition(' [')[0]} {told}")
     return "; ".join(parts)
 
 
@@ -289,11 +298,11 @@ def _print_report(report: Figures) -> None:
     if report["pairs"]:
         print(f"QoS {report['qos']}, 256 bytes, window 1000, medians of {len(report['pairs'])} pair(s)")
         print("bascule commits with fdatasync before it acknowledges; mosquitto keeps everything in memory")
-        print(f"{'':40}{'bascule':>12}{'mosquitto':>12}{'ratio':>8}")
+        print(f"{'':40}" + "".join(f"{name:>12}" for name in (*OURS, THEIRS)) + f"{'ratios':>18}")
         for row in report["medians"]:
-            ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}"
-            print(f"{row['figure']:40}{row['bascule']:>12,.1f}{row['mosquitto']:>12,.1f}{ratio:>8}")
-        for name in ("bascule", "mosquitto"):
+            ratios = ", ".join("-" if ratio is None else f"{ratio:.2f}" for ratio in row["ratios"].values())
+            print(f"{row['figure']:40}" + "".join(f"{row[name]:>12,.1f}" for name in (*OURS, THEIRS)) + f"{ratios:>18}")
+        for name in (*OURS, THEIRS):
             runs = [pair[name][run] for pair in report["pairs"] for run in ("publishers_1", "publishers_10", "steady")]
             missing, duplicates, out_of_order = (sum(run[key] for run in runs) for key in ("missing", "duplicates", "out_of_order"))
             print(f"{name}: {missing} missing, {duplicates} duplicates, {out_of_order} out of order")

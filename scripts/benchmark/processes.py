@@ -17,6 +17,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _CPUCLOCK_SCHED = 2  # include/linux/posix-timers.h: with the complement of a pid, the clock of all that process's threads
 _SWITCHES = re.compile(r"^(non)?voluntary_ctxt_switches:\s*(\d+)$", re.MULTILINE)
+_PSS = re.compile(r"^Pss:\s+(\d+) kB$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,15 @@ def usage_of_family(leader: int) -> dict[int, Usage]:
         except OSError:
             continue
     return used
+
+
+def pss_bytes(pid: int) -> int:
+    """Memory of a process, each page divided by the processes that share it; 0 of one that has ended."""
+    try:
+        found = _PSS.search((Path("/proc") / str(pid) / "smaps_rollup").read_text())
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return int(found[1]) * 1024 if found else 0
 
 
 def _usage(pid: int, stat: Stat) -> Usage:

@@ -17,7 +17,7 @@ from typing import Any
 
 import processes
 from measure import Bench, Figures, fdatasync_p50_us
-from systems import Bascule, BasculeBeside, BenchError, MosquittoBridge, MosquittoSqlite, Remote, System
+from systems import Bascule, BasculeBeside, BasculeTogether, BenchError, MosquittoBridge, MosquittoSqlite, Remote, System
 
 RATES = (10, 100, 1000, 2000, 5000, 10_000)
 MESSAGES_MIN = 50  # at a low rate this takes longer than what was asked for
@@ -92,7 +92,7 @@ def measure(load: Path, folder: Path, plan: Plan, say: Callable[[str], None]) ->
 
 def systems(beside: Path | None) -> dict[str, Starter]:
     """The systems to measure, by name; ours first."""
-    starters: dict[str, Starter] = {Bascule.name: Bascule}
+    starters: dict[str, Starter] = {Bascule.name: Bascule, BasculeTogether.name: BasculeTogether}
     if beside is not None:
         starters[BasculeBeside.name] = lambda folder, port, **link: BasculeBeside(folder, port, checkout=beside, **link)
     starters[MosquittoBridge.name] = MosquittoBridge

@@ -8,8 +8,9 @@ from typing import Any
 
 from measure import Figures
 from rates import EXCHANGES, FAR, LONE
+from systems import Bascule, BasculeTogether
 
-OURS = "bascule"
+OURS = (Bascule.name, BasculeTogether.name)
 # (heading, figure): ours divided by another's
 RATIOS = (
     ("CPU", "cpu_us"),
@@ -89,15 +90,17 @@ def median_of(runs: Sequence[Mapping[str, Any]]) -> Figures:
 
 
 def ratios(medians: Medians) -> list[Figures]:
-    """For each row and each other system: ours divided by theirs, of each figure that both have."""
+    """For each row, each of ours and each other system: ours divided by theirs, of each figure that both have."""
     found = []
     for row, by_system in medians.items():
-        for other, theirs in by_system.items():
-            if other in (OURS, FAR):
-                continue
-            ours = by_system[OURS]
-            both = [figure for _, figure in RATIOS if ours.get(figure) is not None and theirs.get(figure)]
-            found.append({"row": row, "beside": other, **{figure: ours[figure] / theirs[figure] for figure in both}})
+        for name in OURS:
+            for other, theirs in by_system.items():
+                if name not in by_system or other in (*OURS, FAR):
+                    continue
+                ours = by_system[name]
+                both = [figure for _, figure in RATIOS if ours.get(figure) is not None and theirs.get(figure)]
+                compared = {figure: ours[figure] / theirs[figure] for figure in both}
+                found.append({"row": row, "of": name, "beside": other, **compared})
     return found
 
 
@@ -122,8 +125,8 @@ def lines(report: Figures) -> list[str]:
         *_table(medians, [x.title for x in EXCHANGES if x.title in medians], THROUGHPUT),
     ]
     for other in systems:
-        if other != OURS:
-            told += _ratio_table(other, [row for row in report["ratios"] if row["beside"] == other])
+        for name in OURS:
+            told += _ratio_table(name, other, [row for row in report["ratios"] if (row["of"], row["beside"]) == (name, other)])
     load = [run["load_average"] for run in report["runs"]]
     noise = [f"load average before the runs: {min(load):.1f} to {max(load):.1f}"] if load else []
     return [*told, "", *_lone(medians.get(LONE, {})), *_wrong(medians, systems), *noise]
@@ -156,8 +159,10 @@ def _by_process(system: str, rows: Mapping[str, Figures]) -> list[str]:
     return told
 
 
-def _ratio_table(other: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    told = ["", f"{f'ratio: {OURS} / {other}':36}" + "".join(f"{heading:>16}" for heading, _ in RATIOS)]
+def _ratio_table(name: str, other: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not rows:
+        return []
+    told = ["", f"{f'ratio: {name} / {other}':36}" + "".join(f"{heading:>16}" for heading, _ in RATIOS)]
     for row in rows:
         told.append(f"{row['row']:36}" + "".join(f"{_cell(row.get(figure), '.2f'):>16}" for _, figure in RATIOS))
     return told

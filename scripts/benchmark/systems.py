@@ -128,6 +128,10 @@ class System:
         """CPU seconds, user and system, of every process so far, reaped children included."""
         return processes.cpu_s(self.usage())
 
+    def pss_bytes(self) -> int:
+        """Memory of all its processes; what they share counts once."""
+        return sum(processes.pss_bytes(pid) for pid in self.usage())
+
     def rss_bytes(self) -> dict[str, int]:
         """Resident memory of each process, by what its command line says it is."""
         named = self.names()
@@ -299,6 +303,7 @@ class Bascule(System):
     """
 
     name = "bascule"
+    placement = "isolated"
     python = sys.executable
 
     def __init__(
@@ -325,6 +330,7 @@ class Bascule(System):
             "access": {"allow_anonymous": True},
             "persistence": {"mode": "file-native", "acknowledge": "after-commit", "flush_period": "0s", "sync": "full"},
             "snapshots": {} if self.snapshots is None else {"every": self.snapshots, "keep": 3},
+            **({} if self.placement == "isolated" else {"supervision": {"placement": self.placement}}),
             "bridges": [] if self.remote_port is None else [self._bridge()],
         }
         self._config_path.write_text(json.dumps(config, indent=2))  # JSON is YAML
@@ -360,6 +366,13 @@ class Bascule(System):
             "backoff": {"initial": "1s", "max": "1s"},
             "local_subscriptions": [{"filters": ["bench/#"], "destination": "{#}", "max_qos": 2}],
         }
+
+
+class BasculeTogether(Bascule):
+    """Ours, with all its actors in one process."""
+
+    name = "together"
+    placement = "together"
 
 
 class BasculeBeside(Bascule):

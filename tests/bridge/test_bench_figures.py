@@ -239,13 +239,19 @@ def test_medians_are_of_each_figure_and_what_went_wrong_is_summed_up(bench: dict
 def test_ratios_are_ours_divided_by_each_other_systems_where_both_have_the_figure(bench: dict[str, ModuleType]) -> None:
     runs = [
         run("bascule", "100/s", cpu_us=5.0),
+        run("together", "100/s", cpu_us=4.0),
         run("before", "100/s", cpu_us=10.0),
         run("mosquitto", "100/s", cpu_us=2.0, switches=0.0),
         run("bascule", "QoS 2, MQTT 3.1.1, 20 in flight", end_to_end_per_s=50.0),
         run("far broker alone", "QoS 2, MQTT 3.1.1, 20 in flight"),
     ]
     rows = bench["rates_report"].summed_up(report(*runs))["ratios"]
-    assert [(row["row"], row["beside"], row["cpu_us"]) for row in rows] == [("100/s", "before", 0.5), ("100/s", "mosquitto", 2.5)]
+    assert [(row["row"], row["of"], row["beside"], row["cpu_us"]) for row in rows] == [
+        ("100/s", "bascule", "before", 0.5),
+        ("100/s", "bascule", "mosquitto", 2.5),
+        ("100/s", "together", "before", 0.4),
+        ("100/s", "together", "mosquitto", 2.0),
+    ]
     assert "switches" not in rows[1]
 
 
@@ -288,7 +294,7 @@ def test_mosquitto_2_1_is_measured_where_the_environment_names_program_and_plug_
     systems = bench["systems"]
     for name in (systems.SQLITE_PROGRAM, systems.SQLITE_PLUGIN):
         monkeypatch.delenv(name, raising=False)
-    assert list(bench["rates"].systems(None)) == ["bascule", "mosquitto"]
+    assert list(bench["rates"].systems(None)) == ["bascule", "together", "mosquitto"]
     program, plug_in = tmp_path / "mosquitto", tmp_path / "persist.so"
     program.touch()
     monkeypatch.setenv(systems.SQLITE_PROGRAM, str(program))
@@ -297,7 +303,7 @@ def test_mosquitto_2_1_is_measured_where_the_environment_names_program_and_plug_
     plug_in.touch()
     monkeypatch.setenv(systems.SQLITE_PLUGIN, str(plug_in))
     starters = bench["rates"].systems(None)
-    assert list(starters) == ["bascule", "mosquitto", "mosquitto 2.1 sqlite"]
+    assert list(starters) == ["bascule", "together", "mosquitto", "mosquitto 2.1 sqlite"]
     words = starters["mosquitto 2.1 sqlite"](tmp_path / "data", 1884).command()
     assert words[0] == str(program)
     lines = Path(words[2]).read_text().splitlines()
@@ -312,6 +318,8 @@ def test_a_bridge_of_either_kind_has_the_protocol_and_the_window_that_were_asked
     ours = bench["systems"].Bascule(tmp_path / "ours", 1884, **link).command()
     remote = json.loads(Path(ours[-1]).read_text())["bridges"][0]["remote"]
     assert (remote["protocol"], remote["receive_maximum"], remote["qos2_maximum"]) == ("mqtt5", 20, 20)
+    together = bench["systems"].BasculeTogether(tmp_path / "together", 1884, **link).command()
+    assert json.loads(Path(together[-1]).read_text())["supervision"] == {"placement": "together"}
     if shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"):
         theirs = bench["systems"].MosquittoBridge(tmp_path / "theirs", 1884, **link).command()
         lines = Path(theirs[-1]).read_text().splitlines()
