@@ -16,6 +16,8 @@ from tests.simulation.world import SimKilled, Violation, World
 from wire.errors import Unavailable
 from wire.frames.base import Frame
 
+TIMERS_PER_TURN_MAX = 10_000
+
 KILLED = -9
 EXIT_BUG = 70
 _current: list[Process] = []
@@ -191,7 +193,11 @@ class Process:
             some = True
             host.give(*frames.popleft())
         some |= self._give_ready()
+        left = TIMERS_PER_TURN_MAX
         while (timer := mailbox.due_timer()) is not None:
+            left -= 1
+            if not left:
+                raise Violation("turn without end", f"{self.name} sets a timer that is due at once: {timer}")
             some = True
             host.give(timer[0], TimerDue(timer[1], mailbox.now_s()))
             if mailbox.looks_again():

@@ -24,7 +24,7 @@ from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.remote_batches import RemoteBatches
 from wire.frames.batch import unpack_column
 from wire.frames.intake import Committed, Publishes
-from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, RESEND_AFTER_S
+from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from wire.mqtt.codec import split
 from wire.mqtt.publish_batch_parser import BatchBuilder, parse_publishes
 from wire.routing.form_from_remote import LocalForm
@@ -225,7 +225,7 @@ class RemoteInbox:
     @property
     def overdue_at_s(self) -> float:
         """When to ``poll_stalled``, if nothing is committed before."""
-        return self.batches.link.waiting_since_s + RESEND_AFTER_S
+        return self.batches.link.overdue_at_s
 
     def poll_stalled(self, now_s: float) -> bool:
         """Whether something is outstanding and nothing was committed for long; then what cannot be taken may be left out."""

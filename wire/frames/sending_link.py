@@ -84,6 +84,11 @@ class SendingLink(Generic[Sent, Kept]):
         self._progress_s = now_s
         return [batch.sent for batch in self.outstanding]
 
+    @property
+    def overdue_at_s(self) -> float:
+        """When what is outstanding is overdue, if nothing is committed before."""
+        return self._progress_s + RESEND_AFTER_S
+
     def overdue(self, now_s: float) -> bool:
         """Whether something is outstanding and nothing was committed for ``RESEND_AFTER_S``."""
-        return bool(self.outstanding) and now_s - self._progress_s >= RESEND_AFTER_S
+        return bool(self.outstanding) and now_s >= self.overdue_at_s

@@ -53,6 +53,14 @@ def test_everything_outstanding_is_sent_again_in_order() -> None:
     assert sender.resend(1.0) == [b"b", b"c"]
 
 
+@given(st.floats(0.0, 1e9))
+def test_it_is_overdue_at_the_time_for_which_a_timer_is_set(sent_s: float) -> None:
+    """Else the timer would run out at once again, until the clock is read anew."""
+    sender = link()
+    sender.on_sent(b"a", "a", sent_s)
+    assert sender.overdue(sender.overdue_at_s)
+
+
 def test_overdue_counts_from_the_last_progress() -> None:
     sender = link()
     assert not sender.overdue(100.0)
