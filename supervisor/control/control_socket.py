@@ -15,6 +15,9 @@ import msgpack
 from wire.errors import BasculeError, Unavailable
 from wire.figure import to_map
 
+Asker = list[bytes]  # the way back to who asked
+Answers = list[tuple[Asker, bytes]]
+
 VERSION = 1
 SOCKET_NAME = "control.ipc"
 PAYLOAD_MAX_BYTES = 262_144  # of three texts of 65,535 bytes, the longest that MQTT has, and some more

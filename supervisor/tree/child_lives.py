@@ -1,27 +1,23 @@
 """The course of the children's lives: who is started, what follows from each end, which former lanes run, and how the node stops.
 
-Crashes are judged by ``restart_limit.py``; the processes are in ``running_children.py``; who is told of whom is decided in
-``peers.py``.
+Crashes are judged by ``restart_limit.py``; the processes are in ``running_children.py``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from actors.process.mailbox import Mailbox
 from storage.engine.store_identity import CURE
 from supervisor.tree.child_processes import Ending
-from supervisor.tree.child_table import former_lanes, former_spec
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.event_notes import Notes
-from supervisor.tree.peers import Peers
 from supervisor.tree.restart_limit import QUIET_S, Escalate, FailedLanes, GiveUp, Restart
 from supervisor.tree.running_children import Child, RunningChildren
 from wire.errors import ConfigError, StorageDamaged, StoreGone, Unavailable
-from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, child_of, lane_of_actor, queue_name
+from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, child_of, lane_of_actor
 from wire.frames.supervision import ResetMarkers
-from wire.status.bridges import QueueFigures
 from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
@@ -41,7 +37,6 @@ class Lives:
         mailbox: Mailbox,
         settings: CurrentSettings,
         children: RunningChildren,
-        peers: Peers,
         notes: Notes,
         end_node: Callable[[int], None],
         has_folder: Callable[[], bool] = lambda: True,
@@ -53,7 +48,6 @@ class Lives:
         self._mailbox = mailbox
         self._settings = settings
         self._children = children
-        self._peers = peers
         self._notes = notes
         self._end_node = end_node
         self._has_folder = has_folder
@@ -72,21 +66,15 @@ class Lives:
 
     def spawn(self, child: Child) -> None:
         """Start a life of ``child``; if the system would not, that counts as its end."""
-        child.state = ChildState.STARTING
-        if not self._children.spawn(child, paused=self._peers.is_paused(child)):
-            self._judge([child], Unavailable.exit_status, self._mailbox.now_s())
+        self._spawn(child, again=False)
 
-    def heard(self, child: Child, state: str) -> bool:
-        """``child`` says to be in ``state``; whether it has become ready with that."""
-        became_ready = state == ChildState.READY and child.state is ChildState.STARTING
-        if became_ready or state == ChildState.STOPPING:
-            child.state = ChildState(state)
-        return became_ready
+    def _spawn(self, child: Child, *, again: bool) -> None:
+        if not self._children.spawn(child, again=again):
+            self._judge([child], Unavailable.exit_status, self._mailbox.now_s())
 
     def restart(self, child: Child) -> None:
         """Start the next life of ``child``; an ordered one is not counted."""
-        child.restart_count += not child.ordered
-        self.spawn(child)
+        self._spawn(child, again=True)
         if child.life is not None:
             log.info("child.restarted", extra={"child": child.name, "pid": child.life.pid, "restarts": child.restart_count})
 
@@ -96,7 +84,7 @@ class Lives:
             if child.shares and child.spec.bridge is None and child.life is not None:
                 self._restart_process(child.process)
                 continue
-            child.ordered = True
+            child.order()
             if child.life is None:
                 self._mailbox.cancel_timer(f"restart {child.name}")
                 self.restart(child)
@@ -106,7 +94,7 @@ class Lives:
     def _restart_process(self, process: str) -> None:
         """Have ``process`` start again with all that share it: its store or its clients do not begin anew alone."""
         for child in self._children.living_in(process):
-            child.ordered = True
+            child.order()
         self._children.order_end(process)
 
     def restart_waiting(self, process: str) -> None:
@@ -114,35 +102,23 @@ class Lives:
         for child in self._children.waiting_for(process):
             self.restart(child)
 
-    def run_former_lanes(self, queues: Mapping[str, QueueFigures]) -> None:
+    def run_former_lanes(self) -> None:
         """Run lanes that the configuration has no more until they are empty; what others got since then waits for them."""
-        lanes = former_lanes(self._settings.now, queues)
-        needed = {spec.name: (lane, spec) for lane in lanes for spec in [former_spec(self._settings.now, lane)]}
-        for name, (lane, spec) in needed.items():
-            if name not in self._children:
-                log.info("lane.former", extra={"child": name, "messages": queues[queue_name(*lane)].depth})
-                self.spawn(self._children.add(spec))
-        for child in [child for child in self._children if child.spec.former and child.wanted and child.name not in needed]:
+        new, empty = self._children.set_former_rows()
+        for child in new:
+            log.info("lane.former", extra={"child": child.name, "messages": self._children.queues[child.name].depth})
+            self.spawn(child)
+        for child in empty:
             self.release(child)
 
     def release(self, child: Child) -> None:
         """End ``child``, which is former or removed; its row goes with its life."""
-        child.wanted = False
+        child.drop()
         self._mailbox.cancel_timer(f"restart {child.name}")
         if child.life is None:
             self._children.remove(child)
         else:
             self._children.order_stop(child)
-
-    def remove(self, child: Child) -> None:
-        """The configuration has ``child`` no more; it lives on until nothing is brought to it."""
-        child.removed = True
-
-    def keep(self, child: Child) -> None:
-        """Have ``child`` live on that was former or removed; if its end was ordered, it starts again with that."""
-        child.removed = False
-        if not child.wanted:
-            child.wanted, child.ordered = True, child.life is not None
 
     # --- ends ---
 
@@ -160,10 +136,9 @@ class Lives:
             head = children[0]
             assert head.life is not None
             reason = "ordered" if expected else "hung" if head.hung else ending.signal or "failed"
-            named = {"actor": process} if head.shares else {"child": head}
             details: dict[str, str | int | float | bool] = {"status": ending.status, "pid": head.life.pid}
             details |= {"failed": ending.actor} if ending.actor else {}
-            self._notes.note("process.ended", **named, reason=reason, details=details)
+            self._notes.note("process.ended", actor=process, reason=reason, details=details)
         for child in children:
             self._ended(child, ending)
         return children, ending
@@ -190,7 +165,7 @@ class Lives:
         self.check_folder()
         down = [child for child in children if self.stopping or not child.wanted]
         for child in down:
-            child.state = ChildState.STOPPED
+            child.rests(ChildState.STOPPED)
             self._stop_waits.discard(child.name)
         if self._stop_waits and any(child.name == STORE for child in down):  # nobody commits what they wait for
             self._send_stop(self._stop_waits)
@@ -220,7 +195,7 @@ class Lives:
         elif again and lane.shares and self._settings.set_apart((*apart, name)):
             self._mailbox.set_timer(QUIET, now_s + QUIET_S)
             log.critical("lane.apart", extra={"child": name, "actor": actor, "remedy": "its last log lines say why"})
-            self._notes.note("lane.apart", child=lane, reason=lane.last_cause)
+            self._notes.note("lane.apart", actor=name, reason=lane.last_cause)
 
     def rejoin(self) -> None:
         """No lane has failed for long: those with a process of their own because of that share one with the others again."""
@@ -235,17 +210,17 @@ class Lives:
         child = children[0]
         decision = child.restarts.on_ended(exit_status, now_s)
         for other in children:
-            other.state = ChildState.RESTARTING if isinstance(decision, Restart) else ChildState.STOPPED
+            other.rests(ChildState.RESTARTING if isinstance(decision, Restart) else ChildState.STOPPED)
         match decision:
             case Restart(delay_s):
                 for process in {self._children.process_of(other.name) for other in children}:
                     self._mailbox.set_timer(f"restart {process}", now_s + delay_s)
             case GiveUp(state):
-                child.state = state
+                child.rests(state)
                 log.critical("child.abandoned", extra={"child": child.name, "state": state, "exit_status": exit_status})
                 self._on_abandoned(child)
             case Escalate() if not child.spec.needed or child.spec.bridge is not None:
-                child.state = ChildState.RESTARTING
+                child.rests(ChildState.RESTARTING)
                 rest_s = child.spec.restart_period_s
                 log.critical("child.rests", extra={"child": child.name, "rest_s": rest_s, "remedy": "its last log lines say why"})
                 self._mailbox.set_timer(f"restart {child.process}", now_s + rest_s)
@@ -268,12 +243,12 @@ class Lives:
         if CLIENTS not in self._children:
             return
         clients = self._children[CLIENTS]
-        clients.wanted = False
+        clients.drop()
         self._mailbox.cancel_timer(f"restart {CLIENTS}")
         if clients.life is not None:
             self._children.order_stop(clients)
         elif clients is not child:
-            clients.state = ChildState.STOPPED
+            clients.rests(ChildState.STOPPED)
 
     def check_folder(self) -> bool:
         """Whether the node goes on: it ends if its data folder is gone, for no child can begin again, and what waits for the store
@@ -290,7 +265,8 @@ class Lives:
     # --- the end of all ---
 
     def stop_all(self) -> bool:
-        """Stop the children in reverse start order, ``stopping`` being set; whether there is none to wait for."""
+        """Stop the children in reverse start order, for good; whether there is none to wait for."""
+        self.stopping = True
         self._stop_orders = sorted({child.spec.order for child in self._children})
         for child in self._children:
             self._mailbox.cancel_timer(f"restart {child.name}")

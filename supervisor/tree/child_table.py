@@ -6,7 +6,7 @@ long it may take to stop. ``child_lives.py`` acts on it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from wire.frames.names import (
@@ -60,6 +60,9 @@ class ChildSpec:
     def queue(self) -> str | None:
         """The queue of the child's lane; None for those that belong to the whole node."""
         return None if self.bridge is None or self.lane is None else queue_name(self.bridge, self.lane)
+
+
+Table = Callable[[NodeSettings], tuple[ChildSpec, ...]]
 
 
 def child_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from actors.process.curve_router import CurveRouter
 from actors.process.mailbox import Mailbox
 from supervisor.control.allowed_keys import AllowedKeys
-from supervisor.control.control_socket import QUESTIONS, SOCKET_NAME, ControlError, Request, encode_error, parse_request
+from supervisor.control.control_socket import QUESTIONS, SOCKET_NAME, Asker, ControlError, Request, encode_error, parse_request
 from supervisor.control.key_files import server_key
 from supervisor.control.roles import may, needed
 from wire.errors import BasculeError
@@ -32,7 +32,6 @@ RETRY_S = 2.0  # after an address could not be bound
 WAITING_MAX = 16  # questions of one key
 _BY_FILE, _BY_TCP, _QUESTION = b"file", b"tcp", b"question"  # in front of whom to answer; of a question its key is next
 
-Asker = list[bytes]
 Asked = tuple[Asker, Request]
 
 

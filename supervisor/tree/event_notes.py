@@ -1,45 +1,52 @@
-"""Events of the node and its processes, for the store to keep: noted at any time, sent when the store can take them."""
+"""Events of the node and its processes on their way to the store: they wait until it is ready, and go in batches. Bounded. Pure."""
 
 from __future__ import annotations
 
-from actors.process.mailbox import Mailbox
-from supervisor.tree.event_queue import Detail, EventQueue
-from supervisor.tree.running_children import Child, RunningChildren
-from wire.frames.names import QUEUE_STORE, STORE
-from wire.status.states import ChildState
+from collections.abc import Callable
+
+from wire.frames.names import bridge_of_child, lane_of_queue
+from wire.frames.supervision import NodeEvents
+
+WAITING_MAX = 1000
+
+Detail = str | int | float | bool
+_Event = tuple[int, str, str, int, str, str, int, dict[str, Detail]]
 
 
 class Notes:
-    """The events that the supervisor tells."""
+    """The events that the supervisor tells and has not sent yet; the oldest give way. wall_ms: the clock that they go by."""
 
-    def __init__(self, mailbox: Mailbox, children: RunningChildren) -> None:
-        self._mailbox = mailbox
-        self._children = children
-        self._events = EventQueue()
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self._waiting: list[_Event] = []
+        self._lost = 0
 
     def note(
         self,
         kind: str,
         *,
-        child: Child | None = None,
-        bridge: str = "",
         actor: str = "",
+        bridge: str = "",
         reason: str = "",
         count: int = 0,
         details: dict[str, Detail] | None = None,
     ) -> None:
-        """Have the store keep what happened; the fields are those of ``storage/store/event_rows.py``, those of ``child`` are
-        known.
+        """Have the store keep what happened; the fields are those of ``storage/store/event_rows.py``. Of a lane's child as
+        ``actor``, bridge and lane are known.
         """
-        lane = -1
-        if child is not None:
-            actor, bridge = child.name, child.spec.bridge or ""
-            lane = -1 if child.spec.lane is None else child.spec.lane
-        self._events.add(
-            self._mailbox.wall_ms(), kind, bridge=bridge, lane=lane, actor=actor, reason=reason, count=count, details=details
-        )
+        lane = lane_of_queue(actor) if bridge_of_child(actor) is not None else None
+        bridge, number = (bridge, -1) if lane is None else lane
+        self._waiting.append((self._wall_ms(), kind, bridge, number, actor, reason, count, details or {}))
+        if len(self._waiting) > WAITING_MAX:
+            del self._waiting[0]
+            self._lost += 1
 
-    def send(self) -> None:
-        """Send what was noted, if the store is ready; else it waits."""
-        if self._children[STORE].state is ChildState.READY and (frame := self._events.take(self._mailbox.wall_ms())) is not None:
-            self._mailbox.send(QUEUE_STORE, frame)
+    def take(self) -> NodeEvents | None:
+        """All that wait, to be sent to a store that is ready; None if there are none."""
+        if self._lost:
+            self._waiting[0] = (self._wall_ms(), "events.lost", "", -1, "supervisor", "", self._lost + 1, {})
+            self._lost = 0
+        if not self._waiting:
+            return None
+        waiting, self._waiting = self._waiting, []
+        return NodeEvents(events=tuple(waiting))

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.process.mailbox import Mailbox
-from supervisor.control.control_socket import ControlError, Request, encode_error, encode_result
+from supervisor.control.control_socket import Answers, Asker, ControlError, Request, encode_error, encode_result
 from supervisor.tree.running_children import RunningChildren
-from supervisor.tree.store_requests import Answers, Asker
 from wire.frames.names import CLIENTS, DISTRIBUTOR, LISTENER
 from wire.frames.tracing import TopicCounts, TopicsWanted, TraceStep, TraceWanted
 from wire.mqtt.topics import filter_fault

@@ -23,7 +23,7 @@ from storage import files
 from supervisor.lock import is_there, lock_data_dir
 from supervisor.reload.source import Source
 from supervisor.tree.child_processes import ChildProcesses
-from supervisor.tree.child_table import ChildSpec, child_specs, standby_specs
+from supervisor.tree.child_table import Table, child_specs, standby_specs
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.epochs import Epochs
 from supervisor.tree.pauses import Pauses
@@ -48,7 +48,7 @@ def run_node(
     signals: SignalPipe,
     load: Callable[[], NodeSettings],
     source: Source,
-    table: Callable[[NodeSettings], tuple[ChildSpec, ...]] = child_specs,
+    table: Table = child_specs,
     consent: frozenset[str] = frozenset(),
 ) -> int:
     """Run the node in the foreground until one of ``signals`` or a command stops it.
@@ -96,7 +96,7 @@ def _claim(settings: NodeSettings, consent: frozenset[str]) -> None:
 def _supervise(
     settings: NodeSettings,
     source: Source,
-    table: Callable[[NodeSettings], tuple[ChildSpec, ...]],
+    table: Table,
     template: Template,
     signals: SignalPipe,
     lock: int,
@@ -115,7 +115,7 @@ def _supervise(
 def _one_life(
     settings: NodeSettings,
     source: Source,
-    table: Callable[[NodeSettings], tuple[ChildSpec, ...]],
+    table: Table,
     template: Template,
     signals: SignalPipe,
     lock: int,
@@ -137,10 +137,10 @@ def _one_life(
     post = Post(run_dir, SUPERVISOR)
     mailbox = Mailbox(post, SUPERVISOR)
     spawner = ChildProcesses(template, current.file, clock, inherit=(lock,))
-    children = RunningChildren(mailbox, current, table(settings), spawner, epochs)
+    children = RunningChildren(mailbox, current, table, spawner, epochs.next, pauses)
     post.place(children.process_of)
     has_folder = partial(is_there, data_dir, lock)
-    supervisor = Supervisor(mailbox, signals, current, children, pauses, source, table, has_folder)
+    supervisor = Supervisor(mailbox, signals, current, children, source, has_folder)
     host = Host(post)
     host.add(supervisor)
     failure = host.run()

@@ -1,27 +1,33 @@
-"""Frames of the supervisor to the children: whose actors are ready, whether their bridge is paused, which ACL files have
-changed."""
+"""Frames of the supervisor to the children: whose actors are ready, whether their bridge is paused, which ACL files have changed.
+
+The ACL files are read here because the supervisor may take its time over YAML, which a process of its own reads. A file that cannot
+be used leaves the rules as they are, and is logged once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from dataclasses import astuple
 
 from actors.process.mailbox import Mailbox
-from supervisor.tree.acl_watch import AclWatch
-from supervisor.tree.current_settings import CurrentSettings
-from supervisor.tree.pauses import Pauses
+from actors.system.watched_file import WatchedFile
+from supervisor.config.loading_aside import load_acl
 from supervisor.tree.running_children import Child, RunningChildren
-from wire.frames.names import BRIDGE, CLIENTS, LISTENER, connection_name
-from wire.frames.supervision import Command, PeerUp
+from wire.errors import ConfigError, Unavailable
+from wire.frames.names import BRIDGE, CLIENTS, LISTENER
+from wire.frames.supervision import AclChanged, PeerUp
+from wire.settings import NodeSettings, SettingsNow
+
+log = logging.getLogger("bascule")
 
 
 class Peers:
     """Keeps each child told; one bridge has nothing to do with another."""
 
-    def __init__(self, mailbox: Mailbox, settings: CurrentSettings, children: RunningChildren, pauses: Pauses) -> None:
+    def __init__(self, mailbox: Mailbox, settings: SettingsNow, children: RunningChildren) -> None:
         self._mailbox = mailbox
         self._settings = settings
         self._children = children
-        self._pauses = pauses
         self.watch_files()
 
     def watch_files(self) -> None:
@@ -37,8 +43,8 @@ class Peers:
             if _knows(child, peer) and peer.life is not None:
                 for actor in sorted(peer.heralded):
                     self._mailbox.send(child.name, PeerUp(name=actor, epoch=peer.epoch))
-        if self.is_paused(child):
-            self.command([child], "pause")
+        if self._children.paused_since_ms(child.spec.bridge) is not None:
+            self._children.tell_pause([child])
 
     def herald(self, child: Child) -> None:
         """Tell the others which actors of ``child`` have become ready."""
@@ -48,17 +54,6 @@ class Peers:
             for peer in self._children.living():
                 if _knows(peer, child):
                     self._mailbox.send(peer.name, PeerUp(name=actor, epoch=child.epoch))
-
-    def command(self, lanes: Iterable[Child], verb: str) -> None:
-        """Tell the Connection of each of ``lanes`` that runs to ``verb``: pause or resume."""
-        for child in lanes:
-            if child.life is not None and child.spec.bridge is not None and child.spec.lane is not None:
-                self._mailbox.send(connection_name(child.spec.bridge, child.spec.lane), Command(verb=verb))
-
-    def is_paused(self, child: Child) -> bool:
-        """Whether an operator has paused the bridge that ``child`` is of."""
-        bridge = child.spec.bridge
-        return bridge is not None and self._pauses.since_ms(bridge) is not None
 
     def send_acl_changes(self) -> None:
         """Look at the ACL files, and tell the Listener what has changed."""
@@ -73,3 +68,36 @@ def _knows(child: Child, peer: Child) -> bool:
     """
     both_needed = child.spec.needed and peer.spec.needed
     return peer.life is not child.life and both_needed and not child.spec.kind == peer.spec.kind == BRIDGE
+
+
+class AclWatch:
+    """All ACL files of ``settings``, whose rules the Listener has from the settings when it starts."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        found = [settings.access, *(listener.access for listener in settings.listeners if listener.access is not None)]
+        self._rules = {access.acl_file: access.acl for access in found if access.acl_file is not None}
+        self._files = [WatchedFile(path) for path in self._rules]
+        self._changed: dict[str, AclChanged] = {}
+
+    def changes(self) -> list[AclChanged]:
+        """Changes since the last call; the first call compares with the settings."""
+        return [frame for file in self._files if file.poll_change() and (frame := self._read(file)) is not None]
+
+    def so_far(self) -> list[AclChanged]:
+        """Rules that a Listener with just the settings lacks."""
+        return list(self._changed.values())
+
+    def _read(self, file: WatchedFile) -> AclChanged | None:
+        path = str(file.path)
+        try:
+            rules = load_acl(path)
+        except (ConfigError, Unavailable) as error:
+            remedy = "the rules read before stay; correct the file; bascule check CONFIG says whether it holds"
+            problems = error.problems[:5] if isinstance(error, ConfigError) else (str(error),)
+            log.error("acl.refused", extra={"path": path, "problems": problems, "remedy": remedy})
+            return None
+        if rules == self._rules[path]:
+            return None
+        self._rules[path] = rules
+        self._changed[path] = AclChanged(path=path, rules=tuple(astuple(rule) for rule in rules))
+        return self._changed[path]

@@ -1,7 +1,7 @@
 """The configuration read again while the node runs: by an operator's command, or by SIGHUP, which says yes to nothing.
 
 It is read and validated in a process aside, in a thread, so that messages and heartbeats do not wait for it. The plan is
-``supervisor/reload/plan.py``'s; ``rollout.py`` brings the changes to the children.
+``supervisor/reload/plan.py``'s; the supervisor applies it, and ``rollout.py`` brings it to the children.
 
 tree.reload-all-or-nothing [P7, alive]: a configuration that does not hold, or of which a part is not to be applied, changes
     nothing.
@@ -18,39 +18,34 @@ from typing import Any
 from actors.process.actor import PolledActor
 from actors.process.logs import set_level
 from supervisor.config.files_read import FilesRead
-from supervisor.control.control_socket import ControlError, Request, encode_result
+from supervisor.control.control_socket import Asker, ControlError, Request, encode_result
 from supervisor.reload.losses import Waiting
 from supervisor.reload.plan import Plan, plan, read_when_changed
 from supervisor.reload.source import Source
-from supervisor.tree import rollout
 from supervisor.tree.current_settings import CurrentSettings
-from supervisor.tree.event_notes import Notes
-from supervisor.tree.event_queue import Detail
-from supervisor.tree.rollout import Rollout
-from supervisor.tree.running_children import Child, RunningChildren
+from supervisor.tree.event_notes import Detail, Notes
 from supervisor.units import write_time
 from supervisor.workers import Worker, words
 from wire.errors import BasculeError, ConfigError
 from wire.figure import to_map
 from wire.frames.names import STORE, SUPERVISOR, lane_of_queue
-from wire.frames.supervision import Heartbeat, ReportNow
+from wire.frames.supervision import ReportNow
 from wire.setting_kinds import Effect
 from wire.settings import NodeSettings
 from wire.status.answers import ReloadPlan
 from wire.status.node import ConfigurationFigures
-from wire.status.states import ChildState
+from wire.status.store import StoreReport
 
 log = logging.getLogger("bascule")
 
-TIMER, STEP_TIMER = "reload", rollout.TIMER
+TIMER = "reload"
 REPORT = 1 << 31  # the number by which the store is asked; no request for the status has it
 REPORT_TIMEOUT_S = 2.0
 ASKERS_MAX = 8
 REASON_MAX = 500  # characters of a complaint about the configuration that go into an event
 
-Asker = list[bytes]
 Answer = Callable[[Asker, bytes], None]
-Remake = Callable[[NodeSettings, bool], None]  # whether all are placed otherwise
+Apply = Callable[[Plan, Callable[[], None]], None]
 
 
 def _nobody(*_: Any) -> None:
@@ -70,7 +65,7 @@ class _Asked:
 
 
 class Reloads:
-    """Reads, plans and applies; one after the other. The timers ``TIMER`` and ``STEP_TIMER`` are its own.
+    """Reads, plans and has applied; one after the other. The timer ``TIMER`` is its own.
 
     The asker is answered when the orders are given, not when all have obeyed.
     """
@@ -80,21 +75,19 @@ class Reloads:
         host: PolledActor,
         source: Source,
         settings: CurrentSettings,
-        children: RunningChildren,
-        rolling: Rollout,
+        store_works: Callable[[], bool],
         notes: Notes,
-        remake: Remake,
+        apply: Apply,
         answer: Answer,
     ) -> None:
-        """remake: makes anew what the supervisor makes of the settings. Where all are placed
-        otherwise, it ends all children and begins anew. answer: answers who asked.
+        """apply: brings a plan to all that goes by the settings, which have changed, and tells when it is done. answer: answers who
+        asked.
         """
         self._source = source
         self._settings = settings
-        self._children = children
-        self._rollout = rolling
+        self._store_works = store_works
         self._notes = notes
-        self._remake = remake
+        self._apply_plan = apply
         self._answer = answer
         self._mailbox = host.mailbox
         self._worker = Worker(host, "reload")
@@ -133,33 +126,29 @@ class Reloads:
         self._hung_up = True
         self._read(_Asked(apply=True, yes=False, actor=SUPERVISOR, at_ms=self._mailbox.wall_ms(), done=done))
 
-    def on_heard(self, child: Child, heartbeat: Heartbeat | None = None) -> None:
-        """``child`` has reported, maybe what the store was asked; or its life has ended."""
-        self._rollout.on_heard(child)
-        if heartbeat is not None and heartbeat.request == REPORT:
-            self._go_on(self._waiting())
-
-    def on_timer(self, name: str) -> None:
-        """One of the timers has run out: nobody is waited for any longer."""
-        self._rollout.go_on() if name == STEP_TIMER else self._go_on()
+    def go_on(self, store: StoreReport | None = None) -> None:
+        """Plan what was read: the ``store`` has reported, as it was asked to by ``REPORT``; or None, if it is not waited for."""
+        self._mailbox.cancel_timer(TIMER)
+        unplanned, self._unplanned = self._unplanned, []
+        for asked, settings in unplanned:
+            self._on_planned(asked, settings, None if store is None else _waiting(store))
 
     def check_files(self) -> None:
-        """See whether the files have changed, and who is to be told again. Call it each heartbeat period."""
-        self._rollout.remind()
+        """See whether the files have changed. Call it each heartbeat period."""
         changed = self._files.poll_changes()
         if changed and changed != self._changed:
             log.info("configuration.changed", extra={"files": changed, "remedy": f"bascule reload {self._source.path} applies it"})
         self._changed = changed
 
-    def figures(self) -> ConfigurationFigures:
-        """``configuration`` of ``status``."""
+    def figures(self, pending: tuple[str, ...]) -> ConfigurationFigures:
+        """``configuration`` of ``status``; ``pending``: the processes that do not go by it yet."""
         return ConfigurationFigures(
             file=str(self._source.path),
             read_at=write_time(self._read_ms),
             changed_on_disk=bool(self._changed),
             changed_files=tuple(self._changed),
             number=self._settings.now.number,
-            pending=tuple(self._rollout.pending()),
+            pending=pending,
         )
 
     # --- inside ---
@@ -181,19 +170,11 @@ class Reloads:
     def _on_valid(self, asked: _Asked, settings: NodeSettings) -> None:
         """The configuration holds: ask the store what waits now, and go on when it has said so, or does not."""
         self._unplanned.append((asked, settings))
-        store = self._children[STORE]
-        if store.life is None or store.state is not ChildState.READY:
-            self._go_on()
+        if not self._store_works():
+            self.go_on()
             return
         self._mailbox.send(STORE, ReportNow(request=REPORT))
         self._mailbox.set_timer(TIMER, self._mailbox.now_s() + REPORT_TIMEOUT_S)
-
-    def _go_on(self, waiting: Waiting | None = None) -> None:
-        """Plan what was read. waiting: what is in the bridges' queues; None: the store does not say."""
-        self._mailbox.cancel_timer(TIMER)
-        unplanned, self._unplanned = self._unplanned, []
-        for asked, settings in unplanned:
-            self._on_planned(asked, settings, waiting)
 
     def _on_planned(self, asked: _Asked, settings: NodeSettings, waiting: Waiting | None) -> None:
         """Say what the configuration changes, and do it."""
@@ -227,11 +208,7 @@ class Reloads:
         reason = ", ".join(change.what for change in made.changes)[:REASON_MAX]
         details: dict[str, Detail] = {"number": settings.number, **counts}
         self._notes.note("node.reloaded", actor=asked.actor, reason=reason, count=len(made.changes), details=details)
-        self._remake(settings, made.moves_all)
-        if made.moves_all:
-            asked.done()
-        else:
-            self._rollout.begin(made, asked.done)
+        self._apply_plan(made, asked.done)
 
     def _refuse(self, asked: _Asked, result: ReloadPlan, why: str) -> None:
         if asked.apply:
@@ -248,15 +225,13 @@ class Reloads:
     def _watch(self) -> FilesRead:
         return FilesRead(self._settings.now, read_when_changed(self._settings.now))
 
-    def _waiting(self) -> Waiting | None:
-        """The messages in the bridges' queues, as the store has just said; None if it has not."""
-        report = self._children.store_report
-        if report is None:
-            return None
-        found: dict[str, tuple[int, int]] = {}
-        for name, queue in report.queues.items():
-            lane = lane_of_queue(name)
-            if lane is not None and queue.depth is not None:
-                messages, size_bytes = found.get(lane.bridge, (0, 0))
-                found[lane.bridge] = messages + queue.depth, size_bytes + (queue.bytes or 0)
-        return found
+
+def _waiting(store: StoreReport) -> Waiting:
+    """The messages in the bridges' queues."""
+    found: dict[str, tuple[int, int]] = {}
+    for name, queue in store.queues.items():
+        lane = lane_of_queue(name)
+        if lane is not None and queue.depth is not None:
+            messages, size_bytes = found.get(lane.bridge, (0, 0))
+            found[lane.bridge] = messages + queue.depth, size_bytes + (queue.bytes or 0)
+    return found

@@ -20,12 +20,11 @@ from collections.abc import Callable, Iterable
 from actors.process.mailbox import Mailbox
 from supervisor.reload.plan import Plan
 from supervisor.tree.child_lives import Lives
-from supervisor.tree.child_table import ChildSpec, former_spec
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.running_children import Child, RunningChildren
-from wire.frames.names import BRIDGE, CLIENTS, STORE, BridgeLane
+from wire.frames.names import BRIDGE, CLIENTS, STORE
 from wire.frames.supervision import Reconfigure
-from wire.settings import NodeSettings, dump
+from wire.settings import dump
 from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
@@ -33,26 +32,15 @@ log = logging.getLogger("bascule")
 TIMER = "rollout"
 STEP_TIMEOUT_S = 5.0
 
-Table = Callable[[NodeSettings], tuple[ChildSpec, ...]]
-
 
 class Rollout:
     """Brings the settings that hold to the children. The timer ``TIMER`` is for ``go_on``."""
 
-    def __init__(
-        self,
-        mailbox: Mailbox,
-        settings: CurrentSettings,
-        children: RunningChildren,
-        lives: Lives,
-        table: Table,
-    ) -> None:
-        """table: makes the rows of the children."""
+    def __init__(self, mailbox: Mailbox, settings: CurrentSettings, children: RunningChildren, lives: Lives) -> None:
         self._mailbox = mailbox
         self._settings = settings
         self._children = children
         self._lives = lives
-        self._table = table
         self._when_done: list[Callable[[], None]] = []
         self._steps = (self._to_store, self._to_clients, self._to_the_rest)
         self._next = len(self._steps)
@@ -65,8 +53,7 @@ class Rollout:
     def begin(self, plan: Plan, done: Callable[[], None]) -> None:
         """The settings have changed by ``plan``; ``done`` is told when the last step was taken."""
         self._when_done.append(done)
-        self._set_rows()
-        self._begin |= plan.restarts
+        self._begin |= self._children.set_rows() | plan.restarts
         self._begin |= {child.name for child in self._children if child.spec.bridge in plan.reconnects}
         self._next = 0
         self.go_on()
@@ -101,13 +88,13 @@ class Rollout:
             del self._told[child.name]
         self._send(told)
 
-    def pending(self) -> list[str]:
+    def pending(self) -> tuple[str, ...]:
         """The processes that run, or are to, and do not go by the settings yet."""
-        return [
+        return tuple(
             child.name
             for child in self._children
             if child.wanted and (child.name in self._begin or child.removed or not self._goes_by_them(child))
-        ]
+        )
 
     # --- steps: the process to wait for ---
 
@@ -139,24 +126,6 @@ class Rollout:
             self._settings.publish()
         except OSError as error:
             log.error("settings.not_written", extra={"error": str(error)})
-
-    def _set_rows(self) -> None:
-        """Have the rows that the settings want; what they do not want is marked, and lives on for now."""
-        wanted = {spec.name: spec for spec in self._table(self._settings.now)}
-        bridges = {bridge.name for bridge in self._settings.now.bridges}
-        for child in list(self._children):
-            spec = wanted.pop(child.name, None)
-            if spec is not None:
-                self._children.respec(child, spec)
-                if child.spec.kind == BRIDGE or not child.spec.needed:
-                    self._lives.keep(child)
-            elif child.spec.bridge in bridges and child.spec.bridge is not None and child.spec.lane is not None:
-                self._children.respec(child, former_spec(self._settings.now, BridgeLane(child.spec.bridge, child.spec.lane)))
-            else:
-                self._lives.remove(child)
-        for spec in wanted.values():
-            child = self._children.add(spec)
-            self._begin.add(child.name)
 
     def _restart_or_send(self, children: Iterable[Child]) -> None:
         """Have those start again that are to, and tell the others."""

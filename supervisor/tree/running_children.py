@@ -6,28 +6,24 @@ Every life is watched from its spawn to its reaping, and every start, end and ki
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from actors.process.failed_actor import failed_actor
 from actors.process.mailbox import READ, Mailbox
 from supervisor.tree.child_processes import ChildProcesses, Ending, Life
-from supervisor.tree.child_table import START_ORDER, ChildSpec
-from supervisor.tree.epochs import Epochs
+from supervisor.tree.child_table import START_ORDER, ChildSpec, Table, former_lanes, former_spec
 from supervisor.tree.late_heartbeats import Health, HeartbeatMonitor
-from supervisor.tree.process_usage import Usage
+from supervisor.tree.pauses import Pauses
 from supervisor.tree.restart_limit import ChildRestarts, RestartWindow
 from wire.backoff import Backoff
-from wire.figure import of_values
-from wire.frames.names import QUEUE_STORE, STORE, SUPERVISOR, actors_of, child_of
+from wire.frames.names import BRIDGE, CLIENTS, QUEUE_STORE, STORE, BridgeLane, actors_of, child_of, connection_name
 from wire.frames.placement import Placement
-from wire.frames.supervision import ChildBegins, Heartbeat, Stop
+from wire.frames.supervision import ChildBegins, Command, Heartbeat, Stop
 from wire.settings import SettingsNow
 from wire.status.actors import ActorFigures, Reports, error_of, report_of, reported
 from wire.status.bridges import QueueFigures
-from wire.status.node import ActorMailbox, ActorRow, ProcessRow
 from wire.status.states import ChildState
 from wire.status.store import StoreReport
 
@@ -40,7 +36,7 @@ ASKED_S = 0.5  # a process that hangs has so long to say in which of its actors
 class Child:
     """One row of the tree at run time.
 
-    state: only ``child_lives.py`` sets it. life: of the process that it lives in, which may have others; None while it does not
+    life: of the process that it lives in, which may have others; None while it does not
     run. process: the name of that process, or of the last one. epoch: of its own life. wanted: False once it shall stay down.
     ordered: its end was ordered, to be started anew at once and not counted as a crash. removed: the configuration has it no more,
     and its row goes with its life. last_cause: why a life ended that nobody had end.
@@ -72,6 +68,11 @@ class Child:
         return self.spec.name
 
     @property
+    def lane(self) -> BridgeLane | None:
+        """The lane that it works for; None for one of the whole node."""
+        return None if self.spec.bridge is None or self.spec.lane is None else BridgeLane(self.spec.bridge, self.spec.lane)
+
+    @property
     def shares(self) -> bool:
         """Whether it lives in a process that others share."""
         return self.process not in ("", self.name)
@@ -94,25 +95,59 @@ class Child:
         """The state of one of its actors: what it said itself while its process works, else that of its process."""
         return self.states.get(actor, self.state) if self.life is not None and self.state is ChildState.STARTING else self.state
 
+    def says(self, state: str) -> bool:
+        """It says to be in ``state``; whether it has become ready with that."""
+        became_ready = state == ChildState.READY and self.state is ChildState.STARTING
+        if became_ready or state == ChildState.STOPPING:
+            self.state = ChildState(state)
+        return became_ready
+
+    def rests(self, state: ChildState) -> None:
+        """It does not live, and ``state`` says whether it will."""
+        self.state = state
+
+    def order(self) -> None:
+        """Its end is ordered, and it begins anew after it."""
+        self.ordered = True
+
+    def drop(self, *, removed: bool = False) -> None:
+        """It shall stay down; or it is ``removed``, and lives on until nothing is brought to it."""
+        if removed:
+            self.removed = True
+        else:
+            self.wanted = False
+
+    def keep(self) -> None:
+        """It lives on though it was former or removed; if its end was ordered, it begins anew after it."""
+        self.removed = False
+        if not self.wanted:
+            self.wanted, self.ordered = True, self.life is not None
+
 
 class RunningChildren:
-    """The children by name, in start order. Ends are reported by the mailbox under the token ``("exit", name)``."""
+    """The children by name, in start order. Ends are reported by the mailbox under the token ``("exit", name)``.
+
+    table: makes their rows of the settings. next_epoch: a number for each life. pauses: of the bridges whose lanes they are.
+    """
 
     def __init__(
         self,
         mailbox: Mailbox,
         settings: SettingsNow,
-        specs: tuple[ChildSpec, ...],
+        table: Table,
         spawner: ChildProcesses,
-        epochs: Epochs,
+        next_epoch: Callable[[], int],
+        pauses: Pauses,
     ) -> None:
         self._mailbox = mailbox
         self._settings = settings
+        self._table = table
         self._spawner = spawner
-        self._epochs = epochs
+        self._next_epoch = next_epoch
+        self._pauses = pauses
         self._liveness = HeartbeatMonitor(settings, mailbox.now_s())
         self._processes: dict[str, Life] = {}
-        self._children = {spec.name: Child(spec, _restarts(spec, mailbox)) for spec in specs}
+        self._children = {spec.name: Child(spec, _restarts(spec, mailbox)) for spec in table(settings.now)}
 
     def __iter__(self) -> Iterator[Child]:
         return iter(self._children.values())
@@ -129,8 +164,32 @@ class RunningChildren:
         self._children = dict(sorted(self._children.items(), key=lambda item: item[1].spec.order))
         return child
 
-    def respec(self, child: Child, spec: ChildSpec) -> None:
-        """Have another row for a child that is there."""
+    def set_rows(self) -> set[str]:
+        """Have the rows that the settings want: the names of the new ones. Those that they do not want are marked, and live on."""
+        wanted = {spec.name: spec for spec in self._table(self._settings.now)}
+        bridges = {bridge.name for bridge in self._settings.now.bridges}
+        for child in list(self):
+            spec = wanted.pop(child.name, None)
+            if spec is not None:
+                self._respec(child, spec)
+                if child.spec.kind == BRIDGE or not child.spec.needed:
+                    child.keep()
+            elif child.lane is not None and child.lane.bridge in bridges:
+                self._respec(child, former_spec(self._settings.now, child.lane))
+            else:
+                child.drop(removed=True)
+        for spec in wanted.values():
+            self.add(spec)
+        return set(wanted)
+
+    def set_former_rows(self) -> tuple[list[Child], list[Child]]:
+        """Have rows for the lanes that are not configured any more and have messages: the new ones, and those with none left."""
+        settings = self._settings.now
+        needed = {spec.name: spec for lane in former_lanes(settings, self.queues) for spec in [former_spec(settings, lane)]}
+        left = [child for child in self if child.spec.former and child.wanted and child.name not in needed]
+        return [self.add(spec) for name, spec in needed.items() if name not in self], left
+
+    def _respec(self, child: Child, spec: ChildSpec) -> None:
         if (spec.restarts_max, spec.restart_period_s, spec.restart_backoff) != (
             child.spec.restarts_max,
             child.spec.restart_period_s,
@@ -142,6 +201,11 @@ class RunningChildren:
     def remove(self, child: Child) -> None:
         """Take the row of a child that does not run out of the tree."""
         del self._children[child.name]
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether the node follows another one: it has the store's process, and no other that speaks to clients or remotes."""
+        return self._settings.now.replication is not None and CLIENTS not in self
 
     @property
     def store_refusal(self) -> str:
@@ -183,16 +247,45 @@ class RunningChildren:
     def _place(self, child: Child) -> str:
         return Placement(self._settings.now).process_of(child.name)
 
-    def spawn(self, child: Child, *, paused: bool = False) -> bool:
-        """Start a life of ``child`` (``paused``: it is to begin so); False if the system would not."""
+    # --- pauses ---
+
+    def paused_since_ms(self, bridge: str | None) -> int | None:
+        """Since when ``bridge`` is paused, UTC in milliseconds; None if it is not."""
+        return None if bridge is None else self._pauses.since_ms(bridge)
+
+    def set_paused(self, bridge: str, *, paused: bool) -> None:
+        """Pause ``bridge``, or end its pause: kept on disk, and said to its lanes.
+
+        Raises:
+            OSError: the disk refuses; all is as it was.
+        """
+        self._pauses.pause(bridge) if paused else self._pauses.resume(bridge)
+        self.tell_pause(child for child in self if child.spec.bridge == bridge and not child.removed)
+
+    def tell_pause(self, lanes: Iterable[Child]) -> None:
+        """Tell the Connection of each of ``lanes`` that runs whether it is paused."""
+        for child in lanes:
+            if child.life is not None and child.lane is not None:
+                paused = self._pauses.since_ms(child.lane.bridge) is not None
+                self._mailbox.send(connection_name(*child.lane), Command(verb="pause" if paused else "resume"))
+
+    # --- lives ---
+
+    def spawn(self, child: Child, *, again: bool = False) -> bool:
+        """Start a life of ``child``, which counts as a restart if it is one ``again`` without an order; False if the system would
+        not.
+        """
+        child.restart_count += again and not child.ordered
+        child.state = ChildState.STARTING
         child.hung = child.ordered = False
+        paused = self.paused_since_ms(child.spec.bridge) is not None
         place = self._place(child)
         if place != child.process:
             for name in (child.name, *actors_of(child.name)):
                 self._mailbox.moves(name)
         child.process = place
         try:
-            epoch = self._epochs.next()
+            epoch = self._next_epoch()
             if not child.shares:
                 child.life = self._began(place, self._spawner.spawn(child.spec, epoch, paused=paused))
             else:
@@ -289,18 +382,10 @@ class RunningChildren:
         ending = replace(ending, actor=actor) if ending.status and actor else ending
         del self._processes[process]
         self._liveness.on_ended(process)
-        log.log(
-            logging.INFO if expected else logging.ERROR,
-            "child.exited",
-            extra={
-                "child": process,
-                "pid": life.pid,
-                "exit_status": ending.status,
-                "signal": ending.signal,
-                "failed": ending.actor,
-                "hung": any(child.hung for child in self.living_in(process)),
-            },
-        )
+        hung = any(child.hung for child in self.living_in(process))
+        facts = {"exit_status": ending.status, "signal": ending.signal, "failed": ending.actor, "hung": hung}
+        level = logging.INFO if expected else logging.ERROR
+        log.log(level, "child.exited", extra={"child": process, "pid": life.pid, **facts})
         return ending
 
     def ended(self, child: Child, ending: Ending, *, expected: bool) -> None:
@@ -326,76 +411,19 @@ class RunningChildren:
         """The reports of the actors, by their names."""
         return {actor: told for child in self._children.values() for actor, told in child.reports.items()}
 
-    def actor_rows(self, now_s: float) -> tuple[ActorRow, ...]:
-        """The actors of the children for ``bascule status``."""
-        return tuple(self._actor_row(child, actor, now_s) for child in self._children.values() for actor in actors_of(child.name))
+    def silent_s(self, process: str) -> float | None:
+        """Seconds since ``process`` was last heard; None if it does not run."""
+        return self._liveness.age_s(process, self._mailbox.now_s())
 
-    def actor_states(self) -> dict[str, str]:
-        """The state of each actor."""
-        return {actor: self._actor_state(child, actor) for child in self._children.values() for actor in actors_of(child.name)}
-
-    def _actor_state(self, child: Child, actor: str) -> str:
-        return child.state_of(actor) if (state := self.state_of(child)) is not ChildState.SILENT else state
-
-    def _actor_row(self, child: Child, actor: str, now_s: float) -> ActorRow:
-        age_s, traffic = self._liveness.age_s(child.process, now_s), child.traffic
-        return ActorRow(
-            name=actor,
-            pid=None if child.life is None else child.life.pid,
-            state=self._actor_state(child, actor),
-            restarts=child.restart_count,
-            heartbeat_age_s=None if age_s is None else round(age_s, 3),
-            last_cause=child.cause,
-            mailbox=None if traffic is None else of_values(ActorMailbox, traffic),
-        )
-
-    def process_rows(self, supervisor: str, usage_of: Callable[[int | None], Usage]) -> tuple[ProcessRow, ...]:
-        """All processes for ``bascule status``; ``supervisor``: the state of our own. usage_of: what a process has taken."""
-        rows = [_process_row(SUPERVISOR, os.getpid(), supervisor, usage_of)]
-        template = self._spawner.template_pid
-        if template is not None or self._settings.now.supervision.placement == "isolated":
-            state = ChildState.RESTARTING if template is None else ChildState.READY
-            rows.append(_process_row("template", template, state, usage_of))
-        shared: dict[str, list[Child]] = {}
-        for child in self._children.values():
-            shared.setdefault(self.process_of(child.name), []).append(child)
-        rows += [self._row_of(process, children, usage_of) for process, children in shared.items()]
-        return tuple(rows)
-
-    def _row_of(self, process: str, children: list[Child], usage_of: Callable[[int | None], Usage]) -> ProcessRow:
-        """The row of a process, which is as the first of its ``children`` is that is not ready, or else has a cause to tell."""
-        known = [(self.state_of(child), child.cause) for child in children]
-        told = [each for each in known if each[0] is not ChildState.READY] or [each for each in known if each[1]] or known
-        state, cause = told[0]
-        if state is ChildState.SILENT:
-            age_s = self._liveness.age_s(process, self._mailbox.now_s()) or 0.0
-            cause = f"it has said nothing for {age_s:.0f} s: it hangs, or its disk does"
+    def pid_of(self, process: str) -> int | None:
+        """The process identifier of ``process``; None if it does not run."""
         life = self._processes.get(process)
-        actors = tuple(actor for child in children for actor in actors_of(child.name))
-        restarts = max(child.restart_count for child in children)
-        return _process_row(process, None if life is None else life.pid, state, usage_of, actors, restarts, cause)
+        return None if life is None else life.pid
 
-
-def _process_row(
-    name: str,
-    pid: int | None,
-    state: str,
-    usage_of: Callable[[int | None], Usage],
-    actors: tuple[str, ...] = (),
-    restarts: int = 0,
-    cause: str = "",
-) -> ProcessRow:
-    taken = usage_of(pid)
-    return ProcessRow(
-        name=name,
-        pid=pid,
-        actors=actors,
-        state=state,
-        pss_bytes=taken.pss_bytes,
-        cpu_s=taken.cpu_s,
-        restarts=restarts,
-        last_cause=cause,
-    )
+    @property
+    def template_pid(self) -> int | None:
+        """The process that forks the others; None while there is none."""
+        return self._spawner.template_pid
 
 
 def _restarts(spec: ChildSpec, mailbox: Mailbox) -> ChildRestarts:

@@ -1,4 +1,5 @@
-"""Messages to the service manager that started the node, such as systemd: it is ready, reloads, lives, stops.
+"""Messages to whoever started the node: a line on standard output, and to a service manager, such as systemd, that the node is
+ready, reloads, lives, stops.
 
 The protocol is ``sd_notify(3)``: datagrams of ``NAME=value`` lines to the socket that NOTIFY_SOCKET names. Without a name of one,
 nothing is sent. A message that is not taken is lost: the node goes on without its service manager.
@@ -6,11 +7,16 @@ nothing is sent. A message that is not taken is lost: the node goes on without i
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
 import time
 from collections.abc import Callable, Mapping, MutableMapping
+from datetime import UTC, datetime
+
+from supervisor.terminal.failures import try_print
+from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -83,3 +89,15 @@ def _period_s(watchdog: Mapping[str, str]) -> float | None:
     if not microseconds.isdecimal() or pid not in ("", str(os.getpid())):
         return None
     return int(microseconds) / _MICROSECONDS / _PARTS or None
+
+
+def announce(settings: NodeSettings, took_s: float, *, stands_by: bool) -> None:
+    """Say that the node works, or stands by for another: ``node.ready`` or ``node.stands_by``."""
+    event = "node.stands_by" if stands_by else "node.ready"
+    listeners = [] if stands_by else [listener.bind for listener in settings.listeners]
+    facts = {"pid": os.getpid(), "listeners": listeners, "took_s": round(took_s, 3)}
+    log.info(event, extra=facts)
+    ts = datetime.now(UTC).isoformat(timespec="milliseconds")
+    refusal = try_print(json.dumps({"ts": ts, "event": event, "node": settings.node.name, **facts}))
+    if refusal is not None:
+        log.warning("output.refused", extra={"error": refusal, "why": f"standard output did not take the line {event}"})

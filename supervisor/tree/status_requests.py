@@ -1,25 +1,20 @@
-"""Requests for ``status``: fresh figures are collected from all children, and what is known then is the answer."""
+"""Requests for ``status``: fresh figures are collected from all children, and what is known then is the answer.
+
+One collection at a time is shared by all who asked before it began; who asks meanwhile is served by the next one.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 from actors.process.mailbox import Mailbox
-from supervisor.control.control_socket import ControlError, Request, encode_result
-from supervisor.snapshots.node_snapshots import Snapshots
-from supervisor.tree.child_lives import Lives
-from supervisor.tree.current_settings import CurrentSettings
-from supervisor.tree.link_downs import LinkDowns
-from supervisor.tree.pauses import Pauses
-from supervisor.tree.process_usage import usage_of
-from supervisor.tree.queue_rates import RateMeter
+from supervisor.control.control_socket import Answers, Asker, ControlError, Request, encode_result
+from supervisor.tree.process_usage import actor_rows, actor_states, process_rows
 from supervisor.tree.running_children import RunningChildren
-from supervisor.tree.status_collection import Collection
-from supervisor.tree.status_figures import full_s, fullness, lane_row, store_part, unserved_rows
-from supervisor.tree.store_requests import Answers, Asker
+from supervisor.tree.status_figures import LinkDowns, RateMeter, full_s, fullness, lane_row, store_part, unserved_rows
 from supervisor.version import VERSION
 from wire.figure import of_values, to_map
 from wire.frames.names import (
@@ -34,6 +29,7 @@ from wire.frames.names import (
 )
 from wire.frames.supervision import Heartbeat, ReportNow
 from wire.routing.sys_topics import SysLane, node_values
+from wire.settings import SettingsNow
 from wire.status.actors import Reports, reported
 from wire.status.bridges import BridgeLane, ConnectionFigures, QueueFigures
 from wire.status.clients import DistributorFigures, ListenerFigures
@@ -42,6 +38,7 @@ from wire.status.node import (
     ConfigurationFigures,
     ControlFigures,
     HttpFigures,
+    SnapshotsFigures,
     Status,
     SupervisorFigures,
     SupervisorMailbox,
@@ -52,6 +49,18 @@ from wire.status.store import StoreReport
 
 TIMER = "collect"
 COLLECT_TIMEOUT_S = 0.5
+ASKERS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnFigures:
+    """The supervisor's own part of the status; stop_left_s is None while the node goes on."""
+
+    ready: bool
+    stop_left_s: float | None
+    snapshots: SnapshotsFigures
+    control: ControlFigures
+    configuration: ConfigurationFigures
 
 
 class StatusRequests:
@@ -60,29 +69,16 @@ class StatusRequests:
     The timer ``TIMER`` says that the time for a collection is up.
     """
 
-    def __init__(
-        self,
-        mailbox: Mailbox,
-        settings: CurrentSettings,
-        children: RunningChildren,
-        lives: Lives,
-        pauses: Pauses,
-        snapshots: Snapshots,
-        control: Callable[[], ControlFigures],
-        configuration: Callable[[], ConfigurationFigures],
-    ) -> None:
-        """control: the figures of the control sockets. configuration: those of the configuration file."""
+    def __init__(self, mailbox: Mailbox, settings: SettingsNow, children: RunningChildren) -> None:
         self._mailbox = mailbox
         self._settings = settings
         self._children = children
-        self._lives = lives
-        self._pauses = pauses
-        self._snapshots = snapshots
-        self._control = control
-        self._configuration = configuration
         self.started_s = mailbox.now_s()
         self._started_at_ms = mailbox.wall_ms()
-        self._collection: Collection[tuple[Asker, Any]] = Collection()
+        self._served: list[tuple[Asker, Any]] = []
+        self._waiting: list[tuple[Asker, Any]] = []
+        self._unreported: set[str] = set()
+        self._number = 0  # of the collection that runs, or of the last one
         self._rates = RateMeter()
         self._downs = LinkDowns()
 
@@ -92,17 +88,21 @@ class StatusRequests:
         Raises:
             ControlError: too many wait already.
         """
-        if not self._collection.ask((whom, request.request_id)):
+        if len(self._served) + len(self._waiting) >= ASKERS_MAX:
             raise ControlError("busy", "too many status requests are waiting", request.request_id)
+        self._waiting.append((whom, request.request_id))
         self.collect()
 
     def collect(self) -> None:
         """Begin to collect, if somebody waits for that and it is not under way."""
-        living = [child.name for child in self._children.living()]
-        if self._collection.begin(living):
-            for name in living:
-                self._mailbox.send(name, ReportNow(request=self._collection.number))
-            self._mailbox.set_timer(TIMER, self._mailbox.now_s() + (COLLECT_TIMEOUT_S if living else 0.0))
+        if self._served or not self._waiting:
+            return
+        self._served, self._waiting = self._waiting, []
+        self._unreported = {child.name for child in self._children.living()}
+        self._number += 1
+        for child in self._children.living():
+            self._mailbox.send(child.name, ReportNow(request=self._number))
+        self._mailbox.set_timer(TIMER, self._mailbox.now_s() + (COLLECT_TIMEOUT_S if self._unreported else 0.0))
 
     def on_reported(self, heartbeat: Heartbeat) -> bool:
         """A process has reported, maybe as it was asked to; whether that completes the collection, so that it is to be ended."""
@@ -113,46 +113,47 @@ class StatusRequests:
                 self._rates.note(now_s, told.queues)
             elif isinstance(told, ConnectionFigures) and told.link is not None:
                 self._downs.note(actor, told.link, now_s)
-        self._collection.on_reported(heartbeat.name, heartbeat.request)
-        return self._collection.complete
+        if heartbeat.request == self._number:
+            self._unreported.discard(heartbeat.name)
+        return self._is_complete
 
     def on_gone(self, name: str) -> bool:
         """``name`` has ended; whether that completes the collection."""
-        self._collection.on_gone(name)
-        return self._collection.complete
+        self._unreported.discard(name)
+        return self._is_complete
 
-    def on_collected(self) -> Answers:
-        """End the collection: whom to answer, with what is known; ``collect`` then begins the next one."""
+    @property
+    def _is_complete(self) -> bool:
+        """Whether a collection runs that waits for nobody."""
+        return bool(self._served) and not self._unreported
+
+    def on_collected(self, own: Callable[[], OwnFigures]) -> Answers:
+        """End the collection: whom to answer, with what is known; ``collect`` then begins the next one. own: for whom that is."""
         self._mailbox.cancel_timer(TIMER)
-        served = self._collection.end()
+        served, self._served = self._served, []
         if not served:
             return []
-        state = ChildState.STOPPING if self._lives.stopping else ChildState.READY
-        status = replace(
-            self.status(),
-            processes=self._children.process_rows(state, usage_of),
-            control=self._control(),
-            configuration=self._configuration(),
-        )
-        told = to_map(status)  # once for all
+        told = to_map(self.status(own()))  # once for all
         return [(whom, encode_result(request_id, told)) for whom, request_id in served]
 
-    def status(self) -> Status:
-        """The status as it is known now, without the processes' memory and processor time."""
-        now_s, lanes, left_s = self._mailbox.now_s(), self._lanes(), self._lives.stop_left_s(self._mailbox.now_s())
-        actors, reports = self._children.actor_rows(now_s), self._children.reports
+    def status(self, own: OwnFigures) -> Status:
+        """The status as it is known now."""
+        now_s, lanes, settings = self._mailbox.now_s(), self._lanes(), self._settings.now
+        actors, reports = actor_rows(self._children), self._children.reports
+        state = ChildState.READY if own.stop_left_s is None else ChildState.STOPPING
         store = reported(reports, QUEUE_STORE, StoreReport)
         return Status(
-            node=self._settings.now.node.name,
+            node=settings.node.name,
             version=VERSION,
-            ready=self._lives.all_ready,
-            stop_left_s=None if left_s is None else round(left_s, 3),
+            ready=own.ready,
+            stop_left_s=None if own.stop_left_s is None else round(own.stop_left_s, 3),
             supervisor=SupervisorFigures(
                 pid=os.getpid(),
                 started_at_ms=self._started_at_ms,
                 uptime_s=round(now_s - self.started_s, 3),
                 mailbox=of_values(SupervisorMailbox, self._mailbox.traffic()),
             ),
+            processes=process_rows(self._children, state, isolated=settings.supervision.placement == "isolated"),
             actors=actors,
             bridges=self._bridges(lanes, actors, reports, now_s),
             unserved=() if store is None else unserved_rows(lanes, store.queues),
@@ -162,12 +163,14 @@ class StatusRequests:
             distributor=reported(reports, DISTRIBUTOR, DistributorFigures),
             http=reported(reports, HTTP_SERVER, HttpFigures),
             telemetry=reported(reports, METRICS_EXPORTER, TelemetryFigures),
-            snapshots=self._snapshots.figures(),
+            snapshots=own.snapshots,
+            control=own.control,
+            configuration=own.configuration,
         )
 
     def sys_values(self) -> dict[str, int]:
         """Topic -> figure, for the ``$SYS`` topics, as it is known now; nothing else of the status is made for them."""
-        reports, states = self._children.reports, self._children.actor_states()
+        reports, states = self._children.reports, actor_states(self._children)
         store = reported(reports, QUEUE_STORE, StoreReport) or StoreReport()
 
         def lane_of(bridge: str, number: int) -> SysLane:
@@ -201,7 +204,7 @@ class StatusRequests:
                     rates=own,
                     full=full,
                     full_s=fills_s,
-                    paused_since_ms=self._pauses.since_ms(bridge.name),
+                    paused_since_ms=self._children.paused_since_ms(bridge.name),
                     down_s=self._downs.down_s(connection_name(*lane), now_s),
                 )
                 for lane, own in zip([lane for lane in lanes if lane[0] == bridge.name], rates, strict=True)

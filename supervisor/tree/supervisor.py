@@ -15,36 +15,40 @@ from typing import Any
 
 from actors.process.actor import PolledActor
 from actors.process.mailbox import READ, Mailbox
-from supervisor.control.control_socket import ControlError, Request, encode_error, encode_result
+from supervisor.control.control_socket import Answers, Asker, ControlError, Request, encode_error, encode_result
 from supervisor.control.store_commands import is_queue_command
+from supervisor.reload.plan import Plan
 from supervisor.reload.source import Source
 from supervisor.snapshots import node_snapshots
 from supervisor.snapshots.node_snapshots import STANDS_BY, Snapshots
-from supervisor.tree import child_lives, control_endpoints, message_traces, reloads, status_requests, store_requests
-from supervisor.tree.announcement import announce
-from supervisor.tree.bridge_orders import BridgeOrders
+from supervisor.tree import (
+    bridge_orders,
+    child_lives,
+    control_endpoints,
+    message_traces,
+    reloads,
+    rollout,
+    status_requests,
+    store_requests,
+)
 from supervisor.tree.child_lives import Ended, Lives
-from supervisor.tree.child_table import child_specs
 from supervisor.tree.control_endpoints import ControlEndpoints
 from supervisor.tree.current_settings import CurrentSettings
-from supervisor.tree.event_notes import Notes
-from supervisor.tree.event_queue import Detail
+from supervisor.tree.event_notes import Detail, Notes
 from supervisor.tree.message_traces import MessageTraces
-from supervisor.tree.pauses import Pauses
 from supervisor.tree.peers import Peers
 from supervisor.tree.reloads import Reloads
-from supervisor.tree.rollout import Rollout, Table
+from supervisor.tree.rollout import Rollout
 from supervisor.tree.running_children import Child, RunningChildren
-from supervisor.tree.service_manager import ServiceManager
+from supervisor.tree.service_manager import ServiceManager, announce
 from supervisor.tree.signals import SignalPipe
-from supervisor.tree.standby import refuse, stands_by
-from supervisor.tree.status_requests import StatusRequests
-from supervisor.tree.store_requests import Answers, StoreRequests
+from supervisor.tree.status_requests import OwnFigures, StatusRequests
+from supervisor.tree.store_requests import StoreRequests
 from supervisor.units import write_time
 from supervisor.version import VERSION
 from supervisor.workers import Then
 from wire.frames.base import Frame
-from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR
+from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE, SUPERVISOR
 from wire.frames.supervision import Heartbeat, NodeFigures, QueueAnswer, RoleChanged, SnapshotMade
 from wire.frames.tracing import TopicCounts, TraceStep
 from wire.settings import NodeSettings
@@ -52,6 +56,8 @@ from wire.status.answers import BridgeOrdered, Ping, SnapshotBegun, SnapshotStat
 from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
+
+_OF_STANDBY = frozenset({"ping", "status", "stop", "reload", "reload.plan", "cluster.promote", "cluster.forget"})
 
 
 class Supervisor(PolledActor):
@@ -63,12 +69,10 @@ class Supervisor(PolledActor):
         signals: SignalPipe,
         settings: CurrentSettings,
         children: RunningChildren,
-        pauses: Pauses,
         source: Source,
-        table: Table = child_specs,
         has_folder: Callable[[], bool] = lambda: True,
     ) -> None:
-        """source: where the settings are read from again. table: makes the children's rows of them. has_folder: as in ``Lives``."""
+        """source: where the settings are read from again. has_folder: as in ``Lives``."""
         super().__init__(mailbox)
         self._signals = signals
         self.exit_status = 0
@@ -77,21 +81,18 @@ class Supervisor(PolledActor):
         self._settings = settings
         self._source = source
         self._children = children
-        self._pauses = pauses
         self._announced = False
         self._service = ServiceManager(os.environ)
-        self._notes = Notes(mailbox, children)
-        self._peers = Peers(mailbox, settings, children, pauses)
-        self._lives = Lives(mailbox, settings, children, self._peers, self._notes, self._end_node, has_folder)
+        self._notes = Notes(mailbox.wall_ms)
+        self._peers = Peers(mailbox, settings, children)
+        self._lives = Lives(mailbox, settings, children, self._notes, self._end_node, has_folder)
         self._snapshots = Snapshots(self, settings, self._store_state, self._note_snapshot)
         self._doors = ControlEndpoints(mailbox, settings.now)
-        rollout = Rollout(mailbox, settings, children, self._lives, table)
-        self._reloads = Reloads(self, source, settings, children, rollout, self._notes, self._remake, self._doors.answer)
-        figures = self._doors.figures, self._reloads.figures
-        self._status = StatusRequests(mailbox, settings, children, self._lives, pauses, self._snapshots, *figures)
+        self._rollout = Rollout(mailbox, settings, children, self._lives)
+        self._reloads = Reloads(self, source, settings, self._store_works, self._notes, self._apply, self._doors.answer)
+        self._status = StatusRequests(mailbox, settings, children)
         self._store_requests = StoreRequests(mailbox, children)
         self._traces = MessageTraces(mailbox, children)
-        self._bridge_orders = BridgeOrders(settings, children, pauses, self._peers, self._lives, self._notes)
 
     # --- events ---
 
@@ -102,7 +103,7 @@ class Supervisor(PolledActor):
         if self._settings.now.replication is not None and CLIENTS in self._children:
             self._notes.note("node.leader", actor=SUPERVISOR, reason=self._settings.now.replication.member)
         for bridge in self._settings.now.bridges:
-            if (since_ms := self._pauses.since_ms(bridge.name)) is not None:
+            if (since_ms := self._children.paused_since_ms(bridge.name)) is not None:
                 since = write_time(since_ms)
                 self._notes.note("bridge.paused", bridge=bridge.name, actor=SUPERVISOR, reason=f"since {since}")
                 remedy = f"bascule bridge resume {self._source.path} {bridge.name}"
@@ -151,10 +152,11 @@ class Supervisor(PolledActor):
         match verb:
             case "tick":
                 self.mailbox.set_timer("tick", now_s + self._settings.now.supervision.heartbeat_period_s)
-                self._notes.send()
+                self._send_notes()
                 if self._lives.check_folder():
                     self._children.kill_hung(now_s)
                     self._peers.send_acl_changes()
+                    self._rollout.remind()
                     self._reloads.check_files()
             case "watchdog":
                 self._service.alive()
@@ -173,8 +175,10 @@ class Supervisor(PolledActor):
                 self._answer(self._traces.timed_out(now_s))
             case control_endpoints.TIMER:
                 self._doors.bind()
-            case reloads.TIMER | reloads.STEP_TIMER:
-                self._reloads.on_timer(name)
+            case reloads.TIMER:
+                self._reloads.go_on()
+            case rollout.TIMER:
+                self._rollout.go_on()
             case "sys":
                 self._send_figures(now_s)
 
@@ -205,11 +209,13 @@ class Supervisor(PolledActor):
         self._peers.herald(child)
         if heartbeat.state == ChildState.STARTING:
             self._peers.brief(child)
-        if self._lives.heard(child, heartbeat.state):
+        if child.says(heartbeat.state):
             self._became_ready(child)
         if child.name == STORE and child.state is ChildState.READY and not self._lives.stopping:
-            self._lives.run_former_lanes(self._children.queues)
-        self._reloads.on_heard(child, heartbeat)
+            self._lives.run_former_lanes()
+        self._rollout.on_heard(child)
+        if heartbeat.request == reloads.REPORT:
+            self._reloads.go_on(self._children.store_report)
         if self._status.on_reported(heartbeat):
             self._on_collected()
 
@@ -229,23 +235,23 @@ class Supervisor(PolledActor):
         elif self._announced and not self._lives.stopping:
             self._service.say(self._state())
         for child in children:
-            self._reloads.on_heard(child)
+            self._rollout.on_heard(child)
 
     # --- the beginning ---
 
     def _became_ready(self, child: Child) -> None:
         assert child.life is not None
-        self._notes.note("process.started", child=child, count=child.restart_count, details={"pid": child.life.pid})
+        self._notes.note("process.started", actor=child.name, count=child.restart_count, details={"pid": child.life.pid})
         if child.name == STORE:
-            self._notes.send()
+            self._send_notes()
             self._answer(self._store_requests.on_store_ready())
         if child.name == CLIENTS and self._settings.now.clients.sys_period_s:
             self.mailbox.set_timer("sys", self.mailbox.now_s())
         if not self._announced and self._lives.all_ready:
             self._announced = True
             self._service.ready(self._state())
-            follows = stands_by(self._settings.now, self._children)
-            announce(self._settings.now, self.mailbox.now_s() - self._status.started_s, stands_by=follows)
+            took_s = self.mailbox.now_s() - self._status.started_s
+            announce(self._settings.now, took_s, stands_by=self._children.stands_by)
         elif self._announced:
             self._service.say(self._state())
 
@@ -273,16 +279,19 @@ class Supervisor(PolledActor):
         self._service.reloading()
         self._reloads.hang_up(lambda: self._service.ready(self._state()))
 
-    def _remake(self, settings: NodeSettings, moves_all: bool) -> None:
-        """Make anew what is made of the settings; all of it, where all actors go to other processes."""
-        if moves_all:
+    def _apply(self, plan: Plan, done: Callable[[], None]) -> None:
+        """The settings have changed by ``plan``: make anew what is made of them; all, where all actors go to other processes."""
+        if plan.moves_all:
             self._start_again()
+            done()
             return
+        settings = self._settings.now
         self._peers.watch_files()
         self._snapshots.on_settings_changed()
         self._doors.rebind(settings.control)
         if settings.clients.sys_period_s:
             self.mailbox.set_timer("sys", self.mailbox.now_s())
+        self._rollout.begin(plan, done)
 
     def _turn_into(self, change: RoleChanged) -> None:
         """End all children, so that the node goes on in another role."""
@@ -308,13 +317,13 @@ class Supervisor(PolledActor):
         if self._lives.stopping:
             self.next_role, self.starts_again = None, False  # it ends, even if it was about to go on as something else
             return
-        self._lives.stopping, self.exit_status = True, exit_status
+        self.exit_status = exit_status
         log.info("node.stopping", extra={"exit_status": exit_status})
         self._snapshots.stop()
         goes_on = self.next_role is not None or self.starts_again
         if not goes_on:
             self._notes.note("node.stopped", actor=SUPERVISOR, reason=str(exit_status))
-        self._notes.send()
+        self._send_notes()
         ended = self._lives.stop_all()
         if not goes_on:
             self._service.stopping(self._lives.stop_left_s(self.mailbox.now_s()) or 0.0)
@@ -333,7 +342,7 @@ class Supervisor(PolledActor):
 
     # --- control ---
 
-    def _serve(self, whom: list[bytes], request: Request) -> None:
+    def _serve(self, whom: Asker, request: Request) -> None:
         try:
             refuse(request, self._settings.now, self._children)
             if request.command == "status":
@@ -357,7 +366,7 @@ class Supervisor(PolledActor):
 
     def _on_collected(self) -> None:
         """All have reported, or the time is up: answer with what is known."""
-        self._answer(self._status.on_collected())
+        self._answer(self._status.on_collected(self._own_figures))
         self._status.collect()
 
     def _obey(self, request: Request) -> Ping | Stopping | TraceSteps | SnapshotBegun | SnapshotState | BridgeOrdered:
@@ -371,7 +380,24 @@ class Supervisor(PolledActor):
                 return self._traces.result(request)
             case "snapshot" | "snapshot.result":
                 return node_snapshots.obey(self._snapshots, request)
-        return self._bridge_orders.obey(request)
+        return bridge_orders.obey(request, self._children, self._lives, self._notes)
+
+    def _own_figures(self) -> OwnFigures:
+        return OwnFigures(
+            ready=self._lives.all_ready,
+            stop_left_s=self._lives.stop_left_s(self.mailbox.now_s()),
+            snapshots=self._snapshots.figures(),
+            control=self._doors.figures(),
+            configuration=self._reloads.figures(self._rollout.pending()),
+        )
+
+    def _send_notes(self) -> None:
+        """Send what was noted, if the store is ready; else it waits."""
+        if self._store_works() and (frame := self._notes.take()) is not None:
+            self.send(QUEUE_STORE, frame)
+
+    def _store_works(self) -> bool:
+        return self._children[STORE].is_working
 
     def _note_snapshot(self, reason: str, messages: int, details: dict[str, Detail]) -> None:
         self._notes.note("snapshot.made", actor=SUPERVISOR, reason=reason, count=messages, details=details)
@@ -379,11 +405,33 @@ class Supervisor(PolledActor):
     def _state(self) -> str:
         """The state for the service manager: that the node does its work, or which of its processes do not."""
         if self._lives.all_ready:
-            return STANDS_BY if stands_by(self._settings.now, self._children) else "ready"
+            return STANDS_BY if self._children.stands_by else "ready"
         return self._children.not_ready() or "starting"
 
     def _store_state(self) -> str:
-        if stands_by(self._settings.now, self._children):
+        if self._children.stands_by:
             return STANDS_BY
         store = self._children[STORE]
         return store.state if store.life is not None else "not running"
+
+
+def refuse(request: Request, settings: NodeSettings, children: RunningChildren) -> None:
+    """See whether ``request`` is for a node such as this, of a cluster or none, which leads or stands by.
+
+    Raises:
+        ControlError: it is not; nothing was done.
+    """
+    if settings.replication is None:
+        if request.command.startswith("cluster."):
+            text = f"persistence.mode is {settings.persistence.mode}: the node is of no cluster; nothing was done"
+            raise ControlError("not_replicated", text, request.request_id)
+    elif request.command not in _OF_STANDBY and children.stands_by:
+        text = f"this node stands by: {request.command} is for the one that leads; {_leader(children)}; nothing was done"
+        raise ControlError("standby", text, request.request_id)
+
+
+def _leader(children: RunningChildren) -> str:
+    figures = None if children.store_report is None else children.store_report.replication
+    if figures is None or not figures.leader:
+        return "nobody leads, as far as is known here"
+    return f"the leader is {figures.leader}" + (f" at {figures.leader_address}" if figures.leader_address else "")

@@ -89,7 +89,7 @@ def _first_rules_kept(original: Any) -> Any:
 
 
 def _not_run(original: Any) -> Any:
-    return lambda self, queues: None
+    return lambda self: None
 
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (

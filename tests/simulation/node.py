@@ -361,12 +361,12 @@ class Machine:
             mailbox = Mailbox(post, SUPERVISOR)
             epochs = SimEpochs(self.disk, self.world.wall_s())
             settings = SimSettings(self)
-            children = RunningChildren(mailbox, settings, child_specs(self.settings), SimSpawner(self), epochs)
+            children = RunningChildren(mailbox, settings, child_specs, SimSpawner(self), epochs.next, SimPauses(self))
             post.place(children.process_of)
             host = Host(post)
             source = Source(Path(), lambda: self.next_settings)
             signals = cast(SignalPipe, SimSignals())
-            host.add(SimSupervisor(mailbox, signals, settings, children, SimPauses(self), source))
+            host.add(SimSupervisor(mailbox, signals, settings, children, source))
             return host
 
         self.supervisor = self._process(SUPERVISOR, 0, make)

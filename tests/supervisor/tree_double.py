@@ -7,7 +7,6 @@ from dataclasses import replace
 from errno import ENOMEM, ENOSPC
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 from actors.process.mailbox import READ, Mailbox
@@ -122,9 +121,9 @@ class Children:
         self.settings = node(bridge("cloud", 1), http=http)
         self.current = Held(self.settings)
         self.spawner = FakeSpawner()
-        epochs: Any = SimpleNamespace(next=_next_of(count(1)))
-        specs = child_specs(self.settings)
-        self.children = RunningChildren(self.mailbox, self.current, specs, cast(ChildProcesses, self.spawner), epochs)
+        self.pauses = FakePauses()
+        spawner = cast(ChildProcesses, self.spawner)
+        self.children = RunningChildren(self.mailbox, self.current, child_specs, spawner, count(1).__next__, self.pauses)
 
     def sent(self, kind: type[FrameType]) -> list[tuple[str, FrameType]]:
         """The frames of this kind since the last time; the others are forgotten."""
@@ -185,7 +184,7 @@ class Tree(Children):
         super().__init__()
         self.written: NodeSettings | BasculeError = self.settings  # what the configuration says, or what is wrong with it
         source = Source(Path("/node.yaml"), self._read)
-        self.supervisor = AtOnce(self.mailbox, NO_SIGNALS, self.current, self.children, FakePauses(), source)
+        self.supervisor = AtOnce(self.mailbox, NO_SIGNALS, self.current, self.children, source)
         for child in list(self.children):
             self.begins(child.name)
             self.ready(child.name)
@@ -228,7 +227,3 @@ class Tree(Children):
     def begins(self, name: str) -> None:
         """Its next life is there, and has not said anything."""
         self.supervisor._lives.restart(self.children[name])
-
-
-def _next_of(numbers: count[int]) -> Any:
-    return lambda: next(numbers)

@@ -1,4 +1,4 @@
-"""Queue commands on their way to the store and back: arguments, who is answered, who is given up; and messages as text."""
+"""Queue commands on their way to the store: their arguments and frames; and messages as text."""
 
 from __future__ import annotations
 
@@ -6,29 +6,24 @@ import json
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from supervisor.cli.main import main
 from supervisor.control.control_socket import COMMANDS, OPTIONAL, ControlError, Request, encode_request, parse_request
-from supervisor.control.store_commands import ANSWER_TIMEOUT_S, ASKERS_MAX, StoreCommands, is_queue_command, to_arguments
+from supervisor.control.store_commands import is_queue_command, to_arguments, to_frame
 from supervisor.terminal.message_text import message_json, message_of, printable, shown
 from tests.supervisor.cli.test_main import bascule
 from tests.supervisor.conftest import StartSupervisor
 from tests.support.client_double import have_answered
 from wire.frames.names import SUPERVISOR
-from wire.frames.supervision import QueueAnswer, SessionCommand
+from wire.frames.supervision import SessionCommand
 from wire.mqtt.properties import Properties, encode_properties
 from wire.status.answers import HeldMessage
 
 
 def request(command: str = "queue.ls", **arguments: str) -> Request:
     return Request(request_id="r", command=command, arguments=arguments)
-
-
-def answer(number: int, **result: Any) -> QueueAnswer:
-    return QueueAnswer(request=number, error="", message="", result=result)
 
 
 def test_arguments_become_what_the_store_takes() -> None:
@@ -65,54 +60,11 @@ def test_optional_arguments_may_be_there_and_others_not(command: str) -> None:
         parse_request(encode_request(1, command, everything | {"colour": "red"}))
 
 
-def test_each_asker_gets_the_answer_to_its_own_question() -> None:
-    relay: StoreCommands[str] = StoreCommands()
-    one, two = relay.ask("one", request(), 1.0), relay.ask("two", request("queue.purge", bridge="b"), 2.0)
-    assert (one.verb, two.verb, two.arguments) == ("ls", "purge", {"bridge": "b"})
-    assert relay.next_deadline_s() == 1.0 + ANSWER_TIMEOUT_S
-    assert relay.on_answered(answer(two.request)) == ("two", "r", None)
-    assert relay.on_answered(answer(two.request)) is None, "once"
-    found = relay.on_answered(QueueAnswer(request=one.request, error="full", message="no room", result={}))
-    assert found is not None
-    assert found[2] is not None
-    assert (found[2].kind, found[2].message, found[2].request_id) == ("full", "no room", "r")
-    assert relay.next_deadline_s() is None
-
-
-def test_who_is_not_answered_in_time_or_loses_the_store_is_told() -> None:
-    relay: StoreCommands[str] = StoreCommands()
-    late, later = relay.ask("late", request(), 0.0), relay.ask("later", request(), 5.0)
-    given_up = relay.timed_out(ANSWER_TIMEOUT_S + 1)
-    assert [(asker, error.kind) for asker, error in given_up] == [("late", "unavailable")]
-    assert relay.on_answered(answer(late.request)) is None
-    given_up = relay.on_store_ended()
-    assert [asker for asker, _ in given_up] == ["later"]
-    assert "carried out or not" in given_up[0][1].message
-    assert relay.on_answered(answer(later.request)) is None
-    assert relay.on_store_ended() == []
-
-
-def test_who_asked_about_sessions_is_told_when_the_listener_ends() -> None:
-    relay: StoreCommands[str] = StoreCommands()
-    relay.ask("queues", request(), 0.0)
-    asked = relay.ask("sessions", request("session.end", client_id="c", drops_will="yes"), 0.0, by_listener=True)
-    relay.ask("the store", request("session.ls", connected="no"), 0.0)
-    assert asked == SessionCommand(request=2, verb="end", arguments={"client_id": "c", "drops_will": True}, asker=SUPERVISOR)
-    ((asker, error),) = relay.on_listener_ended()
-    assert (asker, error.kind) == ("sessions", "unavailable")
-    assert "look with session ls" in error.message
-    assert [asker for asker, _ in relay.on_store_ended()] == ["queues", "the store"]
-
-
-def test_only_so_many_may_wait() -> None:
-    relay: StoreCommands[int] = StoreCommands()
-    for number in range(ASKERS_MAX):
-        relay.ask(number, request(), 0.0)
-    with pytest.raises(ControlError) as refused:
-        relay.ask(-1, request(), 0.0)
-    assert refused.value.kind == "busy"
-    relay.on_answered(answer(1))
-    relay.ask(-1, request(), 0.0)
+def test_each_command_becomes_a_frame_for_the_store_or_the_listener() -> None:
+    listed, purged = to_frame(request(), 1), to_frame(request("queue.purge", bridge="b"), 2)
+    assert (listed.verb, purged.verb, purged.arguments, purged.request) == ("ls", "purge", {"bridge": "b"}, 2)
+    asked = to_frame(request("session.end", client_id="c", drops_will="yes"), 3)
+    assert asked == SessionCommand(request=3, verb="end", arguments={"client_id": "c", "drops_will": True}, asker=SUPERVISOR)
 
 
 @pytest.mark.process

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from supervisor.terminal.message_text import Message
 from supervisor.terminal.view import briefly, duration, print_messages, size, status_view
-from supervisor.tree.queue_rates import Rates
-from supervisor.tree.status_figures import full_s, fullness, lane_row, store_part, unserved_rows
+from supervisor.tree.status_figures import Rates, full_s, fullness, lane_row, store_part, unserved_rows
 from tests.support.settings import node
 from wire.figure import of_map, to_map
 from wire.frames.names import actors_of

@@ -5,35 +5,29 @@ from __future__ import annotations
 import pytest
 
 from supervisor.control.control_socket import ControlError, Request
-from supervisor.tree.bridge_orders import BridgeOrders
+from supervisor.tree import bridge_orders
 from supervisor.tree.child_lives import Lives
 from supervisor.tree.event_notes import Notes
-from supervisor.tree.peers import Peers
-from tests.supervisor.tree_double import Children, FakePauses
-from wire.frames.names import STORE
-from wire.frames.supervision import Command, NodeEvents, Stop
+from tests.supervisor.tree_double import Children
+from wire.frames.supervision import Command, Stop
 from wire.status.answers import BridgeOrdered
-from wire.status.states import ChildState
 
 LANE, CONNECTION = "bridge:cloud:0", "connection:cloud:0"
 
 
 class Orders(Children):
-    """All children run, and the store takes notes."""
+    """All children run."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.pauses = FakePauses()
-        self.notes = Notes(self.mailbox, self.children)
-        peers = Peers(self.mailbox, self.current, self.children, self.pauses)
-        self.lives = Lives(self.mailbox, self.current, self.children, peers, self.notes, lambda status: None)
+        self.notes = Notes(self.mailbox.wall_ms)
+        self.lives = Lives(self.mailbox, self.current, self.children, self.notes, lambda status: None)
         for child in self.children:
             self.lives.spawn(child)
-        self.children[STORE].state = ChildState.READY
-        self._orders = BridgeOrders(self.current, self.children, self.pauses, peers, self.lives, self.notes)
 
     def obey(self, verb: str, bridge: str = "cloud") -> BridgeOrdered:
-        return self._orders.obey(Request(request_id=7, command=f"bridge.{verb}", arguments={"bridge": bridge}))
+        request = Request(request_id=7, command=f"bridge.{verb}", arguments={"bridge": bridge})
+        return bridge_orders.obey(request, self.children, self.lives, self.notes)
 
 
 def test_a_pause_is_kept_told_to_the_connection_and_noted() -> None:
@@ -42,12 +36,11 @@ def test_a_pause_is_kept_told_to_the_connection_and_noted() -> None:
     assert orders.pauses.since_ms("cloud") is not None
     assert orders.obey("resume").processes == (LANE,)
     assert orders.pauses.since_ms("cloud") is None
-    orders.notes.send()
-    sent = list(orders.fake.sent)
 
     assert orders.sent(Command) == [(CONNECTION, Command(verb="pause")), (CONNECTION, Command(verb="resume"))]
-    [events] = [frame.events for _, frame in sent if isinstance(frame, NodeEvents)]
-    assert [(event[1], event[2], event[4]) for event in events] == [
+    told = orders.notes.take()
+    assert told is not None
+    assert [(event[1], event[2], event[4]) for event in told.events] == [
         ("bridge.paused", "cloud", "operator"),
         ("bridge.resumed", "cloud", "operator"),
     ]
@@ -66,7 +59,8 @@ def test_a_bridge_that_is_not_there_and_a_node_that_stops_do_nothing(verb: str) 
     orders = Orders()
     with pytest.raises(ControlError, match="known: cloud") as unknown:
         orders.obey(verb, "nowhere")
-    orders.lives.stopping = True
+    orders.lives.stop_all()
+    orders.fake.sent.clear()
     with pytest.raises(ControlError, match="the node is stopping") as stopping:
         orders.obey(verb)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from supervisor.tree.child_lives import EXIT_ESCALATED, GOODBYE_S, Lives
 from supervisor.tree.child_processes import Ending
+from supervisor.tree.child_table import former_spec
 from supervisor.tree.event_notes import Notes
-from supervisor.tree.peers import Peers
 from supervisor.tree.running_children import Child
-from tests.supervisor.tree_double import Children, FakeLife, FakePauses
+from tests.supervisor.tree_double import Children, FakeLife
 from tests.support.settings import HTTP, itself
-from wire.frames.names import CLIENTS, QUEUE_STORE, STORE
+from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, BridgeLane
 from wire.frames.names import HTTP as HTTP_PROCESS
-from wire.frames.supervision import NodeEvents, ResetMarkers, Stop
+from wire.frames.supervision import ResetMarkers, Stop
 from wire.settings import HttpSettings
 from wire.status.states import ChildState
 from wire.status.store import StoreReport
@@ -29,14 +30,12 @@ class LivesOf(Children):
 
     def __init__(self, http: HttpSettings | None = None, *, has_folder: bool = True) -> None:
         super().__init__(http)
-        self.pauses = FakePauses()
-        self.notes = Notes(self.mailbox, self.children)
-        peers = Peers(self.mailbox, self.current, self.children, self.pauses)
+        self.notes = Notes(self.mailbox.wall_ms)
         self.ends: list[int] = []
-        self.lives = Lives(self.mailbox, self.current, self.children, peers, self.notes, self.ends.append, lambda: has_folder)
+        self.lives = Lives(self.mailbox, self.current, self.children, self.notes, self.ends.append, lambda: has_folder)
         for child in self.children:
             self.lives.spawn(child)
-            child.state = ChildState.READY
+            child.says(ChildState.READY)
         self.fake.sent.clear()
 
     def child(self, name: str) -> Child:
@@ -50,6 +49,11 @@ class LivesOf(Children):
         ended = self.lives.reap(child.process)
         assert ended is not None
         return self.lives.follow(*ended)
+
+    def told(self) -> list[tuple[Any, ...]]:
+        """The events since the last time."""
+        frame = self.notes.take()
+        return [] if frame is None else list(frame.events)
 
     def stopped(self) -> list[str]:
         """The children that were told to stop since the last time."""
@@ -95,9 +99,7 @@ def test_what_was_ordered_is_neither_counted_nor_a_cause_whether_it_ran_or_waite
     node.lives.restart_on_order([node.child(LANE)])
 
     assert (node.child(LANE).state, node.child(LANE).restart_count) == ("starting", 0)
-    node.notes.send()
-    told = [event for _, frame in node.sent(NodeEvents) for event in frame.events]
-    assert [event[5] for event in told if event[1] == "process.ended"] == ["ordered"] * 4 + ["failed"]
+    assert [event[5] for event in node.told() if event[1] == "process.ended"] == ["ordered"] * 4 + ["failed"]
 
 
 def test_who_waits_for_its_next_life_begins_it_at_once_on_order() -> None:
@@ -119,9 +121,7 @@ def test_the_end_of_a_lane_resets_its_markers_and_is_noted_with_its_reason() -> 
 
     node.end(CLIENTS, BUG)
     assert node.sent(ResetMarkers) == []
-    node.notes.send()
-    [(_, frame)] = node.sent(NodeEvents)
-    assert [(event[1], event[2], event[4], event[5]) for event in frame.events] == [
+    assert [(event[1], event[2], event[4], event[5]) for event in node.told()] == [
         ("process.ended", "cloud", LANE, "SIGKILL"),
         ("process.ended", "", CLIENTS, "failed"),
     ]
@@ -216,12 +216,19 @@ def test_the_node_does_without_http() -> None:
     assert node.lives.all_ready
 
 
+def test_a_former_lane_is_nobodys_wish_and_the_node_is_ready_without_it() -> None:
+    node = LivesOf()
+    node.lives.spawn(node.children.add(former_spec(node.settings, BridgeLane("cloud", 2))))
+    assert node.lives.all_ready
+
+    node.end(LANE, BUG)
+    assert not node.lives.all_ready
+
+
 def test_how_long_the_node_takes_to_stop_gets_less_with_each_order_that_has_stopped() -> None:
     node = LivesOf(HTTP)
     timeout_s = node.child(STORE).spec.stop_timeout_s
     assert node.lives.stop_left_s(0.0) is None
-    node.lives.stopping = True
-
     node.lives.stop_all()
     left_s = [node.lives.stop_left_s(0.0), node.lives.stop_left_s(timeout_s / 2)]
     for name in (CLIENTS, LANE, STORE, HTTP_PROCESS):
@@ -234,7 +241,6 @@ def test_how_long_the_node_takes_to_stop_gets_less_with_each_order_that_has_stop
 def test_all_is_stopped_in_reverse_start_order_each_order_waiting_for_the_one_before() -> None:
     node = LivesOf()
     assert node.lives.all_ready
-    node.lives.stopping = True
 
     assert not node.lives.stop_all()
     assert not node.lives.all_ready
@@ -259,8 +265,6 @@ def test_nobody_waits_long_for_a_store_that_commits_nothing(trouble: str, acknow
         node.child(STORE).reports = {QUEUE_STORE: StoreReport(error="its folder is gone")}
     elif trouble == "dead":
         node.end(STORE, BUG)
-    node.lives.stopping = True
-
     node.lives.stop_all()
     if trouble == "dies meanwhile":
         node.end(STORE, BUG)
@@ -275,7 +279,6 @@ def test_a_node_whose_children_all_wait_to_be_restarted_stops_at_once() -> None:
     node = LivesOf()
     for name in (CLIENTS, LANE, STORE):
         node.end(name, BUG)
-    node.lives.stopping = True
 
     assert node.lives.stop_all()
     assert not node.fake.timers

@@ -1,32 +1,36 @@
-"""A note reaches the store once it is ready, with what is known of the child that it is about."""
+"""Notes wait for a store that takes them, with what is known of the child that they are about; the oldest give way."""
 
 from __future__ import annotations
 
-from supervisor.tree.event_notes import Notes
-from tests.supervisor.tree_double import Children
-from wire.frames.names import CLIENTS, QUEUE_STORE, STORE
-from wire.frames.supervision import NodeEvents
-from wire.status.states import ChildState
+from supervisor.tree.event_notes import WAITING_MAX, Notes
+from wire.frames.names import CLIENTS
 
 
-def test_notes_wait_for_the_store_and_go_once_in_their_order() -> None:
-    children = Children()
-    notes = Notes(children.mailbox, children.children)
-    children.fake.time_s = 2.0
-    notes.note("process.ended", child=children.children["bridge:cloud:0"], reason="hung", details={"pid": 7})
-    notes.note("process.started", child=children.children[CLIENTS], count=3)
+def test_notes_wait_and_are_taken_once_in_their_order() -> None:
+    notes = Notes(lambda: 2000)
+    notes.note("process.ended", actor="bridge:cloud:0", reason="hung", details={"pid": 7})
+    notes.note("process.started", actor=CLIENTS, count=3)
     notes.note("bridge.paused", bridge="cloud", actor="operator")
-    notes.send()
-    assert children.sent(NodeEvents) == [], "nobody would take them"
 
-    children.children[STORE].state = ChildState.READY
-    notes.send()
-    notes.send()
+    frame = notes.take()
 
-    [(peer, frame)] = children.sent(NodeEvents)
-    assert peer == QUEUE_STORE
+    assert notes.take() is None
+    assert frame is not None
     assert frame.events == (
         (2000, "process.ended", "cloud", 0, "bridge:cloud:0", "hung", 0, {"pid": 7}),
         (2000, "process.started", "", -1, CLIENTS, "", 3, {}),
         (2000, "bridge.paused", "cloud", -1, "operator", "", 0, {}),
     )
+
+
+def test_so_many_wait_and_how_many_were_lost_is_told() -> None:
+    notes = Notes(lambda: 1)
+    for number in range(WAITING_MAX + 2):
+        notes.note("process.started", count=number)
+
+    frame = notes.take()
+
+    assert frame is not None
+    assert len(frame.events) == WAITING_MAX
+    assert frame.events[0] == (1, "events.lost", "", -1, "supervisor", "", 3, {})
+    assert frame.events[1][6] == 3

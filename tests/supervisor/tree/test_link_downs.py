@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.tree.link_downs import LinkDowns
+from supervisor.tree.status_figures import LinkDowns
 from wire.figure import of_map
 from wire.status.bridges import LinkFigures
 

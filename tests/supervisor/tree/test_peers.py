@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from supervisor.tree.process_usage import actor_states
 from tests.supervisor.tree_double import Tree
 from wire.frames.names import CLIENTS, STORE
 from wire.frames.supervision import PeerUp
@@ -14,7 +15,7 @@ def told(tree: Tree) -> list[tuple[str, str, int]]:
 
 
 def states(tree: Tree) -> dict[str, str]:
-    return {row.name: row.state for row in tree.children.actor_rows(0.0)}
+    return actor_states(tree.children)
 
 
 def test_each_process_is_told_once_of_each_actor_that_is_ready_and_the_new_one_of_all() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.tree.queue_rates import WINDOW_S, RateMeter, Rates
+from supervisor.tree.status_figures import WINDOW_S, RateMeter, Rates
 from wire.figure import of_map
 from wire.status.bridges import QueueFigures
 

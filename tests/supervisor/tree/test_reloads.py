@@ -60,7 +60,7 @@ class Reloading(Tree):
         return [(peer, type(frame).__name__) for peer, frame in sent if isinstance(frame, Reconfigure | Stop)]
 
     def configuration(self) -> dict[str, Any]:
-        configuration: dict[str, Any] = to_map(self.supervisor._reloads.figures())
+        configuration: dict[str, Any] = to_map(self.supervisor._own_figures().configuration)
         return configuration
 
     @property
@@ -154,7 +154,7 @@ def test_a_bridge_that_is_gone_ends_once_nothing_is_routed_to_it_and_comes_back(
     assert tree.configuration()["pending"] == [LANE, CLIENTS]
     tree.goes_by(2, CLIENTS)
     assert tree.told() == stopped(LANE)
-    assert tree.supervisor._status.status().bridges == ()
+    assert tree.supervisor._status.status(tree.supervisor._own_figures()).bridges == ()
     tree.ends(LANE)
     assert tree.names == [STORE, CLIENTS]
     tree.reload(with_bridges("cloud"))

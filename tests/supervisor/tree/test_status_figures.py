@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.tree.queue_rates import Rates
-from supervisor.tree.status_figures import full_s, fullness, lane_row, store_part, unserved_rows
+from supervisor.tree.status_figures import Rates, full_s, fullness, lane_row, store_part, unserved_rows
 from tests.support.settings import node
 from wire.figure import of_map, to_map
 from wire.status.actors import ActorFigures

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from typing import cast
 
 import msgpack
 import pytest
 
 from supervisor.control.control_socket import ControlError, Request
-from supervisor.snapshots.node_snapshots import Snapshots
-from supervisor.tree.child_lives import Lives
 from supervisor.tree.child_table import former_spec
-from supervisor.tree.event_notes import Notes
-from supervisor.tree.peers import Peers
-from supervisor.tree.status_collection import ASKERS_MAX
-from supervisor.tree.status_requests import COLLECT_TIMEOUT_S, TIMER, StatusRequests
-from tests.supervisor.tree_double import Children, FakePauses
+from supervisor.tree.status_requests import ASKERS_MAX, COLLECT_TIMEOUT_S, TIMER, OwnFigures, StatusRequests
+from tests.supervisor.tree_double import Children
 from wire.figure import of_map
 from wire.frames.names import STORE, BridgeLane
 from wire.frames.supervision import Heartbeat, ReportNow
 from wire.status.actors import ActorFigures
 from wire.status.node import ConfigurationFigures, ControlFigures, SnapshotsFigures
-from wire.status.states import ChildState
 from wire.status.store import StoreReport
 
 LANE = "bridge:cloud:0"
@@ -36,11 +28,15 @@ def beat(name: str, request: int = 0, **figures: ActorFigures) -> Heartbeat:
     )
 
 
-class NoSnapshots:
-    """A node that makes none."""
-
-    def figures(self) -> SnapshotsFigures:
-        return of_map(SnapshotsFigures, {})
+def own() -> OwnFigures:
+    """The part of the supervisor itself, of a node that goes on."""
+    return OwnFigures(
+        ready=True,
+        stop_left_s=None,
+        snapshots=of_map(SnapshotsFigures, {}),
+        control=of_map(ControlFigures, {}),
+        configuration=of_map(ConfigurationFigures, {}),
+    )
 
 
 class Desk(Children):
@@ -48,18 +44,9 @@ class Desk(Children):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pauses = FakePauses()
-        peers = Peers(self.mailbox, self.current, self.children, self.pauses)
-        self.lives = Lives(
-            self.mailbox, self.current, self.children, peers, Notes(self.mailbox, self.children), lambda status: None
-        )
         for child in self.children:
-            self.lives.spawn(child)
-        snapshots = cast(Snapshots, NoSnapshots())
-        control, configuration = partial(of_map, ControlFigures, {}), partial(of_map, ConfigurationFigures, {})
-        self.requests = StatusRequests(
-            self.mailbox, self.current, self.children, self.lives, self.pauses, snapshots, control, configuration
-        )
+            self.children.spawn(child)
+        self.requests = StatusRequests(self.mailbox, self.current, self.children)
         self.names = [child.name for child in self.children]
 
     def ask(self, whom: bytes) -> None:
@@ -85,14 +72,14 @@ def test_all_are_asked_once_and_the_last_report_completes_the_collection() -> No
     assert desk.reported(0) == [False, False, False], "of before it was asked"
     assert desk.reported(1) == [False, False, True]
 
-    [(whom, payload)] = desk.requests.on_collected()
+    [(whom, payload)] = desk.requests.on_collected(own)
     assert whom == [b"a"]
     assert TIMER not in desk.fake.timers
     status = msgpack.unpackb(payload)["result"]
     assert {row["name"] for row in status["processes"]} == {"supervisor", "template", *desk.names}
     desk.requests.collect()
     assert {frame.request for _, frame in desk.sent(ReportNow)} == {2}, "who asked meanwhile has figures of his own"
-    assert [whom for whom, _ in desk.requests.on_collected()] == [[b"b"]]
+    assert [whom for whom, _ in desk.requests.on_collected(own)] == [[b"b"]]
 
 
 def test_nobody_waits_for_a_child_that_has_ended() -> None:
@@ -112,7 +99,7 @@ def test_rates_go_by_the_figures_of_the_store_and_not_by_heartbeats_without_any(
     desk.fake.time_s = 24.0
     desk.heard(beat(STORE))
 
-    (row,) = desk.requests.status().bridges
+    (row,) = desk.requests.status(own()).bridges
 
     assert (row.rate_in, row.rate_out) == (0.0, 25.0)
 
@@ -132,10 +119,6 @@ def test_the_status_has_the_lanes_in_their_order_with_the_former_ones_and_since_
     desk.children.add(former_spec(desk.settings, BridgeLane("cloud", 2)))
     desk.pauses.pause("cloud")
 
-    rows = desk.requests.status().bridges
+    rows = desk.requests.status(own()).bridges
 
     assert [(row.name, row.lane, row.paused_since_ms) for row in rows] == [("cloud", lane, 1) for lane in (0, 2, 3)]
-    assert desk.requests.status().ready is False
-    for child in desk.children:
-        child.state = ChildState.STARTING if child.spec.former else ChildState.READY
-    assert desk.requests.status().ready is True, "a former lane is nobody's wish"

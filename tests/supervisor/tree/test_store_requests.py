@@ -7,9 +7,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from supervisor.control.control_socket import ControlError, Request
-from supervisor.control.store_commands import ANSWER_TIMEOUT_S, ASKERS_MAX
-from supervisor.tree.store_requests import START_WAIT_S, TIMER, Answers, StoreRequests
+from supervisor.control.control_socket import Answers, ControlError, Request
+from supervisor.control.store_commands import ANSWER_TIMEOUT_S
+from supervisor.tree.store_requests import ASKERS_MAX, START_WAIT_S, TIMER, StoreRequests
 from tests.supervisor.tree_double import Children
 from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE
 from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand
@@ -125,8 +125,21 @@ def test_who_waits_too_long_or_ordered_something_of_a_store_that_has_ended_is_to
 
     assert said(desk.requests.timed_out(ANSWER_TIMEOUT_S)) == [([b"a"], "unavailable")]
     assert desk.fake.timers[TIMER] == 5.0 + ANSWER_TIMEOUT_S
-    assert said(desk.requests.on_store_ended(starts_again=True)) == [([b"b"], "unavailable")]
+    ((whom, payload),) = desk.requests.on_store_ended(starts_again=True)
+    assert whom == [b"b"]
+    assert "carried out or not: look with queue ls" in msgpack.unpackb(payload)["error"]["message"]
     assert TIMER not in desk.fake.timers
+
+
+def test_so_many_wait_for_an_answer_and_no_more() -> None:
+    desk = Desk()
+    for number in range(ASKERS_MAX):
+        desk.ask(b"%d" % number)
+    with pytest.raises(ControlError, match="too many queue commands are waiting"):
+        desk.ask(b"one more")
+
+    desk.requests.on_answered(answer(1))
+    desk.ask(b"one more")
 
 
 def test_who_only_looks_is_answered_by_the_next_store() -> None:
