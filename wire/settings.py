@@ -466,7 +466,12 @@ class RuleSettings:
         Written.FILLED,
         "Topic name on the other side; {#} is the whole topic, {2} its second level, {2-#} all from there on.",
     ] = "{#}"
-    max_qos: Annotated[int, Number(0, 2, bound=False), "QoS above it is lowered to it; QoS is never raised."] = 2
+    max_qos: Annotated[int, Number(0, 2, bound=False), "QoS above it is lowered to it."] = 2
+    min_qos: Annotated[
+        int,
+        Number(0, 2, bound=False),
+        "QoS below it is raised to it on the way into the queue: such a message is on disk, and sent at that QoS.",
+    ] = 0
     preserve_retain: Annotated[bool, "Pass RETAIN on; false clears it."] = True
     user_properties: Annotated[
         tuple[tuple[str, str], ...], Written.PROPERTIES, "MQTT 5 user properties added to each message."
@@ -539,7 +544,7 @@ class BridgeSettings:
         Effect.LIVE,
     ] = 1 << 30
     local_subscriptions: Annotated[tuple[RuleSettings, ...], "Messages to the remote.", Effect.LIVE] = ()
-    remote_subscriptions: Annotated[tuple[RuleSettings, ...], "Messages from the remote, by lane 0."] = ()
+    remote_subscriptions: Annotated[tuple[RuleSettings, ...], Without("min_qos"), "Messages from the remote, by lane 0."] = ()
     loop_prevention: Annotated[LoopPreventionSettings, "Keeps messages from going round."] = LoopPreventionSettings()
     on_session_loss: Annotated[
         str,

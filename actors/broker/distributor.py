@@ -18,7 +18,7 @@ from actors.process.actor import MailboxActor
 from actors.process.local_messages import Deliver, Published, PublishedAhead, SessionDown, SessionUp
 from actors.process.mailbox import Mailbox
 from wire.frames.base import Frame
-from wire.frames.batch import QOS_ONLY, RETAIN, RETAIN_ONLY, Batch, pack_column, route_columns, unpack_column
+from wire.frames.batch import QOS_ONLY, RETAIN, RETAIN_ONLY, Batch, pack_column, raised_rows, route_columns, unpack_column
 from wire.frames.intake import NO_ROW, Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import LISTENER, QUEUE_STORE, BridgeLane, lane_of_actor, lane_of_queue
@@ -62,6 +62,7 @@ class Distributor(MailboxActor):
     def route_by(self, settings: NodeSettings) -> None:
         """New messages go by these rules; messages that were routed before and are sent again go where they went."""
         self._router = BridgeRules(settings.bridges)
+        self._raises = self._router.raise_qos
         self._lanes = tuple((bridge.name, bridge.lanes) for bridge in settings.bridges if bridge.lanes > 1)
         self._hops_max = {
             bridge.name: bridge.loop_prevention.max_hops for bridge in settings.bridges if bridge.loop_prevention.enabled
@@ -150,7 +151,8 @@ class Distributor(MailboxActor):
             return
         published = frame if isinstance(frame, Published) else None
         sender = lane_of_actor(frame.sender) if published is None else None
-        parts, bodies = self._parts(batch, None if sender is None else sender.bridge)
+        raised: dict[str, tuple[int, int]] = {}
+        parts, bodies = self._parts(batch, None if sender is None else sender.bridge, raised)
         rows = len(batch.flags)
         self._routed += rows
         live = 0
@@ -175,6 +177,7 @@ class Distributor(MailboxActor):
             lanes=self._lanes,
             room=0 if published is None else published.room,
             refused={} if published is None else published.refused,
+            raised=raised,
             parts=tuple(parts),
             bodies=tuple(bodies),
         )
@@ -201,8 +204,11 @@ class Distributor(MailboxActor):
         if local.groups:
             self.send(LISTENER, Deliver(batch=batch, groups=local.groups, grants=local.grants))
 
-    def _parts(self, batch: Batch, origin: str | None) -> tuple[list[Part], list[bytes]]:
-        """The batch cut by queue. One that goes to a queue whole keeps its columns; only flags and ways change."""
+    def _parts(self, batch: Batch, origin: str | None, raised: dict[str, tuple[int, int]]) -> tuple[list[Part], list[bytes]]:
+        """The batch cut by queue. One that goes to a queue whole keeps its columns; only flags and ways change.
+
+        raised: is told of rows with a higher QoS than they came with, as ``Append`` has it.
+        """
         parts: list[Part] = []
         bodies: list[bytes] = []
         routes: dict[str, dict[int, BridgeRoute]] = {}
@@ -227,6 +233,8 @@ class Distributor(MailboxActor):
             part = _routed(part, by_topic)
             qos = part.flags.translate(QOS_ONLY)
             volatile = qos.count(0) if 0 in qos else 0
+            if self._raises and any(found := raised_rows(part.flags)):
+                raised[queue] = found
             column = pack_column(array("H", rows)) if rows else b""
             parts.append((queue, len(qos), part.size_bytes(), volatile, column))
             bodies.append(part.encode())

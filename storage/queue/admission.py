@@ -2,7 +2,8 @@
 
 Fast path: everything fits and nothing is looked at row by row. Slow path: each part is decided by itself, row by row. A queue whose
 policy is to drop drops. One that refuses takes QoS 1 and 2 all the same: who publishes knew of its room before his message was
-taken, and what is taken is not refused (store.taken-is-kept). QoS 0 was promised nothing, and is dropped there. A row that is
+taken, and what is taken is not refused (store.taken-is-kept). What came at QoS 0 was promised nothing, and is dropped there, also
+where a rule has raised it. A row that is
 larger than a limit by itself would wait for room that never comes: it is dropped at once, and nothing makes room for it.
 """
 
@@ -12,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from wire.frames.batch import QOS_MASK, Batch
+from wire.frames.batch import QOS_MASK, UNPROMISED, Batch, raised_rows
 from wire.frames.intake import Append
 from wire.settings import LimitSettings
 
@@ -84,7 +85,8 @@ class AdmissionRoom:
 class Admitted:
     """The rest of one part: its rows, bytes, QoS 0 rows and batch, and how many rows were dropped for want of room.
 
-    refused: rows of QoS 0 for which a queue that refuses had no room. too_large: bytes of the largest that can never come in.
+    refused: rows that came at QoS 0 for which a queue that refuses had no room. too_large: bytes of the largest that can never come
+    in. raised: rows with a higher QoS than they came with.
     """
 
     queue: str
@@ -95,6 +97,7 @@ class Admitted:
     dropped: int = 0
     refused: int = 0
     too_large: int = 0
+    raised: int = 0
 
 
 Amount = tuple[int, int]  # messages and bytes
@@ -104,8 +107,8 @@ _NOTHING: Amount = (0, 0)
 class _Part:
     """One part of an Append, row by row.
 
-    keeps: QoS 1 and 2 come in although a room that refuses has no room. overflow: what becomes of them if not. ahead: by identity
-    of a room, what has to find room in it before anything that is promised nothing.
+    keeps: what came at QoS 1 and 2 comes in although a room that refuses has no room. overflow: what becomes of it if not. ahead:
+    by identity of a room, what has to find room in it before anything that is promised nothing.
     """
 
     def __init__(self, queue: str, body: bytes, rooms: Sequence[AdmissionRoom], overflow: str, ahead: dict[int, Amount]) -> None:
@@ -124,16 +127,17 @@ class _Part:
         self.kept: deque[int] = deque()
         self.dropped = self.refused = self.too_large = 0
         if self.keeps:
-            sizes = [size for size, flags in zip(self.sizes, self.batch.flags, strict=True) if flags & QOS_MASK]
+            sizes = [size for size, flags in zip(self.sizes, self.batch.flags, strict=True) if _was_promised(flags)]
             self._go_ahead(len(sizes), sum(sizes))
 
     def decide(self, drop_oldest: Callable[[str, int, int], int]) -> None:
         """Say of each row whether it comes in."""
         for row, (flags, size_bytes) in enumerate(zip(self.batch.flags, self.sizes, strict=True)):
-            keeps = self.keeps and bool(flags & QOS_MASK)
+            promised = _was_promised(flags)
+            keeps = self.keeps and promised
             if keeps:
                 self._go_ahead(-1, -size_bytes)
-            policy = self._policy(size_bytes, keeps=keeps, volatile=not flags & QOS_MASK)
+            policy = self._policy(size_bytes, keeps=keeps, volatile=not promised)
             if policy in ("", REJECT) or (policy == DROP_OLDEST and self._make_room(row, drop_oldest)):
                 self.kept.append(row)
                 self._reserve(row, 1)
@@ -207,7 +211,13 @@ class _Part:
             dropped=self.dropped,
             refused=self.refused,
             too_large=self.too_large,
+            raised=raised_rows(batch.flags)[0],
         )
+
+
+def _was_promised(flags: int) -> bool:
+    """Whether its publisher had, or will have, an answer."""
+    return bool(flags & QOS_MASK) and not flags & UNPROMISED
 
 
 def admit_all(frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]]) -> list[Admitted]:
@@ -216,7 +226,7 @@ def admit_all(frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]]) -> li
         for room in rooms[queue]:
             room.take(count, size_bytes)
     return [
-        Admitted(queue, count, size_bytes, qos0, body)
+        Admitted(queue, count, size_bytes, qos0, body, raised=frame.raised[queue][0] if queue in frame.raised else 0)
         for (queue, count, size_bytes, qos0, _), body in zip(frame.parts, frame.bodies, strict=True)
     ]
 
@@ -255,10 +265,10 @@ def fits(frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]]) -> bool:
 def wanted(
     frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]], *, volatile: bool = True
 ) -> Iterable[tuple[AdmissionRoom, int, int]]:
-    """Each room that ``frame`` needs, with the messages and bytes that it needs of it; volatile: those of QoS 0 included."""
+    """Each room that ``frame`` needs, with the messages and bytes that it needs of it; volatile: what came at QoS 0 included."""
     found: dict[int, tuple[AdmissionRoom, int, int]] = {}
     for queue, count, size_bytes, qos0, _ in frame.parts:
-        needed = count if volatile else count - qos0
+        needed = count if volatile else count - qos0 - (frame.raised[queue][1] if queue in frame.raised else 0)
         if needed:
             for room in rooms[queue]:
                 _, messages, total_bytes = found.get(id(room), (room, 0, 0))

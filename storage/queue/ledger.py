@@ -30,7 +30,8 @@ class Ledger:
     """Counts of messages. ``dropped`` and ``dead`` go by reason; ``redelivered`` counts sendings, not messages.
 
     refused: for want of room in this queue, and for good: the publisher was told (MQTT 5), or the message was of QoS 0 and is gone.
-    One that is held back and offered again is not among them: it will be accepted, or its publisher still has it.
+    One that is held back and offered again is not among them: it will be accepted, or its publisher still has it. raised: those
+    of ``accepted`` whose QoS a rule has raised.
     """
 
     accepted: int = 0
@@ -40,6 +41,7 @@ class Ledger:
     dropped: dict[str, int] = field(default_factory=dict)
     dead: dict[str, int] = field(default_factory=dict)
     refused: int = 0
+    raised: int = 0
 
     def count(self, outcome: str, messages: int) -> None:
         """Count ``messages`` under ``outcome``: delivered, expired, redelivered, ``dropped:<reason>`` or ``dead:<reason>``.
@@ -69,6 +71,10 @@ class Ledger:
     def refuse(self, messages: int) -> None:
         """Count ``messages`` as refused."""
         self.refused += messages
+
+    def count_raised(self, messages: int) -> None:
+        """Count ``messages`` as raised by a rule."""
+        self.raised += messages
 
     def put_right(self, messages: int) -> None:
         """Count so many more as damaged, or fewer when negative."""
@@ -170,7 +176,7 @@ class LedgerRow:
                 self.session,
                 (
                     *(ledger.accepted, ledger.delivered, ledger.expired, ledger.redelivered),
-                    *(ledger.dropped, ledger.dead, ledger.refused),
+                    *(ledger.dropped, ledger.dead, ledger.refused, ledger.raised),
                 ),
                 self.purged,
                 self.history,
@@ -192,7 +198,7 @@ class LedgerRow:
         try:
             head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, *rest = fields
             purged, history, routes, left = rest
-            accepted, delivered, expired, redelivered, dropped, dead, refused = counts
+            accepted, delivered, expired, redelivered, dropped, dead, refused, raised = counts
             row = cls(
                 head=head,
                 tail=tail,
@@ -204,7 +210,7 @@ class LedgerRow:
                 released=released,
                 generation=generation,
                 session=session,
-                ledger=Ledger(accepted, delivered, expired, redelivered, dict(dropped), dict(dead), refused),
+                ledger=Ledger(accepted, delivered, expired, redelivered, dict(dropped), dict(dead), refused, raised),
                 purged=purged,
                 history=HistoryRow(*history),
                 routes=tuple(dict(routes).items()),

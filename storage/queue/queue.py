@@ -176,6 +176,10 @@ class Queue:
         """Count ``messages`` that were refused for good, for want of room: they were never accepted."""
         self._settled.refuse(messages)
 
+    def count_raised(self, messages: int) -> None:
+        """Count ``messages`` of those that were appended as raised by a rule."""
+        self._settled.count_raised(messages)
+
     # --- hand out ---
 
     def hand_out(self, messages: int, size_bytes: int, *, too_old: TooOld | None = None, below: int | None = None) -> list[Chunk]:

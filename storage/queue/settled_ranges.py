@@ -154,6 +154,11 @@ class Settled:
         self.ledger.refuse(messages)
         self.changed()
 
+    def count_raised(self, messages: int) -> None:
+        """Count ``messages`` of those accepted as raised by a rule."""
+        self.ledger.count_raised(messages)
+        self.changed()
+
     def put_right(self) -> int:
         """The queue is empty: what was counted too little (or, below 0, too much) as damaged is put right; how many that were."""
         missing, self.stored = self.stored, 0

@@ -567,6 +567,7 @@ class Lanes:
             dead_lettered=sum(ledger.dead.values()),
             redelivered=ledger.redelivered,
             refused=ledger.refused,
+            raised=ledger.raised,
             ledger_closes=ledger.closes(queue.depth),
             end_to_end_seconds=lane.end_to_end.figures() if lane.end_to_end is not None else None,
             waits_for_lanes=tuple(self.changes.waits_for(lane)),

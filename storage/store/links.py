@@ -269,6 +269,8 @@ class Links:
                 if part.queue in self._sessions.pieces.queues:
                     self._sessions.pieces.precede(part.queue, part.body)
                 lane.queue.append(part.body, part.count, part.size_bytes, part.qos0, write)
+                if part.raised:
+                    lane.queue.count_raised(part.raised)
                 write.on_commit(partial(self._lanes.ready.add, part.queue))
                 if not lane.bridge:
                     messages, size_bytes = messages + part.count, size_bytes + part.size_bytes
@@ -302,8 +304,8 @@ class Links:
 
 
 def _has_unpromised(frame: Append) -> bool:
-    """Whether something of ``frame`` may be dropped for want of room: QoS 0, or what goes to sessions."""
-    return any(qos0 or session_of_queue(queue) is not None for queue, _, _, qos0, _ in frame.parts)
+    """Whether something of ``frame`` may be dropped for want of room: what came at QoS 0, or goes to sessions."""
+    return bool(frame.raised) or any(qos0 or session_of_queue(queue) is not None for queue, _, _, qos0, _ in frame.parts)
 
 
 def _may_forget(settings: NodeSettings) -> bool:

@@ -193,6 +193,8 @@ def _rule(rule: RuleSettings, _: _File) -> RuleSettings:
         TopicTemplate.parse(rule.destination, filters=rule.filters)
     except BasculeError as error:
         raise Inconsistent([(("destination",), error.message)]) from error
+    if rule.min_qos > rule.max_qos:
+        raise Inconsistent([(("min_qos",), f"is above max_qos ({rule.max_qos}); lower it, or raise max_qos")])
     return rule if rule.name else replace(rule, name=_named_by(rule.filters))
 
 
@@ -208,6 +210,12 @@ def _bridge(bridge: BridgeSettings, written: _File) -> BridgeSettings:
         message = 'nothing crosses: write at least one rule, such as {filters: ["plant/#"]}, here or in remote_subscriptions'
         problems.append((("local_subscriptions",), message))
     problems += _doubles(bridge)
+    if not bridge.persist:
+        problems += [
+            (("local_subscriptions", index, "min_qos"), "persist: false lowers every message to QoS 0; remove one of the two")
+            for index, rule in enumerate(bridge.local_subscriptions)
+            if rule.min_qos
+        ]
     if bridge.remote.protocol == 4:
         problems += [
             (

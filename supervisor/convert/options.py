@@ -93,7 +93,9 @@ NODE_OPTIONS = (
     Option("persistent_client_expiration", "sessions.expiry_max"),
     _needless("pid_file", "commands find the node by its control socket"),
     _later(
-        "queue_qos0_messages", "QoS 0 waits for a bridge in memory, within limits.volatile_max_bytes, and for no client", "false"
+        "queue_qos0_messages",
+        f"QoS 0 waits for a bridge in memory, within limits.volatile_max_bytes, or on disk by {_OUT}[].min_qos; and for no client",
+        "false",
     ),
     _later("retain_available", "messages are retained; deny the topics in access.acl", "true"),
     _later("retain_expiry_interval", "a retained message goes when its own expiry (MQTT 5) says so"),
@@ -101,7 +103,9 @@ NODE_OPTIONS = (
     _needless("retry_interval", "Mosquitto does not know it any more: MQTT resends after a new connection only"),
     _needless("set_tcp_nodelay", "it is always so"),
     Option("sys_interval", "clients.sys_period"),
-    _later("upgrade_outgoing_qos", "QoS is never raised", "false"),
+    _later(
+        "upgrade_outgoing_qos", f"for a bridge write {_OUT}[].min_qos; a subscriber gets a message at its own QoS at most", "false"
+    ),
     _needless("user", "the service unit names the user"),
     _needless("websockets_headers_size", "a header has a limit of its own"),
     _needless("websockets_log_level", _TO_STDERR),

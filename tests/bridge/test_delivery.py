@@ -20,7 +20,7 @@ from tests.support.mqtt_packets import (
     RESPONSE_TOPIC,
     USER_PROPERTY,
 )
-from tests.support.node import bridge_config, node_config
+from tests.support.node import Config, bridge_config, node_config
 from tests.support.proxy import Proxy
 from tests.support.recorder import Recorder
 from tests.support.subscriber import Subscriber
@@ -169,6 +169,55 @@ def test_max_qos_lowers_and_never_raises(remote: Mosquitto, start_node: StartNod
             mosquitto_pub(node.port, topic, ["m"], qos=published)
             subscriber.wait_for(topic, ["m"])
             assert [packet.qos for packet in subscriber.packets if packet.topic == topic] == [applied]
+
+
+@pytest.mark.parametrize("min_qos", [1, 2])
+def test_what_is_published_at_qos_0_is_raised_kept_over_kill_9_and_leaves_in_its_order(
+    remote: Mosquitto, start_node: StartNode, min_qos: int
+) -> None:
+    """The remote is away; on one connection, to one topic, at QoS 0 and 1 in turn; each process dies, the last all at once."""
+    recorder = Recorder()
+    rules: list[Config] = [{"filters": ["t"], "min_qos": min_qos}, {"filters": ["#"]}]
+    with Proxy(remote.port, tap=recorder) as proxy, Subscriber(remote.port, "#") as subscriber:
+        proxy.cut()
+        node = start_node(node_config(bridge_config("cloud", proxy.port, local_subscriptions=rules)))
+        with Subscriber(node.port, "t") as local, MqttClient(node.port) as client:
+            client.send(b"".join(client.encode_publish("t", number, int(number) % 2) for number in NUMBERS))
+            client.send(client.encode_publish("other", "m", 0))
+            lane = node.wait_lane("cloud", accepted=COUNT + 1)
+            assert lane["raised"] == (COUNT // 2 if min_qos == 1 else COUNT)
+            local.wait_for("t", NUMBERS)
+            assert {(int(packet.payload) % 2, packet.qos) for packet in local.packets} == {(0, 0), (1, 1)}, "as it was published"
+        for process in ("clients", "store"):
+            node.wait_replaced(process, node.kill(process))
+        node.kill_supervisor()
+        node.start()
+        lane = node.wait_lane("cloud", accepted=COUNT + 1, depth=COUNT)
+        assert lane["dropped"] == {"restart": 1}, "what no rule raises was in memory"
+        proxy.restore()
+        subscriber.wait_for("t", NUMBERS)
+        lane = node.wait_lane("cloud", delivered=COUNT, depth=0, ledger_closes=True)
+        assert lane["raised"] == (COUNT // 2 if min_qos == 1 else COUNT)
+        assert {packet.qos for packet in subscriber.packets} == {min_qos}
+    assert recorder.taken("t") == NUMBERS
+    assert recorder.faults == []
+
+
+def test_what_is_raised_from_qos_0_is_refused_by_a_full_queue_and_its_publisher_goes_on(
+    remote: Mosquitto, start_node: StartNode
+) -> None:
+    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
+        proxy.cut()
+        rules: list[Config] = [{"filters": ["#"], "min_qos": 1}]
+        node = start_node(node_config(bridge_config("cloud", proxy.port, local_subscriptions=rules, limits={"max_messages": 50})))
+        with MqttClient(node.port, version=5) as client:
+            client.send(b"".join(client.encode_publish("t", number, 0) for number in NUMBERS))
+            lane = node.wait_lane("cloud", accepted=50, refused=COUNT - 50)
+            client.ping()
+        assert (lane["raised"], lane["dropped"]) == (50, {})
+        proxy.restore()
+        subscriber.wait_for("t", NUMBERS[:50])
+        node.wait_lane("cloud", delivered=50, depth=0, ledger_closes=True)
 
 
 def test_retain_is_preserved_or_not(remote: Mosquitto, start_node: StartNode) -> None:

@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 from wire.errors import DiskFull, Unavailable
 from wire.exchange.former_sessions import LeftRows
 from wire.frames.base import Ranges
-from wire.frames.batch import Batch, from_rows, pack_column, unpack_column
+from wire.frames.batch import Batch, from_rows, pack_column, raised_rows, unpack_column
 from wire.frames.intake import Append, SessionOpen, SessionOpened
 from wire.frames.lanes import HandOut, LaneOpen, Settle
 from wire.frames.names import RETAINED, connection_name, lane_of_queue, remote_session_name
@@ -89,6 +89,7 @@ def append_frame(
         rows=count,
         received={name: (u16(ids), u16(at)) for name, (ids, at) in (received or {}).items()},
         released={name: u16(ids) for name, ids in (released or {}).items()},
+        raised={queue: found for queue, (of, _) in parts.items() if any(found := raised_rows(of.flags))},
         parts=tuple(
             (queue, len(of), of.size_bytes(), qos0_rows(of), b"" if at is None else u16(at)) for queue, (of, at) in parts.items()
         ),

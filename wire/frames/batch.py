@@ -24,10 +24,13 @@ BATCH_VERSION = 1
 QOS_MASK = 0b0000_0011
 RETAIN = 0b0000_0100
 PASSED = 0b0000_1000  # of QoS 0, and delivered before its batch left: live subscribers have had it
+RAISED = 0b0001_0000  # in the queue of a bridge: the rule that took it has raised its QoS
+UNPROMISED = 0b0010_0000  # of that, what came at QoS 0: nobody waits for an answer, and a full queue drops it
 
-# For ``bytes.translate`` of a flags column: nothing but the QoS, nothing but RETAIN.
+# For ``bytes.translate`` of a flags column: nothing but the QoS, nothing but RETAIN, nothing but what a rule has raised.
 QOS_ONLY = bytes(flags & QOS_MASK for flags in range(256))
 RETAIN_ONLY = bytes(flags & RETAIN for flags in range(256))
+_RAISES = bytes(flags & (RAISED | UNPROMISED) for flags in range(256))
 
 NO_ROUTE = -1
 HEAD_BYTES = 512  # what a batch begins with is hardly ever longer
@@ -38,9 +41,21 @@ _pack = msgpack.Packer().pack  # one that is kept costs half of one that is made
 KEPT_PACKER_BYTES_MAX = 65_536
 
 
-def applied_qos_table(max_qos: int, kept: int = RETAIN) -> bytes:
-    """For ``bytes.translate``: QoS at most ``max_qos``, the flags in ``kept`` as they are, nothing else."""
-    return bytes(min(flags & QOS_MASK, max_qos) | flags & kept for flags in range(256))
+def applied_qos_table(max_qos: int, kept: int = RETAIN, *, min_qos: int = 0) -> bytes:
+    """For ``bytes.translate``: QoS from ``min_qos`` to ``max_qos``, the flags in ``kept`` as they are; what is raised is marked."""
+    return bytes(max(min(flags & QOS_MASK, max_qos), min_qos) | flags & kept | _raised(flags, min_qos) for flags in range(256))
+
+
+def _raised(flags: int, min_qos: int) -> int:
+    """RAISED of a message that comes with less than ``min_qos``, UNPROMISED of one that comes at QoS 0 then."""
+    qos = flags & QOS_MASK
+    return 0 if qos >= min_qos else RAISED if qos else RAISED | UNPROMISED
+
+
+def raised_rows(flags: bytes) -> tuple[int, int]:
+    """How many rows a rule has raised, and how many of those came at QoS 0."""
+    marks = flags.translate(_RAISES)
+    return len(marks) - marks.count(0), marks.count(RAISED | UNPROMISED)
 
 
 def _swapped(column: array[int]) -> bytes:
@@ -64,10 +79,10 @@ def unpack_column(typecode: str, data: bytes) -> array[int]:
 class Batch:
     """PUBLISHes in columns; row ``i`` of each column belongs to message ``i``.
 
-    topics: the distinct topic names, UTF-8. routes: the distinct routes of the rows, encoded (``wire/routing/routes.py``). way_of:
-    for each of ``topics`` an index into ``routes``, ``NO_ROUTE`` where no row needs one; both are empty before routing. topic_of:
-    per row an index into ``topics`` (u16). flags: per row QoS, RETAIN, PASSED. lengths: per row payload bytes (u32). payloads: all
-    payloads joined. properties: sparse, row -> encoded MQTT 5 properties without length prefix.
+    topics: the distinct topic names, UTF-8. routes: the distinct routes of the rows, encoded (``wire/routing/routes.py``).
+    way_of: for each of ``topics`` an index into ``routes``, ``NO_ROUTE`` where no row needs one; both are empty before routing.
+    topic_of: per row an index into ``topics`` (u16). flags: per row QoS, RETAIN, and PASSED or RAISED. lengths: per row payload
+    bytes (u32). payloads: all payloads joined. properties: sparse, row -> encoded MQTT 5 properties without length prefix.
     topic_properties: per distinct topic the properties of its rows that have none of their own (empty list: none have any).
     accepted_ms: UTC epoch when the Listener took the batch; message expiry counts from it.
     """

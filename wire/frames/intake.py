@@ -39,7 +39,8 @@ class Append(Frame):
     rows: how many the batch has. wills: Wills that are in it: (session, row; ``NO_ROW`` for one that is not published). Their
     records lose them in the same commit. lanes: the bridges with several, and how many, as the batch was routed. room: number of
     the last ``Room`` that was heeded when the batch was sent: nothing that comes later was taken by an earlier one. refused:
-    queue -> messages that were not taken, since the batch before, because it was full.
+    queue -> messages that were not taken, since the batch before, because it was full. raised: queue -> rows of its part that a
+    rule has raised, and how many of those came at QoS 0.
     """
 
     sender: str
@@ -52,6 +53,7 @@ class Append(Frame):
     lanes: tuple[tuple[str, int], ...] = ()
     room: int = 0
     refused: dict[str, int] = field(default_factory=dict)
+    raised: dict[str, tuple[int, int]] = field(default_factory=dict)
     parts: tuple[tuple[str, int, int, int, bytes], ...]
     bodies: tuple[bytes, ...]
 

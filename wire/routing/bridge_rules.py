@@ -36,7 +36,8 @@ class BridgeRules:
     routing.first-rule-wins [P2, P7]: a message goes through a bridge once: by the first rule, in file order, that has a filter for
         it and no exclude.
     routing.topic-keeps-lane [P4]: all messages of a topic take the same lane of a bridge, so their order holds.
-    routing.qos-never-raised [MQTT, P2]: QoS is never raised; it is 0 on a bridge that does not persist.
+    routing.qos-as-ruled [MQTT, P2]: QoS is lowered to the rule's ``max_qos``, and raised only to its ``min_qos``; it is 0 on a
+        bridge that does not persist.
     """
 
     def __init__(self, bridges: Sequence[BridgeSettings], *, cache_topics_max: int = CACHE_TOPICS_MAX) -> None:
@@ -45,7 +46,13 @@ class BridgeRules:
         self._wanted: TopicTree[tuple[int, int]] = TopicTree()
         self._excluded: TopicTree[tuple[int, int]] = TopicTree()
         self._routes: dict[bytes, tuple[BridgeRoute, ...]] = {}
-        self._tables: dict[int, bytes] = {qos: applied_qos_table(qos) for qos in range(3)}
+        self._tables = [
+            [
+                applied_qos_table(rule.max_qos, min_qos=rule.min_qos) if bridge.persist else applied_qos_table(0)
+                for rule in bridge.local_subscriptions
+            ]
+            for bridge in self._bridges
+        ]
         self._message_routes = [[MessageRoute.of(rule).encode() for rule in bridge.local_subscriptions] for bridge in self._bridges]
         self._never_back = {
             bridge.name: frozenset(queue_name(bridge.name, lane) for lane in range(bridge.lanes))
@@ -77,6 +84,11 @@ class BridgeRules:
         return routes if never is None else tuple(route for route in routes if route.queue not in never)
 
     @property
+    def raise_qos(self) -> bool:
+        """Whether any rule raises what it takes."""
+        return any(rule.min_qos for bridge in self._bridges for rule in bridge.local_subscriptions)
+
+    @property
     def bridges(self) -> list[str]:
         """Their names, in file order."""
         return [bridge.name for bridge in self._bridges]
@@ -100,7 +112,7 @@ class BridgeRules:
         return why
 
     def _decide(self, topic: bytes) -> Iterator[BridgeRoute]:
-        """routing.first-rule-wins, routing.topic-keeps-lane and routing.qos-never-raised for a topic not in the cache."""
+        """routing.first-rule-wins, routing.topic-keeps-lane and routing.qos-as-ruled for a topic not in the cache."""
         candidates = self._wanted.match(topic)
         if not candidates:
             return
@@ -109,6 +121,5 @@ class BridgeRules:
             if place != done:
                 done = place
                 bridge = self._bridges[place]
-                rule = bridge.local_subscriptions[rank]
                 queue = queue_name(bridge.name, crc32(topic) % bridge.lanes)
-                yield BridgeRoute(queue, self._message_routes[place][rank], self._tables[rule.max_qos if bridge.persist else 0])
+                yield BridgeRoute(queue, self._message_routes[place][rank], self._tables[place][rank])

@@ -1,10 +1,9 @@
 """A batch as the remote is to see it: topics mapped, retain, expiry, user properties and hop count. Pure.
 
-It goes by the routes that the batch carries (``wire/routing/routes.py``), not by what the configuration says of rules now. Rows of
-QoS 0 that are too old are left out. Other expiry is the business of the Connection, which knows when a message leaves and what is
-on
-record: for it message expiry intervals stay as they came. The QoS was lowered before queueing (``wire/routing/bridge_rules.py``);
-what the remote itself cannot do is the Connection's business as well.
+It goes by the routes that the batch carries (``wire/routing/routes.py``), not by what the configuration says of rules now. Rows
+of QoS 0 that are too old are left out. Other expiry is the business of the Connection, which knows when a message leaves and
+what is on record: for it message expiry intervals stay as they came. The QoS was lowered or raised before queueing
+(``wire/routing/bridge_rules.py``); what the remote itself cannot do is the Connection's business as well.
 
 routing.waiting-qos-lowered [P2]: a rule's ``max_qos`` that is lower now holds for what waits and was never sent, too. A message
     that may have been sent goes again as it was [MQTT-4.4.0-1].
@@ -39,7 +38,8 @@ class RemoteForm:
 
     def __init__(self, bridge: BridgeSettings) -> None:
         self._mapper = TopicMapper()
-        self._rules = BridgeRules((replace(bridge, persist=True),))  # ``persist: false`` is about what comes: what waits is kept
+        rules = tuple(replace(rule, min_qos=0) for rule in bridge.local_subscriptions)
+        self._rules = BridgeRules((replace(bridge, persist=True, local_subscriptions=rules),))  # those two are about what comes
         self._level = bridge.remote.protocol
         self._counts_hops = bridge.loop_prevention.enabled
         self._max_age_s = bridge.limits.max_age_s

@@ -60,8 +60,7 @@ class LocalForm:
     routing.hops-bounded [alive]: a message that has crossed ``max_hops`` bridges is not taken; one that is taken has crossed one
         more.
 
-    QoS is lowered to the rule's ``max_qos`` and never raised; RETAIN stays where the rule preserves it
-    (routing.qos-never-raised).
+    QoS is lowered to the rule's ``max_qos`` and never raised; RETAIN stays where the rule preserves it (routing.qos-as-ruled).
 
     routing.too-large-not-taken [P5, P6]: a message whose packet, or whose topic, is larger than a local client's may be is not
         taken: an MQTT 3.1.1 remote cannot be told the limit, and would send it again on every connection.

@@ -59,6 +59,11 @@ class QueueFigures:
     refused: int | None = figure(
         "Messages that the full queue refused for good; beside the ledger.", counter("bridge_refused_messages"), default=None
     )
+    raised: int | None = figure(
+        "Those of `accepted` that came with less than `min_qos` of their rule, ever.",
+        counter("bridge_raised_messages"),
+        default=None,
+    )
     ledger_closes: bool | None = figure("Whether the ledger adds up.", gauge("bridge_ledger_closes"), default=None)
     end_to_end_seconds: HistogramFigures | None = figure(
         "How long what was delivered took, from its acceptance to the last answer of the remote; of QoS 0, until it was passed on.",

@@ -22,6 +22,7 @@ from tests.support.present import present
 from tests.support.settings import limits
 from tests.support.stores import open_store
 from wire.frames.base import Effects, Frame
+from wire.frames.batch import RAISED, UNPROMISED
 from wire.frames.intake import Append, Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen
 
@@ -94,6 +95,33 @@ def test_qos_0_is_dropped_where_a_queue_that_refuses_is_full() -> None:
     figures = store.status(5000).queues[QUEUE]
     assert (figures.refused, figures.accepted) == (2, 2), "also where it came first: what was taken goes before it"
     assert (queued(store), queued(store, OTHER)) == ([b"1", b"3"], [b"0", b"1", b"2", b"3"])
+
+
+@pytest.mark.parametrize(("overflow", "kept"), [("reject", [b"1", b"3"]), ("drop-newest", [b"0", b"1"])])
+def test_what_a_rule_has_raised_from_qos_0_is_dropped_as_any_qos_0_where_a_queue_is_full(overflow: str, kept: list[bytes]) -> None:
+    """One that came at QoS 1 and is raised was promised, as it came."""
+    store = store_with(max_messages=2, overflow=overflow)
+    raised = batch([b"0", b"1", b"2", b"3"], [2 | RAISED | UNPROMISED, 2, 2 | RAISED | UNPROMISED, 2 | RAISED])
+
+    turn(store, append_frame(1, {QUEUE: (raised, None), OTHER: (raised, None)}))
+
+    full, other = (store.status(5000).queues[queue] for queue in (QUEUE, OTHER))
+    assert (full.refused, full.dropped) == ((2, {}) if overflow == "reject" else (0, {"overflow": 2}))
+    assert (full.accepted, full.raised) == ((2, 1) if overflow == "reject" else (4, 1))
+    assert (other.accepted, other.raised, other.ledger_closes) == (4, 3, True)
+    assert (queued(store), queued(store, OTHER)) == (kept, [b"0", b"1", b"2", b"3"])
+
+
+def test_what_is_raised_is_on_disk_and_its_count_beside_it() -> None:
+    engine = RecordingEngine()
+    store = open_store(engine, node(bridge()), 1)
+    turn(store, append_frame(1, {QUEUE: (batch([b"0", b"1"], [1 | RAISED | UNPROMISED, 1]), None)}))
+
+    store = open_store(engine, node(bridge()), 2)
+
+    figures = store.status(5000).queues[QUEUE]
+    assert (figures.accepted, figures.raised, figures.depth, figures.dropped) == (2, 1, 2, {})
+    assert queued(store) == [b"0", b"1"]
 
 
 def test_a_full_node_keeps_what_was_taken_for_bridges_and_drops_what_sessions_get() -> None:

@@ -368,6 +368,27 @@ TOGETHER = [
         "overlaps a/+",
     ),
     bad(
+        "least QoS above the most",
+        rule('filters: ["a"], min_qos: 2, max_qos: 1'),
+        7,
+        "bridges[0].local_subscriptions[0].min_qos",
+        "above max_qos (1)",
+    ),
+    bad(
+        "least QoS of what is not kept",
+        rule('filters: ["a"], min_qos: 1') + "    persist: false\n",
+        7,
+        "bridges[0].local_subscriptions[0].min_qos",
+        "persist: false lowers",
+    ),
+    bad(
+        "least QoS of what a remote brings",
+        HEAD + BRIDGE + '    remote_subscriptions: [{filters: ["a"], min_qos: 1}]\n',
+        8,
+        "bridges[0].remote_subscriptions[0].min_qos",
+        "unknown key",
+    ),
+    bad(
         "nothing crosses",
         HEAD + BRIDGE.replace('[{filters: ["plant/#"]}]', "[]"),
         7,

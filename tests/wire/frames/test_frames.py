@@ -62,10 +62,12 @@ GOLDEN: list[tuple[Frame, str]] = [
             released={"s": b"a"},
             room=4,
             refused={QUEUE: 2},
+            raised={QUEUE: (1, 0)},
             parts=((QUEUE, 1, 2, 0, b""),),
             bodies=(b"x",),
         ),
-        "9d0201a16c0203018081a173c4016190900481ae6272696467653a636c6f75643a30029195ae6272696467653a636c6f75643a30010200c400",
+        "9e0201a16c0203018081a173c4016190900481ae6272696467653a636c6f75643a300281ae6272696467653a636c6f75643a30920100"
+        "9195ae6272696467653a636c6f75643a30010200c400",
     ),
     (Committed(sender="l", epoch=2, store=9, number=3), "960301a16c020903"),
     (RoomWanted(epoch=2, wanted={"cloud": (1, 20)}), "9404010281a5636c6f7564920114"),

@@ -1,7 +1,8 @@
-"""Promises of the router (routing.first-rule-wins, routing.topic-keeps-lane, routing.qos-never-raised)."""
+"""Promises of the router (routing.first-rule-wins, routing.topic-keeps-lane, routing.qos-as-ruled)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from zlib import crc32
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.wire.naive_topics import FILTERS, TOPICS, naive_match
 from tests.wire.rules import bridge_of, rule
-from wire.frames.batch import PASSED, RETAIN, applied_qos_table
+from wire.frames.batch import PASSED, RAISED, RETAIN, UNPROMISED, applied_qos_table, raised_rows
 from wire.routing.bridge_rules import BridgeRoute, BridgeRules
 from wire.routing.message_route import MessageRoute
 
@@ -69,10 +70,21 @@ def test_a_topic_keeps_its_lane_and_topics_spread() -> None:
 @pytest.mark.parametrize("retain", [0, RETAIN])
 @pytest.mark.parametrize("passed", [0, PASSED])
 def test_the_applied_qos(persist: bool, max_qos: int, qos: int, retain: int, passed: int) -> None:
-    """routing.qos-never-raised"""
+    """routing.qos-as-ruled"""
     (route,) = BridgeRules([bridge_of("one", rule(1, "#", max_qos=max_qos), persist=persist)]).route(b"t")
     applied = bytes((qos | retain | passed,)).translate(route.flags_table)
     assert applied == bytes(((min(qos, max_qos) if persist else 0) | retain,))
+
+
+@pytest.mark.parametrize(("min_qos", "max_qos"), [(0, 2), (1, 1), (1, 2), (2, 2)])
+def test_a_rule_raises_what_comes_with_less_and_marks_it(min_qos: int, max_qos: int) -> None:
+    """routing.qos-as-ruled: what comes at QoS 0 is marked apart, since nobody was promised anything."""
+    (route,) = BridgeRules([bridge_of("one", replace(rule(1, "#", max_qos=max_qos), min_qos=min_qos))]).route(b"t")
+    for qos in range(3):
+        marks = 0 if qos >= min_qos else RAISED if qos else RAISED | UNPROMISED
+        applied = bytes((qos | RETAIN | PASSED,)).translate(route.flags_table)
+        assert applied == bytes((max(min(qos, max_qos), min_qos) | RETAIN | marks,))
+        assert raised_rows(applied) == (int(qos < min_qos), int(qos == 0 < min_qos))
 
 
 def test_what_came_from_a_remote_does_not_go_back_to_it() -> None:

@@ -1,4 +1,4 @@
-"""Batches from a remote as this node takes them (routing.hops-bounded, routing.qos-never-raised, routing.too-large-not-taken), row
+"""Batches from a remote as this node takes them (routing.hops-bounded, routing.qos-as-ruled, routing.too-large-not-taken), row
 by row.
 """
 
