@@ -24,6 +24,7 @@ from wire.ranges import ranges_of
 from wire.routing.form_for_remote import RemoteForm
 from wire.settings import NodeSettings
 from wire.status.bridges import Tier2Figures
+from wire.status.outcomes import DELIVERED, EXPIRED
 from wire.status.states import LinkState
 
 log = logging.getLogger("bascule")
@@ -128,7 +129,7 @@ class Forwarder(MailboxActor):
         if expired:
             gone = set(expired)
             places = offsets or range(handout.count)
-            self._settled.append(("expired", ranges_of(handout.first_seq + places[row] for row in expired)))
+            self._settled.append((EXPIRED, ranges_of(handout.first_seq + places[row] for row in expired)))
             offsets = array("I", (offset for row, offset in enumerate(places) if row not in gone))
             size_bytes = batch.size_bytes() if len(batch) else 0
             self._tier2.kept_back(handout.count - len(batch), handout.size_bytes - size_bytes)
@@ -155,7 +156,7 @@ class Forwarder(MailboxActor):
         else:
             rows = [row for row, level in enumerate(qos) if not level]
             ranges = ranges_of(first_seq + (row if offsets is None else offsets[row]) for row in rows)
-        self._settled.append(("delivered", ranges))
+        self._settled.append((DELIVERED, ranges))
         self._passed_on += count
 
     def _settle(self) -> None:

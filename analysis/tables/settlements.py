@@ -14,13 +14,13 @@ from analysis.tables.checkpoint_reader import CheckpointReader, uncollected
 from analysis.tables.runs import Longs, Runs, numbered
 from storage.queue.history import (
     SETTLEMENT_VERSION,
-    SETTLES_NOTHING,
     Settlement,
     rows_about,
     settlement_key,
     settlement_of,
 )
 from wire.errors import ConfigError, StorageDamaged
+from wire.status.outcomes import REDELIVERED
 
 _KEY_BYTES = 13
 _UNPACK = partial(msgpack.unpackb, use_list=False)
@@ -130,7 +130,7 @@ class Settlements:
     @cached_property
     def index(self) -> Runs:
         """The entry that settled a sequence; -1 for none."""
-        nothing = self.outcome_names.get(SETTLES_NOTHING, -1)
+        nothing = self.outcome_names.get(REDELIVERED, -1)
         entries = np.flatnonzero(self.outcome != nothing)
         runs = numbered(self.starts[entries], self.stops[entries], -1)
         if len(entries) == len(self):

@@ -42,9 +42,9 @@ from storage.queue.ledger import HistoryRow, LedgerRow
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.frames.base import Ranges
 from wire.ranges import RangeSet
+from wire.status.outcomes import REDELIVERED
 
 SETTLEMENT_VERSION = 1
-SETTLES_NOTHING = "redelivered"
 ROW_BYTES = 110  # about what a settlement takes on the disk
 LOOKED_MAX = 100_000  # settlements that are old and cannot go yet, because they reach above what can
 
@@ -241,7 +241,7 @@ class QueueHistory:
     def _take_for_old(self, settlement: Settlement) -> None:
         highest = 0
         for outcome, ranges in settlement.outcomes:
-            if outcome != SETTLES_NOTHING:
+            if outcome != REDELIVERED:
                 for low, high in ranges:
                     self._old.add(max(low, self._old_to), high)
                     highest = max(highest, high)

@@ -14,10 +14,9 @@ import msgpack
 
 from wire.errors import ConfigError, StorageDamaged
 from wire.exchange.former_sessions import LeftRows, LeftSession, left_rows
-from wire.exchange.outcomes import DELIVERED, EXPIRED, REDELIVERED
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.base import Ranges
-from wire.status.states import DEAD, DROPPED, Loss
+from wire.status.outcomes import DEAD, DELIVERED, DROPPED, EXPIRED, REDELIVERED, Loss, kind_and_reason
 
 RoutesRow = tuple[tuple[bytes, int], ...]  # see ``tail``
 
@@ -58,7 +57,7 @@ class Ledger:
         elif outcome == REDELIVERED:
             self.redelivered += messages
         else:
-            kind, _, reason = outcome.partition(":")
+            kind, reason = kind_and_reason(outcome)
             if kind not in (DROPPED, DEAD) or not reason:
                 raise ValueError(f"no such outcome: {outcome}")
             reasons = self.dropped if kind == DROPPED else self.dead

@@ -26,7 +26,7 @@ from storage.queue.waiting_messages import LostStretch, TooOld, Waiting
 from wire.errors import StorageDamaged
 from wire.frames.base import Ranges
 from wire.ranges import ranges_of
-from wire.status.states import Loss
+from wire.status.outcomes import REDELIVERED, Loss
 
 CACHE_BYTES = 8 << 20
 
@@ -280,8 +280,8 @@ class Queue:
     def count_redelivered(self, ranges: Ranges, *, by: str = "store") -> None:
         """Count messages that were sent again; nothing is settled."""
         if self.trimming.history is not None:
-            self.trimming.history.note(by, "redelivered", ranges)
-        self._settled.count("redelivered", sum(stop - start for start, stop in ranges))
+            self.trimming.history.note(by, REDELIVERED, ranges)
+        self._settled.count(REDELIVERED, sum(stop - start for start, stop in ranges))
 
     # --- limits ---
 

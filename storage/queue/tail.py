@@ -22,7 +22,7 @@ from wire.ranges import RangeSet
 from wire.routing.message_route import MessageRoute, kind_of_route
 from wire.settings import RuleSettings
 from wire.status.bridges import FormerRule
-from wire.status.states import Loss
+from wire.status.outcomes import Loss
 
 
 class QueuedRoutes:

@@ -17,7 +17,7 @@ from storage.queue.settled_ranges import Settled
 from wire.errors import StorageDamaged, Unavailable
 from wire.frames.base import Ranges
 from wire.ranges import RangeSet, ranges_of
-from wire.status.states import Loss
+from wire.status.outcomes import EXPIRED, Loss
 
 SPLIT_ROWS = 4000  # a chunk up to this size is handed out whole even if the credit ends inside it
 
@@ -165,7 +165,7 @@ class Waiting:
             if cursor.seq >= end:  # there was nothing left before it
                 break
             if too_old is not None and self.has_expired(batch, too_old):
-                self.discard(batch, None, "expired")
+                self.discard(batch, None, EXPIRED)
                 continue
             if self._durable:
                 if settled.stored < stored_before:
@@ -285,7 +285,7 @@ class Waiting:
             batch = self.next(chunks_max=1)
             if not self.has_expired(batch, too_old):
                 break
-            self.discard(batch, None, "expired")
+            self.discard(batch, None, EXPIRED)
         self.advance()
         return self._settled.ledger.expired - before
 

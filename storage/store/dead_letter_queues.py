@@ -23,6 +23,7 @@ from wire.errors import StorageDamaged
 from wire.frames.base import Ranges
 from wire.settings import DeadLetterSettings, SettingsNow
 from wire.status.bridges import DeadLetterFigures
+from wire.status.outcomes import kind_and_reason
 
 log = logging.getLogger("bascule")
 
@@ -84,7 +85,7 @@ class DeadLetterQueues:
         messages, damages = remains
         letters = self.queues.get(bridge) or self._open(bridge)
         settled = queue.settle(outcome, ranges, by=by)
-        reason = outcome.partition(":")[2]
+        _, reason = kind_and_reason(outcome)
         added = letters.add(messages, reason=reason, queue=queue.name, remote=queue.sent.session)
         if settled > added:
             letters.lose(settled - added)

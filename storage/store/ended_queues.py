@@ -24,7 +24,7 @@ from storage.queue.chunk import Message, batch_of
 from storage.store.lane import Lane, State
 from storage.store.next_commit import NextCommit
 from storage.store.retained_pieces import RetainedPieces
-from storage.store.session_queues import DEALT_AGAIN, LEFT, MAYBE_RECEIVED, OVERFLOW, SESSION_ENDED, SessionQueues
+from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Sessions
 from wire.exchange.subscriber_copies import as_granted
 from wire.frames.batch import QOS_MASK
@@ -32,6 +32,7 @@ from wire.frames.local_sessions import PIECE_BYTES, PIECE_MESSAGES
 from wire.mqtt.publish_properties import without_connection_properties
 from wire.routing.message_route import MessageRoute
 from wire.routing.subscriber import Delivery, delivery_for, options_of
+from wire.status.outcomes import Loss
 
 Read = Callable[[Lane, float, Callable[..., None]], None]
 
@@ -92,7 +93,7 @@ class EndedQueues:
         lane.mark_readable()
         if messages:
             self._deal(lane, messages)
-            queue.settle(LEFT, ((messages[0].seq, messages[-1].seq + 1),))
+            queue.settle(Loss.LEFT.dropped, ((messages[0].seq, messages[-1].seq + 1),))
         if not queue.depth or (not messages and queue.appended.seq == queue.tail):  # what is left of it cannot be read
             self._queues.remove(name)
             self._queues.count()
@@ -110,14 +111,14 @@ class EndedQueues:
             theirs = members[message.route]
             takers = [one for one in theirs if one.room.fits(1, message.size_bytes)]
             if theirs and message.flags & QOS_MASK == 2 and message.seq < lane.queue.sent.below:
-                left[MAYBE_RECEIVED] += 1
+                left[Loss.MAYBE_RECEIVED] += 1
             elif not takers:
-                left[OVERFLOW if theirs else SESSION_ENDED] += 1
+                left[Loss.OVERFLOW if theirs else Loss.SESSION_ENDED] += 1
             else:
                 taker = min(takers, key=lambda one: (one.away, one.waits))
                 taker.room.take(1, message.size_bytes)
                 taker.waits += 1
-                left[DEALT_AGAIN] += 1
+                left[Loss.DEALT_AGAIN] += 1
                 dealt.setdefault((id(taker), message.accepted_ms), (taker, []))[1].append(message)
         for (_, accepted_ms), (taker, several) in dealt.items():
             self._put(taker, several, accepted_ms)

@@ -18,6 +18,7 @@ from wire.frames.intake import Append
 from wire.frames.lanes import Settle
 from wire.frames.names import QUEUE_STORE, SUPERVISOR
 from wire.frames.tracing import TraceFollow, TraceMark, TraceStep
+from wire.status.outcomes import REDELIVERED, Loss
 
 FOLLOWED_MAX = 8
 FOLLOWED_S = 120.0  # what has not left its queue by then is not followed any longer
@@ -71,7 +72,7 @@ class FollowedMessages:
             if mark.row not in rows:
                 continue
             if taken.dropped or taken.refused:
-                self._step(mark.request, "settled", part[0], {"outcome": "dropped:overflow, or another of its batch was"})
+                self._step(mark.request, "settled", part[0], {"outcome": f"{Loss.OVERFLOW.dropped}, or another of its batch was"})
                 continue
             seq = self._lanes[part[0]].queue.tail + rows.index(mark.row)
             yield _Place(part[0], seq)
@@ -83,7 +84,7 @@ class FollowedMessages:
         for followed in self.all:
             for place in [place for place in followed.places if place.queue == frame.queue]:
                 outcome = next((outcome for outcome, ranges in frame.settled if _within(place.seq, ranges)), None)
-                if outcome is not None and outcome != "redelivered":
+                if outcome is not None and outcome != REDELIVERED:
                     place.outcome = outcome
 
     def report_progress(self, now_s: float, *, committed: bool, facts: dict[str, Any]) -> Effects:

@@ -44,6 +44,7 @@ from wire.frames.supervision import ResetMarkers
 from wire.frames.tracing import TraceMark
 from wire.settings import BridgeSettings, LimitSettings, RuleSettings, SessionSettings, SettingsNow
 from wire.status.bridges import QueueFigures, RetainedHistory
+from wire.status.outcomes import REDELIVERED, is_dead
 
 log = logging.getLogger("bascule")
 
@@ -315,21 +316,21 @@ class Lanes:
         """Do the reading that ``frame`` needs before anything changes; what is to be kept of those that died, in their order."""
         remains = []
         for outcome, ranges in frame.settled:
-            if outcome.startswith("dead:"):
+            if is_dead(outcome):
                 remains.append(self._dead_letters.read(queue, ranges))
-            elif outcome != "redelivered":
+            elif outcome != REDELIVERED:
                 queue.preload_waiting(ranges)
         return remains
 
     def _apply(self, frame: Settle, lane: Lane, remains: Iterable[Remains]) -> None:
         queue, by, dead = lane.queue, lane.by[frame.number > 0], iter(remains)
         for outcome, ranges in frame.settled:
-            if outcome.startswith("dead:"):
+            if is_dead(outcome):
                 self._dead_letters.keep(lane.bridge, queue, outcome, ranges, next(dead), by=by)
-            elif outcome != "redelivered":
+            elif outcome != REDELIVERED:
                 lane.settle(outcome, ranges, by=by, times=frame.times)
         for outcome, ranges in frame.settled:
-            if outcome == "redelivered":
+            if outcome == REDELIVERED:
                 queue.count_redelivered(ranges, by=by)
         if frame.session is not None:  # the Forwarder, which settles QoS 0, knows neither session nor generation
             if queue.sent.new_session(frame.generation, frame.session, left_rows(frame.left)):

@@ -28,7 +28,7 @@ from wire.frames.intake import Append, Committed, RoomWanted, SenderResumes, Ses
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.names import LISTENER, RETAINED, session_of_queue
 from wire.settings import NodeSettings, SettingsNow
-from wire.status.states import Loss
+from wire.status.outcomes import Loss
 
 _Ordered = Append | SessionFrame  # what takes effect in the order in which it came
 

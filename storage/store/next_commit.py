@@ -17,6 +17,7 @@ from wire.frames.base import Frame
 from wire.frames.lanes import Credit, Settle
 from wire.settings import SettingsNow
 from wire.status.histogram import Histogram
+from wire.status.outcomes import is_dead
 from wire.status.store import CommitFigures
 
 LAZY_S = 0.1
@@ -182,7 +183,7 @@ def _can_wait(frame: Frame) -> bool:
     """Whether nobody waits for what ``frame`` changes: it only settles messages, which leaves nothing but their places."""
     match frame:
         case Settle():
-            kept = any(outcome.startswith("dead:") for outcome, _ in frame.settled)
+            kept = any(is_dead(outcome) for outcome, _ in frame.settled)
             return frame.session is None and not frame.released and not kept
         case _:
             return type(frame) is Credit

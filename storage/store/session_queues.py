@@ -18,12 +18,8 @@ from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from wire.frames.batch import Batch
 from wire.frames.names import session_queue_name
+from wire.status.outcomes import Loss
 from wire.status.store import SessionQueueFigures
-
-# Outcomes of messages of sessions that have ended: all but the first are reasons for which they are dropped.
-DEALT_AGAIN, SESSION_ENDED, MAYBE_RECEIVED, OVERFLOW = "dealt_again", "session_ended", "maybe_received", "overflow"
-_LEFT = "left"  # in the ledger of an ended session's queue: counted as one of those
-LEFT = f"dropped:{_LEFT}"
 
 
 class SessionQueues:
@@ -68,8 +64,8 @@ class SessionQueues:
         lane = self._lanes.remove(name)
         if lane is None:
             return 0
-        left = Counter({**lane.queue.ledger.dropped, _LEFT: 0})
-        left[SESSION_ENDED] += lane.queue.depth
+        left = Counter({**lane.queue.ledger.dropped, Loss.LEFT: 0})
+        left[Loss.SESSION_ENDED] += lane.queue.depth
         self.count_left(+left)
         write = self._next.write
         number = self._numbers.forget(name, write)
@@ -113,8 +109,8 @@ class SessionQueues:
         for ledger in ledgers:
             if ledger.dropped:
                 reasons.update(ledger.dropped)
-        dealt_again = reasons.pop(DEALT_AGAIN, 0)
-        del reasons[_LEFT]
+        dealt_again = reasons.pop(Loss.DEALT_AGAIN, 0)
+        del reasons[Loss.LEFT]
         return SessionQueueFigures(
             depth=self.messages,
             bytes=self.size_bytes,

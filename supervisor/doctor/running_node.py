@@ -19,7 +19,8 @@ from wire.status.clients import AccessFigures, ListenerFigures
 from wire.status.cluster import ReplicationFigures
 from wire.status.link_faults import cure_of
 from wire.status.node import ControlFigures, HttpFigures, ProcessRow, Status, TelemetryFigures
-from wire.status.states import ChildState, CollectorFault, LinkState, Loss, StoreState, cure_of_loss
+from wire.status.outcomes import Loss, cure_of_loss
+from wire.status.states import ChildState, CollectorFault, LinkState, StoreState
 from wire.status.store import StoreFigures
 
 EVENTS_LOOKED_AT = 500

@@ -22,7 +22,8 @@ from wire.status.answers import DeadLetterQueue, Queue, Queues, ReloadChange
 from wire.status.bridges import BridgeLane, Unserved
 from wire.status.cluster import ReplicationFigures
 from wire.status.node import ConfigurationFigures, ControlFigures, SnapshotsFigures, Status, TelemetryFigures
-from wire.status.states import Loss, StoreState
+from wire.status.outcomes import Loss
+from wire.status.states import StoreState
 from wire.status.store import StoreFigures
 
 _GOOD, _BAD, _BUSY = "green", "bold red", "yellow"

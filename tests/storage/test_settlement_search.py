@@ -7,8 +7,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.queue.history import SETTLES_NOTHING, Settlement, rows_about, rows_below
+from storage.queue.history import Settlement, rows_about, rows_below
 from wire.ranges import RangeSet
+from wire.status.outcomes import REDELIVERED
 
 FIRST = 5  # the number of the first row that is kept
 
@@ -31,16 +32,14 @@ def rows_of(commits: list[tuple[int, list[tuple[int, int]], bool]]) -> list[Sett
         reach = settled.ranges()[-1][1] if settled else head
         outcomes = [("delivered", done)] if done else []
         if redelivered and length:
-            outcomes.append((SETTLES_NOTHING, ((before, tail),)))
+            outcomes.append((REDELIVERED, ((before, tail),)))
         if outcomes:
             rows.append(Settlement(0, "x", tuple(outcomes), before, reach))
     return rows
 
 
 def settles(row: Settlement, start: int, stop: int) -> bool:
-    return any(
-        low < stop and start < high for outcome, ranges in row.outcomes if outcome != SETTLES_NOTHING for low, high in ranges
-    )
+    return any(low < stop and start < high for outcome, ranges in row.outcomes if outcome != REDELIVERED for low, high in ranges)
 
 
 class Rows:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from storage.engine.engine import Engine
 from storage.engine.keys import chunk_key, first_seq_of, lane_key
 from storage.queue.chunk import Chunk
-from storage.queue.history import SETTLES_NOTHING, Settlement, settlement_key, settlement_of
+from storage.queue.history import Settlement, settlement_key, settlement_of
 from storage.queue.ledger import LedgerRow
 from wire.ranges import RangeSet
+from wire.status.outcomes import REDELIVERED
 
 
 @dataclass
@@ -70,7 +71,7 @@ def problems_of(kept: Kept, *, all_durable: bool) -> Iterator[str]:
     settled = RangeSet()
     for number, settlement in kept.settlements:
         for outcome, ranges in settlement.outcomes:
-            if outcome == SETTLES_NOTHING:
+            if outcome == REDELIVERED:
                 continue
             for low, high in ranges:
                 if not low < high <= row.tail:
@@ -102,7 +103,7 @@ def _bounds_of(kept: Kept) -> Iterator[str]:
             yield f"settlement {number} has the bounds {settlement.head}, {settlement.reach} after {head}, {reach}"
         head, reach = settlement.head, settlement.reach
         for outcome, ranges in settlement.outcomes:
-            if outcome != SETTLES_NOTHING and any(low < head or high > reach for low, high in ranges):
+            if outcome != REDELIVERED and any(low < head or high > reach for low, high in ranges):
                 yield f"settlement {number} has {ranges} outside of its bounds {head}, {reach}"
 
 

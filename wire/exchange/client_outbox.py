@@ -32,6 +32,7 @@ from wire.mqtt.aliases import OutgoingAliases
 from wire.ranges import RangeSet
 from wire.settings import SessionSettings
 from wire.status.bridges import ExchangeFigures
+from wire.status.outcomes import Loss
 
 SETTLE_MESSAGES = 256
 BYTES_IN_HAND = 1 << 20
@@ -222,7 +223,7 @@ class ClientOutbox:
             forbidden = self._forbidden(batch, seqs, rights) - sent
             left_out = len(forbidden)
             for row in forbidden:
-                self._note_gone("dropped:forbidden", seqs[row])
+                self._note_gone(Loss.FORBIDDEN.dropped, seqs[row])
             rows = [row for row in range(len(batch)) if row not in sent and row not in forbidden]
             if len(rows) < len(batch):
                 self.waiting.left_out(len(batch) - len(rows), 0 if rows else frame.size_bytes)

@@ -14,11 +14,11 @@ from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
-from wire.exchange.outcomes import DELIVERED, REDELIVERED
 from wire.exchange.packet_identifiers import PACKET_IDS, PUBCOMP, PUBREC, seq_of
 from wire.frames.base import Ranges
 from wire.frames.lanes import LaneOpened
 from wire.ranges import ArrivalSet, RangeSet, lowest
+from wire.status.outcomes import DELIVERED, REDELIVERED
 
 
 class Standing(Enum):

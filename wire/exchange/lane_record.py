@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
-from wire.exchange.outcomes import DELIVERED, EXPIRED, REDELIVERED
 from wire.frames.base import Ranges
 from wire.frames.lanes import LaneOpened
 from wire.ranges import RangeSet
+from wire.status.outcomes import DELIVERED, EXPIRED, REDELIVERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

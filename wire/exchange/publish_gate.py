@@ -13,7 +13,6 @@ While the lane finishes with its remote nothing leaves for the first time, and w
 from __future__ import annotations
 
 from wire.exchange.lane_messages import LaneMessages
-from wire.exchange.outcomes import DELIVERED
 from wire.exchange.publish_encoder import HeadCache, PublishSegment, Run, Style
 from wire.exchange.quarantine import QOS_2, WITHOUT, Quarantine
 from wire.exchange.quarantine_class import MessageClass
@@ -21,6 +20,7 @@ from wire.exchange.refusal_policy import TOO_LARGE, Refusals
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.frames.batch import QOS_MASK, RETAIN
 from wire.mqtt.aliases import OutgoingAliases
+from wire.status.outcomes import DELIVERED
 
 
 class PublishGate:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from wire.backoff import Backoff
 from wire.mqtt.reason_codes import PUBACK_CODES, ReasonCode
 from wire.settings import RefusalSettings
-from wire.status.states import DEAD, DROPPED, Loss
+from wire.status.outcomes import DEAD, DROPPED, Loss, outcome_of
 
 FAILURE = 0x80
 TOO_LARGE = int(ReasonCode.PACKET_TOO_LARGE)
@@ -59,15 +59,15 @@ class RefusalPolicy:
         self._default = settings.default
         self._actions = dict(settings.codes)
         action = self._actions.get(TOO_LARGE, DEAD_LETTER if settings.default == RETRY else settings.default)
-        self.too_large = f"{_KINDS[action]}:{Loss.PACKET_TOO_LARGE}"
+        self.too_large = outcome_of(_KINDS[action], Loss.PACKET_TOO_LARGE)
         action = self._actions.get(CLOSED, settings.default)
-        self.closed = None if action == RETRY else f"{_KINDS[action]}:{Loss.CONNECTION_CLOSED}"
+        self.closed = None if action == RETRY else outcome_of(_KINDS[action], Loss.CONNECTION_CLOSED)
 
     def outcome(self, reason_code: int) -> str | None:
         """The outcome of a message refused with ``reason_code``; None if it is to be tried again."""
         action = self._actions.get(reason_code, self._default)
         reason = Loss.WRONGLY_ACKNOWLEDGED if reason_code == WRONGLY_ACKNOWLEDGED else f"remote_0x{reason_code:02x}"
-        return None if action == RETRY else f"{_KINDS[action]}:{reason}"
+        return None if action == RETRY else outcome_of(_KINDS[action], reason)
 
 
 class RefusalHold:

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from wire.figure import Measure, count, counter, counters, figure, figures, gauge, given, histogram, info, part, states
 from wire.status.histogram import HistogramFigures
-from wire.status.states import OF_QUEUES, ChildState, LinkState, WindowReason
+from wire.status.outcomes import OF_QUEUES
+from wire.status.states import ChildState, LinkState, WindowReason
 
 _LANE_STATES = (*LinkState, *(state for state in ChildState if state not in ("new", "ready", "silent")))
 

@@ -76,37 +76,3 @@ class CollectorFault(WithCure):
     CERTIFICATE = "certificate", "give the authority that signed the collector's certificate as telemetry.otlp.tls.ca_file"
     NAME = "name", "check the host name in telemetry.otlp.endpoint, and the machine's resolver (getent hosts NAME)"
     REDIRECTED = "redirected", "write the place that it names as telemetry.otlp.endpoint"
-
-
-DROPPED, DEAD = "dropped", "dead"  # the kinds of outcomes that have a reason, which stands behind a colon
-
-
-class Loss(WithCure):
-    """Why a message was dropped, or became a dead letter, as the ledger has it. Reason codes are ``remote_0xNN`` beside.
-
-    dropped: the outcome of a message that is dropped for it.
-    """
-
-    dropped: str
-
-    def __init__(self, reason: str, _cure: str = "") -> None:
-        self.dropped = f"{DROPPED}:{reason}"
-
-    ACTOR_RESTART = "actor_restart", "publish at QoS 1: messages of QoS 0 are in memory only"
-    DAMAGED = "damaged", "look for the cause (dmesg, smartctl); bascule events CONFIG says when"
-    OVERFLOW = "overflow", "raise limits of the bridge, or let the link come up sooner"
-    PURGED = "purged"
-    QOS0_MEMORY = "qos0_memory", "publish at QoS 1, or let the link come up sooner"
-    RESTART = "restart", "publish at QoS 1: messages of QoS 0 are in memory only"
-    CONNECTION_CLOSED = "connection_closed", "the remote closes the connection on them: its log says why"
-    PACKET_TOO_LARGE = "packet_too_large", "the remote takes no larger packets: raise its limit, or publish smaller ones"
-    WRONGLY_ACKNOWLEDGED = "wrongly_acknowledged", "the remote acknowledges them wrongly: bring it up to date, or lower max_qos"
-
-
-OF_QUEUES = (Loss.ACTOR_RESTART, Loss.DAMAGED, Loss.OVERFLOW, Loss.PURGED, Loss.QOS0_MEMORY, Loss.RESTART)
-LOSS_ELSE = "bascule events CONFIG says when"
-
-
-def cure_of_loss(reason: str) -> str:
-    """The cure of a ``reason`` of a ledger, which may be a reason code of the remote."""
-    return next((loss.cure for loss in Loss if loss == reason), LOSS_ELSE)

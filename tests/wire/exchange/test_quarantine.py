@@ -23,13 +23,13 @@ from tests.wire.outbound_model import (
     outbound_flow,
     parse,
 )
-from wire.exchange.outcomes import REDELIVERED
 from wire.exchange.quarantine import BARREN, FIRST, LEARNT, PROOFS, QUARANTINED_MAX, RELEASED, Quarantine, QuarantinedMessage
 from wire.exchange.quarantine_class import CONVICTED, MessageClass
 from wire.exchange.refusal_policy import CLOSED
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.exchange.sender import SenderHalf
 from wire.frames.batch import RETAIN, from_rows
+from wire.status.outcomes import REDELIVERED
 
 EDGE = "edge@here"
 # Closings until a message is convicted that others can pass: in bursts, first and alone, and behind another.

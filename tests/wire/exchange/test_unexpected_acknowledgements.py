@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.wire.outbound_model import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, ack, hand_out, lane_opened, outbound_flow
 from tests.wire.outbound_steps import EDGE, burst, commit, flow_at, kinds, offer, settled
-from wire.exchange.outcomes import REDELIVERED
 from wire.exchange.sender import SenderHalf
 from wire.exchange.unexpected_acknowledgements import PUBRELS_MORE
 from wire.frames.batch import from_rows
+from wire.status.outcomes import REDELIVERED
 
 LEVELS = pytest.mark.parametrize("level", [4, 5])
 
