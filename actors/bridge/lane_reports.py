@@ -16,6 +16,7 @@ from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import NodeEvents
 from wire.mqtt.reason_codes import reason_name
 from wire.status.bridges import Lack, Suspect
+from wire.status.event_kinds import EventKind
 from wire.status.link_faults import LinkFault
 
 log = logging.getLogger("bascule")
@@ -36,7 +37,7 @@ class LaneReports:
         self._learnt = NO_LIMITS
         self._suspected: dict[int, int] = {}  # messages on which the remote closes -> how often it had when that was last said
 
-    def event(self, kind: str, reason: str, details: Mapping[str, str | int], *, count: int = 0) -> None:
+    def event(self, kind: EventKind, reason: str, details: Mapping[str, str | int], *, count: int = 0) -> None:
         """Have the store keep what happened to the lane; if it is gone, so is that."""
         lane = self._lane
         event = (self._mailbox.wall_ms(), kind, lane.bridge.name, lane.number, lane.actor, reason, count, details)
@@ -48,13 +49,13 @@ class LaneReports:
             if suspect.closed > self._suspected.get(suspect.seq, 0):
                 log.warning("message.suspected", extra={**self._lane.facts, **to_map(_suspect(suspect))})
                 if suspect.closed == 1:
-                    self._report_quarantined("message.suspected", suspect)
+                    self._report_quarantined(EventKind.MESSAGE_SUSPECTED, suspect)
         self._suspected = {suspect.seq: suspect.closed for suspect in self._exchange.quarantined}
         convicted = self._exchange.closed_on.take_given_up()
         for blamed in convicted:
             facts = {**self._lane.facts, **to_map(_suspect(blamed)), "on_refusal": self._policy.closed}
             log.warning("message.given_up", extra=facts)
-            self._report_quarantined("message.given_up", blamed)
+            self._report_quarantined(EventKind.MESSAGE_GIVEN_UP, blamed)
         return bool(convicted)
 
     def on_learnt(self, limits: RemoteLimits, address: str) -> None:
@@ -62,7 +63,7 @@ class LaneReports:
         for what in limits.lacks.keys() - self._learnt.lacks.keys():
             key = limits.lacks[what]
             log.warning("remote.limited", extra={**self._lane.facts, "address": address, "takes_no": what, "key": key})
-            self.event("remote.limited", what, {"address": address, "key": key})
+            self.event(EventKind.REMOTE_LIMITED, what, {"address": address, "key": key})
         self._learnt = limits
 
     def refusals(self, now_s: float) -> None:
@@ -100,7 +101,7 @@ class LaneReports:
         learnt = publishing.learnt.lacks
         return tuple(Lack(what=what, key=key, learnt=what in learnt) for what, key in publishing.limits.lacks.items())
 
-    def _report_quarantined(self, kind: str, blamed: QuarantineEntry) -> None:
+    def _report_quarantined(self, kind: EventKind, blamed: QuarantineEntry) -> None:
         details: dict[str, str | int] = {"seq": blamed.seq, "topic": blamed.topic, "bytes": blamed.packet_bytes}
         self.event(kind, "connection_closed", details, count=blamed.closed)
 

@@ -22,6 +22,7 @@ from wire.errors import BasculeError, PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import Failback
 from wire.status.bridges import LinkFigures
+from wire.status.event_kinds import EventKind
 from wire.status.link_faults import LinkFault, fault_of
 from wire.status.states import LinkState
 
@@ -169,7 +170,7 @@ class RemoteLink:
         if not self._exchange.flow.knows(session, remote.connack.session_present):
             log.warning("session.unknown", extra={**self._lane.facts, "address": remote.address})
             known = self._exchange.flow.exchange.record.generation
-            self._reports.event("session.unknown", "" if known else "new store", {"address": remote.address})
+            self._reports.event(EventKind.SESSION_UNKNOWN, "" if known else "new store", {"address": remote.address})
             self._exchange.flow.ends(session)
             self._say_disconnect(remote)
             if ended.clean:
@@ -197,7 +198,7 @@ class RemoteLink:
             details["session_expiry_s"] = self.kept_s
         if failed := self._failed.on_connected():
             details["attempts_failed"] = failed
-        self._reports.event("link.up", "", details)
+        self._reports.event(EventKind.LINK_UP, "", details)
         self.guarded(self._exchange.reader.read)  # TLS and WebSocket may hold bytes that the poll does not tell of
 
     def _look_at_expiry(self, remote: Remote) -> None:
@@ -226,7 +227,7 @@ class RemoteLink:
         for name in (LOOK_TIMER, FIRST_TIMER):
             self._mailbox.cancel_timer(name)
         log.info("bridge.disconnected", extra={**self._lane.facts, "address": remote.address, "reason": reason})
-        self._reports.event("link.down", reason, {"address": remote.address, "fault": fault or ""})
+        self._reports.event(EventKind.LINK_DOWN, reason, {"address": remote.address, "fault": fault or ""})
         if by_remote and self._reports.report_quarantine():
             self.status.forgive()  # it takes others
 
@@ -239,7 +240,7 @@ class RemoteLink:
         self._retry(error)
         if count := self._failed.on_failed(error.message, self._mailbox.now_s()):
             details: dict[str, str | int] = {"attempt": self._failed.total, "fault": fault_of(error).value}
-            self._reports.event("link.failed", error.message[:CAUSE_MAX], details, count=count)
+            self._reports.event(EventKind.LINK_FAILED, error.message[:CAUSE_MAX], details, count=count)
 
     def _retry(self, error: BasculeError, *, soon: bool = False) -> None:
         """Wait, longer each time, and connect again; ``soon``: this once, not longer than at first."""

@@ -22,6 +22,8 @@ from wire.frames.names import QUEUE_STORE, SUPERVISOR
 from wire.frames.supervision import NodeEvents, QueueAnswer, SessionCommand
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.status.answers import ConnectedClient, Disconnected
+from wire.status.event_kinds import EventKind
+from wire.status.refusals import Refusal
 
 LIVE_PER_PAGE = 500
 
@@ -93,7 +95,7 @@ class ClientAdmin:
         self._repeated.discard(command.request)
         if answer.result.get(ORDERED) and (not command.live or _was_lasting(command)):
             self._ends[command.request] = command  # SessionGone comes when the disk takes it; a new store is told again
-        elif repeated and answer.error in ("", "no_such_session"):
+        elif repeated and answer.error in ("", Refusal.NO_SUCH_SESSION):
             self._sessions.on_lost(name)
             self._sessions.on_ended(name, drops_will=bool(command.arguments.get("drops_will")))
         elif not self._ends_of(name):
@@ -112,7 +114,7 @@ class ClientAdmin:
         self._sessions.send_away(client)
         label, address = client.label, client.address
         details = {"client_id": label, "user": client.user or "", "address": address}
-        event = (self._host.mailbox.wall_ms(), "session.disconnected", "", -1, "operator", "operator", 0, details)
+        event = (self._host.mailbox.wall_ms(), EventKind.SESSION_DISCONNECTED, "", -1, "operator", "operator", 0, details)
         self._host.send(QUEUE_STORE, NodeEvents(events=(event,)))
         result = Disconnected(client_id=name, address=address, kept=row.expiry_s != 0)
         self._host.send(SUPERVISOR, QueueAnswer(request=command.request, error="", message="", result=to_map(result)))

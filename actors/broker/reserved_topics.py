@@ -9,6 +9,7 @@ from actors.broker.listener_interface import ListenerInterface
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import NodeEvents
 from wire.routing.sys_topics import is_reserved
+from wire.status.event_kinds import EventKind
 
 log = logging.getLogger("bascule")
 
@@ -42,5 +43,5 @@ class ReservedTopics:
         facts = {"client_id": client.label, "user": client.user or "", "address": client.address}
         shown = topic.decode()[:_TOPIC_SHOWN]
         log.warning("publish.reserved", extra={**facts, "topic": shown, "count": count})
-        event = (self._host.mailbox.wall_ms(), "publish.reserved", "", -1, self._host.name, shown, count, facts)
+        event = (self._host.mailbox.wall_ms(), EventKind.PUBLISH_RESERVED, "", -1, self._host.name, shown, count, facts)
         self._host.send(QUEUE_STORE, NodeEvents(events=(event,)))

@@ -28,6 +28,7 @@ from wire.frames.supervision import QueueAnswer, QueueCommand, RoleChanged
 from wire.settings import ReplicationSettings
 from wire.status.answers import Forgotten, Promoted, SteppedDown
 from wire.status.cluster import ReplicationFigures
+from wire.status.refusals import Refusal
 
 if TYPE_CHECKING:
     from actors.process.actor import MailboxActor
@@ -151,7 +152,7 @@ class Leading:
         error = message = ""
         leader = self._leader
         if leader is None or self._log is None:
-            error, message = "unavailable", "this node does not lead yet; nothing was done"
+            error, message = Refusal.UNAVAILABLE, "this node does not lead yet; nothing was done"
         elif frame.verb == "promote":
             result = to_map(Promoted(leads=True))
         elif frame.verb == "step_down":
@@ -159,9 +160,9 @@ class Leading:
             result = to_map(SteppedDown(to=leader.successor))
             others = [report for report in leader.members.values() if report.node != leader.engine.replica.node]
             if leader.successor and leader.successor not in leader.members:
-                error, message = "unknown_member", f"no member is called {leader.successor}; nothing was done"
+                error, message = Refusal.UNKNOWN_MEMBER, f"no member is called {leader.successor}; nothing was done"
             elif not others:
-                error, message = "alone", "there is no other member; nothing was done"
+                error, message = Refusal.ALONE, "there is no other member; nothing was done"
             else:
                 self._end("it was told to step down", at_once=False)
         else:
@@ -203,15 +204,15 @@ class Leading:
     def _forget(self, leader: Leader, member: str) -> tuple[str, str, dict[str, Any]]:
         assert self._log is not None
         if member == self._settings.member:
-            return "leads", "that is the member that leads; nothing was done", {}
+            return Refusal.LEADS, "that is the member that leads; nothing was done", {}
         try:
             forgotten = self._log.forget(member)
         except LogAway as error:
-            return "unavailable", str(error), {}
+            return Refusal.UNAVAILABLE, str(error), {}
         leader.members.pop(member, None)
-        return (
-            ("", "", to_map(Forgotten(forgotten=member))) if forgotten else ("unknown_member", f"no member is called {member}", {})
-        )
+        if not forgotten:
+            return Refusal.UNKNOWN_MEMBER, f"no member is called {member}", {}
+        return "", "", to_map(Forgotten(forgotten=member))
 
     def _offer(self, leader: Leader) -> None:
         """Offer the store as it is now to whoever needs it."""

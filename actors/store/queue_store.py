@@ -25,6 +25,7 @@ from wire.frames.base import Effects, Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand, SnapshotMade, SnapshotWanted
 from wire.settings import NodeSettings
+from wire.status.refusals import Refusal
 from wire.status.states import StoreState
 from wire.status.store import StoreReport
 
@@ -93,7 +94,7 @@ class QueueStore(MailboxActor):
             why = "is not open yet" if self._refusal is None else f"cannot be opened for now: {self._refusal}"
             text = f"the store {why}; nothing was done"
             asker = frame.asker if isinstance(frame, SessionCommand) else SUPERVISOR
-            self.send(asker, QueueAnswer(request=frame.request, error="unavailable", message=text, result={}))
+            self.send(asker, QueueAnswer(request=frame.request, error=Refusal.UNAVAILABLE, message=text, result={}))
 
     def on_peer_up(self, name: str, epoch: int) -> None:
         if self._leading is not None:
@@ -163,11 +164,13 @@ class QueueStore(MailboxActor):
 
     def _begin_snapshot(self, wanted: SnapshotWanted) -> None:
         if self._store is None:
-            self._refuse_snapshot(wanted, "unavailable", "the store is not open yet")
+            self._refuse_snapshot(wanted, Refusal.UNAVAILABLE, "the store is not open yet")
         elif self.settings.persistence.mode == "in-memory":
-            self._refuse_snapshot(wanted, "in_memory", "persistence.mode is in-memory: nothing is on a disk to make a snapshot of")
+            self._refuse_snapshot(
+                wanted, Refusal.IN_MEMORY, "persistence.mode is in-memory: nothing is on a disk to make a snapshot of"
+            )
         elif self._snapshot is not None:
-            self._refuse_snapshot(wanted, "busy", "another snapshot is being made")
+            self._refuse_snapshot(wanted, Refusal.BUSY, "another snapshot is being made")
         else:
             self._snapshot = _Snapshot(wanted)
             self._flush(self._store)
@@ -191,7 +194,7 @@ class QueueStore(MailboxActor):
             return
         snapshot.flushes += 1
         if refusal is not None:
-            self._refuse_snapshot(snapshot.wanted, "unavailable", str(refusal))
+            self._refuse_snapshot(snapshot.wanted, Refusal.UNAVAILABLE, str(refusal))
         elif snapshot.flushes < FLUSHES:
             self._flush(self._store)
         else:
@@ -204,7 +207,7 @@ class QueueStore(MailboxActor):
         try:
             standing = self._store.checkpoint(wanted.path, now_s, self.mailbox.wall_ms())
         except (Unavailable, StorageDamaged) as error:  # where the files are damaged, who reads them next decides
-            self._refuse_snapshot(wanted, "unavailable" if isinstance(error, Unavailable) else "damaged", str(error))
+            self._refuse_snapshot(wanted, Refusal.UNAVAILABLE if isinstance(error, Unavailable) else Refusal.DAMAGED, str(error))
             return
         pause_ms = round((self.mailbox.now_s() - began_s) * 1000, 1)
         self._snapshot = None

@@ -29,6 +29,7 @@ from wire.frames.supervision import QueueAnswer, QueueCommand, RoleChanged, Sess
 from wire.settings import NodeSettings, ReplicationSettings
 from wire.status.answers import Forgotten, Promoted
 from wire.status.cluster import ReplicationFigures
+from wire.status.refusals import Refusal
 from wire.status.store import StoreReport
 
 log = logging.getLogger("bascule")
@@ -72,9 +73,11 @@ class StandbyStore(MailboxActor):
             case QueueCommand():
                 self._obey(frame)
             case SessionCommand():
-                self.send(frame.asker, QueueAnswer(request=frame.request, error="standby", message=_FOR_THE_LEADER, result={}))
+                self.send(
+                    frame.asker, QueueAnswer(request=frame.request, error=Refusal.STANDBY, message=_FOR_THE_LEADER, result={})
+                )
             case SnapshotWanted():
-                self.send(SUPERVISOR, SnapshotMade(request=frame.request, error="standby", message=_FOR_THE_LEADER, facts={}))
+                self.send(SUPERVISOR, SnapshotMade(request=frame.request, error=Refusal.STANDBY, message=_FOR_THE_LEADER, facts={}))
 
     def on_thread_message(self, message: Any) -> None:
         self._on_fetched(message)
@@ -235,18 +238,18 @@ class StandbyStore(MailboxActor):
             elif command.verb == "forget":
                 error, message, result = self._forget(command.arguments["member"])
             else:
-                error, message = "standby", _FOR_THE_LEADER
+                error, message = Refusal.STANDBY, _FOR_THE_LEADER
         except LogAway as refusal:
-            error, message = "unavailable", str(refusal)
+            error, message = Refusal.UNAVAILABLE, str(refusal)
         self.send(SUPERVISOR, QueueAnswer(request=command.request, error=error, message=message, result=result))
 
     def _want(self) -> tuple[str, str, dict[str, Any]]:
         """Have whoever leads step down for this member: what to answer."""
         follower = self._follower
         if follower is None or self._error:
-            return "unavailable", f"the log, or the store, cannot be used for now: {self._error}; nothing was done", {}
+            return Refusal.UNAVAILABLE, f"the log, or the store, cannot be used for now: {self._error}; nothing was done", {}
         if follower.needs_base:
-            return "behind", f"this member cannot lead yet: {follower.needs_base}; nothing was done", {}
+            return Refusal.BEHIND, f"this member cannot lead yet: {follower.needs_base}; nothing was done", {}
         follower.ask_to_lead()
         self._reported_s = 0.0
         position = follower.replica.position
@@ -257,6 +260,6 @@ class StandbyStore(MailboxActor):
         if member == self._replication.member:
             return "itself", "that is the member that was asked, which says at once that it is there; nothing was done", {}
         if not self._log.forget(member):
-            return "unknown_member", f"no member is called {member}; nothing was done", {}
+            return Refusal.UNKNOWN_MEMBER, f"no member is called {member}; nothing was done", {}
         self._members.pop(member, None)
         return "", "", to_map(Forgotten(forgotten=member))

@@ -22,7 +22,6 @@ from bridge_options import bridge_options
 from command_tree import leaves
 from rest_page import rest_page
 
-import storage.store.event_rows
 from supervisor.cli.main import cli
 from supervisor.config.declared import Setting, about, settings_of
 from supervisor.metrics.metric import Metric
@@ -34,6 +33,7 @@ from wire.setting_kinds import Duration, Effect, Number, Size, Written
 from wire.settings import NodeSettings
 from wire.status.bridges import QueueFigures
 from wire.status.clients import DistributorFigures, TrafficFigures
+from wire.status.event_kinds import EventKind
 from wire.status.histogram import HistogramFigures
 from wire.status.store import SessionFigures
 from wire.typed_values import field_types
@@ -262,19 +262,7 @@ def default_of(one: Setting) -> str:
 
 
 def events() -> str:
-    """The table in the docstring of the events' module."""
-    doc = storage.store.event_rows.__doc__ or ""
-    lines = doc[doc.index("    kind  ") :].splitlines()
-    column = lines[0].index("what it tells")
-    rows: list[tuple[str, str]] = []
-    for line in lines[1:]:
-        if not line.strip():
-            break
-        kind, told = re.match(r"    (\S*)\s+(.*)", line).groups()  # type: ignore[union-attr]
-        if line[4:column].strip() and line[4] != " ":
-            rows.append((kind, told))
-        else:
-            rows[-1] = (rows[-1][0], f"{rows[-1][1]} {line.strip()}")
+    """The kinds of events."""
     head = f"""{MADE}
 # Events
 
@@ -286,7 +274,7 @@ milliseconds), `kind`, `bridge`, `lane`, `actor`, `reason`, `count`, `details`. 
 lost when a process is killed, and those of the last second when the power goes.
 
 """
-    return head + table_of(("kind", "what it tells"), [(_code(kind), told) for kind, told in rows])
+    return head + table_of(("kind", "what it tells"), [(_code(kind), kind.tells) for kind in EventKind])
 
 
 # --- metrics ---

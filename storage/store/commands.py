@@ -16,6 +16,7 @@ from wire.frames.base import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand
 from wire.status import answers
+from wire.status.refusals import Refusal
 
 Answer = (
     answers.Queues
@@ -33,7 +34,7 @@ Answer = (
 class CommandError(BasculeError):
     """A command was refused, and nothing was changed. ``kind`` tells programs why."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: Refusal, message: str) -> None:
         super().__init__(message)
         self.kind = kind
 
@@ -78,15 +79,15 @@ class Commands:
 
     def _looked(self, command: Order, now_s: float, wall_ms: int, refusal: Unavailable) -> QueueAnswer:
         if command.verb not in _LOOKS and (command.verb in _CHANGES or isinstance(command, QueueCommand)):
-            return _refusal(command, "unavailable", needs_a_commit(refusal))
+            return _refusal(command, Refusal.UNAVAILABLE, needs_a_commit(refusal))
         try:
             result = self._carry_out(command, now_s, wall_ms, refused=True)
         except CommandError as error:
             return _refusal(command, error.kind, error.message)
         except (StorageDamaged, ConfigError) as error:
-            return _refusal(command, "damaged", str(error))
+            return _refusal(command, Refusal.DAMAGED, str(error))
         except Unavailable as error:
-            return _refusal(command, "unavailable", f"the store cannot be read for now: {error}")
+            return _refusal(command, Refusal.UNAVAILABLE, f"the store cannot be read for now: {error}")
         return QueueAnswer(request=command.request, error="", message="", result=to_map(result))
 
     def obey(self, now_s: float, wall_ms: int) -> list[tuple[str, Frame]]:
@@ -99,7 +100,7 @@ class Commands:
             except CommandError as error:
                 answer = _refusal(command, error.kind, error.message)
             except (StorageDamaged, ConfigError) as error:
-                answer = _refusal(command, "damaged", str(error))
+                answer = _refusal(command, Refusal.DAMAGED, str(error))
             except Unavailable as error:
                 self._disk.refuses(error, now_s, wall_ms)
                 self.waiting.insert(0, command)
@@ -107,7 +108,7 @@ class Commands:
             else:
                 if command.verb in _CHANGES and not self._commit_now(now_s, wall_ms):
                     text = "the disk refuses for now; what was ordered is done as soon as it does not"
-                    done.append((_asker(command), _refusal(command, "unavailable", text, {ORDERED: True})))
+                    done.append((_asker(command), _refusal(command, Refusal.UNAVAILABLE, text, {ORDERED: True})))
                     return [*done, *self.answer_while_refused(now_s, wall_ms, Unavailable("the disk refuses"))]
                 answer = QueueAnswer(request=command.request, error="", message="", result=to_map(result))
             done.append((_asker(command), answer))
@@ -123,7 +124,7 @@ def _asker(command: Order) -> str:
     return command.asker if isinstance(command, SessionCommand) else SUPERVISOR
 
 
-def _refusal(command: Order, kind: str, message: str, result: dict[str, Any] | None = None) -> QueueAnswer:
+def _refusal(command: Order, kind: Refusal, message: str, result: dict[str, Any] | None = None) -> QueueAnswer:
     return QueueAnswer(request=command.request, error=kind, message=message, result=result or {})
 
 

@@ -22,6 +22,7 @@ from wire.errors import ConfigError, StorageDamaged
 from wire.figure import joined
 from wire.settings import SettingsNow
 from wire.status.answers import Event as EventRow
+from wire.status.event_kinds import EventKind
 from wire.status.states import StoreState
 from wire.status.store import EventFigures
 
@@ -37,7 +38,8 @@ OVERFLOW_ENDS_S = 10.0
 _PAGE_BYTES = 256 << 10
 _LAST = (1 << 64) - 1
 
-_About = tuple[str, str, int, str]  # kind, bridge, lane, reason
+_About = tuple[EventKind, str, int, str]  # kind, bridge, lane, reason
+_Losses = dict[tuple[EventKind, str], int]  # of each kind and reason: messages
 
 
 class EventLog:
@@ -58,7 +60,7 @@ class EventLog:
         self._trimmed_s = float("-inf")
         self._said_s: dict[_About, float] = {}
         self._counted: dict[_About, int] = {}
-        self._told: dict[int, dict[tuple[str, str], int]] = {}  # by the queue's number: kind, reason, how many
+        self._told: dict[int, _Losses] = {}  # by the queue's number: kind, reason, how many
         self._newly_told: set[int] = set()  # not on record yet
         self._overflows: dict[str, _Overflow] = {}
         self._disk: tuple[str, int] | None = None  # why it is full, since when
@@ -92,7 +94,7 @@ class EventLog:
     def note(
         self,
         at_ms: int,
-        kind: str,
+        kind: EventKind,
         *,
         actor: str,
         bridge: str = "",
@@ -104,7 +106,7 @@ class EventLog:
         """Keep what happened ``at_ms``, with the next commit."""
         self.add(Event(at_ms=at_ms, kind=kind, bridge=bridge, lane=lane, actor=actor, reason=reason, count=count, details=details))
 
-    def count(self, kind: str, bridge: str, lane: int, reason: str, count: int) -> None:
+    def count(self, kind: EventKind, bridge: str, lane: int, reason: str, count: int) -> None:
         """Count what happens again and again; it is told now and then."""
         if count > 0 and self.kept:
             about = (kind, bridge, lane, reason)
@@ -129,11 +131,11 @@ class EventLog:
                 self._newly_told.add(number)
                 self._report(wall_ms, kind, bridge, lane, reason, count, total=total)
 
-    def _read_reported(self, number: int, losses: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    def _read_reported(self, number: int, losses: _Losses) -> _Losses:
         """The reported losses of queue ``number`` on record. If that is damaged, ``losses`` pass for reported."""
         try:
             row = self._engine.get("meta", reported_key(number))
-            return {} if row is None else {(kind, reason): total for kind, reason, total in msgpack.unpackb(row)}
+            return {} if row is None else {(EventKind(kind), reason): total for kind, reason, total in msgpack.unpackb(row)}
         except (StorageDamaged, ValueError, TypeError, msgpack.UnpackException) as error:
             log.error("events.damaged", extra={"error": str(error), "queue": number})
             return losses
@@ -145,7 +147,7 @@ class EventLog:
         overflow = self._overflows.get(bridge)
         if overflow is None:
             overflow = self._overflows[bridge] = _Overflow(policy, wall_ms)
-            self._report(wall_ms, "overflow.began", bridge, -1, policy, 0)
+            self._report(wall_ms, EventKind.OVERFLOW_BEGAN, bridge, -1, policy, 0)
         overflow.count += count
         overflow.met_s, overflow.met_ms = now_s, wall_ms
 
@@ -156,18 +158,18 @@ class EventLog:
         free: dict[str, Detail] = {} if free_bytes is None else {"free_bytes": free_bytes}
         if reason:
             self._disk = reason, wall_ms
-            kind, facts = ("log.away", {}) if reason == StoreState.LOG_AWAY else ("disk.full", free)
+            kind, facts = (EventKind.LOG_AWAY, {}) if reason == StoreState.LOG_AWAY else (EventKind.DISK_FULL, free)
             self._report(wall_ms, kind, "", -1, reason, 0, **facts)
         elif self._disk is not None:
             (was, since_ms), self._disk = self._disk, None
-            kind, facts = ("log.available", {}) if was == StoreState.LOG_AWAY else ("disk.available", free)
+            kind, facts = (EventKind.LOG_AVAILABLE, {}) if was == StoreState.LOG_AWAY else (EventKind.DISK_AVAILABLE, free)
             self._report(wall_ms, kind, "", -1, was, 0, lasted_ms=wall_ms - since_ms, **facts)
 
     def clock(self, now_s: float, wall_ms: int) -> None:
         """The clocks' readings; call it about once a second."""
         skew_ms = wall_ms - now_s * 1000
         if self._skew_ms is not None and abs(skew_ms - self._skew_ms) > CLOCK_JUMP_MS:
-            self._report(wall_ms, "clock.jumped", "", -1, "", 0, by_ms=int(skew_ms - self._skew_ms))
+            self._report(wall_ms, EventKind.CLOCK_JUMPED, "", -1, "", 0, by_ms=int(skew_ms - self._skew_ms))
         self._skew_ms = skew_ms
 
     # --- keeping ---
@@ -188,9 +190,11 @@ class EventLog:
             if now_s - overflow.met_s >= OVERFLOW_ENDS_S:
                 del self._overflows[bridge]
                 lasted_ms = overflow.met_ms - overflow.since_ms
-                self._report(overflow.met_ms, "overflow.ended", bridge, -1, overflow.policy, overflow.count, lasted_ms=lasted_ms)
+                self._report(
+                    overflow.met_ms, EventKind.OVERFLOW_ENDED, bridge, -1, overflow.policy, overflow.count, lasted_ms=lasted_ms
+                )
         for about, count in tuple(self._counted.items()):
-            period_s = CUT_TOLD_PERIOD_S if about[0] == "history.cut" else REPORT_PERIOD_S
+            period_s = CUT_TOLD_PERIOD_S if about[0] == EventKind.HISTORY_CUT else REPORT_PERIOD_S
             if self._start_report(about, now_s, period_s):
                 del self._counted[about]
                 self._report(wall_ms, *about, count)
@@ -211,7 +215,7 @@ class EventLog:
             self._first = self._next = wall_ms * 1000
             self._uncommitted.clear()
         if self._lost:
-            self.waiting.append(Event(at_ms=wall_ms, kind="events.lost", count=self._lost))
+            self.waiting.append(Event(at_ms=wall_ms, kind=EventKind.EVENTS_LOST, count=self._lost))
             self._lost = 0
         if self.waiting and not self._uncommitted:
             write.on_commit(self._uncommitted.clear)
@@ -286,7 +290,7 @@ class EventLog:
         self._said_s[about] = now_s
         return True
 
-    def _report(self, at_ms: int, kind: str, bridge: str, lane: int, reason: str, count: int, **details: Detail) -> None:
+    def _report(self, at_ms: int, kind: EventKind, bridge: str, lane: int, reason: str, count: int, **details: Detail) -> None:
         self.add(Event(at_ms=at_ms, kind=kind, bridge=bridge, lane=lane, reason=reason, count=count, details=details))
 
 
@@ -302,11 +306,11 @@ class _Overflow:
         self.count = 0
 
 
-def _losses(ledger: Ledger) -> dict[tuple[str, str], int]:
+def _losses(ledger: Ledger) -> _Losses:
     """Kind and reason of every loss in ``ledger``, and how many messages."""
-    losses = {("messages.expired", ""): ledger.expired} if ledger.expired else {}
-    losses.update({("messages.dropped", reason): count for reason, count in ledger.dropped.items()})
-    losses.update({("messages.dead", reason): count for reason, count in ledger.dead.items()})
+    losses = {(EventKind.MESSAGES_EXPIRED, ""): ledger.expired} if ledger.expired else {}
+    losses.update({(EventKind.MESSAGES_DROPPED, reason): count for reason, count in ledger.dropped.items()})
+    losses.update({(EventKind.MESSAGES_DEAD, reason): count for reason, count in ledger.dead.items()})
     return losses
 
 

@@ -16,6 +16,7 @@ from storage.store.event_log import EventLog
 from wire.clock_steps import elapsed_ms
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.settings import BridgeSettings, SettingsNow
+from wire.status.event_kinds import EventKind
 
 log = logging.getLogger("bascule")
 
@@ -143,7 +144,7 @@ class Retention:
         assert history is not None
         before, below = history.begins, queue.trimming.seq_for(part)
         queue.trimming.cut(write, below=below)
-        self._events.count("history.cut", lane.bridge, lane.number, reason, history.begins - before)
+        self._events.count(EventKind.HISTORY_CUT, lane.bridge, lane.number, reason, history.begins - before)
 
     def _forget(self, lane: Lane, error: object) -> None:
         queue = lane.queue
@@ -151,4 +152,4 @@ class Retention:
         before = queue.trimming.history.begins
         log.error("history.damaged", extra={"queue": queue.name, "error": str(error)})
         queue.trimming.restart(queue.head, queue.settled.ranges())
-        self._events.count("history.cut", lane.bridge, lane.number, "damage", queue.trimming.history.begins - before)
+        self._events.count(EventKind.HISTORY_CUT, lane.bridge, lane.number, "damage", queue.trimming.history.begins - before)

@@ -42,6 +42,8 @@ from wire.frames.supervision import QueueCommand
 from wire.routing.message_route import MessageRoute
 from wire.status.answers import DeadLetterQueue, Events, HeldMessage, HeldMessages, KeptLane, Purged, Queues, Replayed
 from wire.status.answers import Queue as QueueRow
+from wire.status.event_kinds import EventKind
+from wire.status.refusals import Refusal
 
 PAGE_MESSAGES = 500
 PAGE_BYTES = 256 << 10
@@ -87,7 +89,7 @@ class QueueCommands:
                 return self._replay_page(arguments, now_s, wall_ms)
             case "events":
                 return self._list_events(arguments)
-        raise CommandError("unknown_command", f"there is no {command.verb!r}")
+        raise CommandError(Refusal.UNKNOWN_COMMAND, f"there is no {command.verb!r}")
 
     # --- ls ---
 
@@ -150,7 +152,7 @@ class QueueCommands:
     def _list_events(self, arguments: Mapping[str, Any]) -> Events:
         if not self._events.kept:
             text = "no events are kept: the store is in-memory, or persistence.events.max is 0"
-            raise CommandError("not_kept", text)
+            raise CommandError(Refusal.NOT_KEPT, text)
         count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
         rows, following = self._events.read(arguments.get("from") or 0, count)
         return Events(events=rows, next=following, until=self._events.next)
@@ -187,7 +189,9 @@ class QueueCommands:
         write = self.next_commit.write
         if arguments.get("dead"):
             gone = self._letters(bridge).purge(write)
-            self._events.note(wall_ms, "queue.purged", actor="operator", bridge=bridge, lane=-1, reason="dead_letters", count=gone)
+            self._events.note(
+                wall_ms, EventKind.QUEUE_PURGED, actor="operator", bridge=bridge, lane=-1, reason="dead_letters", count=gone
+            )
             return Purged(purged=gone)
         whole = bool(arguments.get("in_flight"))
         if arguments.get("lane") is None:
@@ -205,7 +209,7 @@ class QueueCommands:
             purged += gone
             self._lanes.on_purged(name, whole=whole)
             self._events.note(
-                wall_ms, "queue.purged", actor="operator", bridge=bridge, lane=lane.number, reason="queue", count=gone
+                wall_ms, EventKind.QUEUE_PURGED, actor="operator", bridge=bridge, lane=lane.number, reason="queue", count=gone
             )
             flying += queue.in_flight
             if queue.depth:
@@ -221,14 +225,14 @@ class QueueCommands:
         if configured is None:
             known = ", ".join(self._lanes.configured) or "none"
             text = f"bridge {bridge!r} is not configured, so nothing can go back to it; configured: {known}"
-            raise CommandError("not_configured", text)
+            raise CommandError(Refusal.NOT_CONFIGURED, text)
         names = [queue_name(bridge, lane) for lane in range(configured.lanes)]
         count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
         waiting, rooms = letters.read(arguments.get("from") or 0), self._client_room.beside_clients(now_s, bridge, names)
         page = choose_page(waiting, names, rooms, reason=arguments.get("reason"), count=count)
         if page.full and not page.chosen:
             text = f"the queue of bridge {bridge!r} has no room (limits, or the disk is full); no dead letter was taken out"
-            raise CommandError("full", text)
+            raise CommandError(Refusal.FULL, text)
         for name, back in page.chosen.items():
             self.put_back(name, back, letters, wall_ms)
         ended = page.following is None or page.following >= letters.next_seq
@@ -256,7 +260,7 @@ class QueueCommands:
         known = {lane.bridge for lane in self._lanes.of_bridges.values()} | set(self._dead_letters.queues)
         if bridge not in known:
             names = ", ".join(sorted(known)) or "none"
-            raise CommandError("unknown_bridge", f"there is no queue of a bridge {bridge!r}; known: {names}")
+            raise CommandError(Refusal.UNKNOWN_BRIDGE, f"there is no queue of a bridge {bridge!r}; known: {names}")
 
     def _lane(self, bridge: str, lane: int) -> tuple[str, Lane]:
         self._known(bridge)
@@ -264,14 +268,14 @@ class QueueCommands:
         if name not in self._lanes.of_bridges:
             lanes = sorted(known.number for known in self._lanes.of_bridges.values() if known.bridge == bridge)
             known = ", ".join(map(str, lanes)) or "none"
-            raise CommandError("unknown_lane", f"bridge {bridge!r} has no lane {lane}; known: {known}")
+            raise CommandError(Refusal.UNKNOWN_LANE, f"bridge {bridge!r} has no lane {lane}; known: {known}")
         return name, self._lanes.of_bridges[name]
 
     def _letters(self, bridge: str) -> DeadLetters:
         self._known(bridge)
         letters = self._dead_letters.queues.get(bridge)
         if letters is None:
-            raise CommandError("no_dead_letters", f"bridge {bridge!r} has no dead letters, and never had any")
+            raise CommandError(Refusal.NO_DEAD_LETTERS, f"bridge {bridge!r} has no dead letters, and never had any")
         return letters
 
 

@@ -24,6 +24,7 @@ from storage.store.session_rows import Session, Sessions
 from wire.errors import StorageDamaged
 from wire.frames.batch import QOS_MASK
 from wire.frames.names import CLIENT_SESSION, lane_of_queue, session_of_queue
+from wire.status.event_kinds import EventKind
 
 _LAST = (1 << 64) - 1
 
@@ -75,7 +76,7 @@ def restart_exchanges(engine: Engine, *, wall_ms: int, snapshot: str, messages: 
     _note(
         engine,
         write,
-        Event(at_ms=wall_ms, kind="node.restored", actor="operator", reason=snapshot, count=messages, details=details),
+        Event(at_ms=wall_ms, kind=EventKind.NODE_RESTORED, actor="operator", reason=snapshot, count=messages, details=details),
     )
     engine.commit(write, sync=True)
     engine.check_files(messages)  # what is noted beside it follows

@@ -37,6 +37,8 @@ from wire.routing.subscriber import options_of
 from wire.status.answers import ConnectedClient, SessionEnded, SessionPage, SessionRow, SessionWill, Subscription, WholeWill
 from wire.status.answers import Sessions as SessionsPage
 from wire.status.answers import Will as WillShown
+from wire.status.event_kinds import EventKind
+from wire.status.refusals import Refusal
 
 PAGE_SESSIONS = 500
 PAGE_BYTES = 256 << 10
@@ -75,7 +77,7 @@ class SessionCommands:
                 return self._end(command, wall_ms)
             case "disconnect":
                 self._disconnect(command)
-        raise CommandError("unknown_command", f"there is no {command.verb!r}")
+        raise CommandError(Refusal.UNKNOWN_COMMAND, f"there is no {command.verb!r}")
 
     # --- ls ---
 
@@ -191,7 +193,7 @@ class SessionCommands:
             purged = self._local_sessions.end(session, wall_ms, drops_will=drops_will)
         self._events.note(
             wall_ms,
-            "session.ended",
+            EventKind.SESSION_ENDED,
             actor="operator",
             reason="operator",
             count=purged,
@@ -206,7 +208,7 @@ class SessionCommands:
     def _disconnect(self, command: SessionCommand) -> NoReturn:
         name = command.arguments["client_id"]
         self._find(name, None)
-        raise CommandError("not_connected", f"client {name!r} is not connected; its session is kept")
+        raise CommandError(Refusal.NOT_CONNECTED, f"client {name!r} is not connected; its session is kept")
 
     def _find(self, name: str, live: ConnectedClient | None) -> Session | None:
         """The record of the session, which is there.
@@ -220,11 +222,13 @@ class SessionCommands:
             text = (
                 f"{shown!r} is a bridge's lane, whose session is at its remote and no local client's; see bascule queue ls CONFIG"
             )
-            raise CommandError("not_a_client", text)
+            raise CommandError(Refusal.NOT_A_CLIENT, text)
         session = self._sessions.get(name)
         if live is None and (session is None or not session.queue):
             over = "; one has ended, and its Will waits to be published" if session is not None and session.lasting else ""
-            raise CommandError("no_such_session", f"there is no session of a client {name!r}{over}; see bascule session ls CONFIG")
+            raise CommandError(
+                Refusal.NO_SUCH_SESSION, f"there is no session of a client {name!r}{over}; see bascule session ls CONFIG"
+            )
         return session
 
 

@@ -41,6 +41,7 @@ from wire.frames.intake import Append, RoomWanted
 from wire.frames.lanes import Credit, Settle
 from wire.frames.supervision import QueueCommand, SessionCommand
 from wire.settings import SettingsNow
+from wire.status.event_kinds import EventKind
 from wire.status.states import StoreState
 from wire.status.store import StoreReport
 
@@ -107,7 +108,7 @@ class Store:
         for part in self._parts:
             self._apply.update(part.applies)
         if new and (known := engine.known).node:
-            kept.events.note(known.since_ms, "store.begun", actor="store", reason=known.former, count=known.lost)
+            kept.events.note(known.since_ms, EventKind.STORE_BEGUN, actor="store", reason=known.former, count=known.lost)
         if engine.missing is not None:
             self._went_back()
             self._commit(0.0, 0)  # at that time no dead letter is old

@@ -13,6 +13,7 @@ import click
 from supervisor.cli.node_calls import GivenNode, about_node
 from wire.figure import to_map
 from wire.status.answers import Event
+from wire.status.event_kinds import EventKind
 
 _FOLLOW_PERIOD_S = 1.0
 _GIVE_ORDERS = ("operator", "supervisor")
@@ -62,7 +63,7 @@ def by_time(events: Iterable[Event]) -> list[Event]:
     ordered: list[Event] = []
     between: list[Event] = []
     for event in events:
-        if event.kind == "clock.jumped":
+        if event.kind == EventKind.CLOCK_JUMPED:
             ordered += [*sorted(between, key=attrgetter("at_ms")), event]
             between = []
         else:

@@ -50,6 +50,7 @@ from wire.status.answers import (
     Will,
 )
 from wire.status.node import Status
+from wire.status.refusals import Refusal
 
 Answer = TypeVar("Answer")
 
@@ -330,7 +331,7 @@ class ControlClient:
         where = {"path": str(self._path)} if self._path is not None else {"node": self._endpoint}
         match why:
             case Why.REFUSED:
-                return ControlError("forbidden", f"{why.value}; its operator adds it with bascule keys add CONFIG NAME KEY")
+                return ControlError(Refusal.FORBIDDEN, f"{why.value}; its operator adds it with bascule keys add CONFIG NAME KEY")
             case Why.AWAY:
                 return NotRunning("the node does not run, or cannot be reached", **where)
             case Why.NO_HANDSHAKE:

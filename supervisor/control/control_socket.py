@@ -14,6 +14,7 @@ import msgpack
 
 from wire.errors import BasculeError, Unavailable
 from wire.figure import to_map
+from wire.status.refusals import Refusal
 
 Asker = list[bytes]  # the way back to who asked
 Answers = list[tuple[Asker, bytes]]
@@ -125,7 +126,7 @@ def encode_request(request_id: Any, command: str, arguments: dict[str, str]) -> 
     try:
         packed: bytes = msgpack.packb({"v": VERSION, "id": request_id, "cmd": command, "args": arguments})
     except UnicodeEncodeError as error:
-        raise ControlError("bad_arguments", f"{error.object!r} is not UTF-8", request_id) from error
+        raise ControlError(Refusal.BAD_ARGUMENTS, f"{error.object!r} is not UTF-8", request_id) from error
     return packed
 
 
@@ -136,21 +137,21 @@ def parse_request(payload: bytes) -> Request:
         ControlError: it is none, of another version, of an unknown command, or with other arguments than the command has.
     """
     if len(payload) > PAYLOAD_MAX_BYTES:
-        raise ControlError("bad_request", f"a request has at most {PAYLOAD_MAX_BYTES} bytes")
+        raise ControlError(Refusal.BAD_REQUEST, f"a request has at most {PAYLOAD_MAX_BYTES} bytes")
     try:
         request = msgpack.unpackb(payload)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise ControlError("bad_request", "a request is a msgpack map {v, id, cmd, args}") from error
+        raise ControlError(Refusal.BAD_REQUEST, "a request is a msgpack map {v, id, cmd, args}") from error
     if not isinstance(request, dict):
-        raise ControlError("bad_request", "a request is a msgpack map {v, id, cmd, args}")
+        raise ControlError(Refusal.BAD_REQUEST, "a request is a msgpack map {v, id, cmd, args}")
     request_id = request.get("id")
     if not isinstance(request_id, str | int | bytes | None):
-        raise ControlError("bad_request", "id is a number, text or bytes")
+        raise ControlError(Refusal.BAD_REQUEST, "id is a number, text or bytes")
     if request.get("v") != VERSION:
-        raise ControlError("bad_version", f"this node speaks version {VERSION}", request_id)
+        raise ControlError(Refusal.BAD_VERSION, f"this node speaks version {VERSION}", request_id)
     command, arguments = request.get("cmd"), request.get("args") or {}
     if not isinstance(command, str) or command not in COMMANDS:
-        raise ControlError("unknown_command", f"cmd is one of {', '.join(COMMANDS)}", request_id)
+        raise ControlError(Refusal.UNKNOWN_COMMAND, f"cmd is one of {', '.join(COMMANDS)}", request_id)
     names, optional = COMMANDS[command], OPTIONAL.get(command, ())
     if (
         not isinstance(arguments, dict)
@@ -159,11 +160,11 @@ def parse_request(payload: bytes) -> Request:
     ):
         wanted = f"args of {command} is the map {{{', '.join(f'{name}: text' for name in names)}}}"
         wanted += f" and may have {', '.join(optional)}" if optional else ""
-        raise ControlError("bad_arguments", wanted, request_id)
+        raise ControlError(Refusal.BAD_ARGUMENTS, wanted, request_id)
     for name, text in arguments.items():
         max_bytes = _TEXT_MAX_BYTES.get(name, _OTHER_TEXT_MAX_BYTES)
         if len(text.encode(errors="surrogatepass")) > max_bytes:
-            raise ControlError("bad_arguments", f"{name} has at most {max_bytes} bytes", request_id)
+            raise ControlError(Refusal.BAD_ARGUMENTS, f"{name} has at most {max_bytes} bytes", request_id)
     return Request(request_id=request_id, command=command, arguments=arguments)
 
 
@@ -188,7 +189,7 @@ def parse_answer(payload: bytes) -> Any:
     """
     answer = msgpack.unpackb(payload, strict_map_key=False)
     if not isinstance(answer, dict) or answer.get("v") != VERSION:
-        raise ControlError("bad_version", "the node answers in another version; use the command line of the same release")
+        raise ControlError(Refusal.BAD_VERSION, "the node answers in another version; use the command line of the same release")
     if not answer["ok"]:
         raise ControlError(answer["error"]["kind"], answer["error"]["message"])
     return answer["result"]

@@ -8,6 +8,7 @@ from typing import Any
 from supervisor.control.control_socket import ControlError, Request
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueCommand, SessionCommand
+from wire.status.refusals import Refusal
 
 ANSWER_TIMEOUT_S = 20.0  # from when the store has it
 _VERBS = {
@@ -99,9 +100,9 @@ def to_arguments(request: Request) -> dict[str, Any]:
         try:
             arguments[name] = _READ[name](text)
         except ValueError as error:
-            raise ControlError("bad_arguments", f"{name} is {error}, not {text!r:.80}", request.request_id) from error
+            raise ControlError(Refusal.BAD_ARGUMENTS, f"{name} is {error}, not {text!r:.80}", request.request_id) from error
     if request.command in ("queue.peek", "queue.export") and not arguments.get("dead") and "lane" not in arguments:
-        raise ControlError("bad_arguments", f"{request.command} wants lane, or dead: yes", request.request_id)
+        raise ControlError(Refusal.BAD_ARGUMENTS, f"{request.command} wants lane, or dead: yes", request.request_id)
     if request.command == "queue.peek":
         arguments["payload_bytes"] = _PEEK_PAYLOAD_BYTES
     return arguments

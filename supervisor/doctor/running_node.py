@@ -17,6 +17,7 @@ from wire.status.answers import Event
 from wire.status.bridges import BridgeLane
 from wire.status.clients import AccessFigures, ListenerFigures
 from wire.status.cluster import ReplicationFigures
+from wire.status.event_kinds import EventKind
 from wire.status.link_faults import cure_of
 from wire.status.node import ControlFigures, HttpFigures, ProcessRow, Status, TelemetryFigures
 from wire.status.outcomes import Loss, cure_of_loss
@@ -302,18 +303,18 @@ def examine_events(events: Sequence[Event]) -> Iterator[Finding]:
     """Facts from the last events that status does not have."""
     downs: dict[tuple[str, int], list[Event]] = {}
     for event in events:
-        if event.kind == "link.down" and event.reason not in _ORDERLY:
+        if event.kind == EventKind.LINK_DOWN and event.reason not in _ORDERLY:
             downs.setdefault((event.bridge, event.lane), []).append(event)
     for (bridge, lane), lost in downs.items():
         if len(lost) >= _FLAPS:
             found = f"its link went down {len(lost)} times since {write_time(lost[0].at_ms)}, the last time: {lost[-1].reason}"
             yield warn(f"bridge {bridge}:{lane}", found, cure_of(lost[-1].details.get("fault", "")))
     for event in events:
-        if event.kind == "session.unknown" and event.reason:
+        if event.kind == EventKind.SESSION_UNKNOWN and event.reason:
             found = f"the remote had a session of it at {write_time(event.at_ms)}, and this store had never begun one"
             cure = "see that this is the store that the node had (its disk is mounted), and that nobody else has its client_id"
             yield warn(f"bridge {event.bridge}:{event.lane}", found, cure)
-    jumps = [event for event in events if event.kind == "clock.jumped" and abs(event.details["by_ms"]) >= _CLOCK_S * 1000]
+    jumps = [event for event in events if event.kind == EventKind.CLOCK_JUMPED and abs(event.details["by_ms"]) >= _CLOCK_S * 1000]
     if jumps:
         last = jumps[-1]
         found = f"it was set by {last.details['by_ms'] / 1000:+.0f} s at {write_time(last.at_ms)}"

@@ -17,23 +17,24 @@ from supervisor.http.figures import HttpCounts
 from supervisor.http.node_calls import NodeCalls
 from supervisor.version import VERSION
 from wire.settings import HttpSettings
+from wire.status.refusals import Refusal
 
 # Kinds of refusals by the node that are answered with another status than 409, which says: not as things are now.
-STATUS_OF_KIND = {
-    "bad_arguments": 400,
-    "bad_request": 400,
-    "unknown_bridge": 404,
-    "unknown": 404,
-    "unknown_lane": 404,
-    "no_dead_letters": 404,
-    "no_such_session": 404,
-    "unknown_member": 404,
-    "busy": 503,
-    "stopping": 503,
-    "unavailable": 503,
-    "not_running": 503,
-    "bad_version": 502,
-    "unknown_command": 501,
+STATUS_OF_KIND: dict[str, int] = {
+    Refusal.BAD_ARGUMENTS: 400,
+    Refusal.BAD_REQUEST: 400,
+    Refusal.UNKNOWN_BRIDGE: 404,
+    Refusal.UNKNOWN: 404,
+    Refusal.UNKNOWN_LANE: 404,
+    Refusal.NO_DEAD_LETTERS: 404,
+    Refusal.NO_SUCH_SESSION: 404,
+    Refusal.UNKNOWN_MEMBER: 404,
+    Refusal.BUSY: 503,
+    Refusal.STOPPING: 503,
+    Refusal.UNAVAILABLE: 503,
+    Refusal.NOT_RUNNING: 503,
+    Refusal.BAD_VERSION: 502,
+    Refusal.UNKNOWN_COMMAND: 501,
 }
 
 _ABOUT = """Operates one node: each route below `/api/v1` is a command of the node's control socket.
@@ -80,7 +81,7 @@ def _refused(_: Request, exc: Exception) -> Response:
 
 
 def _not_running(_: Request, __: Exception) -> Response:
-    return error(503, "not_running", "the node did not answer in time; it may be starting, or stopping")
+    return error(503, Refusal.NOT_RUNNING, "the node did not answer in time; it may be starting, or stopping")
 
 
 def _not_so(_: Request, exc: Exception) -> Response:
@@ -93,7 +94,7 @@ def _not_so(_: Request, exc: Exception) -> Response:
 def _bad_arguments(_: Request, exc: Exception) -> Response:
     assert isinstance(exc, RequestValidationError)
     problems = [f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in exc.errors()]
-    return error(400, "bad_arguments", "; ".join(problems))
+    return error(400, Refusal.BAD_ARGUMENTS, "; ".join(problems))
 
 
 def _bug(_: Request, __: Exception) -> Response:

@@ -14,6 +14,7 @@ from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError
 from supervisor.http.figures import HttpCounts
 from wire.status.node import Status
+from wire.status.refusals import Refusal
 
 _CALLER: ContextVar[str] = ContextVar("_CALLER", default="")
 WAITING_MAX = 16  # of one caller
@@ -57,7 +58,7 @@ class NodeCalls:
         caller = _CALLER.get()
         if self._waiting[caller] >= WAITING_MAX:
             self._figures.refuse("busy")
-            raise ControlError("busy", f"{WAITING_MAX} requests of this caller are waiting already")
+            raise ControlError(Refusal.BUSY, f"{WAITING_MAX} requests of this caller are waiting already")
         self._waiting[caller] += 1
         try:
             async with self._turns.setdefault(caller, asyncio.Lock()):
@@ -70,7 +71,7 @@ class NodeCalls:
     async def _ask_now(self, what: Callable[[ControlClient], _Answer]) -> _Answer:
         if self._under_way >= self._calls_max:
             self._figures.refuse("busy")
-            raise ControlError("busy", f"{self._calls_max} requests are under way already")
+            raise ControlError(Refusal.BUSY, f"{self._calls_max} requests are under way already")
         self._under_way += 1
         try:
             return await self._run(what)

@@ -32,6 +32,7 @@ from wire.frames.supervision import SnapshotMade, SnapshotWanted
 from wire.settings import SettingsNow, SnapshotSettings
 from wire.status.answers import SnapshotBegun, SnapshotState
 from wire.status.node import SnapshotFailure, SnapshotFigures, SnapshotsFigures
+from wire.status.refusals import Refusal
 
 log = logging.getLogger("bascule")
 
@@ -146,14 +147,14 @@ class Snapshots:
             ControlError: it cannot be begun now.
         """
         if self._stopping:
-            raise ControlError("stopping", "the node is stopping")
+            raise ControlError(Refusal.STOPPING, "the node is stopping")
         if not self._durable:
-            raise ControlError("in_memory", "persistence.mode is in-memory: nothing is on a disk to make a snapshot of")
+            raise ControlError(Refusal.IN_MEMORY, "persistence.mode is in-memory: nothing is on a disk to make a snapshot of")
         if self._making is not None:
-            raise ControlError("busy", "a snapshot is being made already; ask again when it is done")
+            raise ControlError(Refusal.BUSY, "a snapshot is being made already; ask again when it is done")
         state = self._store_state()
         if state != "ready":
-            raise ControlError("unavailable", f"the queue store is {state}; no snapshot was made")
+            raise ControlError(Refusal.UNAVAILABLE, f"the queue store is {state}; no snapshot was made")
         self._number += 1
         making = self._making = _Making(self._number, scheduled, self._host.mailbox.now_s())
         at_ms = self._host.mailbox.wall_ms()
@@ -170,7 +171,7 @@ class Snapshots:
         if self._making is not None and self._making.number == number:
             return SnapshotState(state="making", stage=self._making.stage)
         if number not in self._results:
-            raise ControlError("unknown", f"no snapshot of number {text!r} was asked of this life of the node")
+            raise ControlError(Refusal.UNKNOWN, f"no snapshot of number {text!r} was asked of this life of the node")
         return self._results[number]
 
     def _begin(self, at_ms: int, number: int) -> Path:
@@ -241,9 +242,9 @@ class Snapshots:
 
     def _on_failed(self, making: _Making, error: OSError | BasculeError) -> None:
         if self._making is making:
-            self._give_up(words(error), "disk_full" if _is_full(error) else "unavailable")
+            self._give_up(words(error), Refusal.DISK_FULL if _is_full(error) else Refusal.UNAVAILABLE)
 
-    def _give_up(self, why: str, kind: str = "unavailable") -> None:
+    def _give_up(self, why: str, kind: str = Refusal.UNAVAILABLE) -> None:
         making, self._making = self._making, None
         if making is None:
             return
@@ -285,7 +286,7 @@ class Snapshots:
             self.take(scheduled=True)
         except ControlError as error:
             log.info("snapshot.put_off", extra={"reason": error.kind})
-            self._arm(now_s + min(self._own.every_s, RETRY_S if error.kind != "unavailable" else UPKEEP_S))
+            self._arm(now_s + min(self._own.every_s, RETRY_S if error.kind != Refusal.UNAVAILABLE else UPKEEP_S))
 
     # --- upkeep ---
 

@@ -9,6 +9,8 @@ from supervisor.tree.child_lives import Lives
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.running_children import RunningChildren
 from wire.status.answers import BridgeOrdered
+from wire.status.event_kinds import EventKind
+from wire.status.refusals import Refusal
 
 log = logging.getLogger("bascule")
 
@@ -23,9 +25,9 @@ def obey(request: Request, children: RunningChildren, lives: Lives, notes: Notes
     lanes = [child for child in children if child.spec.bridge == bridge and not child.removed]
     if not lanes:
         known = ", ".join(dict.fromkeys(child.spec.bridge for child in children if child.spec.bridge)) or "none"
-        raise ControlError("unknown_bridge", f"there is no bridge {bridge!r}; known: {known}", request.request_id)
+        raise ControlError(Refusal.UNKNOWN_BRIDGE, f"there is no bridge {bridge!r}; known: {known}", request.request_id)
     if lives.stopping:
-        raise ControlError("stopping", "the node is stopping", request.request_id)
+        raise ControlError(Refusal.STOPPING, "the node is stopping", request.request_id)
     verb = request.command.removeprefix("bridge.")
     if verb == "restart":
         lives.restart_on_order(lanes)
@@ -34,7 +36,7 @@ def obey(request: Request, children: RunningChildren, lives: Lives, notes: Notes
             children.set_paused(bridge, paused=verb == "pause")
         except OSError as error:
             text = f"the disk refuses to keep that: {error.strerror}; nothing was done"
-            raise ControlError("unavailable", text, request.request_id) from error
-        notes.note(f"bridge.{verb}d", bridge=bridge, actor="operator")
+            raise ControlError(Refusal.UNAVAILABLE, text, request.request_id) from error
+        notes.note(EventKind.BRIDGE_PAUSED if verb == "pause" else EventKind.BRIDGE_RESUMED, bridge=bridge, actor="operator")
     log.info("control.obeyed", extra={"command": request.command, "bridge": bridge})
     return BridgeOrdered(bridge=bridge, processes=tuple(child.name for child in lanes))

@@ -18,6 +18,7 @@ from supervisor.tree.running_children import Child, RunningChildren
 from wire.errors import ConfigError, StorageDamaged, StoreGone, Unavailable
 from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, child_of, lane_of_actor
 from wire.frames.supervision import ResetMarkers
+from wire.status.event_kinds import EventKind
 from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
@@ -138,7 +139,7 @@ class Lives:
             reason = "ordered" if expected else "hung" if head.hung else ending.signal or "failed"
             details: dict[str, str | int | float | bool] = {"status": ending.status, "pid": head.life.pid}
             details |= {"failed": ending.actor} if ending.actor else {}
-            self._notes.note("process.ended", actor=process, reason=reason, details=details)
+            self._notes.note(EventKind.PROCESS_ENDED, actor=process, reason=reason, details=details)
         for child in children:
             self._ended(child, ending)
         return children, ending
@@ -195,7 +196,7 @@ class Lives:
         elif again and lane.shares and self._settings.set_apart((*apart, name)):
             self._mailbox.set_timer(QUIET, now_s + QUIET_S)
             log.critical("lane.apart", extra={"child": name, "actor": actor, "remedy": "its last log lines say why"})
-            self._notes.note("lane.apart", actor=name, reason=lane.last_cause)
+            self._notes.note(EventKind.LANE_APART, actor=name, reason=lane.last_cause)
 
     def rejoin(self) -> None:
         """No lane has failed for long: those with a process of their own because of that share one with the others again."""

@@ -23,6 +23,7 @@ from supervisor.control.roles import may, needed
 from wire.errors import BasculeError
 from wire.settings import ControlSettings, NodeSettings
 from wire.status.node import ControlFigures
+from wire.status.refusals import Refusal
 
 log = logging.getLogger("bascule")
 
@@ -127,7 +128,7 @@ class ControlEndpoints:
         if waiting is None:
             self._waiting[whom[1]] = deque()
         elif len(waiting) >= WAITING_MAX:
-            raise ControlError("busy", "too many questions of this key are waiting", request.request_id)
+            raise ControlError(Refusal.BUSY, "too many questions of this key are waiting", request.request_id)
         else:
             waiting.append(([_QUESTION, *whom[1:]], request))
         return waiting is None
@@ -187,7 +188,7 @@ class ControlEndpoints:
         """The request in ``payload``; raises ControlError if it is none, or not for ``role`` to ask."""
         if not role:
             self._forbidden += 1
-            raise ControlError("forbidden", "the key is not on the list any more")
+            raise ControlError(Refusal.FORBIDDEN, "the key is not on the list any more")
         try:
             request = parse_request(payload)
         except ControlError:
@@ -196,5 +197,5 @@ class ControlEndpoints:
         if not may(role, request.command):
             self._forbidden += 1
             text = f"{request.command} is for the role {needed(request.command)}, and this key's is {role}"
-            raise ControlError("forbidden", text, request.request_id)
+            raise ControlError(Refusal.FORBIDDEN, text, request.request_id)
         return request

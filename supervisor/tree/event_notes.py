@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from wire.frames.names import bridge_of_child, lane_of_queue
 from wire.frames.supervision import NodeEvents
+from wire.status.event_kinds import EventKind
 
 WAITING_MAX = 1000
 
@@ -23,7 +24,7 @@ class Notes:
 
     def note(
         self,
-        kind: str,
+        kind: EventKind,
         *,
         actor: str = "",
         bridge: str = "",
@@ -44,7 +45,7 @@ class Notes:
     def take(self) -> NodeEvents | None:
         """All that wait, to be sent to a store that is ready; None if there are none."""
         if self._lost:
-            self._waiting[0] = (self._wall_ms(), "events.lost", "", -1, "supervisor", "", self._lost + 1, {})
+            self._waiting[0] = (self._wall_ms(), EventKind.EVENTS_LOST, "", -1, "supervisor", "", self._lost + 1, {})
             self._lost = 0
         if not self._waiting:
             return None

@@ -16,6 +16,7 @@ from wire.frames.names import CLIENTS, DISTRIBUTOR, LISTENER
 from wire.frames.tracing import TopicCounts, TopicsWanted, TraceStep, TraceWanted
 from wire.mqtt.topics import filter_fault
 from wire.status.answers import CountedTopic, Topics, TraceBegun, TracedStep, TraceState, TraceSteps
+from wire.status.refusals import Refusal
 
 TIMER = "topics"
 WAIT_S, WAIT_MAX_S = 30.0, 3600.0  # for the message: unless told, and at most
@@ -147,7 +148,7 @@ class MessageTraces:
         """
         topic_filter, timeout_s = request.arguments["topic"], _seconds(request)
         if fault := filter_fault(topic_filter):
-            raise ControlError("bad_arguments", f"topic: {fault}", request.request_id)
+            raise ControlError(Refusal.BAD_ARGUMENTS, f"topic: {fault}", request.request_id)
         now_s = self._wait_for(whom, request)
         for trace in self._traces.values():
             trace.finish_if_done(now_s)
@@ -168,7 +169,7 @@ class MessageTraces:
         text = request.arguments["number"]
         trace = self._traces.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 19 else None
         if trace is None:
-            raise ControlError("unknown", f"there is no trace {text}; the last {KEPT} are kept", request.request_id)
+            raise ControlError(Refusal.UNKNOWN, f"there is no trace {text}; the last {KEPT} are kept", request.request_id)
         trace.finish_if_done(self._mailbox.now_s())
         return trace.result()
 
@@ -218,7 +219,7 @@ class MessageTraces:
         answers: Answers = []
         for number in late:
             whom, request_id, _ = self._askers.pop(number)
-            answers.append((whom, encode_error(ControlError("unavailable", "the distributor does not answer", request_id))))
+            answers.append((whom, encode_error(ControlError(Refusal.UNAVAILABLE, "the distributor does not answer", request_id))))
         if self._askers:
             self._mailbox.set_timer(TIMER, min(until_s for _, _, until_s in self._askers.values()))
         return answers
@@ -227,9 +228,9 @@ class MessageTraces:
         """``whom`` waits for the answer to the next number; the time."""
         clients = self._children[CLIENTS]
         if not clients.is_working:
-            raise ControlError("unavailable", f"the distributor is {clients.state}", request.request_id)
+            raise ControlError(Refusal.UNAVAILABLE, f"the distributor is {clients.state}", request.request_id)
         if len(self._askers) >= ASKERS_MAX:
-            raise ControlError("busy", "too many questions for topics and traces are waiting", request.request_id)
+            raise ControlError(Refusal.BUSY, "too many questions for topics and traces are waiting", request.request_id)
         self._number += 1
         now_s = self._mailbox.now_s()
         self._askers[self._number] = whom, request.request_id, now_s + ANSWER_S
@@ -250,5 +251,5 @@ def _number(request: Request, name: str, default: int, most: int) -> int:
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and 1 <= len(text) < 10 and 1 <= int(text) <= most):
-        raise ControlError("bad_arguments", f"{name} is a whole number from 1 to {most}, not {text!r}", request.request_id)
+        raise ControlError(Refusal.BAD_ARGUMENTS, f"{name} is a whole number from 1 to {most}, not {text!r}", request.request_id)
     return int(text)

@@ -33,7 +33,9 @@ from wire.frames.supervision import ReportNow
 from wire.setting_kinds import Effect
 from wire.settings import NodeSettings
 from wire.status.answers import ReloadPlan
+from wire.status.event_kinds import EventKind
 from wire.status.node import ConfigurationFigures
+from wire.status.refusals import Refusal
 from wire.status.store import StoreReport
 
 log = logging.getLogger("bascule")
@@ -108,9 +110,9 @@ class Reloads:
         """
         yes = request.arguments.get("yes", "no")
         if yes not in ("yes", "no"):
-            raise ControlError("bad_arguments", f"yes is yes or no, not {yes!r}", request.request_id)
+            raise ControlError(Refusal.BAD_ARGUMENTS, f"yes is yes or no, not {yes!r}", request.request_id)
         if self._asking >= ASKERS_MAX:
-            raise ControlError("busy", "too many are waiting for the configuration to be read", request.request_id)
+            raise ControlError(Refusal.BUSY, "too many are waiting for the configuration to be read", request.request_id)
         self._asking += 1
         tell = partial(self._report, whom, request.request_id)
         apply, now_ms = request.command == "reload", self._mailbox.wall_ms()
@@ -207,14 +209,14 @@ class Reloads:
         counts = {str(how): len(made.of(how)) for how in Effect if made.of(how)}
         reason = ", ".join(change.what for change in made.changes)[:REASON_MAX]
         details: dict[str, Detail] = {"number": settings.number, **counts}
-        self._notes.note("node.reloaded", actor=asked.actor, reason=reason, count=len(made.changes), details=details)
+        self._notes.note(EventKind.NODE_RELOADED, actor=asked.actor, reason=reason, count=len(made.changes), details=details)
         self._apply_plan(made, asked.done)
 
     def _refuse(self, asked: _Asked, result: ReloadPlan, why: str) -> None:
         if asked.apply:
             log.warning("node.reload_refused", extra={"why": result.refused, "problems": result.problems})
             details: dict[str, Detail] = {"valid": not result.problems, "problems": len(result.problems)}
-            self._notes.note("node.reload_refused", actor=asked.actor, reason=why[:REASON_MAX], details=details)
+            self._notes.note(EventKind.NODE_RELOAD_REFUSED, actor=asked.actor, reason=why[:REASON_MAX], details=details)
         asked.done()
         asked.tell(result)
 

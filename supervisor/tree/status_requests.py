@@ -44,6 +44,7 @@ from wire.status.node import (
     SupervisorMailbox,
     TelemetryFigures,
 )
+from wire.status.refusals import Refusal
 from wire.status.states import ChildState, LinkState
 from wire.status.store import StoreReport
 
@@ -89,7 +90,7 @@ class StatusRequests:
             ControlError: too many wait already.
         """
         if len(self._served) + len(self._waiting) >= ASKERS_MAX:
-            raise ControlError("busy", "too many status requests are waiting", request.request_id)
+            raise ControlError(Refusal.BUSY, "too many status requests are waiting", request.request_id)
         self._waiting.append((whom, request.request_id))
         self.collect()
 

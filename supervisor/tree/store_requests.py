@@ -21,6 +21,7 @@ from supervisor.control.store_commands import ANSWER_TIMEOUT_S, CHANGES, is_sess
 from supervisor.tree.running_children import RunningChildren
 from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE
 from wire.frames.supervision import QueueAnswer
+from wire.status.refusals import Refusal
 from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
@@ -130,7 +131,7 @@ class StoreRequests:
     def _why_not(self, request: Request) -> ControlError:
         refusal = self._children.store_refusal
         why = f"cannot open its files for now: {refusal}" if refusal else f"is {self._children[STORE].state}"
-        return ControlError("unavailable", f"the queue store {why}; nothing was done", request.request_id)
+        return ControlError(Refusal.UNAVAILABLE, f"the queue store {why}; nothing was done", request.request_id)
 
     def _not_asked(self, early: list[_Asked]) -> Answers:
         return [(each.whom, encode_error(self._why_not(each.request))) for each in early]
@@ -142,7 +143,7 @@ class StoreRequests:
             if concerns(asked):
                 del self._passed_on[number]
                 text = f"{why}; {unknown_outcome(asked.request)}"
-                answers.append((asked.whom, encode_error(ControlError("unavailable", text, asked.request.request_id))))
+                answers.append((asked.whom, encode_error(ControlError(Refusal.UNAVAILABLE, text, asked.request.request_id))))
         self._watch()
         return answers
 
@@ -156,4 +157,4 @@ class StoreRequests:
 
 def _see_whether_busy(waiting: int, request: Request) -> None:
     if waiting >= ASKERS_MAX:
-        raise ControlError("busy", "too many queue commands are waiting", request.request_id)
+        raise ControlError(Refusal.BUSY, "too many queue commands are waiting", request.request_id)

@@ -53,6 +53,8 @@ from wire.frames.supervision import Heartbeat, NodeFigures, QueueAnswer, RoleCha
 from wire.frames.tracing import TopicCounts, TraceStep
 from wire.settings import NodeSettings
 from wire.status.answers import BridgeOrdered, Ping, SnapshotBegun, SnapshotState, Stopping, TraceSteps
+from wire.status.event_kinds import EventKind
+from wire.status.refusals import Refusal
 from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
@@ -99,13 +101,13 @@ class Supervisor(PolledActor):
     def on_start(self) -> None:
         self.mailbox.watch(self._signals.fileno(), READ, "signals")
         self._doors.open()
-        self._notes.note("node.started", actor=SUPERVISOR, details={"version": VERSION})
+        self._notes.note(EventKind.NODE_STARTED, actor=SUPERVISOR, details={"version": VERSION})
         if self._settings.now.replication is not None and CLIENTS in self._children:
-            self._notes.note("node.leader", actor=SUPERVISOR, reason=self._settings.now.replication.member)
+            self._notes.note(EventKind.NODE_LEADER, actor=SUPERVISOR, reason=self._settings.now.replication.member)
         for bridge in self._settings.now.bridges:
             if (since_ms := self._children.paused_since_ms(bridge.name)) is not None:
                 since = write_time(since_ms)
-                self._notes.note("bridge.paused", bridge=bridge.name, actor=SUPERVISOR, reason=f"since {since}")
+                self._notes.note(EventKind.BRIDGE_PAUSED, bridge=bridge.name, actor=SUPERVISOR, reason=f"since {since}")
                 remedy = f"bascule bridge resume {self._source.path} {bridge.name}"
                 log.warning("bridge.paused", extra={"bridge": bridge.name, "since": since, "remedy": remedy})
         for child in self._children:
@@ -241,7 +243,7 @@ class Supervisor(PolledActor):
 
     def _became_ready(self, child: Child) -> None:
         assert child.life is not None
-        self._notes.note("process.started", actor=child.name, count=child.restart_count, details={"pid": child.life.pid})
+        self._notes.note(EventKind.PROCESS_STARTED, actor=child.name, count=child.restart_count, details={"pid": child.life.pid})
         if child.name == STORE:
             self._send_notes()
             self._answer(self._store_requests.on_store_ready())
@@ -299,7 +301,7 @@ class Supervisor(PolledActor):
             return
         log.warning("node.role", extra={"role": change.role, "reason": change.reason})
         if change.role == "standby":  # who comes to lead says so in the store that it opens then
-            self._notes.note("node.standby", actor=SUPERVISOR, reason=change.reason)
+            self._notes.note(EventKind.NODE_STANDBY, actor=SUPERVISOR, reason=change.reason)
         self.next_role = change
         if change.at_once:
             self._children.kill_all_but(STORE)
@@ -322,7 +324,7 @@ class Supervisor(PolledActor):
         self._snapshots.stop()
         goes_on = self.next_role is not None or self.starts_again
         if not goes_on:
-            self._notes.note("node.stopped", actor=SUPERVISOR, reason=str(exit_status))
+            self._notes.note(EventKind.NODE_STOPPED, actor=SUPERVISOR, reason=str(exit_status))
         self._send_notes()
         ended = self._lives.stop_all()
         if not goes_on:
@@ -400,7 +402,7 @@ class Supervisor(PolledActor):
         return self._children[STORE].is_working
 
     def _note_snapshot(self, reason: str, messages: int, details: dict[str, Detail]) -> None:
-        self._notes.note("snapshot.made", actor=SUPERVISOR, reason=reason, count=messages, details=details)
+        self._notes.note(EventKind.SNAPSHOT_MADE, actor=SUPERVISOR, reason=reason, count=messages, details=details)
 
     def _state(self) -> str:
         """The state for the service manager: that the node does its work, or which of its processes do not."""
@@ -424,10 +426,10 @@ def refuse(request: Request, settings: NodeSettings, children: RunningChildren) 
     if settings.replication is None:
         if request.command.startswith("cluster."):
             text = f"persistence.mode is {settings.persistence.mode}: the node is of no cluster; nothing was done"
-            raise ControlError("not_replicated", text, request.request_id)
+            raise ControlError(Refusal.NOT_REPLICATED, text, request.request_id)
     elif request.command not in _OF_STANDBY and children.stands_by:
         text = f"this node stands by: {request.command} is for the one that leads; {_leader(children)}; nothing was done"
-        raise ControlError("standby", text, request.request_id)
+        raise ControlError(Refusal.STANDBY, text, request.request_id)
 
 
 def _leader(children: RunningChildren) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from supervisor.tree.event_notes import WAITING_MAX, Notes
 from wire.frames.names import CLIENTS
+from wire.status.event_kinds import EventKind
 
 
 def test_notes_wait_and_are_taken_once_in_their_order() -> None:
     notes = Notes(lambda: 2000)
-    notes.note("process.ended", actor="bridge:cloud:0", reason="hung", details={"pid": 7})
-    notes.note("process.started", actor=CLIENTS, count=3)
-    notes.note("bridge.paused", bridge="cloud", actor="operator")
+    notes.note(EventKind.PROCESS_ENDED, actor="bridge:cloud:0", reason="hung", details={"pid": 7})
+    notes.note(EventKind.PROCESS_STARTED, actor=CLIENTS, count=3)
+    notes.note(EventKind.BRIDGE_PAUSED, bridge="cloud", actor="operator")
 
     frame = notes.take()
 
@@ -26,7 +27,7 @@ def test_notes_wait_and_are_taken_once_in_their_order() -> None:
 def test_so_many_wait_and_how_many_were_lost_is_told() -> None:
     notes = Notes(lambda: 1)
     for number in range(WAITING_MAX + 2):
-        notes.note("process.started", count=number)
+        notes.note(EventKind.PROCESS_STARTED, count=number)
 
     frame = notes.take()
 
