@@ -1,7 +1,7 @@
 """The fenced blocks of a page of Markdown, with what the page says of each.
 
 A block is a file where its opening line has ``title="NAME"``. A comment right above a block is for the test, and for readers of the
-source: ``<!-- not run: REASON -->``, or ``<!-- needs java -->``, ``<!-- needs prometheus -->``, ``<!-- needs java, a soak -->``.
+source: ``<!-- not run: REASON -->``, or ``<!-- needs prometheus -->``, ``<!-- needs java, a soak -->``.
 """
 
 from __future__ import annotations

@@ -116,6 +116,7 @@ def test_without_java_the_command_says_what_to_install(tmp_path: Path) -> None:
 def test_another_spark_of_the_environment_is_not_used_and_an_executor_that_lacks_something_is_one_line(
     sound: Made, tmp_path: Path
 ) -> None:
+    """The command as the guide has it, with one report; a soak makes them all, as its page says."""
     lacking = tmp_path / "lacking"
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions nonsense\n")
@@ -126,11 +127,13 @@ def test_another_spark_of_the_environment_is_not_used_and_an_executor_that_lacks
     lacking.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}/less:$PYTHONPATH exec {sys.executable} "$@"\n')
     lacking.chmod(0o755)
     foreign = {"SPARK_HOME": str(tmp_path / "nowhere"), "SPARK_CONF_DIR": str(tmp_path / "conf"), "SPARK_REMOTE": "sc://nowhere"}
-    words = [*bascule("report"), str(sound.snapshots[0]), "--report", "topics", "--cores", "1", "--memory-mb", "768"]
+    words = [*bascule("report"), str(sound.snapshots[0]), "--to", "made", "--check", "--report", "topics"]
+    words += ["--cores", "1", "--memory-mb", "768"]
 
     for python, status in ((sys.executable, 0), (str(lacking), 78)):
         done = programs.run(words, cwd=tmp_path, env={**os.environ, **foreign, "PYSPARK_PYTHON": python}, timeout_s=240.0)
         assert done.returncode == status, done.stderr
+    assert (tmp_path / "made" / "report.html").stat().st_size
     assert 'the data source "bascule" needs rocksdict' in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr

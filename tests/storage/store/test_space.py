@@ -23,7 +23,7 @@ from wire.errors import Unavailable
 from wire.frames.intake import Committed
 from wire.frames.lanes import Credit
 
-ROWS, SIZE_BYTES, BATCHES = 50, 2000, 300
+ROWS, SIZE_BYTES, BATCHES = 50, 2000, 120
 TOTAL_BYTES = ROWS * SIZE_BYTES * BATCHES
 STAYS_BYTES = 4 << 20
 
@@ -43,8 +43,8 @@ def taken_bytes(engine: RocksEngine) -> int:
 
 def drain(box: Box) -> None:
     """Everything is delivered, in commits that each leave nothing to trim."""
-    for stop in range(5000, ROWS * BATCHES + 1, 5000):
-        box.settle((stop - 5000, stop))
+    for stop in range(2000, ROWS * BATCHES + 1, 2000):
+        box.settle((stop - 2000, stop))
 
 
 def purge(box: Box) -> None:

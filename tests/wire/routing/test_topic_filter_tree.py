@@ -59,7 +59,7 @@ TestTree = TreeMachine.TestCase
 
 
 def test_matching_follows_the_matches_and_not_the_number_of_filters() -> None:
-    """100,000 filters: as many levels are looked at for a topic as with ten."""
+    """20,000 filters: as many levels are looked at for a topic as with ten."""
     looked: list[object] = []
 
     class Counting(dict[str, object]):
@@ -80,7 +80,7 @@ def test_matching_follows_the_matches_and_not_the_number_of_filters() -> None:
         assert tree.match(b"site/7/device/7/state") == {7}
         return len(looked)
 
-    assert visits(100_000) == visits(10)
+    assert visits(20_000) == visits(10)
 
 
 @given(st.lists(FILTERS, max_size=15, unique=True), st.lists(TOPICS, min_size=2, max_size=10))
@@ -152,11 +152,11 @@ TestIndex = IndexMachine.TestCase
 TestIndex.settings = settings(max_examples=50)
 
 
-@pytest.mark.parametrize(("topic_filter", "found"), [("site/7/state", 1), ("site/+/state", 1000), ("site/7/#", 100), ("x/#", 0)])
+@pytest.mark.parametrize(("topic_filter", "found"), [("site/7/state", 1), ("site/+/state", 200), ("site/7/#", 100), ("x/#", 0)])
 def test_finding_topics_follows_the_filter_and_not_the_number_of_topics(topic_filter: str, found: int) -> None:
-    """100,000 topics: as many levels are looked at as are on the way to what is found."""
+    """20,000 topics: as many levels are looked at as are on the way to what is found."""
     index = TopicIndex()
-    for site in range(1000):
+    for site in range(200):
         index.add(f"site/{site}/state".encode())
         for number in range(99):
             index.add(f"site/{site}/sensor/{number}".encode())
