@@ -10,22 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from supervisor.cli.confirmation import NotConfirmed, confirm
 from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node, node_of
 from supervisor.cli.snapshot import make_snapshot, newest_snapshot
 from supervisor.terminal.message_text import printable
 from supervisor.units import counted, write_time
-from wire.errors import BasculeError
 
 if TYPE_CHECKING:
     from storage.store.restored_rows import Restored
     from supervisor.backup.manifest import ConfigurationFile
     from supervisor.backup.restoring import Checked
-
-
-class NotConfirmed(BasculeError):
-    """Nothing was done: nobody said yes."""
-
-    exit_status = 2
 
 
 @click.command()
@@ -90,7 +84,8 @@ def restore(node: GivenNode, backup: str, check: bool, replace: bool, yes: bool,
         if (why := restoring.in_the_way(Path(node_of(config).data_dir))) and not replace:
             raise NotConfirmed(f"{why}; nothing was done: --replace moves that aside")
     if not yes:
-        _confirm(config)
+        question = f"Restore it to the data folder of {config}? The node that was backed up must never run again."
+        confirm(question, "nothing was done: add --yes to restore it")
     others = [] if config.exists() else restoring.write_configuration(checked, config)
     data_dir = Path(node_of(config).data_dir)
     restored, kept = restoring.restore(checked, data_dir, replace=replace)
@@ -174,9 +169,3 @@ def _what_follows(facts: dict[str, Any]) -> list[str]:
         "  arrive a second time, at QoS 2 as well. None is taken for a repeat.",
         "  Clients that had not been answered yet publish again; that may come twice, too.",
     ]
-
-
-def _confirm(config: Path) -> None:
-    if not sys.stdin.isatty():
-        raise NotConfirmed("nothing was done: add --yes to restore it")
-    click.confirm(f"Restore it to the data folder of {config}? The node that was backed up must never run again.", abort=True)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from storage import files
+from supervisor.cli.confirmation import confirm
 from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node
 from supervisor.units import counted
-from wire.errors import BasculeError
 from wire.figure import to_map
 from wire.status.answers import HeldMessage, HeldMessages, Queues
 
@@ -40,12 +40,6 @@ def place(command: Command) -> Command:
     ):
         command = option(command)
     return command
-
-
-class NotConfirmed(BasculeError):
-    """An order that cannot be undone came without --yes, and there is nobody to ask."""
-
-    exit_status = 2
 
 
 @click.group()
@@ -259,6 +253,4 @@ def _confirm(bridge: str, listed: Queues, lane: int | None, dead: bool) -> None:
     else:
         rows = [row for row in listed.queues if lane in (None, row.lane)]
         what = f"up to {counted(sum(row.depth for row in rows), 'message')}"
-    if not sys.stdin.isatty():
-        raise NotConfirmed(f"this would remove {what} of {bridge}; nothing was done: add --yes to mean it")
-    click.confirm(f"Remove {what} of {bridge} for good?", abort=True)
+    confirm(f"Remove {what} of {bridge} for good?", f"this would remove {what} of {bridge}; nothing was done: add --yes to mean it")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
@@ -11,8 +10,8 @@ from typing import Any
 
 import click
 
+from supervisor.cli.confirmation import confirm
 from supervisor.cli.node_calls import JSON, GivenNode, about_node
-from supervisor.cli.queue import NotConfirmed
 from supervisor.units import counted
 from wire.figure import to_map
 from wire.status.answers import Session, SessionRow
@@ -129,9 +128,7 @@ def _confirm(found: Session) -> None:
     state = f"which is connected from {found.address}" if found.connected else "which is away"
     what = f"the session of {_shown(found.client_id)}, {state}, with {counted(found.depth, 'message')}"
     what += f" and {counted(found.subscriptions, 'subscription')}"
-    if not sys.stdin.isatty():
-        raise NotConfirmed(f"this would end {what}; nothing was done: add --yes to mean it")
-    click.confirm(f"End {what}, for good?", abort=True)
+    confirm(f"End {what}, for good?", f"this would end {what}; nothing was done: add --yes to mean it")
 
 
 def _shown(client_id: str) -> str:

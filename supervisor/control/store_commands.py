@@ -89,7 +89,7 @@ def is_session_command(command: str) -> bool:
     return command in _SESSION_VERBS
 
 
-def to_arguments(request: Request) -> dict[str, Any]:
+def _arguments_of(request: Request) -> dict[str, Any]:
     """The arguments of ``request`` as the store takes them.
 
     Raises:
@@ -114,7 +114,7 @@ def to_frame(request: Request, number: int) -> QueueCommand | SessionCommand:
     Raises:
         ControlError: an argument is not what it should be.
     """
-    arguments = to_arguments(request)
+    arguments = _arguments_of(request)
     if is_session_command(request.command):
         return SessionCommand(request=number, verb=_SESSION_VERBS[request.command], arguments=arguments, asker=SUPERVISOR)
     return QueueCommand(request=number, verb=_VERBS[request.command], arguments=arguments)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from fastapi.responses import JSONResponse
+
 # Each answer has these. Nothing but this server's own files is loaded, run or shown in a frame by what it sends.
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -20,6 +22,13 @@ SECURITY_HEADERS = {
 def encoded(value: Any) -> bytes:
     """``value`` as JSON, on a line of its own, as it is wanted at a terminal."""
     return (json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n").encode(errors="replace")
+
+
+class Json(JSONResponse):
+    """An answer of the application that is a value."""
+
+    def render(self, content: Any) -> bytes:
+        return encoded(content)
 
 
 def error_body(kind: str, message: str) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from supervisor.control.control_socket import ControlError, NotRunning
-from supervisor.http.json_answer import Json
+from supervisor.http.answers import Json
 from supervisor.http.models import Live, Ready
 from supervisor.http.node_calls import NodeCalls
 from wire.frames.names import OPTIONAL_PROCESSES, SUPERVISOR

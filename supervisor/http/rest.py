@@ -14,8 +14,8 @@ from pydantic import BaseModel
 
 from supervisor.control.roles import needed
 from supervisor.http import models
+from supervisor.http.answers import Json
 from supervisor.http.callers import Callers
-from supervisor.http.json_answer import Json
 from supervisor.http.node_calls import NodeCalls
 from supervisor.terminal.message_text import Messages, message_json, message_of
 from supervisor.terminal.session_view import will_json

@@ -8,7 +8,7 @@ import pytest
 
 from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import COMMANDS, OPTIONAL, ControlError, encode_request, parse_request
-from supervisor.control.store_commands import to_arguments
+from supervisor.control.store_commands import to_frame
 from tests.conftest import StartNode
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import PUBACK
@@ -30,7 +30,7 @@ def test_every_text_of_every_command_has_a_limit(command: str, name: str) -> Non
 @pytest.mark.parametrize("glob", ["*a" * 128, "*" * 17, "a*" * 17])
 def test_a_glob_with_many_wildcards_is_refused(glob: str) -> None:
     with pytest.raises(ControlError, match=r"at most 16 \*"):
-        to_arguments(parse_request(encode_request(1, "session.ls", {"like": glob})))
+        to_frame(parse_request(encode_request(1, "session.ls", {"like": glob})), 1)
 
 
 @pytest.mark.process

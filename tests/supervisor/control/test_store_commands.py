@@ -11,7 +11,7 @@ import pytest
 
 from supervisor.cli.main import main
 from supervisor.control.control_socket import COMMANDS, OPTIONAL, ControlError, Request, encode_request, parse_request
-from supervisor.control.store_commands import is_queue_command, to_arguments, to_frame
+from supervisor.control.store_commands import is_queue_command, to_frame
 from supervisor.terminal.message_text import message_json, message_of, printable, shown
 from tests.supervisor.cli.test_main import bascule
 from tests.supervisor.conftest import StartSupervisor
@@ -28,9 +28,9 @@ def request(command: str = "queue.ls", **arguments: str) -> Request:
 
 def test_arguments_become_what_the_store_takes() -> None:
     asked = request("queue.peek", bridge="b", lane="2", count="7", **{"from": "9"})
-    assert to_arguments(asked) == {"bridge": "b", "lane": 2, "count": 7, "from": 9, "payload_bytes": 200}
-    assert to_arguments(request("queue.export", bridge="b", dead="yes")) == {"bridge": "b", "dead": True}
-    assert to_arguments(request("queue.purge", bridge="b", in_flight="no")) == {"bridge": "b", "in_flight": False}
+    assert to_frame(asked, 1).arguments == {"bridge": "b", "lane": 2, "count": 7, "from": 9, "payload_bytes": 200}
+    assert to_frame(request("queue.export", bridge="b", dead="yes"), 2).arguments == {"bridge": "b", "dead": True}
+    assert to_frame(request("queue.purge", bridge="b", in_flight="no"), 3).arguments == {"bridge": "b", "in_flight": False}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_arguments_become_what_the_store_takes() -> None:
 )
 def test_wrong_arguments_are_refused_by_name(command: str, arguments: dict[str, str], named: str) -> None:
     with pytest.raises(ControlError, match=named) as refused:
-        to_arguments(request(command, **arguments))
+        to_frame(request(command, **arguments), 1)
     assert (refused.value.kind, refused.value.request_id) == ("bad_arguments", "r")
 
 
