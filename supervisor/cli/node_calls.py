@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +40,23 @@ CONFIG_VARIABLE, NODE_VARIABLE, KEY_VARIABLE, SERVER_KEY_VARIABLE = (
 SYSTEM_CONFIG = Path("/etc/bascule/bascule.yaml")
 _YAML = (".yaml", ".yml")
 _CONFIG, _REMOTE = "bascule.config", "bascule.remote"  # in click's ``Context.meta``
+
+
+class NotConfirmed(BasculeError):
+    """An order that cannot be undone came without --yes, and there is nobody to ask: nothing was done."""
+
+    exit_status = 2
+
+
+def confirm(question: str, otherwise: str) -> None:
+    """Ask ``question`` at a terminal; a no ends the command.
+
+    Raises:
+        NotConfirmed: this is no terminal; its message is ``otherwise``.
+    """
+    if not sys.stdin.isatty():
+        raise NotConfirmed(otherwise)
+    click.confirm(question, abort=True)
 
 
 class NotHere(BasculeError):

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from storage import files
-from supervisor.cli.confirmation import confirm
-from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node
+from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node, confirm
 from supervisor.units import counted
 from wire.figure import to_map
 from wire.status.answers import HeldMessage, HeldMessages, Queues

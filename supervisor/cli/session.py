@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.confirmation import confirm
-from supervisor.cli.node_calls import JSON, GivenNode, about_node
+from supervisor.cli.node_calls import JSON, GivenNode, about_node, confirm
 from supervisor.units import counted
 from wire.figure import to_map
 from wire.status.answers import Session, SessionRow

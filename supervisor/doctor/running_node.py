@@ -11,7 +11,7 @@ from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, lo
 from supervisor.terminal.remote_limitations import lacking
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError
-from wire.frames.names import STORE
+from wire.frames.names import HTTP_SERVER, LISTENER, STORE
 from wire.frames.placement import SITE
 from wire.status.answers import Event
 from wire.status.bridges import BridgeLane
@@ -112,7 +112,8 @@ def _cluster(figures: ReplicationFigures) -> Iterator[Finding]:
 
 
 def _processes(status: Status) -> Iterator[Finding]:
-    not_listening = {figures.error for figures in (status.listener, status.http) if figures is not None}
+    at_ports = ((LISTENER, status.listener), (HTTP_SERVER, status.http))
+    not_listening = {actor for actor, figures in at_ports if figures is not None and figures.error}
     for row in status.processes:
         name, cause, state = row.name, row.last_cause, row.state
         if state == ChildState.DAMAGED:
@@ -120,7 +121,11 @@ def _processes(status: Status) -> Iterator[Finding]:
         elif state == ChildState.MISCONFIGURED:
             yield fail(name, cause or "its configuration is not valid", "mend the file; bascule check CONFIG names the line")
         elif cause and cause != (status.store.error if status.store is not None else ""):
-            cure = _OTHER_PORT if cause in not_listening else _LIVES.get(name, _LIVES_ELSE)
+            cure = (
+                _OTHER_PORT
+                if state == ChildState.STARTING and not_listening.intersection(row.actors)
+                else _LIVES.get(name, _LIVES_ELSE)
+            )
             say = warn if state == ChildState.READY else fail
             yield say(name, f"{cause}; started again {row.restarts} times" if row.restarts else cause, cure)
 
@@ -134,7 +139,7 @@ _LIVES_ELSE = "its last log lines say why; dmesg tells of the out-of-memory kill
 
 
 def _listener(listener: ListenerFigures, processes: Sequence[ProcessRow]) -> Iterator[Finding]:
-    if listener.error and not any(listener.error in row.last_cause for row in processes):
+    if listener.error and not any(LISTENER in row.actors and row.state == ChildState.STARTING for row in processes):
         yield fail("listener", listener.error, _OTHER_PORT)
     if listener.pauses:
         found = f"it let nobody in {listener.pauses} times: {listener.paused_for}"
@@ -272,9 +277,12 @@ def _remote(row: BridgeLane, about: str) -> Iterator[Finding]:
 # --- who asks ---
 
 
+_MAKE_TOKEN = "bascule token add FILE NAME makes a token; the old one may have been removed"
+
+
 def _http(http: HttpFigures) -> Iterator[Finding]:
     for why, count in http.refused.items():
-        cure = "bascule token add FILE NAME makes a token; the old one may have been removed" if "token" in why else "see who asks"
+        cure = _MAKE_TOKEN if why in ("no_token", "wrong_token") else "see who asks"
         yield warn("http", f"requests refused, {why}: {count}", cure)
 
 

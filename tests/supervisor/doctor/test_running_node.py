@@ -20,11 +20,12 @@ def found(about: str, **status: Any) -> Finding:
     return finding
 
 
-@pytest.mark.parametrize("who", ["listener", "http"])
-def test_who_cannot_listen_is_told_to_take_another_port_and_nobody_else_is(who: str) -> None:
-    row = {"name": "clients", "state": "starting", "last_cause": WORDS}
-    assert "another port" in found("clients", processes=[row], **{who: {"error": WORDS}}).cure
-    assert "another port" not in found("clients", processes=[{**row, "last_cause": "its memory is in use or taken"}]).cure
+@pytest.mark.parametrize(("figures", "actor"), [("listener", "listener"), ("http", "http_server")])
+def test_who_cannot_listen_is_told_to_take_another_port_and_nobody_else_is(figures: str, actor: str) -> None:
+    row = {"name": "clients", "state": "starting", "last_cause": f"it waits: {WORDS}", "actors": [actor]}
+    assert "another port" in found("clients", processes=[row], **{figures: {"error": WORDS}}).cure
+    assert "another port" not in found("clients", processes=[row], **{figures: {"error": ""}}).cure
+    assert "another port" not in found("clients", processes=[{**row, "actors": []}]).cure
 
 
 @pytest.mark.parametrize("fault", CollectorFault)
