@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,14 +14,6 @@ from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, SessionCommand
 
 WELCOMED, REFUSED_311, REFUSED_5 = b"\x20\x02\x00\x00", b"\x20\x02\x00\x03", 0x88
-
-
-@pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
-    """The store has the session of one client, named kept."""
-    door = Door(tmp_path, "kept")
-    yield door
-    door.close()
 
 
 def test_a_newer_client_takes_such_a_session_over_without_the_store(door: Door) -> None:

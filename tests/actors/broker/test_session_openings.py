@@ -5,7 +5,6 @@ from __future__ import annotations
 import select
 import socket
 from array import array
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,14 +25,6 @@ from wire.mqtt.publish_batch_parser import BatchBuilder, parse_publishes
 from wire.settings import ListenerSettings
 
 WELCOMED, REFUSED_311, REFUSED_5 = b"\x20\x02\x00\x00", b"\x20\x02\x00\x03", 0x88
-
-
-@pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
-    """The store has the session of one client, named kept."""
-    door = Door(tmp_path, "kept")
-    yield door
-    door.close()
 
 
 def test_what_an_opening_takes_is_no_client_s_silence(tmp_path: Path) -> None:

@@ -18,21 +18,15 @@ from tests.storage.building import (
     messages,
     node,
 )
+from tests.storage.turns import turn
 from tests.support.present import present
 from tests.support.settings import limits
 from tests.support.stores import open_store
-from wire.frames.base import Effects, Frame
 from wire.frames.batch import RAISED, UNPROMISED
 from wire.frames.intake import Append, Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen
 
 OTHER = "bridge:other:0"
-
-
-def turn(store: Store, *frames: Frame) -> Effects:
-    for frame in frames:
-        store.receive(frame)
-    return store.commit(100.0, 5000)
 
 
 def queued(store: Store, queue: str = QUEUE) -> list[bytes]:

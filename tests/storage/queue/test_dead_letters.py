@@ -18,6 +18,7 @@ from storage.queue.dead_letters import DeadLetter
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, dead, listed, refused
+from tests.storage.turns import EPOCH, MANY, turn
 from tests.support.present import present
 from tests.support.settings import limits
 from tests.support.stores import open_store
@@ -28,15 +29,7 @@ from wire.frames.lanes import Credit, HandOut, LaneOpen
 from wire.routing.message_route import MessageRoute
 from wire.settings import DeadLetterSettings, NodeSettings, dump, load
 
-EPOCH = 7 << 20
-MANY = 1 << 40
 WALL_MS = 5000
-
-
-def turn(store: Store, *frames: Frame, now_s: float = 100.0, wall_ms: int = WALL_MS) -> Effects:
-    for frame in frames:
-        store.receive(frame)
-    return [*store.admit(now_s, wall_ms), *store.commit(now_s, wall_ms)]
 
 
 WAYS = MessageRoute("one", "1/{#}", True, b""), MessageRoute("two", "2/{#}", False, b"")  # of rules that are not configured

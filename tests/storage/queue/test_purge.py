@@ -16,21 +16,13 @@ from storage.store.store import Store
 from tests.storage.building import FORWARDER, QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, refused
 from tests.storage.queues import append, open_queue
+from tests.storage.turns import EPOCH, MANY, turn
 from tests.support.stores import open_store
 from wire.errors import ConfigError
 from wire.figure import to_map
 from wire.frames.base import Effects, Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, LaneReopen, Settled
 from wire.frames.supervision import QueueAnswer, QueueCommand
-
-EPOCH = 7 << 20
-MANY = 1 << 40
-
-
-def turn(store: Store, *frames: Frame) -> Effects:
-    for frame in frames:
-        store.receive(frame)
-    return store.commit(100.0, 5000)
 
 
 def handed(effects: Effects) -> list[tuple[int, bytes]]:
