@@ -392,6 +392,34 @@ class TcpKeepAliveSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialSettings:
+    """When a password or token is made anew, and how long a command may take for it."""
+
+    renew_before_s: Annotated[
+        float,
+        Duration(1, 7 * DAY_S),
+        "A token that says when it ends, a JWT or a SAS token, is read anew so long before; of a shorter life, after half of it.",
+    ] = 300.0
+    command_timeout_s: Annotated[float, Duration(0.1, 600), "How long a command may take; then it is killed."] = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticationSettings:
+    """Enhanced authentication in CONNECT, in one step, as Azure Event Grid wants it."""
+
+    method: Annotated[str, Written.FILLED, "The authentication method, such as OAUTH2-JWT or CUSTOM-JWT."]
+    data_file: Annotated[str | None, Written.FILE, "File with the authentication data in its first line; read when it changes."] = (
+        None
+    )
+    data_env: Annotated[str | None, Written.FILLED, "Environment variable with the authentication data."] = None
+    data_command: Annotated[
+        tuple[str, ...],
+        Written.FILLED,
+        "A program and its arguments, without a shell, that writes the authentication data to its standard output.",
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSettings:
     """The remote broker of a bridge."""
 
@@ -418,7 +446,19 @@ class RemoteSettings:
         "How long the remote keeps the session while we are away (MQTT 5).",
     ] = 7 * 86400
     username: Annotated[str | None, Written.FILLED, "User name at the remote."] = None
-    password_file: Annotated[str | None, Written.FILE, "File with the password in its first line."] = None
+    password_file: Annotated[
+        str | None, Written.FILE, "File with the password in its first line; when it changes, the bridge connects anew."
+    ] = None
+    password_env: Annotated[str | None, Written.FILLED, "Environment variable with the password, as the node was started."] = None
+    password_command: Annotated[
+        tuple[str, ...],
+        Written.FILLED,
+        "A program and its arguments, without a shell, that writes the password to its standard output.",
+    ] = ()
+    authentication: Annotated[
+        AuthenticationSettings | None, "Enhanced authentication (MQTT 5), besides a user name and password or without."
+    ] = None
+    credentials: Annotated[CredentialSettings, "How passwords and tokens are made anew."] = CredentialSettings()
     tls: Annotated[TlsSettings, "For transport tls and wss."] = TlsSettings()
     websocket_path: Annotated[str, Written.URL_PATH, "For transport ws and wss."] = "/mqtt"
     receive_maximum: Annotated[int, Number(1, 65000), "Most QoS 1 and 2 messages in flight; the remote may allow fewer."] = 1000

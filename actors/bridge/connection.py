@@ -14,7 +14,8 @@ from actors.bridge.followed_messages import FollowedMessages
 from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
-from actors.bridge.remote_dialer import LimitsTold, OpeningEnded, ProbeEnded
+from actors.bridge.login_renewal import LOGIN_TIMER
+from actors.bridge.remote_dialer import LimitsTold, LoginRead, OpeningEnded, ProbeEnded
 from actors.bridge.remote_intake import RemoteIntake
 from actors.bridge.remote_link import FIRST_TIMER, LOOK_TIMER, RETRY_TIMER, RemoteLink
 from actors.bridge.remote_reader import REST_TIMER
@@ -107,6 +108,8 @@ class Connection(MailboxActor):
                 self.link.on_probe_ended(message)
             case LimitsTold():
                 self.link.on_limits_told(message)
+            case LoginRead():
+                self.link.on_login_read(message)
             case _:
                 raise AssertionError(f"not for a Connection: {message}")
 
@@ -130,6 +133,8 @@ class Connection(MailboxActor):
             link.connect("tries again")
         elif name == FIRST_TIMER:
             link.probe_first(now_s)  # and the turn that it begins ends with a look at what is unfinished
+        elif name == LOGIN_TIMER:
+            link.look_at_login()
         elif name == LOOK_TIMER and link.remote is not None:
             link.check(now_s)
             self._reports.refusals(now_s)

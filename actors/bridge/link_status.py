@@ -99,6 +99,8 @@ class LinkStatus:
         qos2_window: Qos2Window,
         suspects: tuple[Suspect, ...],
         lacks: tuple[Lack, ...],
+        credential_ends_in_s: float | None,
+        certificate_ends_in_s: float | None,
     ) -> LinkFigures:
         """The link for ``status``, with what others know of it."""
         waits_s = None if self.next_attempt_at_s is None else round(max(0.0, self.next_attempt_at_s - now_s), 3)
@@ -128,4 +130,6 @@ class LinkStatus:
             qos2_window_by=qos2_window.reason,
             suspects=suspects,
             lacks=lacks,
+            credential_ends_in_s=credential_ends_in_s,
+            certificate_ends_in_s=certificate_ends_in_s,
         )

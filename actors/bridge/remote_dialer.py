@@ -10,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from actors.bridge.credentials import NO_LOGIN, Credentials, Login
 from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, InputLimits, Remote, open_remote, probe_remote
 from wire.errors import Unavailable
 from wire.exchange.failback import Address, place_of
 from wire.settings import RemoteSettings
 from wire.status.link_faults import LinkFault, fault_of
 
+_LOGIN_FAULTS = (LinkFault.USER, LinkFault.NOT_AUTHORIZED, LinkFault.LOGIN)
 ASKS = "-limits"  # behind the client identifier: the session of the bridge itself is not to be touched
 
 
@@ -23,13 +25,14 @@ ASKS = "-limits"  # behind the client identifier: the session of the bridge itse
 class OpeningEnded:
     """Opening thread -> Connection: it is connected, or could not connect. ``clean``: it had ended the remote's session first.
 
-    tried_first: the first of the addresses was tried in vain.
+    tried_first: the first of the addresses was tried in vain. login: what it said of who we are.
     """
 
     remote: Remote | None
     error: Unavailable | None
     clean: bool
     tried_first: bool
+    login: Login = NO_LOGIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +56,17 @@ class LimitsTold:
     final: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginRead:
+    """Reading thread -> Connection: the login of the connection ``of`` was read anew; None where ``error`` says why not."""
+
+    of: Remote
+    login: Login | None
+    error: str = ""
+
+
 class RemoteDialer:
-    """The ways to one remote, as ``settings`` has them, for the client ``client_id``."""
+    """The ways to one remote, as ``settings`` has them, for the client ``client_id``. credentials: the login there."""
 
     def __init__(
         self,
@@ -67,6 +79,7 @@ class RemoteDialer:
         """in_thread: runs a job in a thread of that name. tell: takes its message, in that thread; False if nobody wants it."""
         self._settings = settings
         self._client_id = client_id
+        self.credentials = Credentials(settings)
         self._in_thread = in_thread
         self._tell = tell
 
@@ -82,12 +95,26 @@ class RemoteDialer:
         """Ask the remote of that connection for its limits, by a CONNECT of MQTT 5 for another session; ``LimitsTold`` is told."""
         self._in_thread("asking", partial(self._ask, of))
 
+    def read_login(self, of: Remote) -> None:
+        """Read the login anew; ``LoginRead`` is told."""
+        self._in_thread("reading a credential", partial(self._read_login, of))
+
+    def _read_login(self, of: Remote) -> None:
+        told = LoginRead(of=of, login=None, error="it could not be read")
+        try:
+            told = LoginRead(of=of, login=self.credentials.renewed())
+        except Unavailable as error:
+            told = LoginRead(of=of, login=None, error=error.message)
+        finally:
+            self._tell(told)
+
     def _ask(self, of: Remote) -> None:
         told = LimitsTold(of=of, error="it could not be asked")
         settings = replace(self._settings, protocol=LEVEL_5, clean_start=True, session_expiry_s=0)
         try:
             address = next(address for address in settings.addresses if place_of(address) == of.address)
-            remote = open_remote(settings, self._client_id and self._client_id + ASKS, address, clean=True)
+            login = self.credentials.login()
+            remote = open_remote(settings, self._client_id and self._client_id + ASKS, address, clean=True, login=login)
             told = LimitsTold(of=of, receive_maximum=remote.connack.receive_maximum)
             try:
                 remote.send(memoryview(DISCONNECT))
@@ -109,10 +136,13 @@ class RemoteDialer:
                 place = place_of(address)
                 cleans = clean and place == preferred
                 try:
-                    remote = open_remote(self._settings, self._client_id, address, clean=cleans, limits=limits)
-                    ended = OpeningEnded(remote=remote, error=None, clean=cleans, tried_first=tried_first)
+                    login = self.credentials.login()
+                    remote = open_remote(self._settings, self._client_id, address, clean=cleans, limits=limits, login=login)
+                    ended = OpeningEnded(remote=remote, error=None, clean=cleans, tried_first=tried_first, login=login)
                     break
                 except Unavailable as error:
+                    if fault_of(error) in _LOGIN_FAULTS:
+                        self.credentials.on_refused()
                     fault = fault if errors else fault_of(error)
                     errors.append(f"{place}: {error.message}")
                     tried_first |= address == self._settings.addresses[0]

@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from actors.bridge.credentials import Login
 from actors.bridge.failed_attempts import CAUSE_MAX, FailedAttempts
 from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
 from actors.bridge.link_status import NOT_OPEN, LinkStatus
-from actors.bridge.remote_dialer import LimitsTold, OpeningEnded, ProbeEnded, RemoteDialer
+from actors.bridge.login_renewal import LoginRenewal
+from actors.bridge.remote_dialer import LimitsTold, LoginRead, OpeningEnded, ProbeEnded, RemoteDialer
 from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, Remote
 from actors.process.local_messages import LinkStateChanged
 from actors.process.mailbox import Mailbox
@@ -54,6 +56,8 @@ class RemoteLink:
         self._exchange = exchange
         self._reports = reports
         self._dialer = RemoteDialer(settings, lane.client_id, in_thread=mailbox.in_thread, tell=tell)
+        self._logins = LoginRenewal(mailbox, lane, reports, self._dialer)
+        exchange.reader.give_auth_to(self._logins.on_auth)
         self._level = settings.protocol
         self._asked_expiry_s = settings.session_expiry_s
         self._opening = False
@@ -178,9 +182,9 @@ class RemoteLink:
             else:
                 self.connect("the remote has a session that is on no record", first=remote.address, clean=True)
             return
-        self._on_connected(remote, tried_first=ended.tried_first)
+        self._on_connected(remote, ended.login, tried_first=ended.tried_first)
 
-    def _on_connected(self, remote: Remote, *, tried_first: bool) -> None:
+    def _on_connected(self, remote: Remote, login: Login, *, tried_first: bool) -> None:
         now_s = self._mailbox.now_s()
         self.remote = remote
         remote.speak_while(self._lane.leads)
@@ -193,6 +197,7 @@ class RemoteLink:
         facts = {**self._lane.facts, "address": remote.address}
         log.info("bridge.connected", extra={**facts, "session_present": remote.connack.session_present})
         self._look_at_expiry(remote)
+        self._logins.on_used(login, remote.address)
         details: dict[str, str | int] = {"address": remote.address}
         if self.kept_s is not None:
             details["session_expiry_s"] = self.kept_s
@@ -224,6 +229,7 @@ class RemoteLink:
         self._takeovers = self._takeovers + 1 if taken_over else 0
         self.status.on_lost(self._mailbox.now_s())
         self.failback.on_disconnected()
+        self._logins.on_disconnected()
         for name in (LOOK_TIMER, FIRST_TIMER):
             self._mailbox.cancel_timer(name)
         log.info("bridge.disconnected", extra={**self._lane.facts, "address": remote.address, "reason": reason})
@@ -289,6 +295,25 @@ class RemoteLink:
         if self.failback.finishing:
             self._exchange.flow.exchange.finish(True)
             log.info("bridge.returning", extra={**self._lane.facts, "address": self.failback.first})
+
+    # --- who we are ---
+
+    def look_at_login(self) -> None:
+        """Time to see whether the login at the remote is to be made anew."""
+        if self.remote is not None and self._logins.is_unanswered:
+            self.remake("AUTH was not answered", first=self.remote.address)
+        elif self.remote is not None and self._logins.look():
+            self._dialer.read_login(self.remote)
+
+    def on_login_read(self, read: LoginRead) -> None:
+        """The reading thread has the login as it is now: a newer one takes the place of that which the remote knows."""
+        login = self._logins.on_read(read)
+        if login is None or read.of is not self.remote:
+            return
+        if auth := self._logins.offer(login):
+            self._exchange.writer.say(auth)
+        else:
+            self.remake("the credential was renewed", first=read.of.address)
 
     # --- what it takes ---
 
@@ -364,6 +389,8 @@ class RemoteLink:
             qos2_window=self._exchange.flow.exchange.in_flight.qos2_window,
             suspects=self._reports.figures(),
             lacks=self._reports.lacks(),
+            credential_ends_in_s=self._logins.ends_in_s,
+            certificate_ends_in_s=self._logins.certificate_ends_in_s,
         )
 
     def note(self) -> tuple[str, LinkFault | None]:
@@ -375,6 +402,10 @@ class RemoteLink:
             return note, fault
         if self.failback.later:
             return self.failback.note(self._mailbox.now_s()), LinkFault.OTHER_ADDRESS
+        if self.remote is not None:
+            said, of_login = self._logins.note()
+            if said:
+                return said, of_login
         if self.kept_s is not None:
             return f"remote keeps the session {self.kept_s} s only", LinkFault.SHORT_SESSION
         return "", None

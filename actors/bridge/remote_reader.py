@@ -6,6 +6,7 @@ Acknowledgements are ``LaneSender``'s, what comes by remote subscriptions ``Remo
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import NoReturn
 
 from actors.bridge.lane_names import Lane
@@ -69,6 +70,7 @@ class RemoteReader:
     def __init__(self, mailbox: Mailbox, lane: Lane, flow: LaneSender, poll: RemotePoll, writer: RemoteWriter) -> None:
         self.limits = NOTHING_SUBSCRIBED
         self._intake: RemoteIntake | None = None
+        self._hears_auth: Callable[[int], None] | None = None
         self._mailbox = mailbox
         self._facts = lane.facts
         self._level = lane.bridge.remote.protocol
@@ -87,6 +89,10 @@ class RemoteReader:
         """From now on ``intake`` takes the PUBLISHes that come."""
         self._intake = intake
         self.limits = intake.limits
+
+    def give_auth_to(self, hears: Callable[[int], None]) -> None:
+        """From now on ``hears`` takes the reason code of an AUTH that comes; what it raises is as of ``read``."""
+        self._hears_auth = hears
 
     def on_opened(self, remote: Remote) -> None:
         """A connection is up."""
@@ -171,6 +177,9 @@ class RemoteReader:
             return
         if packet.first_byte == remote_packets.DISCONNECT and self._level == LEVEL_5:
             self._hear_farewell(remote_packets.read_disconnect(packet))
+        if packet.first_byte == remote_packets.AUTH and self._level == LEVEL_5 and self._hears_auth is not None:
+            self._hears_auth(remote_packets.read_auth(packet))
+            return
         raise PeerViolation("MQTT-2.1.2 packet that only a client may send, or of no known type", first_byte=packet.first_byte)
 
     def _hear_farewell(self, farewell: remote_packets.RemoteDisconnect) -> NoReturn:

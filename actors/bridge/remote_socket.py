@@ -22,9 +22,9 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from actors.bridge.credentials import NO_LOGIN, CannotRead, Login, sources_of
 from actors.bridge.remote_tls import context
 from actors.system.certificates import FileFault
-from actors.system.plain_file import read_secret
 from actors.system.receive_buffer import RECEIVE_BYTES, Readable, receive
 from actors.system.send_queue import unsent_bytes
 from wire.errors import PeerViolation, Unavailable
@@ -46,7 +46,6 @@ _WAITS = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CLOSED_BY_REMOTE = (ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError, ssl.SSLEOFError)
 _HANDSHAKE = (ssl.SSLError, ssl.CertificateError)
 
-_TEXT_BYTES_MAX = 65_535  # of a string of MQTT [MQTT-1.5.4]
 _WEBSOCKET_SEND_BYTES = 32_768  # one frame; paho masks it byte by byte, and wants a frame back until it is out whole
 
 
@@ -179,8 +178,9 @@ def open_remote(
     *,
     clean: bool,
     limits: InputLimits = NOTHING_SUBSCRIBED,
+    login: Login = NO_LOGIN,
 ) -> Remote:
-    """Connect to ``address``; blocks, each step for ``connect_timeout_s`` at most.
+    """Connect to ``address`` as ``login`` says; blocks, each step for ``connect_timeout_s`` at most.
 
     With ``clean`` whatever session the remote has is ended first. At level 4 that takes a connection of its own, because a clean
     session there ends with its connection [MQTT-3.1.2-6].
@@ -189,11 +189,11 @@ def open_remote(
         Unavailable: it did not work; ``step`` says where (credentials, name, tcp, tls, websocket, connack) and ``fault`` why.
     """
     if clean and settings.protocol != LEVEL_5 and not settings.clean_start:
-        ended = _open(settings, identifier, address, limits, clean=True)
+        ended = _open(settings, identifier, address, limits, login, clean=True)
         ended.send(memoryview(DISCONNECT))
         ended.close()
         clean = False
-    return _open(settings, identifier, address, limits, clean=clean or settings.clean_start)
+    return _open(settings, identifier, address, limits, login, clean=clean or settings.clean_start)
 
 
 def probe_remote(settings: RemoteSettings, address: Address) -> None:
@@ -219,12 +219,12 @@ def probe_remote(settings: RemoteSettings, address: Address) -> None:
         raise _no_connection(place, error) from error
 
 
-def _open(settings: RemoteSettings, identifier: str, address: Address, limits: InputLimits, *, clean: bool) -> Remote:
+def _open(settings: RemoteSettings, identifier: str, address: Address, limits: InputLimits, login: Login, *, clean: bool) -> Remote:
     place = f"{address[0]}:{address[1]}"
-    client = _client(settings, identifier, clean, place)
+    client = _client(settings, identifier, clean, place, login)
     try:
         if settings.protocol == LEVEL_5:
-            properties = _connect_properties(settings, limits)
+            properties = _connect_properties(settings, limits, login)
             client.connect(address[0], address[1], settings.keep_alive_s, clean_start=clean, properties=properties)
         else:
             client.connect(address[0], address[1], settings.keep_alive_s)
@@ -262,7 +262,7 @@ def _tls_context(settings: RemoteSettings) -> ssl.SSLContext | None:
     return context(settings.tls) if settings.secure else None
 
 
-def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) -> Client:
+def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str, login: Login) -> Client:
     level_5 = settings.protocol == LEVEL_5
     client = Client(
         CallbackAPIVersion.VERSION2,
@@ -277,25 +277,23 @@ def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) 
         client.ws_set_options(path=settings.websocket_path)
     try:
         if settings.username is not None:
-            password = None
-            if settings.password_file is not None:
-                password = _first_line(settings.password_file)
-            client.username_pw_set(settings.username, password)
+            client.username_pw_set(settings.username, login.password)
         context = _tls_context(settings)
         if context is not None:
             client.tls_set_context(context)
-    except (OSError, ValueError, FileFault) as error:  # ssl.SSLError is an OSError
+    except CannotRead as error:  # ssl.SSLError is an OSError
         raise _unavailable("credentials", place, _why(error), LinkFault.CREDENTIALS) from error
     return client
 
 
 def credentials_fault(settings: RemoteSettings) -> str | None:
-    """The fault of the files of a password, certificates and a key for the remote; None if there is none."""
+    """The fault of what a password, certificates and a key for the remote are read from; None if there is none."""
+    for source in sources_of(settings):
+        if (found := source.fault()) is not None:
+            return found
     try:
-        if settings.password_file is not None:
-            _first_line(settings.password_file)
         _tls_context(settings)
-    except (OSError, ValueError, FileFault) as error:
+    except CannotRead as error:
         return _why(error)
     return None
 
@@ -304,20 +302,16 @@ def _why(error: OSError | ValueError | FileFault) -> str:
     return error.message if isinstance(error, FileFault) else str(error)
 
 
-def _first_line(path: str) -> str:
-    data = read_secret(path, _TEXT_BYTES_MAX + 5)  # with a byte order mark and an end of line
-    line = data.decode("utf-8-sig").partition("\n")[0].removesuffix("\r")
-    if len(line.encode()) > _TEXT_BYTES_MAX:
-        raise ValueError(f"the first line of {path} is longer than {_TEXT_BYTES_MAX} bytes")
-    return line
-
-
-def _connect_properties(settings: RemoteSettings, limits: InputLimits) -> Properties:
+def _connect_properties(settings: RemoteSettings, limits: InputLimits, login: Login) -> Properties:
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho leaves it untyped
     properties.SessionExpiryInterval = settings.session_expiry_s
     properties.MaximumPacketSize = limits.packet_max_bytes
     if limits.receive_maximum is not None:
         properties.ReceiveMaximum = limits.receive_maximum
+    if settings.authentication is not None:
+        properties.AuthenticationMethod = settings.authentication.method
+        if login.data is not None:
+            properties.AuthenticationData = login.data
     return properties
 
 
@@ -336,6 +330,8 @@ def _await_connack(client: Client, sock: _Socket, settings: RemoteSettings, limi
             if not piece:
                 raise _no_connack(place, "closed", _at_connect(level))
             data += piece
+            if data[0] == remote_packets.AUTH and level == LEVEL_5:
+                raise _unavailable("connack", place, "the remote wants more than one step of authentication", LinkFault.LOGIN)
             if not remote_packets.may_answer_connect(data[0], level):
                 raise _no_connack(place, f"a packet that begins with 0x{data[0]:02x}", LinkFault.NO_MQTT)
         if data[0] == remote_packets.DISCONNECT:

@@ -26,6 +26,7 @@ from wire.mqtt.topics import covers, overlap
 from wire.routing.topic_mapping import TopicTemplate
 from wire.settings import (
     AccessSettings,
+    AuthenticationSettings,
     BackoffSettings,
     BridgeSettings,
     ClientLimitSettings,
@@ -177,8 +178,12 @@ def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:
         )
     if remote.protocol == 4 and "session_expiry" in written:
         problems.append((("session_expiry",), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it"))
-    if remote.password_file and reached.username is None:
-        problems.append((("password_file",), "needs username beside it; a password alone is not sent"))
+    problems += _one_source(remote, "password")
+    for key in _SOURCES:
+        if getattr(remote, f"password_{key}") and reached.username is None:
+            problems.append(((f"password_{key}",), "needs username beside it; a password alone is not sent"))
+    if remote.authentication is not None and remote.protocol == 4:
+        problems.append((("authentication",), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it"))
     if len(addresses) == 1 and "primary_retry" in written:
         problems.append((("primary_retry",), "has no effect with one address; give a second one, or remove it"))
     for index, place in enumerate(reached.addresses):
@@ -186,6 +191,20 @@ def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:
             problems.append((("addresses", index), f"{addresses[index]} is given twice; keep one"))
     _raise(problems)
     return reached
+
+
+_SOURCES = ("file", "env", "command")
+
+
+def _one_source(settings: RemoteSettings | AuthenticationSettings, what: str) -> list[Fault]:
+    """At most one of file, environment and command says a secret."""
+    given = [f"{what}_{key}" for key in _SOURCES if getattr(settings, f"{what}_{key}")]
+    return [((key,), f"cannot stand beside {given[0]}; keep one of them") for key in given[1:]]
+
+
+def _authentication(authentication: AuthenticationSettings, _: _File) -> AuthenticationSettings:
+    _raise(_one_source(authentication, "data"))
+    return authentication
 
 
 def _rule(rule: RuleSettings, _: _File) -> RuleSettings:
@@ -450,6 +469,7 @@ def _nobody_could_log_in(node: NodeSettings) -> list[Fault]:
 
 CHECKS: dict[type, Callable[[Any, _File], Any]] = {
     AccessSettings: _access,
+    AuthenticationSettings: _authentication,
     BackoffSettings: _backoff,
     BridgeSettings: _bridge,
     ClientLimitSettings: _clients,

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from actors.access.port_occupant import belongs_to, holder_of_path, holder_of_port
+from actors.bridge.credentials import Credentials
 from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, open_remote
 from supervisor.doctor.findings import Finding, fail, ok
 from wire.errors import BasculeError, Unavailable
@@ -110,7 +111,8 @@ def _log_in(remote: RemoteSettings, address: tuple[str, int]) -> BasculeError | 
     """Connect with the bridge's own credentials, and leave nothing behind; why it did not work."""
     settings = replace(remote, clean_start=True, session_expiry_s=0)
     try:
-        opened = open_remote(settings, settings.client_id + SUFFIX if settings.client_id else "", address, clean=True)
+        login = Credentials(remote).login()
+        opened = open_remote(settings, settings.client_id + SUFFIX if settings.client_id else "", address, clean=True, login=login)
     except BasculeError as error:
         return error
     try:

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from actors.access.listening_sockets import ListeningSocket
 from actors.bridge.connection import Connection
+from actors.bridge.credentials import NO_LOGIN, Login
 from actors.bridge.forwarder import Forwarder
 from actors.bridge.remote_dialer import ASKS
 from actors.bridge.remote_socket import NOTHING_SUBSCRIBED, Connack, InputLimits, Remote
@@ -313,9 +314,16 @@ def probe_remote(settings: RemoteSettings, address: tuple[str, int]) -> None:
 
 
 def open_remote(
-    settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: InputLimits = NOTHING_SUBSCRIBED
+    settings: RemoteSettings,
+    identifier: str,
+    address: tuple[str, int],
+    *,
+    clean: bool,
+    limits: InputLimits = NOTHING_SUBSCRIBED,
+    login: Login,
 ) -> Remote:
     """Takes the place of ``actors.bridge.remote_socket.open_remote``."""
+    assert login.is_same(NO_LOGIN), "nobody has credentials there"
     return machine_of(current()).open_remote(settings, identifier, address, clean=clean, limits=limits)
 
 

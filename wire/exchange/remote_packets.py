@@ -9,16 +9,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wire.errors import PeerViolation
-from wire.mqtt.codec import decode
-from wire.mqtt.packets import MQTT_5_0, Connack
+from wire.mqtt.codec import decode, encode
+from wire.mqtt.packets import MQTT_5_0, Auth, Connack
 from wire.mqtt.primitives import read_variable_byte_integer
-from wire.mqtt.properties import Place, decode_properties
+from wire.mqtt.properties import Place, Properties, decode_properties
 from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode, reason_name
 
 PINGREQ = b"\xc0\x00"
 PINGRESP = 0xD0
 CONNACK = 0x20
 DISCONNECT = 0xE0
+AUTH = 0xF0
 PUBLISH = 0x30
 
 PUBREL = 0x62
@@ -26,6 +27,8 @@ SUBACK = 0x90
 UNSUBACK = 0xB0
 
 _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
+
+_RE_AUTHENTICATE = 0x19
 
 SAID_MAX = 500  # characters of a text of the remote's that are kept
 
@@ -96,6 +99,23 @@ def read_disconnect(packet: RemotePacket) -> RemoteDisconnect:
     return RemoteDisconnect(
         reason_code, (properties.reason_string or "")[:SAID_MAX], (properties.server_reference or "")[:SAID_MAX]
     )
+
+
+def reauthenticate(method: str, data: bytes) -> bytes:
+    """The AUTH by which a client renews its authentication on a connection. Source: MQTT 5.0 section 4.12.1."""
+    properties = Properties(authentication_method=method, authentication_data=data)
+    return encode(Auth(reason_code=_RE_AUTHENTICATE, properties=properties), MQTT_5_0)
+
+
+def read_auth(packet: RemotePacket) -> int:
+    """The reason code of the AUTH ``packet``.
+
+    Raises:
+        PeerViolation: it is malformed.
+    """
+    read = decode(AUTH, packet.body, MQTT_5_0)
+    assert isinstance(read, Auth)
+    return read.reason_code
 
 
 def next_packet(buffer: bytes, position: int, *, bytes_max: int, publish_bytes_max: int) -> RemotePacket | None:

@@ -177,6 +177,13 @@ class LinkFigures:
     )
     suspects: tuple[Suspect, ...] = figure("Messages on which the remote closes the connection.", count("bridge_suspects"))
     lacks: tuple[Lack, ...] = figure("Limits of the remote.")
+    credential_ends_in_s: float | None = figure(
+        "How long the password or token of the connection holds still; absent where it does not say so.",
+        gauge("bridge_credential_ends_in_seconds"),
+    )
+    certificate_ends_in_s: float | None = figure(
+        "How long the bridge's own certificate is valid still; absent without one.", gauge("bridge_certificate_ends_in_seconds")
+    )
 
 
 @counters

@@ -68,6 +68,12 @@ class EventKind(StrEnum):
         "details: attempt (how many failed since it was up), fault (in a word). The first of each cause at once, then each "
         "minute, and ever less, down to once an hour",
     )
+    CREDENTIAL_RENEWED = (
+        "credential.renewed",
+        "bridge, lane, actor; details: ends_at (of the new password or token, where it says so)",
+    )
+    CREDENTIAL_UNREAD = "credential.unread", "bridge, lane, actor; reason: why none could be read, while the one before is used"
+    CREDENTIAL_ENDS = "credential.ends", "bridge, lane, actor; reason: password or token, or certificate; details: ends_at"
     SESSION_UNKNOWN = (
         "session.unknown",
         "bridge, lane, actor; reason: new store, where this one had never begun any; details: address, which has one that is on "

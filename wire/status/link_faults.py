@@ -20,7 +20,7 @@ class LinkFault(WithCure):
 
     OTHER = "other", "see the log of the node and that of the broker"
     # Before a connection
-    CREDENTIALS = "credentials", "mend the file that is named, or its permissions"
+    CREDENTIALS = "credentials", "mend the file, variable or command that is named, or its permissions"
     NAME = "name", "check the host name in remote.addresses, and the machine's resolver (getent hosts NAME)"
     NOBODY_LISTENS = "nobody_listens", "check the port in remote.addresses, and that a broker listens there"
     NO_ROUTE = "no_route", "check the address, the route to it (ip route get ADDRESS), and firewalls"
@@ -46,7 +46,7 @@ class LinkFault(WithCure):
     NO_MQTT = "no_mqtt", "what listens there speaks no MQTT: check port, transport and protocol"
     PROTOCOL = "protocol", "set remote.protocol to what the broker speaks: mqtt311 or mqtt5"
     CLIENT_ID = "client_id", "take another remote.client_id: the broker does not allow this one"
-    USER = "user", "check remote.username and remote.password_file against the broker's users"
+    USER = "user", "check remote.username and its password against the broker's users"
     NOT_AUTHORIZED = "not_authorized", "check remote.username, remote.password_file and client_id against what the broker allows"
     BUSY = "busy", _BUSY
     BANNED = "banned", "the broker has banned this client: its log or its operator says why"
@@ -68,6 +68,7 @@ class LinkFault(WithCure):
         "other_address",
         "mend the first address, which is probed again; bascule doctor CONFIG says what is wrong with it",
     )
+    LOGIN_ENDS = "login_ends", "have a newer one made: the file, variable or command that it comes of still gives this one"
     SHORT_SESSION = (
         "short_session",
         "the broker keeps the session for a shorter time than remote.session_expiry: raise its limit, or write that time there",

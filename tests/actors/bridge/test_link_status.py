@@ -27,6 +27,8 @@ def figures(status: LinkStatus, now_s: float) -> LinkFigures:
         qos2_window=Qos2Window(20),
         suspects=(),
         lacks=(),
+        credential_ends_in_s=None,
+        certificate_ends_in_s=None,
     )
 
 
