@@ -36,7 +36,7 @@ ROOMS = {
         "store",
     ),
     "analysis": ("tables", "spark", "reports", "page", ""),
-    "actors": ("", "system", "process", "bridge", "access", "broker", "store"),
+    "actors": ("", "system", "process", "remote", "bridge", "access", "broker", "store"),
     "supervisor": (
         "",
         "terminal",
@@ -102,7 +102,7 @@ OWNERS = {
     "nats": ("storage/replication/jetstream.py",),
     "numpy": ("analysis/*",),
     "opentelemetry": ("supervisor/telemetry/otlp.py",),
-    "paho": ("actors/bridge/remote_socket.py",),
+    "paho": ("actors/remote/remote_socket.py",),
     "pyarrow": ("analysis/*",),
     "prometheus_client": ("supervisor/metrics/exposition.py",),
     "pydantic": ("supervisor/config/*", "supervisor/http/*"),

@@ -15,7 +15,6 @@ from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
 from actors.bridge.login_renewal import LOGIN_TIMER
-from actors.bridge.remote_dialer import LimitsTold, LoginRead, OpeningEnded, ProbeEnded
 from actors.bridge.remote_intake import RemoteIntake
 from actors.bridge.remote_link import FIRST_TIMER, LOOK_TIMER, RETRY_TIMER, RemoteLink
 from actors.bridge.remote_reader import REST_TIMER
@@ -23,6 +22,7 @@ from actors.bridge.settlement_reports import SETTLE_TIMER
 from actors.process.actor import MailboxActor
 from actors.process.local_messages import Passed
 from actors.process.mailbox import HANGUP, READ, WRITE, Mailbox
+from actors.remote.remote_dialer import LimitsTold, LoginRead, OpeningEnded, ProbeEnded
 from wire.backoff import Backoff
 from wire.errors import Unavailable
 from wire.exchange.lane_sender import LaneSender

@@ -12,10 +12,10 @@ from actors.bridge.lane_names import Lane
 from actors.bridge.remote_intake import RemoteIntake
 from actors.bridge.remote_poll import RemotePoll
 from actors.bridge.remote_reader import RemoteReader
-from actors.bridge.remote_socket import Remote
 from actors.bridge.remote_writer import RemoteWriter
 from actors.bridge.settlement_reports import Settlements
 from actors.process.mailbox import Mailbox
+from actors.remote.remote_socket import Remote
 from wire.errors import Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import place_of

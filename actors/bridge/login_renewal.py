@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import time
 
-from actors.bridge.credentials import NO_LOGIN, Login
 from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
-from actors.bridge.remote_dialer import LoginRead, RemoteDialer
 from actors.process.mailbox import Mailbox
+from actors.remote.credentials import NO_LOGIN, Login
+from actors.remote.remote_dialer import LoginRead, RemoteDialer
 from wire.errors import PeerViolation
 from wire.exchange import remote_packets
 from wire.exchange.credential_expiry import CredentialRenewal

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from actors.bridge.remote_socket import LEVEL_5, Connack, InputLimits
 from actors.process.mailbox import Mailbox
+from actors.remote.remote_socket import LEVEL_5, Connack, InputLimits
 from wire.exchange import remote_packets
 from wire.exchange.remote_inbox import RemoteInbox
 from wire.exchange.remote_limits import RemoteLimits

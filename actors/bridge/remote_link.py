@@ -9,17 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from actors.bridge.credentials import Login
 from actors.bridge.failed_attempts import CAUSE_MAX, FailedAttempts
 from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
 from actors.bridge.link_status import NOT_OPEN, LinkStatus
 from actors.bridge.login_renewal import LoginRenewal
-from actors.bridge.remote_dialer import LimitsTold, LoginRead, OpeningEnded, ProbeEnded, RemoteDialer
-from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, Remote
 from actors.process.local_messages import LinkStateChanged
 from actors.process.mailbox import Mailbox
+from actors.remote.credentials import Login
+from actors.remote.remote_dialer import LimitsTold, LoginRead, OpeningEnded, ProbeEnded, RemoteDialer
+from actors.remote.remote_socket import DISCONNECT, LEVEL_5, Remote
 from wire.errors import BasculeError, PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import Failback

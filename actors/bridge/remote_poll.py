@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from actors.bridge.remote_socket import Remote
 from actors.process.mailbox import READ, WRITE, Mailbox
+from actors.remote.remote_socket import Remote
 
 
 class RemotePoll:

@@ -12,9 +12,9 @@ from typing import NoReturn
 from actors.bridge.lane_names import Lane
 from actors.bridge.remote_intake import RemoteIntake
 from actors.bridge.remote_poll import RemotePoll
-from actors.bridge.remote_socket import LEVEL_5, NOTHING_SUBSCRIBED, Remote
 from actors.bridge.remote_writer import RemoteWriter
 from actors.process.mailbox import Mailbox
+from actors.remote.remote_socket import LEVEL_5, NOTHING_SUBSCRIBED, Remote
 from wire.errors import PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.lane_sender import LaneSender

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from actors.bridge.remote_poll import RemotePoll
-from actors.bridge.remote_socket import Remote
 from actors.process.mailbox import Mailbox
+from actors.remote.remote_socket import Remote
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.remote_keep_alive import RemoteKeepAlive
 

@@ -1,7 +1,7 @@
 """TLS towards local clients: the context made of a listener's files, made again when they change, and the TLS of one connection.
 
 Bytes in, bytes out, through memory: sockets are ``actors/access/client.py``'s. TLS towards remotes is
-``actors/bridge/remote_tls.py``'s.
+``actors/remote/remote_tls.py``'s.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from actors.access.listening_sockets import tcp_socket
-from actors.bridge.remote_socket import LEVEL_5, credentials_fault
+from actors.remote.remote_socket import LEVEL_5, credentials_fault
 from actors.system.tls import certificate_dates
 from supervisor.doctor.machine import folder_fault
 from wire.errors import ConfigError

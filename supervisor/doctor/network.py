@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from actors.access.port_occupant import belongs_to, holder_of_path, holder_of_port
-from actors.bridge.credentials import Credentials
-from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, open_remote
+from actors.remote.credentials import Credentials
+from actors.remote.remote_socket import DISCONNECT, LEVEL_5, open_remote
 from supervisor.doctor.findings import Finding, fail, ok
 from wire.errors import BasculeError, Unavailable
 from wire.mqtt.reason_codes import ReasonCode

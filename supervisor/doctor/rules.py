@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from actors.bridge.remote_socket import LEVEL_5
+from actors.remote.remote_socket import LEVEL_5
 from supervisor.doctor.findings import Finding, ok, warn
 from wire.mqtt.topics import covers
 from wire.settings import NodeSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
-from actors.bridge.remote_socket import Connack
+from actors.remote.remote_socket import Connack
 from tests.actors.slow_remote import SlowRemote
 from tests.actors.still_mailbox import StillMailbox
 from tests.support.settings import bridge, node

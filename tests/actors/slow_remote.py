@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from actors.bridge.remote_socket import Connack, Remote
+from actors.remote.remote_socket import Connack, Remote
 
 RATE = 1_000  # bytes a second
 

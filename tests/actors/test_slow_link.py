@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-import actors.bridge.remote_dialer
+import actors.remote.remote_dialer
 from actors.bridge.connection import Connection
-from actors.bridge.remote_socket import Connack, Remote
 from actors.process.local_messages import LinkStateChanged, Passed
 from actors.process.mailbox import READ, WRITE
+from actors.remote.remote_socket import Connack, Remote
 from tests.actors.slow_remote import RATE, SlowRemote
 from tests.actors.still_mailbox import StillMailbox
 from tests.support.present import present
@@ -49,7 +49,7 @@ class Lane:
             self.remotes.append(SlowRemote(kernel_bytes))
             return self.remotes[-1]
 
-        monkeypatch.setattr(actors.bridge.remote_dialer, "open_remote", open_slowly)
+        monkeypatch.setattr(actors.remote.remote_dialer, "open_remote", open_slowly)
         rule = RuleSettings(
             name="in",
             filters=("in/#",),

@@ -13,8 +13,8 @@ import pytest
 
 from actors.access.password_file import PasswordFile
 from actors.access.token_file import TokenFile
-from actors.bridge.remote_socket import credentials_fault
 from actors.process.request_sockets import new_key_pair
+from actors.remote.remote_socket import credentials_fault
 from supervisor.cli.main import main
 from supervisor.config.loading import load
 from supervisor.control.allowed_keys import CHECK_PERIOD_S, AllowedKeys

@@ -17,16 +17,16 @@ from typing import Any, cast
 
 from actors.access.listening_sockets import ListeningSocket
 from actors.bridge.connection import Connection
-from actors.bridge.credentials import NO_LOGIN, Login
 from actors.bridge.forwarder import Forwarder
-from actors.bridge.remote_dialer import ASKS
-from actors.bridge.remote_socket import NOTHING_SUBSCRIBED, Connack, InputLimits, Remote
 from actors.broker.distributor import Distributor
 from actors.broker.listener import Listener
 from actors.process.actor import MailboxActor
 from actors.process.host import ChildHost, Host
 from actors.process.local_messages import Passed, Published
 from actors.process.mailbox import READ, Mailbox
+from actors.remote.credentials import NO_LOGIN, Login
+from actors.remote.remote_dialer import ASKS
+from actors.remote.remote_socket import NOTHING_SUBSCRIBED, Connack, InputLimits, Remote
 from actors.store.queue_store import QueueStore
 from actors.system.receive_buffer import receive
 from storage.engine.engine import Engine
@@ -309,7 +309,7 @@ def machine_of(process: Process) -> Machine:
 
 
 def probe_remote(settings: RemoteSettings, address: tuple[str, int]) -> None:
-    """Takes the place of ``actors.bridge.remote_socket.probe_remote``."""
+    """Takes the place of ``actors.remote.remote_socket.probe_remote``."""
     machine_of(current()).probe_remote(address)
 
 
@@ -322,7 +322,7 @@ def open_remote(
     limits: InputLimits = NOTHING_SUBSCRIBED,
     login: Login,
 ) -> Remote:
-    """Takes the place of ``actors.bridge.remote_socket.open_remote``."""
+    """Takes the place of ``actors.remote.remote_socket.open_remote``."""
     assert login.is_same(NO_LOGIN), "nobody has credentials there"
     return machine_of(current()).open_remote(settings, identifier, address, clean=clean, limits=limits)
 
@@ -611,10 +611,10 @@ class Machine:
 
 def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     """(module or table, name, value): what is patched while a schedule runs."""
-    import actors.bridge.remote_dialer
     import actors.bridge.remote_intake
     import actors.bridge.settlement_reports
     import actors.broker.client_batches
+    import actors.remote.remote_dialer
     import storage.queue.chunk_reader
     import storage.queue.history
     import storage.queue.waiting_messages
@@ -633,8 +633,8 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         *outbox,
         *inbox,
         (storage.store.client_room, "UNDER_WAY_ROWS", 5 * shape.batch_rows),
-        (actors.bridge.remote_dialer, "open_remote", open_remote),
-        (actors.bridge.remote_dialer, "probe_remote", probe_remote),
+        (actors.remote.remote_dialer, "open_remote", open_remote),
+        (actors.remote.remote_dialer, "probe_remote", probe_remote),
         (actors.bridge.settlement_reports, "MESSAGES_IN_HAND_MIN", shape.in_hand),
         (actors.broker.client_batches, "BATCH_ROWS_MAX", shape.batch_rows),
         (wire.frames.sending_link, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),

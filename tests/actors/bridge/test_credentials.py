@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors.bridge.credentials import Credentials, run, sources_of
+from actors.remote.credentials import Credentials, run, sources_of
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.wire.exchange.test_credential_expiry import jwt

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.bridge.remote_dialer import OpeningEnded, ProbeEnded, RemoteDialer
-from actors.bridge.remote_socket import NOTHING_SUBSCRIBED
+from actors.remote.remote_dialer import OpeningEnded, ProbeEnded, RemoteDialer
+from actors.remote.remote_socket import NOTHING_SUBSCRIBED
 from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.settings import bridge

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import cast
 
 from actors.bridge.remote_intake import RemoteIntake
-from actors.bridge.remote_socket import Connack
 from actors.process.mailbox import Mailbox
+from actors.remote.remote_socket import Connack
 from tests.supervisor.settings import node_settings
 from tests.wire.rules import bridge_of, rule
 from wire.exchange.remote_limits import NO_LIMITS

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from actors.bridge.lane_reports import LaneReports
-from actors.bridge.remote_dialer import OpeningEnded, ProbeEnded
 from actors.bridge.remote_link import FIRST_TIMER, LOOK_TIMER, RETRY_TIMER, RemoteLink
-from actors.bridge.remote_socket import Connack, Remote
 from actors.process.local_messages import LinkStateChanged
 from actors.process.mailbox import Mailbox
+from actors.remote.remote_dialer import OpeningEnded, ProbeEnded
+from actors.remote.remote_socket import Connack, Remote
 from tests.actors.lane_parts import LaneParts
 from tests.actors.slow_remote import SlowRemote
 from wire.errors import PeerViolation, Unavailable

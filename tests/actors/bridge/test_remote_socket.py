@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.bridge.remote_socket import Connack, Remote, open_remote, probe_remote
+from actors.remote.remote_socket import Connack, Remote, open_remote, probe_remote
 from tests.support.authority import Authority
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_packets import string

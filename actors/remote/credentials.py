@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import IO
 
-from actors.bridge.remote_tls import context
+from actors.remote.remote_tls import context
 from actors.system.certificates import FileFault
 from actors.system.plain_file import read_secret
 from actors.system.tls import certificate_dates
@@ -254,12 +254,10 @@ def run(command: tuple[str, ...], timeout_s: float) -> str:
         written, said = _output(process, deadline_s, name, timeout_s)
         status = process.wait(max(0.0, deadline_s - time.monotonic()))
     except subprocess.TimeoutExpired:
-        _kill(process)
         raise ValueError(f"{name} took longer than {timeout_s:g} s") from None
-    except BaseException:
-        _kill(process)
-        raise
     finally:
+        if process.returncode is None:
+            _kill(process)
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()

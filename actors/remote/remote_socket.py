@@ -22,8 +22,8 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from actors.bridge.credentials import NO_LOGIN, CannotRead, Login, sources_of
-from actors.bridge.remote_tls import context
+from actors.remote.credentials import NO_LOGIN, CannotRead, Login, sources_of
+from actors.remote.remote_tls import context
 from actors.system.certificates import FileFault
 from actors.system.receive_buffer import RECEIVE_BYTES, Readable, receive
 from actors.system.send_queue import unsent_bytes

@@ -1,6 +1,6 @@
 """Opens connections to a lane's remote, and probes its first address, each in a thread of its own that ends with one message.
 
-How one socket is opened is ``actors/bridge/remote_socket.py``'s; which address is tried first, and what becomes of the result, the
+How one socket is opened is ``actors/remote/remote_socket.py``'s; which address is tried first, and what becomes of the result, the
 caller's.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from actors.bridge.credentials import NO_LOGIN, Credentials, Login
-from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, InputLimits, Remote, open_remote, probe_remote
+from actors.remote.credentials import NO_LOGIN, Credentials, Login
+from actors.remote.remote_socket import DISCONNECT, LEVEL_5, InputLimits, Remote, open_remote, probe_remote
 from wire.errors import Unavailable
 from wire.exchange.failback import Address, place_of
 from wire.settings import RemoteSettings

@@ -1,0 +1,1 @@
+"""The way to a remote broker: addresses, sockets, TLS, who we are, CONNECT and its answer."""
