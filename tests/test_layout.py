@@ -180,7 +180,6 @@ COLLABORATORS: dict[str, int] = {}
 # Fields that a module writes though another one owns their class.
 FOREIGN_FIELDS = {
     "actors/system/tls.py": 1,  # a field of ssl's
-    "analysis/tables/checkpoint_reader.py": 1,
     "supervisor/http/connection.py": 1,  # one of uvicorn's
 }
 ARROWS_MAX = 20

@@ -77,7 +77,7 @@ class CheckpointReader:
                 yield
         except BasculeError as error:
             said = str(error.fields.get("error", "")).replace(self._links.name, str(self._path))
-            error.fields = {**error.fields, "error": said}
+            error.add(error=said)
             raise
 
     def __enter__(self) -> CheckpointReader:

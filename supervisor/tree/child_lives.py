@@ -24,7 +24,7 @@ from wire.status.states import ChildState
 log = logging.getLogger("bascule")
 
 EXIT_ESCALATED = 70
-QUIET = "quiet"  # the timer for ``rejoin``
+QUIET = "quiet"  # the timer: no lane that lives apart has failed for long
 
 Ended = tuple[list[Child], Ending]  # those whose lives have ended together, and how
 GOODBYE_S = 2.0
@@ -175,8 +175,10 @@ class Lives:
         for child in down:
             if child.spec.former or child.removed:
                 self._children.remove(child)
-        self._blame(ending.actor)
         left = [child for child in children if child not in down]
+        self._blame(ending.actor)
+        if any(child.name in self._settings.now.apart and not child.ordered for child in left):
+            self.wait_for_quiet()
         for child in left:
             if child.ordered:
                 self.restart(child)
@@ -189,22 +191,16 @@ class Lives:
         name = child_of(actor)
         if lane_of_actor(actor) is None or name not in self._children:
             return
-        lane, now_s, apart = self._children[name], self._mailbox.now_s(), self._settings.now.apart
-        again = self._failed.failed(name, now_s)
-        if name in apart:
-            self._mailbox.set_timer(QUIET, now_s + QUIET_S)
-        elif again and lane.shares and self._settings.set_apart((*apart, name)):
-            self._mailbox.set_timer(QUIET, now_s + QUIET_S)
+        lane = self._children[name]
+        again = lane.shares and self._failed.failed(name, self._mailbox.now_s())
+        if again and self._settings.set_apart(name):
+            self.wait_for_quiet()
             log.critical("lane.apart", extra={"child": name, "actor": actor, "remedy": "its last log lines say why"})
             self._notes.note(EventKind.LANE_APART, actor=name, reason=lane.last_cause)
 
-    def rejoin(self) -> None:
-        """No lane has failed for long: those with a process of their own because of that share one with the others again."""
-        apart = self._settings.now.apart
-        if self.stopping or not self._settings.set_apart(()):
-            return
-        log.info("lane.rejoins", extra={"lanes": apart})
-        self.restart_on_order([self._children[name] for name in apart if name in self._children])
+    def wait_for_quiet(self) -> None:
+        """From now on no lane that lives apart has failed."""
+        self._mailbox.set_timer(QUIET, self._mailbox.now_s() + QUIET_S)
 
     def _judge(self, children: list[Child], exit_status: int, now_s: float) -> None:
         """Judge the end of lives that shared a process, by the first of them."""

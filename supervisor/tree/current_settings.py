@@ -45,11 +45,19 @@ class CurrentSettings(SettingsNow):
         if self._next.exists():
             files.rename(self._next, self.file)
 
-    def set_apart(self, lanes: tuple[str, ...]) -> bool:
-        """Have these lanes, as children, live in processes of their own; False if the disk refuses to keep that."""
-        former, self.now = self.now, replace(self.now, apart=lanes)
+    def set_apart(self, lane: str) -> bool:
+        """Have this lane, a child, live in a process of its own; False if it does, or the disk refuses to keep that.
+
+        All that share a process with the store begin anew then, and go by what holds now.
+        """
+        former, apart = self.now, self.now.apart
+        if lane in apart:
+            return False
+        self.now = replace(former, apart=(*apart, lane))
         try:
             self.write()
+            if self._next.exists():
+                files.remove(self._next)
         except OSError:
             self.now = former
             return False

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -135,6 +135,23 @@ class Reloads:
         for asked, settings in unplanned:
             self._on_planned(asked, settings, None if store is None else _waiting(store))
 
+    def rejoin(self) -> bool:
+        """Have lanes that lived apart because they had failed share a process again, as a reload does, though nothing is read.
+
+        False if the disk refuses to keep that.
+        """
+        apart, settings = self._settings.now.apart, replace(self._settings.now, apart=())
+        made = plan(self._settings.now, settings)
+        if not made.changes:
+            return True
+        try:
+            self._settings.change(settings)
+        except OSError:
+            return False
+        log.info("lane.rejoins", extra={"lanes": apart})
+        self._apply(made, SUPERVISOR, _nobody)
+        return True
+
     def check_files(self) -> None:
         """See whether the files have changed. Call it each heartbeat period."""
         changed = self._files.poll_changes()
@@ -198,19 +215,19 @@ class Reloads:
         number, changes = self._settings.now.number, made.told()
         log.info("node.reloaded", extra={"number": number, "changes": to_map(changes)})
         if made.changes:
-            self._apply(made, asked)
+            self._apply(made, asked.actor, asked.done)
         else:
             asked.done()
         asked.tell(ReloadPlan(changes=changes, applied=True, number=number))
 
-    def _apply(self, made: Plan, asked: _Asked) -> None:
+    def _apply(self, made: Plan, actor: str, done: Callable[[], None]) -> None:
         settings = self._settings.now
         set_level(settings.log.level)
         counts = {str(how): len(made.of(how)) for how in Effect if made.of(how)}
         reason = ", ".join(change.what for change in made.changes)[:REASON_MAX]
         details: dict[str, Detail] = {"number": settings.number, **counts}
-        self._notes.note(EventKind.NODE_RELOADED, actor=asked.actor, reason=reason, count=len(made.changes), details=details)
-        self._apply_plan(made, asked.done)
+        self._notes.note(EventKind.NODE_RELOADED, actor=actor, reason=reason, count=len(made.changes), details=details)
+        self._apply_plan(made, done)
 
     def _refuse(self, asked: _Asked, result: ReloadPlan, why: str) -> None:
         if asked.apply:

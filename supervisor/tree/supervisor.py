@@ -166,7 +166,8 @@ class Supervisor(PolledActor):
             case "restart":
                 self._lives.restart_waiting(child_name)
             case child_lives.QUIET:
-                self._lives.rejoin()
+                if not self._reloads.rejoin():
+                    self._lives.wait_for_quiet()
             case "kill":
                 self._children.kill(self._children[child_name])
             case status_requests.TIMER:

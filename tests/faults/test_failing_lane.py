@@ -45,13 +45,19 @@ def getaddrinfo(host, *words, **keys):
     return look_up(host, *words, **keys)
 
 Connection.on_start, Connection.on_timer, socket.getaddrinfo = on_start, on_timer, getaddrinfo
+
+if "PLANTED_QUIET_S" in os.environ:
+    import supervisor.tree.restart_limit
+    supervisor.tree.restart_limit.QUIET_S = float(os.environ["PLANTED_QUIET_S"])
 """
 
 
 class Planted(Node):
-    """A node with a good bridge and ``bad``, in which ``fault`` is: crash, hang, or nothing."""
+    """A node with a good bridge and ``bad``, in which ``fault`` is: crash, hang, or nothing. quiet_s: a day, for this node."""
 
-    def __init__(self, folder: Path, remote: Mosquitto, placement: str, bad: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, folder: Path, remote: Mosquitto, placement: str, bad: dict[str, Any] | None = None, quiet_s: float | None = None
+    ) -> None:
         self.fault_path = folder / "fault"
         (folder / "planted").mkdir(parents=True)
         (folder / "planted" / "sitecustomize.py").write_text(PLANTED)
@@ -62,6 +68,7 @@ class Planted(Node):
         )
         config["supervision"] |= HANGS_SOON
         planted = {"PYTHONPATH": str(folder / "planted"), "PLANTED_FAULT": str(self.fault_path)}
+        planted |= {} if quiet_s is None else {"PLANTED_QUIET_S": str(quiet_s)}
         super().__init__(config, folder, environment=planted, preloaded=False)
 
     def fails(self, fault: str) -> None:
@@ -87,11 +94,11 @@ def row(node: Node, name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("fault", ["crash", "hang"])
-def test_together_a_lane_that_fails_twice_has_a_process_of_its_own_until_the_next_reload(
-    fault: str, tmp_path: Path, remote: Mosquitto
+@pytest.mark.parametrize(("fault", "quiet_s"), [("crash", 5.0), ("hang", None)])
+def test_together_a_lane_that_fails_twice_has_a_process_of_its_own_until_the_next_reload_or_a_day_of_quiet(
+    fault: str, quiet_s: float | None, tmp_path: Path, remote: Mosquitto
 ) -> None:
-    with Planted(tmp_path / "node", remote, "together") as node:
+    with Planted(tmp_path / "node", remote, "together", quiet_s=quiet_s) as node:
         flows(node, remote, "before")
         node.fails(fault)
         wait_until(lambda: row(node, "bridge:bad:0"), 30.0, lambda: f"a process of its own\n{node.output[-3000:]}")
@@ -109,10 +116,12 @@ def test_together_a_lane_that_fails_twice_has_a_process_of_its_own_until_the_nex
         assert ended == ["connection:bad:0"] * 2
 
         node.fault_path.unlink()
-        planned = json.loads(node.cli("reload", str(node.config_path), "--plan", "--json").stdout)["changes"]
-        assert [(change["how"], change["target"]) for change in planned] == [("reconnect", "bad")]
-        assert node.cli("reload", str(node.config_path), "--wait").returncode == 0
-        assert "connection:bad:0" in row(node, "site")["actors"]
+        if quiet_s is None:
+            planned = json.loads(node.cli("reload", str(node.config_path), "--plan", "--json").stdout)["changes"]
+            assert [(change["how"], change["target"]) for change in planned] == [("reconnect", "bad")]
+            assert node.cli("reload", str(node.config_path), "--wait").returncode == 0
+        wait_until(lambda: "connection:bad:0" in row(node, "site")["actors"], 30.0, "it is back with the others")
+        wait_until(lambda: node.status()["configuration"]["pending"] == [], 30.0, "all know of it")
         assert row(node, "bridge:bad:0") == {}
         assert node.pid("site") == site
         flows(node, remote, "after")

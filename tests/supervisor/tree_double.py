@@ -113,12 +113,15 @@ class FakeSpawner:
 
 
 class Children:
-    """The parts around the children of a node whose bridge ``cloud`` has one lane; none of them runs. http: of the node."""
+    """The parts around the children of a node whose bridge ``cloud`` has one lane, or of ``settings``; none of them runs.
 
-    def __init__(self, http: HttpSettings | None = None) -> None:
+    http: of the node.
+    """
+
+    def __init__(self, http: HttpSettings | None = None, settings: NodeSettings | None = None) -> None:
         self.fake = FakeMailbox()
         self.mailbox = cast(Mailbox, self.fake)
-        self.settings = node(bridge("cloud", 1), http=http)
+        self.settings = settings or node(bridge("cloud", 1), http=http)
         self.current = Held(self.settings)
         self.spawner = FakeSpawner()
         self.pauses = FakePauses()
@@ -143,6 +146,10 @@ class Held(CurrentSettings):
         if self.refuses:
             raise OSError(ENOSPC, "No space left on device")
         self.now = replace(settings, number=self.now.number + 1)
+
+    def write(self) -> None:
+        if self.refuses:
+            raise OSError(ENOSPC, "No space left on device")
 
     def publish(self) -> None:
         self.published = self.now.number
@@ -180,8 +187,8 @@ class AtOnce(Supervisor):
 class Tree(Children):
     """A supervisor of such a node, whose processes are the test; all of them are ready."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, settings: NodeSettings | None = None) -> None:
+        super().__init__(settings=settings)
         self.written: NodeSettings | BasculeError = self.settings  # what the configuration says, or what is wrong with it
         source = Source(Path("/node.yaml"), self._read)
         self.supervisor = AtOnce(self.mailbox, NO_SIGNALS, self.current, self.children, source)
