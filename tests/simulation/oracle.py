@@ -31,6 +31,7 @@ from tests.simulation.sessions import SessionsJudge
 from tests.simulation.world import Violation
 from tests.support.arrivals import Order
 from tests.support.history_audit import Kept, problems_of
+from wire.exchange.quarantine_class import CONVICTED_IN_PLACE
 from wire.exchange.receiver import QUOTA_EXCEEDED
 from wire.frames.batch import Batch, unpack_column
 from wire.frames.intake import Publishes
@@ -128,6 +129,7 @@ class Oracle:
         self._deliveries: dict[bytes, list[int]] = {}
         self._remote_refused: set[bytes] = set()
         self._always_closed_on: set[bytes] = set()
+        self._convicted: Counter[str] = Counter()  # by queue, how many letters are of such messages
         self._classes_closed_on: set[str] = set()
         self._arrivals = Order()
         self._passings = Order()  # to Connections, of whatever lanes
@@ -385,13 +387,22 @@ class Oracle:
                 "queue.dead-or-queued-never-both",
                 f"{name}: sequence {seq} is {queue.rows.get(seq)!r}, and was buried as {payload!r}",
             )
-        if payload in self._letters.closed_on - self._always_closed_on:
+        if payload in self._letters.closed_on:
+            self._given_up(name, payload)
+        if seq in queue.open:
+            raise Violation("queue.dead-or-queued-never-both", f"{name}: sequence {seq} is a dead letter and still queued")
+
+    def _given_up(self, name: str, payload: bytes) -> None:
+        """exchange.given-up-only-when-proven: the remote closed on it, or on so many others of the queue, copies of one message
+        too, that what they have in common is a class (exchange.class-covers-convicted-only).
+        """
+        if payload in self._always_closed_on:
+            self._convicted[name] += 1
+        elif self._convicted[name] < CONVICTED_IN_PLACE:
             raise Violation(
                 "exchange.given-up-only-when-proven",
                 f"{name}: {payload!r} is given up, and it was never the message on which the remote closed",
             )
-        if seq in queue.open:
-            raise Violation("queue.dead-or-queued-never-both", f"{name}: sequence {seq} is a dead letter and still queued")
 
     def _purged_by(self, queue: _QueueSeen, row: LedgerRow, ended: set[int]) -> set[int]:
         """Which of ``ended`` a purge took. Messages that may have been sent go only with the session to which they were."""
