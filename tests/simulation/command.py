@@ -5,20 +5,26 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.plan import Plan, make_plan
 from tests.simulation.shrink import shrink
 from tests.simulation.simulation import Outcome, run
+from tests.support.placements import ISOLATED, TOGETHER
 from wire.frames.base import Frame
 
-FOUND_AT = Path(__file__).with_name("found_at.txt")  # lines such as "P7/rule-by-place 37 112": the seeds that notice a planted bug
+# By placement, lines such as "P7/rule-by-place 37 112": the seeds that notice a planted bug.
+FOUND_AT = {
+    ISOLATED: Path(__file__).with_name("found_at.txt"),
+    TOGETHER: Path(__file__).with_name("found_together_at.txt"),
+}
 _FOUND_ENOUGH = 1  # of each planted bug; the search for more takes long
 _BATCH = 20
 
@@ -45,25 +51,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-shrink", action="store_true", help="do not shrink the first failure")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="break the product on purpose; stops at the first violation")
     parser.add_argument("--all-mutations", action="store_true", help="each at the seeds on record; with --seeds: search those, too")
-    parser.add_argument("--record", action="store_true", help=f"with --all-mutations: put what was found into {FOUND_AT.name}")
+    parser.add_argument("--record", action="store_true", help="with --all-mutations: put what was found on record")
+    parser.add_argument(
+        "--placement",
+        choices=(ISOLATED, TOGETHER),
+        help="whether each child has a process or all share one; as the seed says if nothing is said, isolated with --mutation, "
+        "by its name with --all-mutations",
+    )
     arguments = parser.parse_args(argv)
     if arguments.all_mutations:
         return _run_mutations(arguments)
     arguments.seeds = arguments.seeds or "0..2000"
+    if arguments.mutation is not None:
+        arguments.placement = arguments.placement or ISOLATED
     if arguments.seed is not None:
         only = None if arguments.only is None else [int(step) for step in arguments.only.split(",") if step]
         return _run_one(arguments, only)
     return _run_many(arguments)
 
 
-def command_for(seed: int, steps: Iterable[int] | None, mutation: str | None) -> str:
+def command_for(seed: int, steps: Iterable[int] | None, mutation: str | None, placement: str | None) -> str:
     """The one command that replays a failure."""
-    only = "" if steps is None else f" --only {','.join(map(str, steps))}"
-    return f"python -m tests.simulation --seed {seed}{only}{f' --mutation {mutation}' if mutation else ''} --trace"
+    only = None if steps is None else ",".join(map(str, steps))
+    options = {"--only": only, "--mutation": mutation, "--placement": placement}
+    said = "".join(f" {name} {value}" for name, value in options.items() if value is not None)
+    return f"python -m tests.simulation --seed {seed}{said} --trace"
 
 
 def _run_one(arguments: argparse.Namespace, only: list[int] | None) -> int:
-    plan = make_plan(arguments.seed, isolated=arguments.mutation is not None)
+    plan = make_plan(arguments.seed, arguments.placement)
     if only is not None:
         plan = plan.only(only)
     with _mutated(arguments.mutation):
@@ -85,7 +101,7 @@ def _run_many(arguments: argparse.Namespace) -> int:
     deadline_s = None if arguments.for_s is None else started_s + arguments.for_s
     seeds = range(int(first), int(stop) if deadline_s is None else 1 << 40)
     schedules, failures = 0, []
-    for count, failed in _batches(seeds, arguments.jobs, arguments.mutation, deadline_s):
+    for count, failed in _batches(seeds, arguments, deadline_s):
         schedules += count
         failures += failed
         if failed and arguments.mutation:
@@ -100,32 +116,41 @@ def _run_many(arguments: argparse.Namespace) -> int:
     steps = None
     if not arguments.no_shrink:
         with _mutated(arguments.mutation):
-            steps = shrink(make_plan(seed, isolated=arguments.mutation is not None), kind).steps()
-    _say(f"replay: {command_for(seed, steps, arguments.mutation)}")
+            steps = shrink(make_plan(seed, arguments.placement), kind).steps()
+    _say(f"replay: {command_for(seed, steps, arguments.mutation, arguments.placement)}")
     return 1
 
 
 def _run_mutations(arguments: argparse.Namespace) -> int:
-    known = read_found(FOUND_AT.read_text(encoding="utf-8"))
+    known = {placement: read_found(path.read_text(encoding="utf-8")) for placement, path in FOUND_AT.items()}
     first, _, stop = (arguments.seeds or "0..0").partition("..")
     searched = range(int(first), int(stop))
     enough = _FOUND_ENOUGH if arguments.record else 1
-    found: dict[str, list[int]] = {}
+    survived = 0
     with get_context("spawn").Pool(arguments.jobs) as pool:
-        tries = {name: _in_order(known.get(name, ()), searched) for name in MUTATIONS}
-        results = [(name, pool.apply_async(run_seeds, (seeds, name, enough))) for name, seeds in tries.items()]
-        for name, result in results:
+        results = []
+        for name in MUTATIONS:
+            placement = arguments.placement or _placement(name, known[TOGETHER])
+            tries = _in_order(known[placement].get(name) or known[ISOLATED].get(name, []), searched)
+            results.append((name, placement, pool.apply_async(run_seeds, (tries, name, placement, enough))))
+        for name, placement, result in results:
             count, failures = result.get()
-            found[name] = [failure.seed for failure in failures]
+            known[placement][name] = [failure.seed for failure in failures]
+            survived += not failures
             told = f"seed {failures[0].seed}: {failures[0].kind}" if failures else f"SURVIVED {count} seeds"
-            _say(f"{name}: {told}  ({MUTATIONS[name].what})")
-    survived = sum(not seeds for seeds in found.values())
+            _say(f"{name}, {placement}: {told}  ({MUTATIONS[name].what})")
     _say(f"{len(MUTATIONS)} mutations, {survived} survived")
     if survived and not searched:
         _say("to search for seeds that notice them: python -m tests.simulation --all-mutations --seeds 0..2000 --record")
     if arguments.record:
-        FOUND_AT.write_text(write_found(found), encoding="utf-8")
+        for placement, path in FOUND_AT.items():
+            path.write_text(write_found(known[placement]), encoding="utf-8")
     return 1 if survived else 0
+
+
+def _placement(name: str, together: Collection[str]) -> str:
+    """Of the planted bugs that are found where all children share a process, half are looked for there, by their names."""
+    return TOGETHER if name in together and crc32(name.encode()) & 1 else ISOLATED
 
 
 def read_found(text: str) -> dict[str, list[int]]:
@@ -145,11 +170,12 @@ def _in_order(known: Iterable[int], searched: range) -> list[int]:
     return [*known, *(seed for seed in searched if seed not in known)]
 
 
-def _batches(seeds: range, jobs: int, mutation: str | None, deadline_s: float | None) -> Iterator[tuple[int, list[Failed]]]:
+def _batches(seeds: range, arguments: argparse.Namespace, deadline_s: float | None) -> Iterator[tuple[int, list[Failed]]]:
     pieces = (seeds[start : start + _BATCH] for start in range(0, len(seeds), _BATCH))
+    jobs, mutation, placement = arguments.jobs, arguments.mutation, arguments.placement
     if jobs == 1:
         for piece in pieces:
-            yield run_seeds(piece, mutation)
+            yield run_seeds(piece, mutation, placement)
             if deadline_s is not None and time.monotonic() > deadline_s:
                 return
         return
@@ -157,7 +183,7 @@ def _batches(seeds: range, jobs: int, mutation: str | None, deadline_s: float | 
         # A few pieces are under way at a time, so that a deadline is met and an endless range is no endless list.
         running: list[Any] = []
         for piece in pieces:
-            running.append(pool.apply_async(run_seeds, (piece, mutation)))
+            running.append(pool.apply_async(run_seeds, (piece, mutation, placement)))
             if len(running) > 2 * jobs:
                 yield running.pop(0).get()
             if deadline_s is not None and time.monotonic() > deadline_s:
@@ -166,13 +192,13 @@ def _batches(seeds: range, jobs: int, mutation: str | None, deadline_s: float | 
             yield result.get()
 
 
-def run_seeds(seeds: Iterable[int], mutation: str | None, enough: int = 1) -> tuple[int, list[Failed]]:
+def run_seeds(seeds: Iterable[int], mutation: str | None, placement: str | None, enough: int = 1) -> tuple[int, list[Failed]]:
     """Run ``seeds``: how many, and those that failed. With a mutation so many failures are enough."""
     count, failures = 0, []
     with _mutated(mutation):
         for seed in seeds:
             count += 1
-            violation = run(make_plan(seed, isolated=mutation is not None)).violation
+            violation = run(make_plan(seed, placement)).violation
             if violation is not None:
                 failures.append(Failed(seed, violation.kind, violation.text))
                 if mutation and len(failures) >= enough:

@@ -135,13 +135,12 @@ class Plan:
         )
 
 
-def make_plan(seed: int, *, isolated: bool = False) -> Plan:
-    """The plan of ``seed``; isolated: with a process for each child, whatever the seed says of that."""
+def make_plan(seed: int, placement: str | None = None) -> Plan:
+    """The plan of ``seed``; placement: whether each child has a process, or all share one. None: as the seed says."""
     rng = Random(f"plan {seed}")
     shape = extras.reshape(Random(f"shape {seed}"), _shape(rng))
     shape = replace(shape, gather_s=Random(f"gather {seed}").choice((0.0, 0.002, 0.002, 0.03)))
-    if not isolated:
-        shape = _placed(Random(f"placement {seed}"), shape)
+    shape = _placed(Random(f"placement {seed}"), shape) if placement is None else replace(shape, placement=placement)
     span_s = rng.choice((0.2, 1.0, 4.0))
     faults = tuple(sorted(_faults(rng, shape, span_s), key=lambda fault: fault.at_s))
     faults = tuple(replace(fault, number=number) for number, fault in enumerate(faults))

@@ -20,6 +20,7 @@ from tests.simulation.mutations import MUTATIONS
 from tests.simulation.tcp import Far, Link
 from tests.simulation.world import World
 from tests.support import programs
+from tests.support.placements import ISOLATED, TOGETHER
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = "0..150"
@@ -73,12 +74,20 @@ def test_each_planted_bug_is_found_at_a_seed_on_record(soak: bool) -> None:
         )
 
 
+def test_copies_of_one_message_convict_the_next_of_its_topic() -> None:
+    """The remote closes by what a message says, gets one five times, and its topic is a class by then."""
+    done = simulation("--seed", "505")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_record_of_seeds_is_read_as_it_was_written() -> None:
     text = write_found({"b": [7, 3], "a": [1], "survived": []})
 
     assert text == "a 1\nb 3 7\n"
     assert read_found(text) == {"a": [1], "b": [3, 7]}
-    assert read_found(FOUND_AT.read_text(encoding="utf-8")).keys() == MUTATIONS.keys()
+    assert read_found(FOUND_AT[ISOLATED].read_text(encoding="utf-8")).keys() == MUTATIONS.keys()
+    assert read_found(FOUND_AT[TOGETHER].read_text(encoding="utf-8")).keys() <= MUTATIONS.keys()
 
 
 def test_a_seed_takes_the_same_course_each_time() -> None:
