@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import keeper
+from tests.support import keeper, placements
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node
 from tests.support.process_marker import MARKER, guard, is_marked_by_folder, without_processes
@@ -36,6 +36,7 @@ _IS_ONE_OF_SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
 _STDERR = pytest.StashKey[int]()
 _SAID = "said"  # the user property of a test that has a word for the end of the run
 SOAK = "soak"
+PLACEMENT = "placement"
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -50,6 +51,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--try-package", action="store_true", help="install the Debian package on fresh machines (scripts/package --try)"
     )
+    parser.addoption(
+        "--placement",
+        default=placements.ALTERNATING,
+        choices=(placements.ISOLATED, placements.TOGETHER, placements.ALTERNATING),
+        help="the placement of nodes whose test does not say; alternating, by the tests' names, if nothing is said",
+    )
     parser.addoption("--broker", default="bascule", choices=("bascule", "mosquitto"), help="whom tests/conformance looks at")
 
 
@@ -62,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     config.stash[_STDERR] = os.dup(2)  # 2 itself is captured while a test runs
     config.addinivalue_line("markers", f"{MARKER}: the test starts processes")
+    config.addinivalue_line("markers", f"{PLACEMENT}(name): of the nodes of the test, whichever the run has")
     config.addinivalue_line("markers", f"{SOAK}: the test is left to runs with --soak")
     keeper.begin()
     guard()
@@ -126,11 +134,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """End this process if the test does not. A test that is to start no processes cannot, and neither can what is set up for it."""
     end_after(limit_s(item) + GRACE_S, item.config)
+    placements.have(placement_of(item, item.nodeid))
     try:
         with nullcontext() if item.get_closest_marker(MARKER) else without_processes(item.nodeid):
             return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Iterator[None]:
+    """What several tests share has a placement of its own, whichever test asks for it first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    before = placements.have(placement_of(request.node, f"{request.node.nodeid}::{fixturedef.argname}"))
+    try:
+        return (yield)
+    finally:
+        placements.have(before)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -151,6 +172,12 @@ def pytest_unconfigure() -> None:
     """One of several processes waits from here on until the others have ended, too."""
     if _IS_ONE_OF_SEVERAL:
         faulthandler.cancel_dump_traceback_later()
+
+
+def placement_of(node: pytest.Item | pytest.Collector, name: str) -> str:
+    """The placement of what ``node`` starts under ``name``."""
+    marker = node.get_closest_marker(PLACEMENT)
+    return placements.choose(name, node.config.getoption("--placement"), marker.args[0] if marker else None)
 
 
 def limit_s(item: pytest.Item) -> float:

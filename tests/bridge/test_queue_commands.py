@@ -19,6 +19,7 @@ from tests.support.fake_remote import FakeRemote
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
 from tests.support.node import HANGS_SOON, Config, Node, bridge_config, node_config
+from tests.support.placements import one_process_alone
 from tests.support.ports import free_port
 from tests.support.publisher import Publisher
 from tests.support.waiting import wait_until
@@ -256,6 +257,7 @@ def test_the_queue_of_a_bridge_that_is_gone_stays_until_it_is_purged(
     assert node.status()["unserved"] == []
 
 
+@one_process_alone
 def test_an_order_that_a_store_ends_with_is_told_of_and_who_only_looks_is_answered_by_the_next(
     start_node: StartNode, capsys: pytest.CaptureFixture[str]
 ) -> None:

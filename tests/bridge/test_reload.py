@@ -14,7 +14,8 @@ from supervisor.doctor.running_node import ask
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
-from tests.support.node import PLACEMENT, Config, Node, bridge_config, node_config
+from tests.support.node import Config, Node, bridge_config, node_config
+from tests.support.placements import ISOLATED, TOGETHER
 from tests.support.ports import accepts, free_port
 from tests.support.proxy import Proxy
 from tests.support.subscriber import Subscriber
@@ -93,7 +94,7 @@ def test_bridges_come_go_and_change_and_the_others_keep_their_connections(
             "bridge second: remote.password_file": "reconnect",
         }
         node.wait_lane("second", state="connected")
-        assert node.pid("bridge", "second") != pids["second"]
+        assert node.placement == TOGETHER or node.pid("bridge", "second") != pids["second"]
         wanted += publish(client, "second", "a/1")
 
         third = bridge_config("third", remote.port, local_subscriptions=[B])
@@ -101,7 +102,8 @@ def test_bridges_come_go_and_change_and_the_others_keep_their_connections(
         node.wait_lane("third", state="connected")
         wanted += publish(client, "third", "a/1", "b/1")
         arrived(subscriber, wanted)
-        assert node.find_pid("bridge", "second") is None
+        assert node.placement == TOGETHER or node.find_pid("bridge", "second") is None
+        assert not [actor for actor in node.hosts() if actor.partition(":")[2] == "second:0"]
         assert [row["name"] for row in node.status()["bridges"]] == ["stays", "third"]
 
         assert before & links_to(remote.port) >= before, "the bridge that stays has the connection that it had"
@@ -257,11 +259,11 @@ def test_what_an_operator_had_begin_anew_is_no_trouble_anywhere(remote: Mosquitt
     wait_until(
         lambda: [one for one in node.events("child.restarted") if one["child"] == "bridge:cloud:0"], PATIENCE_S, "its next life"
     )
-    if PLACEMENT == "isolated":  # else its process lives on, and none ends
+    if node.placement == ISOLATED:  # else its process lives on, and none ends
         wait_until(lambda: [one for one in _ended(node) if one["actor"] == "bridge:cloud:0"], PATIENCE_S, lambda: str(_ended(node)))
     node.wait_lane("cloud", state="connected")
 
-    assert {one["reason"] for one in _ended(node)} == ({"ordered"} if PLACEMENT == "isolated" else set())
+    assert {one["reason"] for one in _ended(node)} == ({"ordered"} if node.placement == ISOLATED else set())
     assert {row["name"]: (row["restarts"], row["last_cause"]) for row in node.status()["processes"] if row["restarts"]} == {}
     assert [one for one in ask(node.config_path) if one.verdict != "ok"] == []
     assert " down" not in node.cli("status", str(node.config_path)).stdout

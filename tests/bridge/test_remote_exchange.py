@@ -16,6 +16,7 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, RECEIVE_MAXIMUM, UNSUBSCRIBE
 from tests.support.node import Config, node_config
+from tests.support.placements import one_process_alone
 from tests.support.proxy import Proxy
 from tests.support.scripted_remote import RemoteEnd, ScriptedRemote
 from tests.support.subscriber import Subscriber
@@ -32,6 +33,7 @@ def expect(end: RemoteEnd, *answers: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "version"), LEVELS)
+@one_process_alone
 def test_answers_come_after_the_commit_in_order(start_node: StartNode, protocol: str, version: int) -> None:
     """While the store is stopped nothing is answered; a repeated PUBLISH is answered again and not taken again."""
     with ScriptedRemote(version) as remote:
@@ -174,6 +176,7 @@ def test_a_broken_packet_ends_the_connection_with_its_reason(start_node: StartNo
         assert figures(node)["received"] == len(BROKEN)
 
 
+@one_process_alone
 def test_more_than_the_receive_maximum_is_taken_all_the_same(start_node: StartNode) -> None:
     """A stock Mosquitto 2.0 sends that many when it resumes a session; to disconnect for it would never end."""
     with ScriptedRemote(5) as remote:

@@ -84,10 +84,12 @@ class Target:
         return {name: ((cost.peak - cost.before) // MIB, (cost.after - cost.before) // MIB) for name, cost in self.costs.items()}
 
     def _processes(self) -> list[tuple[int, str]]:
+        """Those that hear of clients; a template ends when it is not needed any more."""
         found = []
         for pid in self.node.pids():
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-            found.append((pid, dict(pairwise(words)).get("--process", "template" if TEMPLATE in words else "supervisor")))
+            if TEMPLATE not in words:
+                found.append((pid, dict(pairwise(words)).get("--process", "supervisor")))
         return found
 
 

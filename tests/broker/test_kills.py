@@ -12,7 +12,8 @@ from paho.mqtt.properties import Properties
 
 from tests.conftest import StartNode
 from tests.support.arrivals import Arrivals
-from tests.support.node import PLACEMENT, Node, node_config
+from tests.support.node import Node, node_config
+from tests.support.placements import ISOLATED
 from tests.support.publisher import Publisher
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -88,7 +89,7 @@ def test_a_shared_subscription_loses_nothing_though_its_members_get_their_messag
     So where the store shares that process both members keep their sessions.
     """
     node = start_node(node_config())
-    clean = PLACEMENT == "isolated"
+    clean = node.placement == ISOLATED
     live, kept = (Subscriber(node, name, 4, 2, "$share/g/t", clean=clean and name == "live") for name in ("live", "kept"))
     with Publisher(node.port, "t", qos=2, rate_per_s=2000.0) as publisher:
         for _ in range(3):

@@ -24,6 +24,7 @@ from tests.support.mqtt_packets import (
     unsubscribe_bytes,
 )
 from tests.support.node import Node, node_config
+from tests.support.placements import TOGETHER
 from tests.support.ports import accepts
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -117,6 +118,8 @@ def test_a_session_that_lasts_has_the_rest_when_its_client_comes_back(full: Node
 
 @pytest.mark.parametrize("expiry_s", [0, 600], ids=["live", "kept"])
 def test_a_store_that_dies_in_the_middle_costs_a_connected_client_nothing(full: Node, expiry_s: int) -> None:
+    if full.placement == TOGETHER:
+        pytest.skip("its connections end with it")
     with MqttClient(full.port, f"stays-{expiry_s}", version=5, clean=not expiry_s, session_expiry_s=expiry_s) as client:
         client.subscribe("dev/#", qos=1)
         topics: dict[str, bytes] = {}

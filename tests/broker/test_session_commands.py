@@ -22,6 +22,7 @@ from tests.conftest import StartNode
 from tests.support.mqtt_client import Closed, MqttClient, publish_once, take
 from tests.support.mqtt_packets import DISCONNECT, PUBLISH, PUBREC
 from tests.support.node import ROOT, Node, bascule, node_config
+from tests.support.placements import one_process_alone
 from tests.support.waiting import PATIENCE_S, wait_until
 
 BOTH = pytest.mark.parametrize("version", [4, 5])
@@ -227,6 +228,7 @@ def test_paho_is_told_that_it_was_an_administrative_action(start_node: StartNode
         client.loop_stop()
 
 
+@one_process_alone
 def test_an_end_that_the_store_dies_with_is_carried_out_by_the_next_one(
     start_node: StartNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -254,7 +256,9 @@ def test_an_end_that_the_store_dies_with_is_carried_out_by_the_next_one(
     assert client.expect(PUBLISH).payload == b"y"
 
 
-@pytest.mark.parametrize(("process", "stopped"), [("clients", True), ("store", False), ("supervisor", False)])
+@pytest.mark.parametrize(
+    ("process", "stopped"), [pytest.param("clients", True, marks=one_process_alone), ("store", False), ("supervisor", False)]
+)
 def test_a_session_is_there_whole_or_gone_whole_whoever_is_killed(
     start_node: StartNode, capsys: pytest.CaptureFixture[str], soak: bool, process: str, stopped: bool
 ) -> None:
@@ -294,6 +298,7 @@ def test_a_session_is_there_whole_or_gone_whole_whoever_is_killed(
 
 
 @pytest.mark.parametrize("waits", [True, False])
+@one_process_alone
 def test_how_a_connection_ended_is_not_lost_with_the_store(start_node: StartNode, waits: bool) -> None:
     """broker.end-told-until-committed: its session expires, and a Will that its client has taken
     back is not published by a later process [MQTT-3.14.4-3].

@@ -10,6 +10,7 @@ from tests.conftest import StartNode
 from tests.support.mqtt_client import Closed, MqttClient, publish_once, take_one
 from tests.support.mqtt_packets import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SESSION_EXPIRY, WILL_DELAY, Will
 from tests.support.node import Node, node_config
+from tests.support.placements import one_process_alone
 from tests.support.waiting import wait_until
 
 NO_LOCAL = 0x04
@@ -125,6 +126,7 @@ def test_an_exchange_goes_on_where_it_was(start_node: StartNode, version: int, p
     assert client.expect(PUBLISH).payload == b"next"
 
 
+@one_process_alone
 def test_a_connection_outlives_the_death_of_the_store(start_node: StartNode) -> None:
     """Nothing is sent twice on it, and nothing is lost; a SUBSCRIBE meanwhile is answered."""
     node = start_node(node_config())

@@ -28,6 +28,7 @@ from tests.support.mqtt_packets import (
     subscribe_bytes,
 )
 from tests.support.node import Config, Node, node_config
+from tests.support.placements import one_process_alone
 
 TOPIC_ALIAS_MAXIMUM = 0x22
 RETAINED = 75  # of 100 kB each: under sessions.queue_max_bytes, more than the buffers of a connection
@@ -158,6 +159,7 @@ def test_retained_messages_come_as_the_subscription_says(node: Node) -> None:
         assert retained(0) == {"ret/2": (1, True)}
 
 
+@one_process_alone
 def test_qos_0_never_waits_for_the_disk(tmp_path: Path) -> None:
     """A store that takes nothing: a full batch of them and more goes through, in order, and QoS 1 waits and gets its commit."""
     with (
@@ -198,6 +200,7 @@ def test_qos_0_never_waits_for_the_disk(tmp_path: Path) -> None:
         assert states == {str(number % 10): number for number in range(STANDING // 100 - 10, STANDING // 100)}
 
 
+@one_process_alone
 def test_who_waits_for_the_disk_keeps_nobody_else_waiting(tmp_path: Path) -> None:
     """A batch is full of QoS 1 that the store does not take: others are heard, and what they send at QoS 0 is delivered."""
     with (
@@ -226,6 +229,7 @@ def test_who_waits_for_the_disk_keeps_nobody_else_waiting(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("expiry_s", [0, 600])
+@one_process_alone
 def test_a_retained_message_comes_before_what_was_published_after_it(tmp_path: Path, expiry_s: int) -> None:
     """However long the store takes for it: a client that keeps the last value of a topic keeps the newest. Others don't wait.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from itertools import count
 from typing import Protocol
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.conformance.brokers import BROKERS, Broker, Limits
 from tests.conformance.statements import Deviation
-from tests.support import mqtt_client
+from tests.support import mqtt_client, placements
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import CONNACK, MAXIMUM_PACKET_SIZE, SESSION_EXPIRY, Properties, Will, connect_bytes
 
@@ -33,25 +34,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def _broker_with(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Limits], Broker]]:
+    """The broker under test with some limits, in the placement of the test that asks; each begins once and goes on."""
+    start = BROKERS[request.config.getoption("--broker")]
+    with ExitStack() as running:
+
+        @cache
+        def started(limits: Limits, placement: str) -> Broker:
+            return running.enter_context(start(tmp_path_factory.mktemp(placement), limits))
+
+        yield lambda limits: started(limits, placements.now())
+
+
+@pytest.fixture
+def broker(_broker_with: Callable[[Limits], Broker]) -> Broker:
     """The broker under test, with defaults."""
-    with BROKERS[request.config.getoption("--broker")](tmp_path_factory.mktemp("broker"), Limits()) as started:
-        yield started
+    return _broker_with(Limits())
 
 
-@pytest.fixture(scope="session")
-def limited(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+@pytest.fixture
+def limited(_broker_with: Callable[[Limits], Broker]) -> Broker:
     """The same with small limits."""
-    limits = Limits(receive_maximum=5, packet_max_bytes=1024, keep_alive_max_s=30)
-    with BROKERS[request.config.getoption("--broker")](tmp_path_factory.mktemp("limited"), limits) as started:
-        yield started
+    return _broker_with(Limits(receive_maximum=5, packet_max_bytes=1024, keep_alive_max_s=30))
 
 
-@pytest.fixture(scope="session")
-def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+@pytest.fixture
+def guarded(_broker_with: Callable[[Limits], Broker]) -> Broker:
     """The same with one user, ``ali``, who may do little."""
-    with BROKERS[request.config.getoption("--broker")](tmp_path_factory.mktemp("guarded"), Limits(user="ali")) as started:
-        yield started
+    return _broker_with(Limits(user="ali"))
 
 
 @pytest.fixture

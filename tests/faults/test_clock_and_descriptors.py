@@ -19,6 +19,7 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import MESSAGE_EXPIRY, PUBACK
 from tests.support.node import Node, bridge_config, node_config
+from tests.support.placements import one_process_alone
 from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S, holds_for, wait_until
@@ -50,6 +51,7 @@ def crowd(port: int, count: int) -> Iterator[list[socket.socket]]:
         yield [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(count)]
 
 
+@one_process_alone
 def test_a_crowd_that_uses_up_the_descriptors_neither_spins_nor_stops_the_others(remote: Mosquitto, start_node: StartNode) -> None:
     """New clients wait; those that are there go on, also when the store is started anew meanwhile."""
     node = start_node(node_config(bridge_config("cloud", remote.port), clients={"connect_timeout": "60s"}))
@@ -77,6 +79,7 @@ def test_a_crowd_that_uses_up_the_descriptors_neither_spins_nor_stops_the_others
         assert publisher.reconnects == 0
 
 
+@one_process_alone
 def test_a_store_without_descriptors_waits_and_calls_nothing_damaged(remote: Mosquitto, start_node: StartNode) -> None:
     node = start_node(node_config(bridge_config("cloud", remote.port)))
     many_bytes = Publisher(node.port, "t", qos=2, size_bytes=80_000)  # a new file is needed soon
@@ -95,6 +98,7 @@ def test_a_store_without_descriptors_waits_and_calls_nothing_damaged(remote: Mos
         assert not node.events("queue.damaged")
 
 
+@one_process_alone
 def test_a_connection_without_descriptors_tries_again(remote: Mosquitto, start_node: StartNode) -> None:
     node = start_node(node_config(bridge_config("cloud", remote.port)))
     node.wait_lane("cloud", state="connected")

@@ -19,6 +19,7 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import PUBACK, PUBCOMP, PUBREC, PUBREL
 from tests.support.node import Config, Node, bridge_config, node_config
+from tests.support.placements import one_process_alone
 from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -63,6 +64,7 @@ def fill(disk: Path, *, leave_bytes: int = 0) -> Path:
     return path
 
 
+@one_process_alone
 def test_no_acknowledgement_while_the_store_stands_still(remote: Mosquitto, start_node: StartNode) -> None:
     """SIGSTOP: no PUBACK, no PUBREC. SIGCONT: both, and the messages arrive."""
     node = start_node(node_config(bridge_config("cloud", remote.port), supervision=PATIENT))
@@ -81,6 +83,7 @@ def test_no_acknowledgement_while_the_store_stands_still(remote: Mosquitto, star
         assert subscriber.wait_for("t", ["before", "one", "two"]).are_exact()
 
 
+@one_process_alone
 def test_no_pubcomp_while_the_store_stands_still(remote: Mosquitto, start_node: StartNode) -> None:
     """The removal of the identifier is committed before PUBCOMP."""
     node = start_node(node_config(bridge_config("cloud", remote.port), supervision=PATIENT))
@@ -94,6 +97,7 @@ def test_no_pubcomp_while_the_store_stands_still(remote: Mosquitto, start_node: 
         client.expect(PUBCOMP, packet_id=1)
 
 
+@one_process_alone
 def test_a_qos_2_message_sent_again_after_its_connection_broke_before_the_commit_is_taken_once(
     remote: Mosquitto, start_node: StartNode
 ) -> None:
@@ -126,6 +130,7 @@ def test_a_qos_2_message_sent_again_after_its_connection_broke_before_the_commit
         again.close()
 
 
+@one_process_alone
 def test_a_store_killed_while_it_stands_still_loses_nothing(remote: Mosquitto, start_node: StartNode) -> None:
     """A message that it had read and not committed is resent to its successor: one PUBACK, one delivery."""
     node = start_node(node_config(bridge_config("cloud", remote.port), supervision=PATIENT))

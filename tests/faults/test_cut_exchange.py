@@ -25,6 +25,8 @@ from tests.support.fake_remote import WHOLE, Cut, FakeRemote
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
 from tests.support.node import Config, Node, bridge_config, node_config
+from tests.support.placements import TOGETHER, one_process_alone
+from tests.support.ports import accepts
 from tests.support.waiting import PATIENCE_S, holds_for, wait_until
 
 log = logging.getLogger(__name__)
@@ -252,6 +254,7 @@ def test_a_publish_that_the_socket_does_not_take_whole(start_node: StartNode, le
 
 
 @pytest.mark.parametrize("victim", ["store", "node"])
+@one_process_alone
 def test_no_pubrel_leaves_before_the_store_has_committed(start_node: StartNode, victim: str) -> None:
     """The store stands still when PUBREC comes: no PUBREL. A kill then forgets the PUBREC, so PUBLISH goes again, with DUP."""
     answering = threading.Event()
@@ -292,6 +295,9 @@ def kill(run: Exchanges, victim: str) -> None:
         old = run.node.kill(victim)
         run.remote.release()
         run.node.wait_replaced(victim, old)
+        if run.node.placement == TOGETHER:
+            wait_until(lambda: accepts(run.node.port), PATIENCE_S, "a Listener")
+            run.client.connect()
 
 
 def kill_at(run: Exchanges, victim: str, qos: int, *cuts: Cut) -> None:

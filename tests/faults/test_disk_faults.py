@@ -190,7 +190,7 @@ def test_single_refusals_and_kills_at_any_moment_lose_nothing(faulty: FaultyNode
         faulty.progress(5)
     faulty.judge()
     kills = 100 if soak else 2
-    assert faulty.restarts() == {"store": kills}, "only what was killed is started again"
+    assert faulty.restarts() == {faulty.node.place_of("store"): kills}, "only what was killed is started again"
 
 
 def test_a_store_killed_again_and_again_while_the_disk_refuses_loses_nothing(faulty: FaultyNode) -> None:
@@ -204,7 +204,7 @@ def test_a_store_killed_again_and_again_while_the_disk_refuses_loses_nothing(fau
     faulty.faults.heal()
     faulty.progress()
     faulty.judge()
-    assert faulty.restarts() == {"store": 5}
+    assert faulty.restarts() == {faulty.node.place_of("store"): 5}
 
 
 def test_slow_syncs_make_it_slower_and_nothing_else(faulty: FaultyNode) -> None:
@@ -235,13 +235,13 @@ def test_no_acknowledgement_while_a_sync_hangs_and_all_goes_on_after_it(watchful
     wait_until(lambda: faulty.faults.hanging > 0, 10.0, "a sync that hangs")
     seen = faulty.acknowledged_in_the_end()
     wait_until(lambda: faulty.node.events("child.hung"), 10.0, "the silence is noticed")
-    assert [event["child"] for event in faulty.node.events("child.hung")] == ["store"]
-    wait_until(lambda: faulty.restarts() == {"store": 1}, 10.0, "a new store")
+    assert [event["child"] for event in faulty.node.events("child.hung")] == [faulty.node.place_of("store")]
+    wait_until(lambda: faulty.restarts() == {faulty.node.place_of("store"): 1}, 10.0, "a new store")
     holds_for(lambda: faulty.acknowledged() == seen, 0.5, "nothing is synced, so nothing may be acknowledged")
     faulty.faults.heal()
     faulty.progress()
     faulty.judge()
-    assert faulty.restarts() == {"store": 1}
+    assert faulty.restarts() == {faulty.node.place_of("store"): 1}
 
 
 @pytest.mark.parametrize("refusal", ["eio_on_write", "enospc"])
@@ -291,7 +291,7 @@ def test_a_backlog_that_cannot_be_read_for_now_is_delivered_later(shim: Path, tm
         faulty.faults.heal()
         faulty.progress()
         faulty.judge()
-        assert faulty.restarts() == {"store": 1}
+        assert faulty.restarts() == {faulty.node.place_of("store"): 1}
 
 
 def test_disk_full_as_the_issue_says_it(tmp_path: Path, small_disk: Path, remote: Mosquitto) -> None:

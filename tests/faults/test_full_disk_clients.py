@@ -19,6 +19,7 @@ from tests.faults.test_disk_faults import shim as shim
 from tests.support.mqtt_client import Closed, MqttClient
 from tests.support.mqtt_packets import CONNACK, PUBACK, PUBLISH, Will
 from tests.support.node import Node, node_config
+from tests.support.placements import one_process_alone
 from tests.support.shim import NO_SPACE
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -122,6 +123,7 @@ def look(node: Node) -> None:
     assert "nothing was done" in purged.stderr
 
 
+@one_process_alone
 def test_local_clients_go_on_while_the_store_stands_still(start_node: StartNode) -> None:
     """Stopped, and then killed with what it was asked for: all of it is caught up with."""
     version = 4

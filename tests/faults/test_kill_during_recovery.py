@@ -25,7 +25,7 @@ def test_a_store_killed_again_and_again_while_it_recovers(tmp_path: Path, start_
             if kill % 5 == 4:
                 loaded.wait_progress()
         loaded.judge()
-        assert {row["name"]: row["restarts"] for row in loaded.node.status()["processes"]}["store"] == kills
+        assert {row["name"]: row["restarts"] for row in loaded.node.status()["processes"]}[loaded.node.place_of("store")] == kills
 
 
 def test_a_node_killed_again_and_again_while_it_starts(tmp_path: Path, start_node: StartNode, soak: bool) -> None:

@@ -10,7 +10,8 @@ from tests.conftest import StartNode
 from tests.faults.under_load import PROGRESS, published_after_release, under_load
 
 KILLS = 20
-PROCESSES = ["clients", "store", "bridge"]
+ACTOR_OF = {"clients": "listener", "store": "queue_store", "bridge": "connection:cloud:0"}  # one of each process
+PROCESSES = list(ACTOR_OF)
 
 
 @pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
@@ -23,7 +24,7 @@ def test_twenty_kills_in_a_row(tmp_path: Path, start_node: StartNode, process: s
             loaded.wait_progress()
         loaded.judge()
         restarts = {row["name"]: row["restarts"] for row in loaded.node.status()["processes"]}
-    name = process if process in restarts else f"{process}:cloud:0"
+        name = loaded.node.hosts()[ACTOR_OF[process]]
     assert restarts == {other: kills if other == name else 0 for other in restarts}, "only what was killed is started again"
 
 

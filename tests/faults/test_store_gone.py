@@ -26,7 +26,8 @@ from tests.support.devices import make_device, run
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import PUBACK
 from tests.support.node import Config, Node, bridge_config, node_config
-from tests.support.ports import free_port
+from tests.support.placements import TOGETHER
+from tests.support.ports import accepts, free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.errors import BasculeError
 
@@ -36,11 +37,16 @@ DEVICE_BYTES = 64 << 20
 
 
 class OneAtATime:
-    """Publishes one message after the other, each once, and notes when each was sent that was acknowledged."""
+    """Publishes one message after the other, each once, and notes when each was sent that was acknowledged.
 
-    def __init__(self, port: int) -> None:
+    Where the store shares its process with the clients, their connections end with that: it connects and publishes again then.
+    """
+
+    def __init__(self, node: Node) -> None:
         self.sent_s: dict[int, float] = {}  # of those that were acknowledged
-        self._client = MqttClient(port, "one-at-a-time")
+        self._client = MqttClient(node.port, "one-at-a-time")
+        self._port = node.port
+        self._again = node.placement == TOGETHER
         self._next = 0
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -76,6 +82,14 @@ class OneAtATime:
         wait_until(lambda: len(self.sent_s) > before, PATIENCE_S, "an acknowledgement")
 
     def _run(self) -> None:
+        self._go_on()
+        while self._again and not self._ending.is_set():
+            wait_until(lambda: self._ending.is_set() or accepts(self._port), PATIENCE_S, "a Listener")
+            with suppress(ConnectionError, OSError):
+                self._client.connect()
+                self._go_on()
+
+    def _go_on(self) -> None:
         with suppress(ConnectionError, OSError):
             while not self._ending.is_set():
                 self._send()
@@ -251,7 +265,7 @@ def test_nothing_is_acknowledged_once_the_store_is_gone(
             node = start_node(config())
             if trick.do is older:
                 keep_older(node, tmp_path)
-            client = stack.enter_context(OneAtATime(node.port))
+            client = stack.enter_context(OneAtATime(node))
             aside = prepare(node, client, tmp_path)
             if load:
                 client.load()
@@ -289,11 +303,11 @@ def test_a_node_does_not_begin_with_another_store_than_its_own(
 def begin_without(node: Node, trick: Trick, tmp_path: Path) -> None:
     """Start ``node`` after the trick was done to its folder."""
     refusing = {**config(), "node": {"name": "edge", "data_dir": str(node.data_dir), "new_store": "refuse"}}
-    with OneAtATime(node.port) as client:
+    with OneAtATime(node) as client:
         client.publish(BEFORE)
     if trick.do is older:
         keep_older(node, tmp_path)
-    with OneAtATime(node.port) as client:
+    with OneAtATime(node) as client:
         aside = prepare(node, client, tmp_path)
     wait_noted(node, 2 * BEFORE)
     assert node.stop() == 0
@@ -316,7 +330,7 @@ def begin_without(node: Node, trick: Trick, tmp_path: Path) -> None:
 
 def test_the_folder_of_a_node_of_another_name_is_refused_unless_it_was_renamed(start_node: StartNode) -> None:
     node = start_node(config())
-    with OneAtATime(node.port) as client:
+    with OneAtATime(node) as client:
         client.publish(BEFORE)
     assert node.stop() == 0
     node.configure({**config(), "node": {"name": "other", "data_dir": str(node.data_dir)}})
@@ -333,7 +347,7 @@ def test_the_folder_of_a_node_of_another_name_is_refused_unless_it_was_renamed(s
 def test_a_new_node_says_that_it_begins_and_what_is_in_the_way_of_a_new_store_is_kept(start_node: StartNode) -> None:
     node = start_node(config())
     assert [event["former"] for event in node.events("store.begins_new")] == [""]
-    with OneAtATime(node.port) as client:
+    with OneAtATime(node) as client:
         client.publish(BEFORE)
     wait_noted(node, BEFORE)
     former = node.status()["store"]["store_id"]
@@ -390,7 +404,7 @@ def lose_disk(tmp_path: Path, trick: Callable[[Path], None], turn: int, *, load:
         run("mount", "-o", "loop,errors=remount-ro", str(device), str(place))
         stack.callback(subprocess.run, ["sh", "-c", f"umount -l {place}; umount -l {place}"], capture_output=True, check=False)
         node = stack.enter_context(Node(config(), tmp_path / f"node-{turn}", data_dir=place / "data"))
-        client = stack.enter_context(OneAtATime(node.port))
+        client = stack.enter_context(OneAtATime(node))
         client.publish(BEFORE)
         wait_noted(node, BEFORE)
         if load:

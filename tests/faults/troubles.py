@@ -142,7 +142,7 @@ class Troubles:
                 self._trouble_link(fault, ends_s)
 
     def _kill(self, processes: tuple[str, ...]) -> None:
-        pids = [self._node.pid(process) for process in processes]
+        pids = {self._node.pid(process) for process in processes}  # one where they share it
         self._done.kills += sum(_sent(pid, signal.SIGKILL) for pid in pids)
         for pid in pids:
             wait_until(partial(_is_dead, pid), 10.0, f"end of {pid} after SIGKILL")

@@ -131,7 +131,8 @@ def test_another_user_puts_no_frame_into_a_process_and_asks_no_node(tmp_path: Pa
     with Node(node_config(bridge_config("cloud", free_port())), tmp_path) as node:
         run_dir = node.data_dir / "run"
         sockets = sorted(path.name for path in run_dir.iterdir() if path.is_socket())
-        assert {"supervisor.ipc", "clients.ipc", "store.ipc", "bridge.cloud.0.ipc", "control.ipc"} <= set(sockets)
+        places = {node.place_of(child) for child in ("clients", "store", "bridge:cloud:0")}
+        assert {f"{place.replace(':', '.')}.ipc" for place in ("supervisor", "control", *places)} <= set(sockets)
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(str(run_dir / "open"))
             listening.listen()

@@ -24,9 +24,9 @@ __all__ = ["shim", "small_disk"]  # fixtures
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("process", ["store", "supervisor.tree.run"])
+@pytest.mark.parametrize("process", [None, "supervisor.tree.run"], ids=["store", "supervisor"])
 def test_a_disk_that_refuses_at_any_step_leaves_nothing_half_made_and_no_message_is_held_up(
-    shim: Path, tmp_path: Path, process: str
+    shim: Path, tmp_path: Path, process: str | None
 ) -> None:
     """snapshots.named-when-whole: the store makes the checkpoint, the supervisor the rest: each of their first calls below the
     folder fails in turn.
@@ -80,7 +80,7 @@ def test_snapshots_go_and_none_is_made_when_the_disk_runs_short(tmp_path: Path) 
 def test_a_checkpoint_on_a_slow_disk_is_not_taken_for_a_store_that_hangs(shim: Path, tmp_path: Path) -> None:
     """Each sync takes 50 ms: the store stands still for a while, and its heartbeats are in time all the same."""
     data_dir = tmp_path / "data"
-    faults = DiskFaults(shim, tmp_path / "control", data_dir, "store")
+    faults = DiskFaults(shim, tmp_path / "control", data_dir)
     config = node_config(bridge_config("away", free_port()))
     with Node(config, tmp_path / "node", data_dir=data_dir, environment=faults.environment) as node, faults.healed_at_last():
         publish(node, 200, size=500)

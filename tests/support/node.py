@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from supervisor import launch
 from supervisor.control.client import call
-from tests.support import preloaded, programs
+from tests.support import placements, preloaded, programs
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.frames.names import BRIDGE, CLIENTS, QUEUE_STORE, STORE, connection_name, forwarder_name
@@ -35,7 +35,6 @@ _FRESH_DEADLINE_S = 10.0
 Config = dict[str, Any]
 Process = subprocess.Popen[bytes] | preloaded.Preloaded
 
-PLACEMENT = os.environ.get("BASCULE_PLACEMENT", "isolated")  # of nodes whose test does not say
 HANGS_SOON = {"heartbeat_timeout": "2s"}  # for ``supervision``: silence is noticed within a test's patience
 
 
@@ -60,10 +59,10 @@ def bridge_config(
     return {**config, **keys}
 
 
-def node_config(*bridges: Config, mode: str = "file-native", placement: str = PLACEMENT, **keys: Any) -> Config:
+def node_config(*bridges: Config, mode: str = "file-native", placement: str | None = None, **keys: Any) -> Config:
     """A node with ``bridges``; listener and data folder are filled in by ``Node``.
 
-    placement: of ``supervision``, unless ``keys`` have that; BASCULE_PLACEMENT=together runs a suite so.
+    placement: of ``supervision``, unless ``keys`` have that. None: as the run has it (``placements.py``).
     """
     config: Config = {
         "access": {"allow_anonymous": True},
@@ -71,7 +70,7 @@ def node_config(*bridges: Config, mode: str = "file-native", placement: str = PL
         "limits": {"min_free_disk": "0B"},
         "bridges": list(bridges),
         "supervision": {
-            **({} if placement == "isolated" else {"placement": placement}),
+            **({} if placement is None else {"placement": placement}),
             "heartbeat_period": "200ms",
             "heartbeat_timeout": "20s",
             "restarts_max": 1000,
@@ -107,6 +106,7 @@ class Node:
         self.data_dir = data_dir or folder / "data"
         self.config_path = folder / "bascule.yaml"
         self.output_path = folder / "output.log"
+        self._placement = placements.now()
         self._preloaded = preloaded and descriptors_max is None
         self._prefix = [] if descriptors_max is None else ["prlimit", f"--nofile={descriptors_max}:{descriptors_max}"]
         self._process: Process | None = None
@@ -122,9 +122,11 @@ class Node:
             self.kill_supervisor()
 
     def configure(self, config: Config) -> None:
-        """Write the configuration for the next start."""
+        """Write the configuration for the next start; what says no placement gets the one of the run."""
         listeners = [{"bind": f"127.0.0.1:{self.port}"}]
         whole = {"node": {"name": "edge", "data_dir": str(self.data_dir)}, "listeners": listeners, **config}
+        whole["supervision"] = {"placement": self._placement, **config.get("supervision", {})}
+        self.placement = whole["supervision"]["placement"]
         self.config_path.write_text(json.dumps(whole, indent=2))  # JSON is YAML
 
     # --- life ---
@@ -277,6 +279,14 @@ class Node:
             now_s = time.monotonic()
             if now_s > end_s or not any(_is_stale(actor, now_s - asked_s) for actor in status["actors"]):
                 return status
+
+    def place_of(self, child: str) -> str:
+        """The name of the process in which ``child``, such as ``store``, is to live; no lane has failed so that it is apart."""
+        return SITE if self.placement == placements.TOGETHER else child
+
+    def hosts(self) -> dict[str, str]:
+        """The process of each actor, as ``status`` says."""
+        return {actor: row["name"] for row in self.status()["processes"] for actor in row["actors"]}
 
     def wait_actors_ready(self, *, deadline_s: float = 20.0) -> None:
         """Wait until no actor starts anew: until then ``status`` tells what their former lives said last."""

@@ -16,7 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import placements
 from tests.support.waiting import PATIENCE_S, wait_until
+from wire.frames.names import STORE
+from wire.frames.placement import SITE
 
 SOURCE = Path(__file__).resolve().parents[1] / "faults" / "shim.c"
 
@@ -43,9 +46,12 @@ def compile_shim(folder: Path, source: Path = SOURCE) -> Path:
 
 
 class DiskFaults:
-    """The faults of the files below ``data_folder`` in the processes that ``word`` is an argument of; none at first."""
+    """The faults of the files below ``data_folder`` in the processes that ``word`` is an argument of; none at first.
 
-    def __init__(self, library: Path, control: Path, data_folder: Path, word: str = "store") -> None:
+    word: None for the process that has the store.
+    """
+
+    def __init__(self, library: Path, control: Path, data_folder: Path, word: str | None = None) -> None:
         control.write_bytes(bytes(_LAYOUT.size))
         with control.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), _LAYOUT.size)
@@ -53,7 +59,7 @@ class DiskFaults:
             "LD_PRELOAD": str(library),
             "FAULTS_CONTROL": str(control),
             "FAULTS_FOLDER": str(data_folder),
-            "FAULTS_WORD": word,
+            "FAULTS_WORD": word or (SITE if placements.now() == placements.TOGETHER else STORE),
         }
 
     def fail(self, calls: int, error: int = errno.EIO, *, after: int = 0, times: int = -1) -> None:

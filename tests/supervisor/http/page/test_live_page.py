@@ -186,12 +186,14 @@ def test_a_bridge_is_paused_and_resumed_by_the_keyboard_alone(page: LivePage, sc
 
 
 def test_restart_starts_the_processes_of_a_bridge_anew(page: LivePage, scene: Scene) -> None:
-    before = scene.node.pid("bridge", "archive")
-
     page.press("Restart archive")
 
     page.wait_says("#said", "archive: restart: done.")
-    wait_until(lambda: scene.node.find_pid("bridge", "archive") not in (None, before), 20.0, "another process")
+    wait_until(
+        lambda: [event for event in scene.node.events("child.restarted") if event["child"] == "bridge:archive:0"],
+        20.0,
+        "another life",
+    )
     page.wait_state("archive", "connected")
 
 
