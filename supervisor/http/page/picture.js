@@ -52,17 +52,18 @@ export class Picture {
 /** What there is to draw: boxes with title, line below, verdict, and where they lead; pure. */
 export function modelOf({ status, judgement }) {
   const processes = new Map((status.processes ?? []).map((row) => [row.name, row]));
-  const verdictOf = (name) => processVerdict(processes.get(name)?.state ?? "stopped");
+  const verdictOf = (name) => processVerdict(processOf(processes, name)?.state ?? "stopped");
+  const wordsOf = (name) => stateWords(name, processOf(processes, name));
   const listener = status.listener ?? {}, store = status.store ?? {};
   const box = (key, title, line, verdict, href, kind = "process") => ({ key, title, line, verdict, href, kind });
-  const clients = box("clients", "clients", listener.accepting === false ? "does not listen" : stateWords(processes.get("clients")), listener.accepting === false ? "problem" : verdictOf("clients"), "#node");
+  const clients = box("clients", "clients", listener.accepting === false ? "does not listen" : wordsOf("clients"), listener.accepting === false ? "problem" : verdictOf("clients"), "#node");
   const local = box("local", "Local clients", `${count(listener.clients ?? 0)} connected`, "none", "#clients", "outside");
   const diskVerdict = store.state && store.state !== "running" ? "problem" : verdictOf("store");
   const free = store.disk_free_bytes === undefined || store.disk_free_bytes === null ? "" : `${bytes(store.disk_free_bytes)} free`;
-  const storeBox = box("store", "store", store.state && store.state !== "running" ? store.state.replace("_", " ") : free || stateWords(processes.get("store")), diskVerdict, "#ledger");
+  const storeBox = box("store", "store", store.state && store.state !== "running" ? store.state.replace("_", " ") : free || wordsOf("store"), diskVerdict, "#ledger");
   const supervisor = box("supervisor", "supervisor", `up ${lasting(status.supervisor.uptime_s)}`, status.ready ? "ok" : "attention", "#events");
   const helpers = [...processes.values()].filter((row) => !["supervisor", "clients", "store"].includes(row.name) && !row.name.startsWith("bridge:"));
-  const beside = helpers.map((row) => box(row.name, row.name, stateWords(row), processVerdict(row.state), "#node", "helper"));
+  const beside = helpers.map((row) => box(row.name, row.name, stateWords(row.name, row), processVerdict(row.state), "#node", "helper"));
   const lanes = bridgesOf(status).flatMap(([name, rows]) => rows.map((row) => laneOf(name, row, rows.length, processes, judgement)));
   const shown = lanes.length <= LANES_MOST ? lanes : [...lanes].sort((one, other) => Number(one.well) - Number(other.well)).slice(0, LANES_MOST);
   const published = (status.bridges ?? []).reduce((sum, row) => sum + (row.rate_in ?? 0), 0);
@@ -70,7 +71,7 @@ export function modelOf({ status, judgement }) {
 }
 
 function laneOf(name, row, lanes, processes, judgement) {
-  const process = processes.get(`bridge:${name}:${row.lane}`);
+  const process = processOf(processes, `bridge:${name}:${row.lane}`);
   const title = lanes > 1 ? `${name}:${row.lane}` : name;
   const own = processVerdict(process?.state ?? "stopped");
   const state = stateOf([row]);
@@ -91,7 +92,10 @@ function failed(row) {
   return next === null ? "no link" : next < 1 ? "tries now" : `retry in ${lasting(next)}`;
 }
 
-const stateWords = (row) => (row === undefined ? "does not run" : row.state === "ready" ? `${bytes(row.pss_bytes)}` : row.state);
+/** The process that has the child: its own, or the one that it shares. */
+const processOf = (processes, child) => processes.get(child) ?? processes.get("site");
+
+const stateWords = (name, row) => (row === undefined ? "does not run" : row.state !== "ready" ? row.state : row.name === name ? `${bytes(row.pss_bytes)}` : `in ${row.name}`);
 
 /** From left to right: clients, store, bridges, remotes; the supervisor above. */
 function across(model, width) {
