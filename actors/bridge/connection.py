@@ -148,7 +148,7 @@ class Connection(MailboxActor):
             self._end_turn_of(exchange.intake, now_s)
         if link.remote is not None:
             link.guarded(exchange.writer.write)
-        if self._followed:
+        if self._followed.all:
             self._followed.report_progress(now_s)
         exchange.time_held()
         exchange.settlements.send_soon(now_s)

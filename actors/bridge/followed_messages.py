@@ -31,29 +31,26 @@ class _Followed:
 
 
 class FollowedMessages:
-    """Those of one lane: false if none is."""
+    """Those of one lane."""
 
     def __init__(self, mailbox: Mailbox, exchange: SenderHalf, link: Callable[[float], LinkFigures]) -> None:
         """link: the figures of the link, at a time."""
         self._mailbox = mailbox
         self._exchange = exchange
         self._link = link
-        self._all: list[_Followed] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._all)
+        self.all: list[_Followed] = []
 
     def follow(self, frame: TraceFollow) -> None:
         """It waits in the store, and comes as soon as it may; say so if the link is down."""
         now_s = self._mailbox.now_s()
-        self._all = [*self._all[-FOLLOWED_MAX + 1 :], _Followed(frame, now_s + FOLLOWED_S)]
+        self.all = [*self.all[-FOLLOWED_MAX + 1 :], _Followed(frame, now_s + FOLLOWED_S)]
         link = self._link(now_s)
         if link.state != LinkState.CONNECTED:
             self._step(frame, "waits", {"link": link.state, "reason": link.reason})
 
     def report_progress(self, now_s: float) -> None:
         """How far all have come."""
-        self._all = [followed for followed in self._all if not self._on_ended(followed) and now_s < followed.until_s]
+        self.all = [followed for followed in self.all if not self._on_ended(followed) and now_s < followed.until_s]
 
     def _on_ended(self, followed: _Followed) -> bool:
         frame, exchange = followed.frame, self._exchange

@@ -57,7 +57,7 @@ class Deliveries:
         self._rested_s = 0.0
         self._handed_out: tuple[bytes, Parcel | None] = b"", None  # what was handed out last, in this turn
         self._touched: dict[int, Client] = {}
-        self._wanting: dict[int, Client] = {}  # owed retained messages, and touched since they were taken
+        self.wanting: dict[int, Client] = {}  # owed retained messages, and touched since they were taken
         self._unsettled: dict[int, Client] = {}
         self._settle_timed = False
         self._dropped: Counter[str] = Counter()  # by reason
@@ -281,7 +281,7 @@ class Deliveries:
             if outbox.exchange.made is not None and not client.closed:
                 self._exchanging[client.number] = client
             if client.retained is not None:
-                self._wanting[client.number] = client
+                self.wanting[client.number] = client
             if client.closed or not outbox.queue:
                 continue
             credit = outbox.grant()
@@ -294,9 +294,7 @@ class Deliveries:
 
     def take_wanting(self) -> Iterable[Client]:
         """The clients that are owed retained messages and may have room for some now."""
-        if not self._wanting:
-            return ()
-        wanting, self._wanting = self._wanting, {}
+        wanting, self.wanting = self.wanting, {}
         return wanting.values()
 
     def settle_all(self) -> None:

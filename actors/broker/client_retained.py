@@ -38,7 +38,7 @@ class ClientRetained:
         self._deliveries = deliveries
         self._asked: dict[int, Client] = {}  # by request; a client that has gone keeps its place until it is answered
         self._waits_s = 0.0  # since when the oldest request, or one before it, has waited
-        self._turns: dict[int, Client] = {}  # who may be asked for, in turn
+        self.turns: dict[int, Client] = {}  # who may be asked for, in turn
         self._request = 0
         self.given_up = 0
 
@@ -76,15 +76,15 @@ class ClientRetained:
         """Ask for what clients have room for, in turn."""
         for client in self._deliveries.take_wanting():
             self._queue_turn(client)
-        while self._turns and len(self._asked) < PIECES_MAX:
-            client = self._turns.pop(next(iter(self._turns)))
+        while self.turns and len(self._asked) < PIECES_MAX:
+            client = self.turns.pop(next(iter(self.turns)))
             if not client.closed and client.retained is not None and self._has_room(client):
                 self._ask(client, client.retained)
 
     def wait_no_longer(self, now_s: float) -> None:
         """While the store does not answer, live messages wait no longer for retained ones."""
         if self._asked and now_s - self._waits_s >= LATE_S:
-            for client in (*self._asked.values(), *self._turns.values()):
+            for client in (*self._asked.values(), *self.turns.values()):
                 if not client.closed and client.retained is not None:
                     self._send(client, client.retained.wait_no_longer())
 
@@ -104,13 +104,13 @@ class ClientRetained:
 
     def on_closed(self, client: Client) -> None:
         """The connection is gone, and its turn with it: while the store answers nobody, no turn comes."""
-        self._turns.pop(client.number, None)
+        self.turns.pop(client.number, None)
 
     # --- inside ---
 
     def _queue_turn(self, client: Client) -> None:
         if not client.closed:
-            self._turns[client.number] = client
+            self.turns[client.number] = client
 
     def _has_room(self, client: Client) -> bool:
         assert client.outbox is not None

@@ -47,7 +47,7 @@ class QueueRoom:
         self._told: set[str] = set()  # those that are not open
         self._full: set[str] = set()
         self._left: dict[str, Amount] = {}  # messages and bytes that are left of what was offered for this batch
-        self._wanted: dict[str, Amount] = {}
+        self.wanted: dict[str, Amount] = {}
         self._asked: dict[str, Amount] = {}
         self.number = self._heeded = 0
         self.unheeded = False
@@ -77,7 +77,7 @@ class QueueRoom:
         """What was said before counts no more (broker.room-asked-anew)."""
         self._known = False
         self._told, self._full, self._left = set(), set(), {}
-        self._wanted, self._asked = {}, {}
+        self.wanted, self._asked = {}, {}
         self._request_room()
 
     def on_report(self, frame: Room) -> bool:
@@ -89,7 +89,7 @@ class QueueRoom:
         self.unheeded = self.number != self._heeded
         for name, (state, messages, size_bytes) in frame.queues.items():
             self._asked.pop(name, None)
-            self._wanted.pop(name, None)
+            self.wanted.pop(name, None)
             (self._told.discard if state == OPEN else self._told.add)(name)
             (self._full.add if state == FULL else self._full.discard)(name)
             self._left[name] = messages, size_bytes
@@ -112,9 +112,7 @@ class QueueRoom:
 
     def ask(self) -> None:
         """At the end of a turn: ask for what somebody waits for."""
-        if not self._wanted:
-            return
-        news = {name: amount for name, amount in self._wanted.items() if self._asked.get(name) != amount}
+        news = {name: amount for name, amount in self.wanted.items() if self._asked.get(name) != amount}
         if news:
             self._asked.update(news)
             self._host.send(QUEUE_STORE, RoomWanted(epoch=self._host.epoch, wanted=news))
@@ -156,7 +154,7 @@ class QueueRoom:
             return REFUSE
         if lacking:
             self.waits_for = lacking[0]
-            self._wanted.update((name, _larger(needed[name], self._wanted.get(name, _NOTHING))) for name in lacking)
+            self.wanted.update((name, _larger(needed[name], self.wanted.get(name, _NOTHING))) for name in lacking)
             return WAIT
         for name, left in self._left.items():
             if name in needed:

@@ -272,12 +272,17 @@ class Listener(MailboxActor):
     # --- turns ---
 
     def on_turn_end(self, now_s: float) -> None:
-        self.openings.let_in()
+        openings, deliveries, retained, room = self.openings, self.deliveries, self._retained, self.batches.room
+        if openings.at_turn_end:
+            openings.let_in()
         self.gathering.turn_end(now_s)
-        self.openings.look_up()
-        self.deliveries.turn_end(now_s)
-        self._retained.turn_end()
-        self.batches.room.ask()
+        if openings.unanswered:
+            openings.look_up()
+        deliveries.turn_end(now_s)
+        if deliveries.wanting or retained.turns:
+            retained.turn_end()
+        if room.wanted:
+            room.ask()
         if self.state == "stopping":
             self._finish_stop()
 

@@ -79,26 +79,26 @@ class SessionOpenings:
         self._records = records
         self._wills = wills
         self._welcomed = welcomed
-        self._openings: dict[int, Opening] = {}
+        self.unanswered: dict[int, Opening] = {}
         self._resuming: dict[int, Client] = {}
         self._requests = 0
-        self._let_in: list[Opening] = []  # at the turn's end
+        self.at_turn_end: list[Opening] = []  # those that ``let_in`` lets in
 
     # --- before the answer ---
 
     def add(self, client: Client, welcome: ConnectTerms) -> None:
         """The client may come in on these terms."""
         self._requests += 1
-        self._openings[self._requests] = Opening(client, welcome, self._host.mailbox.now_s())
+        self.unanswered[self._requests] = Opening(client, welcome, self._host.mailbox.now_s())
         self.look_up()
 
     def look_up(self) -> None:
         """Ask the store for the sessions that may be looked up now (broker.looked-up-after-commits,
         broker.looked-up-after-commits), and for no others (broker.refused-without-store).
         """
-        if not self._openings or not self._records.known:
+        if not self._records.known:
             return
-        for request, opening in list(self._openings.items()):
+        for request, opening in list(self.unanswered.items()):
             client, session = opening.client, opening.client.session
             if opening.asked or self._records.is_ending(session):
                 continue
@@ -107,16 +107,16 @@ class SessionOpenings:
             if not out_of_the_way:
                 continue
             if client.will is None and self._records.keeps_nothing(session, opening.welcome.expiry_s):
-                del self._openings[request]
-                self._let_in.append(opening)
+                del self.unanswered[request]
+                self.at_turn_end.append(opening)
             elif not self._records.awaits_end(session) and not self._busy(session):
                 opening.asked = True
                 self._open(request, opening)
 
     def let_in(self) -> None:
         """Send CONNACK to those that need nothing of the store; call it at the turn's end, when nobody's packets are being read."""
-        while self._let_in:
-            opening = self._let_in.pop(0)
+        while self.at_turn_end:
+            opening = self.at_turn_end.pop(0)
             if not opening.client.closed:
                 self._begin(opening)
 
@@ -124,7 +124,7 @@ class SessionOpenings:
         """The store does not answer: let in who can do without it for now (broker.refused-without-store), and refuse the others
         (broker.refused-without-store).
         """
-        for opening in list(self._openings.values()):
+        for opening in list(self.unanswered.values()):
             client, waited_s = opening.client, now_s - opening.since_s
             if opening.let_in or client.closed:
                 continue
@@ -138,7 +138,7 @@ class SessionOpenings:
 
     def stood_still(self, period_s: float) -> None:
         """The Listener did, so it could not hear the store either."""
-        for opening in self._openings.values():
+        for opening in self.unanswered.values():
             opening.since_s += period_s
 
     def store_is_new(self, clients: Iterable[Client]) -> None:
@@ -149,16 +149,16 @@ class SessionOpenings:
                 self._requests += 1
                 self._resuming[self._requests] = client
                 self._ask(self._requests, client, clean=False, expiry_s=client.expiry_s, resumes=True)
-        for request, opening in self._openings.items():
+        for request, opening in self.unanswered.items():
             if opening.asked:
                 self._open(request, opening)
 
     def on_closed(self, client: Client) -> Opening | None:
         """The connection is gone: what it was waiting for, if it was."""
-        request = next((request for request, opening in self._openings.items() if opening.client is client), None)
+        request = next((request for request, opening in self.unanswered.items() if opening.client is client), None)
         if request is None:
             return None
-        opening = self._openings.pop(request)
+        opening = self.unanswered.pop(request)
         self._not_taken_back(opening)
         return opening
 
@@ -193,7 +193,7 @@ class SessionOpenings:
         resumed = self._resuming.pop(frame.request, None)
         if resumed is not None and not frame.present and not resumed.closed:
             end_connection(self._host, resumed, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, "session_lost")
-        opening = self._openings.pop(frame.request, None)
+        opening = self.unanswered.pop(frame.request, None)
         if opening is None or opening.client.closed or opening.let_in:
             return
         client = opening.client

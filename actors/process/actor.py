@@ -12,7 +12,7 @@ from typing import Any
 import pykka
 from pykka import ThreadingFuture
 
-from actors.process.mailbox import BadFrame, Mailbox, Reconfigured, SocketsReady, TimerDue, TurnEnded
+from actors.process.mailbox import BadFrame, Mailbox, Reconfigured, TimerDue
 from wire.frames.base import Frame
 from wire.frames.supervision import PeerUp, Stop
 from wire.settings import NodeSettings, SettingsNow
@@ -71,20 +71,12 @@ class PolledActor(pykka.Actor):
     # --- for the process ---
 
     def take(self, message: Any) -> None:
-        """Handle ``message``; what a hook raises ends the process."""
-        kind = type(message)
-        if kind is TurnEnded:
-            self.on_turn_end(message.now_s)
-        elif kind is SocketsReady:
-            self.on_sockets(message.ready)
-        elif kind is PeerUp or kind is Stop:
-            self._handle_receive(message)
-        else:
-            match message:
-                case Frame():
-                    self.on_frame(message)
-                case _:
-                    self._handle_receive(message)
+        """Handle a ``message`` that has no hook of its own, such as one from a thread or from the supervisor."""
+        self._handle_receive(message)
+
+    def outlives(self, error: Exception) -> bool:
+        """Take note of what a hook has raised; whether this actor goes on. If not, its process ends."""
+        return False
 
     # --- pykka ---
 

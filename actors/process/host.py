@@ -17,9 +17,10 @@ import pykka
 from actors.process.actor import MailboxActor, PolledActor
 from actors.process.hosted_child import HostedChild
 from actors.process.logs import set_level
-from actors.process.mailbox import Reconfigured, TimerDue, TurnEnded
+from actors.process.mailbox import Reconfigured, SocketsReady, TimerDue, TurnEnded
 from actors.process.post import Post
 from wire.errors import StoreGone, Unavailable
+from wire.frames.base import Frame
 from wire.frames.names import ACTORS_OF, SUPERVISOR, bridge_of_child, child_of
 from wire.frames.placement import Placement
 from wire.frames.supervision import ChildBegins, Heartbeat, PeerUp, Reconfigure, ReportNow, Stop
@@ -121,7 +122,23 @@ class Host:
         if name in self._actors and not (actor := self._actors[name]).ended:
             self._touched[name] = None
             self.at_work = name
-            actor.take(message)
+            kind = type(message)
+            try:
+                if kind is TurnEnded:
+                    actor.on_turn_end(message.now_s)
+                elif kind is SocketsReady:
+                    actor.on_sockets(message.ready)
+                elif kind is PeerUp or kind is Stop:
+                    actor.take(message)
+                else:
+                    match message:
+                        case Frame():
+                            actor.on_frame(message)
+                        case _:
+                            actor.take(message)
+            except Exception as error:
+                if not actor.outlives(error):
+                    raise
             if actor.ended:
                 self.ended = all(other.ended for other in self._actors.values())
 

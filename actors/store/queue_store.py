@@ -69,6 +69,7 @@ class QueueStore(MailboxActor):
         self._store: Store | None = None
         self._refusal: Unavailable | StoreGone | None = None  # why it could not be opened
         self._ticked_s = 0.0
+        self._wakes_s: float | None = None  # when its timer is due, if that is set
         self._snapshot: _Snapshot | None = None
         self._leading = Leading(self) if settings.persistence.mode == "replicated" else None
 
@@ -76,12 +77,12 @@ class QueueStore(MailboxActor):
         super().on_start()
         self._open(self.mailbox.now_s())
 
-    def take(self, message: Any) -> None:
-        """Handle ``message``; whichever hook finds out that another node leads, nothing is answered any more."""
-        try:
-            super().take(message)
-        except Replaced as error:
-            self._on_replaced(error)
+    def outlives(self, error: Exception) -> bool:
+        """Whichever hook finds out that another node leads, nothing is answered any more."""
+        if not isinstance(error, Replaced):
+            return False
+        self._on_replaced(error)
+        return True
 
     def on_frame(self, frame: Frame) -> None:
         if self._leading is not None and self._leading.obey(frame):
@@ -127,9 +128,14 @@ class QueueStore(MailboxActor):
             self._send_all(store.admit(now_s, wall_ms))
         self._send_all(store.commit(now_s, wall_ms))
         # The tick keeps its time however many turns there are.
-        self.mailbox.set_timer(_WAKE, min(store.wakes_at_s(now_s), self._ticked_s + TICK_S))
+        wakes_s = min(store.wakes_at_s(now_s), self._ticked_s + TICK_S)
+        if wakes_s != self._wakes_s:
+            self._wakes_s = wakes_s
+            self.mailbox.set_timer(_WAKE, wakes_s)
 
     def on_timer(self, name: str, now_s: float) -> None:
+        if name == _WAKE:
+            self._wakes_s = None
         if name == _OPEN:
             self._open(now_s)
         elif name == LEAD_TIMER and self._leading is not None:
