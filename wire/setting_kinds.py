@@ -74,6 +74,7 @@ class Written(Enum):
     BIND = auto()  # an address of this machine or a Unix socket
     TCP_BIND = auto()
     CONTROL_BIND = auto()
+    ADDRESS = auto()  # of this machine, without a port
     NETWORK = auto()
     REMOTE = auto()  # the address of a remote broker
     COLLECTOR = auto()

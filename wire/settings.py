@@ -123,6 +123,11 @@ class ListenerTlsSettings:
     cert_file: Annotated[str, Written.FILE, "The server's certificate, with its chain."]
     key_file: Annotated[str, Written.FILE, "The key of cert_file, without a passphrase."]
     ca_file: Annotated[str | None, Written.FILE, "Authorities of clients' certificates."] = None
+    crl_file: Annotated[
+        str | None,
+        Written.FILE,
+        "Revocation lists; a client whose certificate is on one, or whose authority has none there, is refused.",
+    ] = None
     client_certificate: Annotated[str, Choices("none", "optional", "required"), "Whether a client shows a certificate."] = "none"
     identity: Annotated[
         str,
@@ -375,7 +380,28 @@ class ClientTlsSettings:
 class TlsSettings(ClientTlsSettings):
     """TLS towards the remote; files are PEM."""
 
+    key_file: Annotated[str | None, Written.FILE, "The key of cert_file; its passphrase, if it has one, is key_passphrase_..."] = (
+        None
+    )
+    key_passphrase_file: Annotated[str | None, Written.FILE, "File with the passphrase of key_file in its first line."] = None
+    key_passphrase_env: Annotated[str | None, Written.FILLED, "Environment variable with that passphrase."] = None
+    key_passphrase_command: Annotated[
+        tuple[str, ...], Written.FILLED, "A program and its arguments, without a shell, that writes that passphrase."
+    ] = ()
+    ca_path: Annotated[
+        str | None, Written.FOLDER, "A folder with authorities to trust, named by openssl rehash, besides ca_file."
+    ] = None
+    crl_file: Annotated[
+        str | None,
+        Written.FILE,
+        "Revocation lists; a remote whose certificate is on one, or whose authority has none there, is refused.",
+    ] = None
+    min_version: Annotated[str, Choices("tls1.2", "tls1.3"), "The oldest TLS that is spoken."] = "tls1.2"
+    ciphers: Annotated[
+        str | None, Written.FILLED, "Ciphers of TLS 1.2 as OpenSSL lists them; without it, OpenSSL's own choice."
+    ] = None
     verify: Annotated[bool, "Check the remote's certificate and its name. Switch off for a test only."] = True
+    verify_name: Annotated[bool, "false checks the certificate alone: whoever an authority has signed may be the remote."] = True
     server_name: Annotated[
         str | None, Written.FILLED, "The name in the remote's certificate; without it, the host of the address."
     ] = None
@@ -438,6 +464,17 @@ class RemoteSettings:
     tcp_keep_alive: Annotated[TcpKeepAliveSettings, "Probes by TCP itself, below TLS and WebSocket; they are not messages."] = (
         TcpKeepAliveSettings()
     )
+    tcp_user_timeout_s: Annotated[
+        float,
+        Duration(0, 86_400),
+        "The system ends the connection when what it sent is not confirmed for so long; 0s leaves it to it.",
+    ] = 0.0
+    bind_address: Annotated[
+        str | None, Written.ADDRESS, "The address of this machine to connect from; without it, the system's."
+    ] = None
+    bind_interface: Annotated[str | None, Written.FILLED, "The interface to connect by, such as wwan0; without it, any."] = None
+    ip_version: Annotated[str, Choices("any", "ipv4", "ipv6"), "The addresses of a host name that are tried."] = "any"
+    dscp: Annotated[int, Number(0, 63, bound=False), "The class of its packets (DSCP), such as 46 for expedited forwarding."] = 0
     connect_timeout_s: Annotated[float, Duration(0.1, 600), "From the name look-up to CONNACK."] = 10.0
     clean_start: Annotated[bool, "true forgets the remote session at each connect: no exactly-once across a disconnect."] = False
     session_expiry_s: Annotated[
@@ -648,7 +685,7 @@ class HttpSettings(_Bound):
     bind: Annotated[str, Written.TCP_BIND, "Address and port; port 0 takes any free one."] = "127.0.0.1:8080"
     tls: Annotated[
         ListenerTlsSettings | None,
-        Without("ca_file", "client_certificate", "identity", "ciphers"),
+        Without("ca_file", "crl_file", "client_certificate", "identity", "ciphers"),
         "Without it, plain HTTP is spoken.",
     ] = None
     tokens_file: Annotated[

@@ -7,35 +7,22 @@ anew is decided by ``wire/exchange/credential_expiry.py``.
 from __future__ import annotations
 
 import calendar
-import os
-import selectors
-import shutil
-import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import IO
 
 from actors.remote.remote_tls import context
+from actors.remote.secret_source import CannotRead, Source
 from actors.system.certificates import FileFault
-from actors.system.plain_file import read_secret
 from actors.system.tls import certificate_dates
 from actors.system.watched_file import State, state_of
-from storage import trusted_files
 from wire.errors import Unavailable
 from wire.exchange.credential_expiry import ends_at_s
 from wire.settings import RemoteSettings
 from wire.status.link_faults import LinkFault
 
-SECRET_BYTES_MAX = 65_535  # of a string of MQTT [MQTT-1.5.4]
-_SAID_BYTES_MAX = 4_096  # of what a command writes to its standard error
-_SHOWN_MAX = 200  # characters of its last line that are told
 SOON_S = 30 * 86_400.0  # before a certificate ends, or the last third of its life
-_AROUND_BYTES = 5  # a byte order mark and an end of line
-
-CannotRead = (OSError, ValueError, FileFault)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,42 +60,6 @@ class Login:
 NO_LOGIN = Login()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Where one secret comes from: the first of these that is given. key: of the setting, as ``password``."""
-
-    key: str
-    file: str | None = None
-    variable: str | None = None
-    command: tuple[str, ...] = ()
-
-    def read(self, timeout_s: float) -> str | None:
-        """The secret as it is now; None where no source is configured. Blocks.
-
-        Raises:
-            OSError, ValueError: it cannot be had; the text says why, and nothing of the secret.
-        """
-        if self.file is not None:
-            return _first_line(read_secret(self.file, SECRET_BYTES_MAX + _AROUND_BYTES), self.file)
-        if self.variable is not None:
-            value = os.environ.get(self.variable, "")
-            if not value:
-                raise ValueError(f"the environment has no {self.variable}, which {self.key}_env names")
-            return _first_line(os.fsencode(value), self.variable)
-        return run(self.command, timeout_s) if self.command else None
-
-    def fault(self) -> str | None:
-        """Why it could not be read now, as far as that shows without running a command."""
-        try:
-            if self.command:
-                _program(self.command[0])
-            else:
-                self.read(0.0)
-        except CannotRead as error:
-            return str(error)
-        return None
-
-
 def sources_of(settings: RemoteSettings) -> tuple[Source, Source]:
     """Of the password and of the data of enhanced authentication."""
     wanted = settings.authentication
@@ -132,7 +83,7 @@ class Credentials:
         self._password, self._data = sources = sources_of(settings)
         self._commands = any(each.command for each in sources)
         self._tls = settings.tls if settings.secure and settings.tls.cert_file else None
-        pair = (self._tls.cert_file, self._tls.key_file) if self._tls else ()
+        pair = (self._tls.cert_file, self._tls.key_file, self._tls.key_passphrase_file) if self._tls else ()
         self._files = tuple(filter(None, (*(each.file for each in sources), *pair)))
         self.renewable = bool(self._files) or self._commands or any(each.variable for each in sources)
         self._lock = threading.Lock()
@@ -210,96 +161,9 @@ class Credentials:
         """From when and until when our certificate is valid; it fits its key, so a half-written pair is none."""
         if self._tls is None or self._tls.cert_file is None:
             return 0.0, None
-        context(self._tls)
+        context(self._tls, self._settings.command_timeout_s)
         begins, ends = (calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ")) for text in certificate_dates(self._tls.cert_file))
         return begins, ends
 
     def _state(self) -> tuple[State, ...]:
         return tuple(map(state_of, self._files))
-
-
-def _first_line(data: bytes, where: str) -> str:
-    line = data.decode("utf-8-sig").partition("\n")[0].removesuffix("\r")
-    if len(line.encode()) > SECRET_BYTES_MAX:
-        raise ValueError(f"the first line of {where} is longer than {SECRET_BYTES_MAX} bytes")
-    return line
-
-
-def _program(name: str) -> str:
-    """The file of the program ``name``. Raises OSError or ValueError: there is none, or others can change it."""
-    path = shutil.which(name)
-    if path is None:
-        raise ValueError(f"there is no program {name}")
-    trusted_files.check(path)
-    return path
-
-
-def run(command: tuple[str, ...], timeout_s: float) -> str:
-    """The first line that ``command`` writes to its standard output; blocks. No shell, no input; it and its children end in time.
-
-    Raises:
-        OSError, ValueError: it cannot be run, fails, writes too much or nothing, or takes too long; of what it wrote only the
-            last line of its standard error is told.
-    """
-    name = os.path.basename(command[0])
-    deadline_s = time.monotonic() + timeout_s
-    process = subprocess.Popen(
-        [_program(command[0]), *command[1:]],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        written, said = _output(process, deadline_s, name, timeout_s)
-        status = process.wait(max(0.0, deadline_s - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        raise ValueError(f"{name} took longer than {timeout_s:g} s") from None
-    finally:
-        if process.returncode is None:
-            _kill(process)
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
-    if status:
-        lines = said.decode("utf-8", "replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "it says nothing")
-        raise ValueError(f"{name} ended with {status}: {last[:_SHOWN_MAX]}")
-    line = _first_line(written, f"the output of {name}")
-    if not line:
-        raise ValueError(f"{name} wrote nothing")
-    return line
-
-
-def _output(process: subprocess.Popen[bytes], deadline_s: float, name: str, timeout_s: float) -> tuple[bytes, bytes]:
-    """All that it writes to its standard output, and the end of what it writes to its standard error."""
-    assert process.stdout is not None
-    assert process.stderr is not None
-    held: dict[IO[bytes], bytes] = {process.stdout: b"", process.stderr: b""}
-    with selectors.DefaultSelector() as selector:
-        for stream in held:
-            selector.register(stream, selectors.EVENT_READ)
-        while selector.get_map():
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
-                raise subprocess.TimeoutExpired(name, timeout_s)
-            for key, _ in selector.select(left_s):
-                stream = key.fileobj  # type: ignore[assignment]  # they are ours
-                piece = os.read(stream.fileno(), 65_536)
-                if not piece:
-                    selector.unregister(stream)
-                held[stream] += piece
-                if stream is process.stderr:
-                    held[stream] = held[stream][-_SAID_BYTES_MAX:]
-                elif len(held[stream]) > SECRET_BYTES_MAX + _AROUND_BYTES:
-                    raise ValueError(f"{name} writes more than {SECRET_BYTES_MAX} bytes")
-    return held[process.stdout], held[process.stderr]
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End it and its group. It was not waited for, so its number is no other's."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # it has ended
-    process.wait()

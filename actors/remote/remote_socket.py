@@ -1,8 +1,8 @@
 """Opens connections to remote brokers, and is the only user of paho-mqtt.
 
 paho's public API does the name look-up, TCP, TLS, WebSocket and CONNECT, in the caller's thread, which blocks for it. The CONNACK
-is read here, to its last byte and no further: paho refuses some that MQTT allows. Then the socket is the Connection's. If PySocks
-is installed, paho goes through a proxy that the environment names.
+is read here, to its last byte and no further: paho refuses some that MQTT allows. Then the socket is the Connection's. The way
+there is the settings' alone (``actors/remote/remote_tcp.py``): no proxy that the environment names.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from actors.remote.credentials import NO_LOGIN, CannotRead, Login, sources_of
+from actors.remote.credentials import NO_LOGIN, Login, sources_of
+from actors.remote.remote_tcp import connect_tcp
 from actors.remote.remote_tls import context
+from actors.remote.secret_source import CannotRead
 from actors.system.certificates import FileFault
 from actors.system.receive_buffer import RECEIVE_BYTES, Readable, receive
 from actors.system.send_queue import unsent_bytes
@@ -35,7 +37,7 @@ from wire.mqtt import packets
 from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.publish_batch_parser import PACKET_BYTES_LIMIT
 from wire.mqtt.reason_codes import reason_name
-from wire.settings import RemoteSettings, TcpKeepAliveSettings
+from wire.settings import RemoteSettings
 from wire.status.link_faults import LinkFault, of_error, of_handshake, of_refusal
 
 LEVEL_5 = 5
@@ -204,7 +206,7 @@ def probe_remote(settings: RemoteSettings, address: Address) -> None:
     """
     place = f"{address[0]}:{address[1]}"
     try:
-        with socket.create_connection(address, timeout=settings.connect_timeout_s) as sock:
+        with connect_tcp(address, settings) as sock:
             context = _tls_context(settings)
             if context is not None:
                 with context.wrap_socket(sock, server_hostname=address[0]):
@@ -240,7 +242,6 @@ def _open(settings: RemoteSettings, identifier: str, address: Address, limits: I
     if sock is None:
         raise _unavailable("connack", place, "closed by the remote", _at_connect(settings.protocol))
     try:
-        _keep_alive(sock, settings.tcp_keep_alive)
         connack = _await_connack(client, sock, settings, limits, place)
     except Unavailable:
         sock.close()
@@ -248,24 +249,26 @@ def _open(settings: RemoteSettings, identifier: str, address: Address, limits: I
     return Remote(client, sock, connack, place, websocket=settings.web)
 
 
-def _keep_alive(sock: _Socket, settings: TcpKeepAliveSettings) -> None:
-    with socket.socket(fileno=socket.dup(sock.fileno())) as plain:
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, settings.idle_s > 0)
-        if settings.idle_s > 0:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, settings.idle_s)
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, settings.interval_s)
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, settings.count)
+class _Client(Client):
+    """Connects its socket as the settings of the remote say."""
+
+    def __init__(self, settings: RemoteSettings, **options: Any) -> None:
+        super().__init__(CallbackAPIVersion.VERSION2, **options)
+        self._settings = settings
+
+    def _create_socket_connection(self) -> socket.socket:
+        return connect_tcp((self.host, self.port), self._settings)
 
 
 def _tls_context(settings: RemoteSettings) -> ssl.SSLContext | None:
     """Made of what is in the files now, and raises what ``remote_tls.context`` does; None without TLS."""
-    return context(settings.tls) if settings.secure else None
+    return context(settings.tls, settings.credentials.command_timeout_s) if settings.secure else None
 
 
 def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str, login: Login) -> Client:
     level_5 = settings.protocol == LEVEL_5
-    client = Client(
-        CallbackAPIVersion.VERSION2,
+    client = _Client(
+        settings,
         client_id=identifier,
         clean_session=None if level_5 else clean,
         protocol=MQTTProtocolVersion.MQTTv5 if level_5 else MQTTProtocolVersion.MQTTv311,
@@ -330,7 +333,7 @@ def _await_connack(client: Client, sock: _Socket, settings: RemoteSettings, limi
             if not piece:
                 raise _no_connack(place, "closed", _at_connect(level))
             data += piece
-            if data[0] == remote_packets.AUTH and level == LEVEL_5:
+            if data[0] == remote_packets.AUTH and settings.authentication is not None:
                 raise _unavailable("connack", place, "the remote wants more than one step of authentication", LinkFault.LOGIN)
             if not remote_packets.may_answer_connect(data[0], level):
                 raise _no_connack(place, f"a packet that begins with 0x{data[0]:02x}", LinkFault.NO_MQTT)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from actors.system.tls import show, trust
+from actors.remote.secret_source import Source
+from actors.system.tls import VERSIONS, choose_ciphers, revoke, show, trust, trust_folder
 from wire.settings import TlsSettings
 
 
@@ -20,25 +21,43 @@ class _NamedContext(ssl.SSLContext):
         return super().wrap_socket(*arguments, **options)
 
 
-def context(settings: TlsSettings) -> ssl.SSLContext:
-    """The context for a connection; files are read anew each time, so that renewed certificates count.
+def context(settings: TlsSettings, command_timeout_s: float) -> ssl.SSLContext:
+    """The context for a connection; files are read anew each time, so that renewed certificates count. Blocks for a command.
 
     Raises:
         FileFault: a file cannot be used.
-        OSError: OpenSSL refuses one, or one cannot be read.
+        OSError, ValueError: OpenSSL refuses one, or one cannot be read, or a command fails.
     """
     made = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
     made.server_name = settings.server_name or ""
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    if not settings.verify:
+    made.minimum_version = VERSIONS[settings.min_version]
+    if settings.ciphers:
+        choose_ciphers(made, settings.ciphers)
+    if not (settings.verify and settings.verify_name):
         made.check_hostname = False
+    if not settings.verify:
         made.verify_mode = ssl.CERT_NONE
     if settings.ca_file:
         trust(made, settings.ca_file)
-    else:
+    if settings.ca_path:
+        trust_folder(made, settings.ca_path)
+    if not (settings.ca_file or settings.ca_path):
         made.load_default_certs()
+    if settings.crl_file:
+        revoke(made, settings.crl_file)
     if settings.cert_file and settings.key_file:
-        show(made, settings.cert_file, settings.key_file)
+        passphrase = passphrase_of(settings).read(command_timeout_s)
+        show(made, settings.cert_file, settings.key_file, passphrase)
     if settings.alpn:
         made.set_alpn_protocols(list(settings.alpn))
     return made
+
+
+def passphrase_of(settings: TlsSettings) -> Source:
+    """Where the passphrase of the key comes from."""
+    return Source(
+        key="key_passphrase",
+        file=settings.key_passphrase_file,
+        variable=settings.key_passphrase_env,
+        command=settings.key_passphrase_command,
+    )

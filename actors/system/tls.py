@@ -21,7 +21,7 @@ log = logging.getLogger("bascule")
 READ_BYTES = 16_384  # no record holds more, and room for more would be made for each read
 FILE_BYTES_MAX = 16 * 1024 * 1024
 
-_VERSIONS = {"tls1.2": ssl.TLSVersion.TLSv1_2, "tls1.3": ssl.TLSVersion.TLSv1_3}
+VERSIONS = {"tls1.2": ssl.TLSVersion.TLSv1_2, "tls1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _PEM_BEGIN, _PEM_END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
@@ -47,23 +47,34 @@ def server_context(settings: ListenerTlsSettings, alpn: str = "mqtt") -> ssl.SSL
         FileFault: a file cannot be read or does not fit the others.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _VERSIONS[settings.min_version]
+    context.minimum_version = VERSIONS[settings.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols([alpn])
     show(context, settings.cert_file, settings.key_file)
     if settings.ca_file:
         trust(context, settings.ca_file)
     context.verify_mode = _VERIFY[settings.client_certificate]
+    if settings.crl_file:
+        revoke(context, settings.crl_file)
     if settings.ciphers:
-        try:
-            context.set_ciphers(settings.ciphers)
-        except ssl.SSLError as error:
-            raise FileFault("ciphers", f"{settings.ciphers} selects no cipher of this OpenSSL") from error
+        choose_ciphers(context, settings.ciphers)
     return context
 
 
-def show(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
-    """Have ``context`` show the certificate in ``cert_file``.
+def choose_ciphers(context: ssl.SSLContext, ciphers: str) -> None:
+    """Have ``context`` offer these of TLS 1.2.
+
+    Raises:
+        FileFault: there are none of them.
+    """
+    try:
+        context.set_ciphers(ciphers)
+    except ssl.SSLError as error:
+        raise FileFault("ciphers", f"{ciphers} selects no cipher of this OpenSSL") from error
+
+
+def show(context: ssl.SSLContext, cert_file: str, key_file: str, passphrase: str | None = None) -> None:
+    """Have ``context`` show the certificate in ``cert_file``; ``passphrase`` opens its key, if that has one.
 
     Raises:
         FileFault: a file cannot be read, or they do not fit each other.
@@ -71,10 +82,12 @@ def show(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
     certificate_dates(cert_file)
     _need_own("key_file", key_file)
     try:
-        context.load_cert_chain(cert_file, key_file, password=_refuse_to_ask)
+        context.load_cert_chain(cert_file, key_file, password=_refuse_to_ask if passphrase is None else passphrase)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise FileFault("key_file", f"{key_file} is not the key of {cert_file}") from error
+        if passphrase is not None:
+            raise FileFault("key_file", f"{key_file} holds no key in PEM, or one with another passphrase") from error
         raise FileFault("key_file", f"{key_file} holds no key in PEM, or not one to use ({_reason(error)})") from error
     except (OSError, ValueError) as error:
         raise FileFault("key_file", f"{key_file} cannot be read: {error}") from error
@@ -93,6 +106,37 @@ def trust(context: ssl.SSLContext, ca_file: str) -> None:
         raise FileFault("ca_file", f"{ca_file} holds no certificates in PEM ({_reason(error)})") from error
 
 
+def trust_folder(context: ssl.SSLContext, ca_path: str) -> None:
+    """Have ``context`` trust the authorities in the folder ``ca_path``, as ``openssl rehash`` names them.
+
+    Raises:
+        FileFault: it is no folder, or somebody else can change it.
+    """
+    if not os.path.isdir(ca_path):
+        raise FileFault("ca_path", f"{ca_path} is not a folder")
+    if found := trusted_files.fault(ca_path, trusted_files.owner_of(ca_path)):
+        raise FileFault("ca_path", found)
+    context.load_verify_locations(capath=ca_path)
+
+
+def revoke(context: ssl.SSLContext, crl_file: str) -> None:
+    """Have ``context`` refuse a certificate that a list in ``crl_file`` names, or whose authority has no list there that holds.
+
+    Raises:
+        FileFault: it cannot be read, or there are none in it.
+    """
+    _need_own("crl_file", crl_file)
+    try:
+        found = context.cert_store_stats()["crl"]
+        context.load_verify_locations(crl_file)
+        if context.cert_store_stats()["crl"] == found:
+            raise ValueError("none in it")
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        why = _reason(error) if isinstance(error, OSError) else str(error)
+        raise FileFault("crl_file", f"{crl_file} holds no revocation lists in PEM ({why})") from error
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
 def _need_own(key: str, path: str) -> None:
     """Raises FileFault where ``path`` is no file, or somebody else can change it."""
     if os.path.exists(path) and not os.path.isfile(path):  # OpenSSL would wait for who writes a pipe
@@ -104,7 +148,7 @@ def _need_own(key: str, path: str) -> None:
 
 
 def _refuse_to_ask() -> str:
-    raise ValueError("it has a passphrase; store the key without one, readable by this user only")
+    raise ValueError("it has a passphrase; a bridge's is key_passphrase_file, a listener's key has none")
 
 
 def _reason(error: OSError) -> str:
@@ -122,6 +166,7 @@ class Certificates:
         self._settings = settings
         self._bind = bind
         self._alpn = alpn
+        self._files = (settings.cert_file, settings.key_file, settings.ca_file, settings.crl_file)
         self._used = self._seen = self._state()
         self.context = server_context(settings, alpn)
         self.reloads = 0
@@ -150,7 +195,7 @@ class Certificates:
             log.warning("certificates.not_valid_now", extra=extra)
 
     def _state(self) -> tuple[State, ...]:
-        return tuple(state_of(path) for path in (self._settings.cert_file, self._settings.key_file, self._settings.ca_file) if path)
+        return tuple(state_of(path) for path in self._files if path)
 
 
 class TlsLayer:

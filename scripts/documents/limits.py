@@ -130,7 +130,7 @@ FIXED = {
     "wire.routing.topic_counts:TOPICS_MAX": Limit("topics that are counted one by one", BRIDGE, "counted as others", "nobody"),
     "actors.process.curve_router:REQUEST_MAX_BYTES": Limit("a question over CURVE", "a caller", "closed", "that caller"),
     "supervisor.control.control_socket:PAYLOAD_MAX_BYTES": Limit("a question of a command", "a caller", "refused", "that caller"),
-    "supervisor.control.store_commands:ASKERS_MAX": Limit("questions under way", NODE, "refused", "who comes last"),
+    "supervisor.tree.store_requests:ASKERS_MAX": Limit("questions under way", NODE, "refused", "who comes last"),
     "supervisor.tree.control_endpoints:WAITING_MAX": Limit("questions that wait for another", "a key", "refused", "that caller"),
     "supervisor.http.node_calls:WAITING_MAX": Limit("requests that wait for another", "a token", "503", "that caller"),
     "supervisor.http.request_head:HEAD_MAX_BYTES": Limit(

@@ -76,6 +76,8 @@ def _listener_tls(tls: ListenerTlsSettings, _: _File) -> ListenerTlsSettings:
         problems.append((("ca_file",), "must be given: without authorities no client's certificate could be checked"))
     if tls.client_certificate == "none" and tls.ca_file is not None:
         problems.append((("ca_file",), "has no effect while client_certificate is none; write optional or required"))
+    if tls.client_certificate == "none" and tls.crl_file is not None:
+        problems.append((("crl_file",), "has no effect while client_certificate is none; write optional or required"))
     if tls.client_certificate == "none" and tls.identity != "none":
         problems.append((("identity",), "needs client_certificate: optional or required"))
     _raise(problems)
@@ -146,6 +148,22 @@ def _client_tls(tls: ClientTlsSettings, _: _File) -> ClientTlsSettings:
     return tls
 
 
+def _tls(tls: TlsSettings, written: _File) -> TlsSettings:
+    _client_tls(tls, written)
+    problems = _one_source(tls, "key_passphrase")
+    for key in _SOURCES:
+        if getattr(tls, f"key_passphrase_{key}") and not tls.key_file:
+            problems.append(((f"key_passphrase_{key}",), "needs key_file beside it"))
+    if not tls.verify:
+        problems += [
+            ((key,), "has no effect with verify: false; remove one of them")
+            for key in ("verify_name", "crl_file")
+            if key in written
+        ]
+    _raise(problems)
+    return tls
+
+
 def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:
     """The remote as its keys or, where they are left out, its addresses say that it is reached."""
     addresses, said = written["addresses"], cast("tuple[Any, ...]", remote.addresses)
@@ -184,6 +202,8 @@ def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:
             problems.append(((f"password_{key}",), "needs username beside it; a password alone is not sent"))
     if remote.authentication is not None and remote.protocol == 4:
         problems.append((("authentication",), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it"))
+    if reached.bind_address is not None and remote.ip_version not in ("any", f"ipv{ip_address(reached.bind_address).version}"):
+        problems.append((("ip_version",), f"does not fit bind_address ({reached.bind_address}); remove it"))
     if len(addresses) == 1 and "primary_retry" in written:
         problems.append((("primary_retry",), "has no effect with one address; give a second one, or remove it"))
     for index, place in enumerate(reached.addresses):
@@ -196,7 +216,7 @@ def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:
 _SOURCES = ("file", "env", "command")
 
 
-def _one_source(settings: RemoteSettings | AuthenticationSettings, what: str) -> list[Fault]:
+def _one_source(settings: RemoteSettings | AuthenticationSettings | TlsSettings, what: str) -> list[Fault]:
     """At most one of file, environment and command says a secret."""
     given = [f"{what}_{key}" for key in _SOURCES if getattr(settings, f"{what}_{key}")]
     return [((key,), f"cannot stand beside {given[0]}; keep one of them") for key in given[1:]]
@@ -485,5 +505,5 @@ CHECKS: dict[type, Callable[[Any, _File], Any]] = {
     SnapshotSettings: _snapshots,
     SupervisionSettings: _supervision,
     TelemetrySettings: _telemetry,
-    TlsSettings: _client_tls,
+    TlsSettings: _tls,
 }

@@ -17,8 +17,17 @@ from supervisor.config.include import files_included, folders_included
 from supervisor.config.yaml_file import read_document
 from wire.settings import NodeSettings
 
-SECRET_KEYS = ("credentials_file", "data_file", "key_file", "nkey_file", "password_file", "token_file", "tokens_file")
-TRUSTED_KEYS = (*SECRET_KEYS, "ca_file", "allowed_keys")  # whoever can replace these decides who logs in as whom
+SECRET_KEYS = (
+    "credentials_file",
+    "data_file",
+    "key_file",
+    "key_passphrase_file",
+    "nkey_file",
+    "password_file",
+    "token_file",
+    "tokens_file",
+)
+TRUSTED_KEYS = (*SECRET_KEYS, "ca_file", "crl_file", "allowed_keys")  # whoever can replace these decides who logs in as whom
 _CONTENT = re.compile(r"(?<!\$)\$\{file:(?P<path>[^}]+)\}")
 
 

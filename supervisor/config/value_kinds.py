@@ -179,6 +179,13 @@ def _tcp_bind(value: str) -> str:
     return value
 
 
+def _address(value: str) -> str:
+    try:
+        return str(ip_address(value))
+    except ValueError:
+        raise ValueError(f"{shown(value)} is no address; write one of this machine, such as 10.0.0.7") from None
+
+
 def _network(value: str) -> str:
     try:
         network = ip_network(value)
@@ -354,6 +361,7 @@ WRITTEN: dict[Written, Any] = {
     Written.BIND: Annotated[Text, AfterValidator(_bind)],
     Written.TCP_BIND: Annotated[Text, AfterValidator(_tcp_bind)],
     Written.CONTROL_BIND: Annotated[Text, AfterValidator(_control_bind)],
+    Written.ADDRESS: Annotated[Text, AfterValidator(_address)],
     Written.NETWORK: Annotated[Text, AfterValidator(_network)],
     Written.REMOTE: Annotated[Text, AfterValidator(parse_remote_address)],
     Written.COLLECTOR: Annotated[Text, AfterValidator(_collector_url), Field(pattern="^https?://")],

@@ -34,6 +34,9 @@ def examine_trust(settings: NodeSettings, now_s: float) -> Iterator[Finding]:
         if bridge.remote.secure and not bridge.remote.tls.verify:
             cure = "give tls.ca_file, and remove verify: false"
             yield warn(f"bridge {bridge.name}", "verify: false: anybody on the path can take the remote's place", cure)
+        if bridge.remote.secure and bridge.remote.tls.verify and not bridge.remote.tls.verify_name:
+            found = "verify_name: false: whoever has a certificate of the authorities can take the remote's place"
+            yield warn(f"bridge {bridge.name}", found, "give tls.server_name instead, the name that the certificate has")
     for listener in settings.listeners:
         yield from _everybody(settings, listener)
     if settings.http is not None and settings.http.tls is None and not _is_loopback(settings.http.host):

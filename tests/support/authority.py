@@ -41,6 +41,17 @@ class Authority:
         certificate.replace(pair.cert_file)
         return pair
 
+    def revoke(self, *pairs: Pair) -> Path:
+        """A list that revokes the certificates of ``pairs``."""
+        index, crl, config = self.folder / "index", self.folder / "revoked.crl", self.folder / "crl.conf"
+        index.write_text("")
+        config.write_text(f"[ca]\ndefault_ca = ca\n[ca]\ndatabase = {index}\ndefault_md = sha256\ndefault_crl_days = 30\n")
+        by = ("-config", config, "-cert", self.ca_file, "-keyfile", self._key)
+        for pair in pairs:
+            _openssl("ca", *by, "-revoke", pair.cert_file)
+        _openssl("ca", *by, "-gencrl", "-out", crl)
+        return crl
+
 
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 

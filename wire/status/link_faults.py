@@ -33,6 +33,8 @@ class LinkFault(WithCure):
         "have the remote's certificate made anew; if it is not old, set this machine's clock",
     )
     CERTIFICATE_NOT_YET_VALID = "certificate_not_yet_valid", "set this machine's clock: timedatectl set-ntp true"
+    CERTIFICATE_REVOKED = "certificate_revoked", "the remote's authority has revoked it: the remote needs another certificate"
+    REVOCATION_LIST = "revocation_list", "put a list of the remote's authority that holds now into tls.crl_file"
     CERTIFICATE_NAME = "certificate_name", _SERVER_NAME
     CERTIFICATE_AUTHORITY = "certificate_authority", "give the authority that signed the remote's certificate as tls.ca_file"
     NO_TLS = "no_tls", "what listens there speaks no TLS: check port and transport"
@@ -105,6 +107,8 @@ _ERRNOS = {
 _CERTIFICATES = {
     9: LinkFault.CERTIFICATE_NOT_YET_VALID,
     10: LinkFault.CERTIFICATE_EXPIRED,
+    23: LinkFault.CERTIFICATE_REVOKED,
+    **dict.fromkeys((3, 11, 12), LinkFault.REVOCATION_LIST),
     **dict.fromkeys((2, 18, 19, 20, 21), LinkFault.CERTIFICATE_AUTHORITY),
     **dict.fromkeys((62, 64), LinkFault.CERTIFICATE_NAME),
 }

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from actors.remote.credentials import Credentials, run, sources_of
+from actors.remote.credentials import Credentials, sources_of
+from actors.remote.secret_source import run
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.wire.exchange.test_credential_expiry import jwt
