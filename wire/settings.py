@@ -576,6 +576,26 @@ class Tier2Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RateSettings:
+    """How fast messages may leave for a remote that allows only so much. The rest waits; nothing is dropped, and order stays."""
+
+    messages_per_s: Annotated[int | None, Number(1, 10**9, bound=False), "PUBLISHes a second, or unlimited."] = None
+    bytes_per_s: Annotated[int | None, Size(1024, bound=False), "Bytes of them a second, or unlimited."] = None
+    burst_s: Annotated[float, Duration(0.01, 3600), "How much may leave at once after a pause: so much time's worth."] = 1.0
+    per: Annotated[str, Choices("bridge", "lane"), "Whether the lanes of the bridge share it, in equal parts, or each has it."] = (
+        "bridge"
+    )
+    applies_to: Annotated[str, Choices("all", "backlog"), "backlog: only what was accepted more than 10 s ago is held to it."] = (
+        "all"
+    )
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is any limit."""
+        return self.messages_per_s is not None or self.bytes_per_s is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopPreventionSettings:
     """Keeps a message from going round bridges for ever."""
 
@@ -598,6 +618,7 @@ class BridgeSettings:
         bool | None, "Whether its lanes have processes of their own; without it, as supervision.placement says."
     ] = None
     tier2: Annotated[Tier2Settings, "Memory of each lane."] = Tier2Settings()
+    rate: Annotated[RateSettings, "How fast messages may leave for the remote.", Effect.LIVE] = RateSettings()
     limits: Annotated[
         LimitSettings,
         Inherits("limits"),

@@ -9,35 +9,7 @@ from __future__ import annotations
 
 from math import inf
 
-RESUME_S = 0.05  # a client that waits gets at least so much of a second's worth at once: fewer, larger turns
-
-
-class TokenBucket:
-    """Fills with ``rate`` tokens a second up to one second's worth, at least 1. It may go below zero, and is paid off then."""
-
-    __slots__ = ("_filled_s", "_rate", "_tokens")
-
-    def __init__(self, rate: float, now_s: float) -> None:
-        self._rate = rate
-        self._tokens = max(1.0, rate)
-        self._filled_s = now_s
-
-    def refill(self, now_s: float) -> float:
-        """The tokens that are there at ``now_s``."""
-        if now_s > self._filled_s:
-            self._tokens = min(max(1.0, self._rate), self._tokens + (now_s - self._filled_s) * self._rate)
-            self._filled_s = now_s
-        return self._tokens
-
-    def take(self, tokens: float) -> None:
-        """Use ``tokens``, as of the last ``refill``."""
-        self._tokens -= tokens
-
-    def wait_s(self) -> float:
-        """Seconds from the last ``refill`` until it is worth going on; 0 if it is now."""
-        if self._tokens >= 1.0:
-            return 0.0
-        return (max(1.0, self._rate * RESUME_S) - self._tokens) / self._rate
+from wire.token_bucket import TokenBucket
 
 
 class PublishRate:

@@ -27,13 +27,14 @@ from wire.backoff import Backoff
 from wire.errors import Unavailable
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.refusal_policy import RefusalPolicy
+from wire.exchange.send_rate import SendRate
 from wire.frames.base import Frame
 from wire.frames.intake import Committed, SessionOpened
 from wire.frames.lanes import LaneOpened, Settled
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import Command
 from wire.frames.tracing import TraceFollow
-from wire.settings import NodeSettings
+from wire.settings import NodeSettings, RateSettings
 from wire.status.bridges import ConnectionFigures
 
 
@@ -48,6 +49,8 @@ class Connection(MailboxActor):
         lane = Lane(mailbox.name, settings)
         bridge = lane.bridge
         policy = RefusalPolicy(bridge.on_refusal)
+        self._bridge = bridge.name
+        self._rate: tuple[RateSettings, int] | None = None
         self._flow = LaneSender(
             receive_maximum=bridge.remote.receive_maximum,
             qos2_maximum=bridge.remote.qos2_maximum,
@@ -61,6 +64,7 @@ class Connection(MailboxActor):
         self.exchange = Exchange(mailbox, epoch, settings, lane, self._flow)
         self.link = RemoteLink(mailbox, lane, self.exchange, self._reports, self.send_from_thread)
         self._followed = FollowedMessages(mailbox, self._flow.exchange, self.link.figures)
+        self._limit_rate(settings)
         if RemoteIntake.is_wanted(bridge, lane.number):
             self.exchange.take_in(self.peers)
 
@@ -72,6 +76,15 @@ class Connection(MailboxActor):
 
     def on_reconfigured(self, before: NodeSettings) -> None:
         self.exchange.settlements.limit(self.settings)  # whatever else changes of a bridge, its processes start again with that
+        self._limit_rate(self.settings)
+
+    def _limit_rate(self, settings: NodeSettings) -> None:
+        """Send no faster than the bridge may, by this lane's part of it; a limit that stays goes on where it is."""
+        bridge = settings.bridge(self._bridge)
+        wanted = (bridge.rate, bridge.lanes) if bridge.rate.limited else None
+        if wanted != self._rate:
+            self._rate = wanted
+            self._flow.exchange.publishing.limit_rate(None if wanted is None else SendRate(*wanted, self.mailbox.now_s()))
 
     def on_peer_up(self, name: str, epoch: int) -> None:
         if self.exchange.intake is not None:
@@ -169,6 +182,7 @@ class Connection(MailboxActor):
         return ConnectionFigures(
             link=self.link.figures(self.mailbox.now_s()),
             exchange=replace(self._flow.counts, unexpected_publishes=self.exchange.reader.unexpected_publishes),
+            rate=None if self._flow.exchange.publishing.rate is None else self._flow.exchange.publishing.rate.figures(),
             remote_subscriptions=intake.status() if intake is not None else None,
         )
 

@@ -152,7 +152,10 @@ class Exchange:
 
     def time_held(self) -> None:
         """Have a turn begin when what is held back may leave: each ends with a write."""
-        if self.flow.exchange.refusals.hold.until_s != self._held_until_s:
-            self._held_until_s = self.flow.exchange.refusals.hold.until_s
+        held_s = self.flow.exchange.refusals.hold.until_s
+        if held_s is None and (rate := self.flow.exchange.publishing.rate) is not None:
+            held_s = rate.resume_s
+        if held_s != self._held_until_s:
+            self._held_until_s = held_s
             if self._held_until_s is not None:
                 self._mailbox.set_timer(HELD_TIMER, self._held_until_s)

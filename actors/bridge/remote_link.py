@@ -243,6 +243,7 @@ class RemoteLink:
             self._reports.on_learnt(lesson, self.remote.address)
 
     def _failed_to_connect(self, error: BasculeError) -> None:
+        self._exchange.flow.exchange.publishing.on_answer(error.fields.get("reason_code"))
         self._retry(error)
         if count := self._failed.on_failed(error.message, self._mailbox.now_s()):
             details: dict[str, str | int] = {"attempt": self._failed.total, "fault": fault_of(error).value}

@@ -192,6 +192,7 @@ class RemoteReader:
         log.warning("remote.disconnected", extra={**self._facts, **said})
         if (lacking := _SAID.get(farewell.reason_code)) is not None:
             self._flow.exchange.publishing.learn(lacking)
+        self._flow.exchange.publishing.on_answer(farewell.reason_code)
         taken_over = farewell.reason_code == ReasonCode.SESSION_TAKEN_OVER
         raise Unavailable(
             f"the remote disconnected: {farewell.name} (0x{farewell.reason_code:02x})",

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 
 from actors.access.client import Client
-from actors.access.publish_rate import TokenBucket
 from actors.broker.client_sessions import ClientSessions
 from actors.broker.client_subscriptions import ClientSubscriptions
 from actors.broker.listener_interface import ListenerInterface
@@ -32,6 +31,7 @@ from wire.mqtt.packets import (
     Unsubscribe,
 )
 from wire.mqtt.reason_codes import ReasonCode, UnsupportedProtocol, protocol_error
+from wire.token_bucket import TokenBucket
 
 log = logging.getLogger("bascule")
 

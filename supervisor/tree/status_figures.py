@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from wire.frames.names import QUEUE_STORE, connection_name, forwarder_name, queue_name
 from wire.settings import LimitSettings
@@ -43,6 +43,10 @@ class Rates:
     def drain_at_best_s(self, depth: int | None) -> float | None:
         """How long they take once they leave as fast as ever so far; None where more comes, or nobody knows."""
         return self._drain_s(depth, self.fastest)
+
+    def limited_to(self, messages_per_s: float) -> Rates:
+        """The same, where no more than that may leave from now on."""
+        return replace(self, fastest=None if self.fastest is None else min(self.fastest, messages_per_s))
 
     def _drain_s(self, depth: int | None, rate_out: float | None) -> float | None:
         if depth == 0:
@@ -130,6 +134,8 @@ def lane_row(
     reason = (link.reason if link is not None else "") if works else actor.last_cause
     last_error = "" if link is None else link.error
     queue = store.queues.get(queue_name(bridge, lane)) or QueueFigures()
+    if told.rate is not None and told.rate.messages is not None:
+        rates = rates.limited_to(told.rate.messages)
     return BridgeLane(
         **{each: getattr(queue, each) for each in _OF_QUEUE},
         name=bridge,
@@ -154,6 +160,7 @@ def lane_row(
         dead_letters=store.dead_letters.get(bridge),
         link=link,
         exchange=told.exchange,
+        rate=told.rate,
         remote_subscriptions=told.remote_subscriptions,
         tier2=reported(reports, forwarder_name(bridge, lane), Tier2Figures),
     )

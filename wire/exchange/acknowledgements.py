@@ -158,6 +158,7 @@ class Acknowledgements:
         refusals.count(reason_code)
         if self._suspects.active:
             self._suspects.on_answered(seq, seq + 1, accepted=False)
+        self._publishing.on_answer(reason_code)
         outcome = refusals.policy.outcome(reason_code)
         self._messages.on_refused(seq, outcome, qos2=qos2)
         if outcome is None:

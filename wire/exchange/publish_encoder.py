@@ -137,7 +137,6 @@ class PublishSegment:
     """
 
     __slots__ = (
-        "_accepted_ms",
         "_common",
         "_fields",
         "_heads",
@@ -154,6 +153,7 @@ class PublishSegment:
         "_topic_of",
         "_topics",
         "_waited_s",
+        "accepted_ms",
         "count",
         "ends",
         "expires",
@@ -188,7 +188,7 @@ class PublishSegment:
         self.row = 0
         self._passed = 0
         self._passed_bytes = 0
-        self._accepted_ms = columns.accepted_ms
+        self.accepted_ms = columns.accepted_ms
         self._shortest_s = columns.shortest_s
         self._max_age_ms = max_age_ms
         self.expires = columns.shortest_s is not None or max_age_ms is not None  # any row can become too old
@@ -210,8 +210,8 @@ class PublishSegment:
     def age(self, wall_ms: int) -> None:
         """Messages from now on leave at ``wall_ms`` (UTC epoch)."""
         if self._shortest_s is not None:
-            self._waited_s = waited_s(self._accepted_ms, wall_ms)
-        self._too_old = self._max_age_ms is not None and elapsed_ms(self._accepted_ms, wall_ms) > self._max_age_ms
+            self._waited_s = waited_s(self.accepted_ms, wall_ms)
+        self._too_old = self._max_age_ms is not None and elapsed_ms(self.accepted_ms, wall_ms) > self._max_age_ms
 
     def alike_in_time(self, rows: int) -> tuple[int, bool]:
         """How many of the next ``rows`` rows have time left, as of ``age``, or else have none; and which of the two it is."""

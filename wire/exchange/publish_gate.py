@@ -18,6 +18,7 @@ from wire.exchange.quarantine import QOS_2, WITHOUT, Quarantine
 from wire.exchange.quarantine_class import MessageClass
 from wire.exchange.refusal_policy import TOO_LARGE, Refusals
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
+from wire.exchange.send_rate import SendRate
 from wire.frames.batch import QOS_MASK, RETAIN
 from wire.mqtt.aliases import OutgoingAliases
 from wire.status.outcomes import DELIVERED
@@ -26,7 +27,8 @@ from wire.status.outcomes import DELIVERED
 class PublishGate:
     """One lane's.
 
-    style: how the remote wants its PUBLISHes. limits: what it takes. learnt: what of that was seen of it, and not said by it.
+    style: how the remote wants its PUBLISHes. limits: what it takes. learnt: what of that was seen of it, and not said by it. rate:
+    how fast they may leave; None: as fast as it takes them.
     The counts are those of ``ExchangeFigures``.
     """
 
@@ -34,6 +36,7 @@ class PublishGate:
         self.style = Style(4, 2, True)
         self.published = self.redelivered = self.qos_lowered = self.retain_stripped = 0
         self.expired = self.too_large = self.closed_on = 0
+        self.rate: SendRate | None = None
         self._finishing = False  # nothing new is to leave (exchange.failback-when-finished)
         self.learnt = self._stated = self.limits = NO_LIMITS
         self._traits = 0  # what a message may have of ``WITHOUT`` for this remote
@@ -50,6 +53,15 @@ class PublishGate:
     def finish(self, finishing: bool) -> None:
         """PUBLISH nothing that the remote cannot have, until told otherwise (exchange.failback-when-finished)."""
         self._finishing = finishing
+
+    def limit_rate(self, rate: SendRate | None) -> None:
+        """PUBLISHes leave no faster from now on (exchange.rate-kept)."""
+        self.rate = rate
+
+    def on_answer(self, reason_code: object) -> None:
+        """The remote has refused something, or us, with ``reason_code`` (exchange.rate-yields)."""
+        if self.rate is not None:
+            self.rate.on_answer(reason_code)
 
     def on_connected(self, level: int, stated: RemoteLimits, learnt: RemoteLimits, aliases: OutgoingAliases | None) -> None:
         """A connection is up, at that protocol level: the remote has ``stated`` what it takes, the rest was ``learnt`` before."""
@@ -92,6 +104,7 @@ class PublishGate:
         published = self.published
         self._publish(bytes_max, parts)
         unused = not self._in_flight.messages and self.published == published and not self._record.expiring
+        unused = unused and not (self.rate is not None and self.rate.waits)
         if self._suspects.quarantining and unused:
             self._resume_quarantined()
             self._publish(bytes_max, parts)
@@ -142,6 +155,9 @@ class PublishGate:
         rows = min(rows, self._messages.room(start, qos))
         if suspects.active:
             rows = self._rows_alone(run, start, rows, qos)  # exchange.given-up-only-when-proven
+        room = None if self.rate is None or rows <= 0 else self.rate.room(segment.accepted_ms, self._wall_ms)
+        if room is not None:
+            rows = min(segment.rows_within(rows, room[1]), room[0])  # exchange.rate-kept
         if rows <= 0:
             return None  # exchange.publish-in-order
         if not again:
@@ -152,7 +168,10 @@ class PublishGate:
             if self._record.expiring.starts:
                 return None  # exchange.expiry-committed-first
         dup = start < due.dup_below and due.has_dup(start)
+        before = len(parts)
         parts.extend(segment.publishes(rows, start, dup, style, self._heads))
+        if room is not None and self.rate is not None:
+            self.rate.take(rows, sum(map(len, parts[before:])))
         if suspects.active:
             self._on_quarantined_sent(segment, run, start, rows, qos)
         self._on_sent(run, style, qos, start, start + rows, again)

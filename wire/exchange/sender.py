@@ -153,6 +153,7 @@ class SenderHalf:
             unexpected_acknowledgements=answers.unexpected,
             acknowledged_as_qos1=answers.acknowledged_as_qos1,
             released_unanswered=closed_on.released_unanswered,
+            rate_lowered=0 if out.rate is None else out.rate.lowered,
         )
 
     @property
@@ -285,6 +286,8 @@ class SenderHalf:
             held.pubrels(parts, first_only=alone)
         may_publish = not alone and (not hold.reason_code or self._poll_hold_over(now_s))  # exchange.publish-in-order
         if may_publish and (self.handed_out.waiting or self._suspects.active):
+            if self.publishing.rate is not None:
+                self.publishing.rate.refill(now_s)
             self.publishing.publish(bytes_max, wall_ms, parts)
         if held.replies:
             held.take_replies(parts)

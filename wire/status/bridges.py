@@ -226,6 +226,11 @@ class ExchangeFigures:
         counter("bridge_exchange_released_unanswered"),
         default=0,
     )
+    rate_lowered: int = figure(
+        "How often `rate` was halved, because the remote said that it is too much.",
+        counter("bridge_exchange_rate_lowered"),
+        default=0,
+    )
     unexpected_publishes: int = figure(
         "PUBLISHes of the remote that nobody asked for.", counter("bridge_exchange_unexpected_publishes"), default=0
     )
@@ -252,11 +257,27 @@ class RemoteSubscriptionFigures:
 
 
 @figures
+class RateFigures:
+    """How fast a lane may send now, where `rate` limits it."""
+
+    messages: float | None = figure(
+        "Messages a second, its part of the `rate` that the lanes share; absent without that limit.", gauge("bridge_rate_messages")
+    )
+    bytes: float | None = figure("Bytes of PUBLISHes a second, likewise.", gauge("bridge_rate_bytes"))
+    part: float = figure(
+        "How much of what is configured, of 1: less after the remote said that it is too much, and growing back.",
+        gauge("bridge_rate_part_ratio"),
+    )
+    backlog_only: bool = figure("Whether only messages that have waited are held to it.")
+
+
+@figures
 class ConnectionFigures:
     """The report of a Connection."""
 
     link: LinkFigures | None = part("Its link.", default=None)
     exchange: ExchangeFigures | None = part("Its exchange.", default=None)
+    rate: RateFigures | None = part("How fast it may send.", default=None)
     remote_subscriptions: RemoteSubscriptionFigures | None = part("Messages from the remote.", default=None)
 
 
@@ -344,5 +365,6 @@ class BridgeLane(QueueFigures):
     dead_letters: DeadLetterFigures | None = part("The dead letters of the whole bridge.", default=None, per=("bridge",))
     link: LinkFigures | None = part("Its link, as its Connection tells of it.", default=None)
     exchange: ExchangeFigures | None = part("Counts of its exchange with the remote.", default=None)
+    rate: RateFigures | None = part("How fast it may send; absent without a limit.", default=None)
     remote_subscriptions: RemoteSubscriptionFigures | None = part("Messages from its remote.", default=None)
     tier2: Tier2Figures | None = part("Handed out and not sent yet.", default=None)
