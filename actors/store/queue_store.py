@@ -87,7 +87,7 @@ class QueueStore(MailboxActor):
     def on_frame(self, frame: Frame) -> None:
         if self._leading is not None and self._leading.obey(frame):
             return
-        if isinstance(frame, SnapshotWanted):
+        if type(frame) is SnapshotWanted:
             self._begin_snapshot(frame)
         elif self._store is not None:  # before that nobody was told that we are up; they send again when they are
             self._store.receive(frame)

@@ -18,6 +18,7 @@ from pathlib import Path
 from actors.process.failed_actor import ASK
 from actors.system.clock_file import ClockFile
 from actors.system.clocks import both_ms
+from actors.system.free_memory import give_memory_back
 from supervisor.tree.child_table import ChildSpec
 from supervisor.tree.template import Template
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
@@ -129,7 +130,9 @@ class ChildProcesses:
         """
         self._keep_clock()
         if not needed:
-            self._template.rest()
+            if self._template.pid:
+                self._template.rest()
+                give_memory_back()  # what the start has taken
             return
         try:
             self._template.tend()

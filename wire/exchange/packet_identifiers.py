@@ -78,6 +78,9 @@ def matching(buffer: bytes, position: int, first_byte: int, tail: bytes, seq: in
     """
     stride = 4 + len(tail)
     count = min(count, PACKET_IDS, (len(buffer) - position) // stride)
+    if count == 1:
+        place = 2 * (seq % PACKET_IDS)
+        return int(buffer.startswith(bytes((first_byte, stride - 2)) + _FIELDS[place : place + 2] + tail, position))
     wanted = acks(first_byte, seq, count, tail)
     if buffer.startswith(wanted, position):
         return count

@@ -407,9 +407,12 @@ def _property_fields(batch: Batch) -> list[bytes]:
 def _runs(flags: bytes, first_seq: int, offsets: array[int] | None) -> list[Run]:
     """The rows as runs of consecutive sequences with the same QoS and RETAIN."""
     flags, rows = flags.translate(_PLAIN_FLAGS), len(flags)
+    alike = rows == 1 or flags.count(flags[0]) == rows
+    if alike and offsets is None:
+        return [Run(0, rows, first_seq, flags[0])]
     runs = []
     start = 0
-    for flag, group in groupby(flags) if flags.count(flags[0]) != rows else [(flags[0], flags)]:
+    for flag, group in [(flags[0], flags)] if alike else groupby(flags):
         stop = start + (rows if group is flags else len(list(group)))
         if offsets is None:
             runs.append(Run(start, stop, first_seq + start, flag))
