@@ -498,6 +498,12 @@ class RemoteSettings:
     credentials: Annotated[CredentialSettings, "How passwords and tokens are made anew."] = CredentialSettings()
     tls: Annotated[TlsSettings, "For transport tls and wss."] = TlsSettings()
     websocket_path: Annotated[str, Written.URL_PATH, "For transport ws and wss."] = "/mqtt"
+    websocket_headers: Annotated[
+        tuple[tuple[str, str], ...],
+        Written.HEADERS,
+        'Headers of the request, such as {authorization: "Bearer ${TOKEN}"}; no plan, log or status tells them.',
+    ] = ()
+    websocket_subprotocol: Annotated[str, Written.FILLED, "The subprotocol that is asked for, for transport ws and wss."] = "mqtt"
     receive_maximum: Annotated[int, Number(1, 65000), "Most QoS 1 and 2 messages in flight; the remote may allow fewer."] = 1000
     qos2_maximum: Annotated[
         int,

@@ -277,7 +277,7 @@ def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str, 
     )
     client.connect_timeout = settings.connect_timeout_s
     if settings.web:
-        client.ws_set_options(path=settings.websocket_path)
+        client.ws_set_options(path=settings.websocket_path, headers=partial(_web_headers, settings))
     try:
         if settings.username is not None:
             client.username_pw_set(settings.username, login.password)
@@ -287,6 +287,13 @@ def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str, 
     except CannotRead as error:  # ssl.SSLError is an OSError
         raise _unavailable("credentials", place, _why(error), LinkFault.CREDENTIALS) from error
     return client
+
+
+def _web_headers(settings: RemoteSettings, usual: dict[str, str]) -> dict[str, str]:
+    """The headers of a WebSocket request: paho's own, of which those that are configured take the place."""
+    own = {"Sec-WebSocket-Protocol": settings.websocket_subprotocol, **dict(settings.websocket_headers)}
+    names = {name.lower() for name in own}
+    return {name: text for name, text in usual.items() if name.lower() not in names} | own
 
 
 def credentials_fault(settings: RemoteSettings) -> str | None:

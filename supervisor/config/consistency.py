@@ -190,10 +190,12 @@ def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:
     if transport in ("tcp", "ws") and "tls" in written:
         secure = {"tcp": "tls", "ws": "wss"}[transport]
         problems.append((("tls",), f"has no effect with transport {transport}; write transport: {secure}, or remove it"))
-    if not reached.web and "websocket_path" in written:
-        problems.append(
-            (("websocket_path",), f"has no effect with transport {transport}; write transport: ws or wss, or remove it")
-        )
+    if not reached.web:
+        problems += [
+            ((key,), f"has no effect with transport {transport}; write transport: ws or wss, or remove it")
+            for key in ("websocket_path", "websocket_headers", "websocket_subprotocol")
+            if key in written
+        ]
     if remote.protocol == 4 and "session_expiry" in written:
         problems.append((("session_expiry",), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it"))
     problems += _one_source(remote, "password")

@@ -149,7 +149,9 @@ def _of_files(before: NodeSettings, after: NodeSettings) -> Iterator[Change]:
     changed = {path for path, digest in after.files if known.get(path, digest) != digest}
     for bridge in after.bridges:
         tls = bridge.remote.tls
-        for path in (bridge.remote.password_file, tls.ca_file, tls.cert_file, tls.key_file):
+        wanted = bridge.remote.authentication
+        secrets = (bridge.remote.password_file, wanted and wanted.data_file, tls.key_passphrase_file)
+        for path in (*secrets, tls.ca_file, tls.crl_file, tls.cert_file, tls.key_file):
             if path in changed:
                 what = f"bridge {bridge.name}: the content of {path}"
                 yield Change(what=what, act=Effect.RECONNECT, target=bridge.name)

@@ -697,6 +697,8 @@ def test_what_is_not_there_or_no_plain_file_is_named(tmp_path: Path) -> None:
         ("protocol: mqtt311, password_file: full", "password_file", "needs username"),
         ("password_file: full", "password_file", "needs username"),
         ("password_env: TOKEN", "password_env", "needs username"),
+        ("websocket_headers: {a: b}", "websocket_headers", "write transport: ws or wss"),
+        ("websocket_subprotocol: mqttv3.1", "websocket_subprotocol", "write transport: ws or wss"),
         ("bind_address: eth0", "bind_address", "is no address"),
         ("bind_address: 10.0.0.7, ip_version: ipv6", "ip_version", "does not fit bind_address"),
         ("transport: tls, tls: {key_passphrase_env: PHRASE}", "tls.key_passphrase_env", "needs key_file"),

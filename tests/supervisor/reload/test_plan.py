@@ -18,6 +18,7 @@ from wire.setting_kinds import Effect
 from wire.settings import (
     AccessSettings,
     AclRuleSettings,
+    AuthenticationSettings,
     ClientTlsSettings,
     ControlSettings,
     ListenerSettings,
@@ -41,8 +42,16 @@ ACCESS = AccessSettings(allow_anonymous=False, login_limits=HTTP.login_limits, p
 TLS = ListenerTlsSettings(cert_file="/cert", key_file="/key")
 PROXIES = ProxyProtocolSettings(sources=("10.0.0.7/32",))
 LISTENER = ListenerSettings(bind="127.0.0.1:1883", protocol="tls", tls=TLS, access=ACCESS, proxy_protocol=PROXIES)
+REMOTE = replace(bridge().remote, authentication=AuthenticationSettings(method="CUSTOM-JWT"))
 FULL = node(
-    bridge("cloud", 2, local_subscriptions=(RULE,), remote_subscriptions=(RULE,), limits=limits(max_messages=10, max_age_s=60.0)),
+    bridge(
+        "cloud",
+        2,
+        remote=REMOTE,
+        local_subscriptions=(RULE,),
+        remote_subscriptions=(RULE,),
+        limits=limits(max_messages=10, max_age_s=60.0),
+    ),
     bridge("north"),
     listeners=(LISTENER,),
     access=ACCESS,
