@@ -144,7 +144,11 @@ class Oracle:
 
     def applied_qos(self, message: Message) -> int:
         """The QoS under which the bridge carries ``message``."""
-        return min(message.qos, self.shape.max_qos) if self.shape.persist else 0
+        return max(min(message.qos, self.shape.max_qos), self.shape.min_qos) if self.shape.persist else 0
+
+    def order_key(self, message: Message) -> tuple[str, int, object]:
+        """Messages with the same key arrive in the order in which they were published, what is raised among what it joins."""
+        return message.topic, max(message.qos, self.shape.min_qos), self._sources.get(message.payload)
 
     # --- the disk ---
 
@@ -471,7 +475,7 @@ class Oracle:
         assert lane is not None
         for payload in frame.batch.rows_payloads():
             message = self.messages[payload]
-            place, key = self._order[payload], (message.topic, message.qos, self._sources.get(payload))
+            place, key = self._order[payload], self.order_key(message)
             if not self._passings.is_late(place, *key):
                 self._passed_in_order[payload] = self._connection_of[queue_name(*lane)]
             self._passings.came(place, *key)
@@ -613,7 +617,7 @@ class Oracle:
         known.append(session)
         if self.relaxed:
             return
-        if message.qos == 0:
+        if not max(message.qos, self.shape.min_qos):
             raise Violation("QoS 0 twice", f"m{message.number}")
         # Two is a known weakness of P2: it was let go in a session that was left, and sent anew elsewhere, where it was refused.
         most = 2 if payload in self._released_where_left and self._letters.replays[payload] else 1
@@ -629,7 +633,7 @@ class Oracle:
         then, it has an order in each lane.
         """
         payload = message.payload
-        key = (message.topic, message.qos, self._sources.get(payload))
+        key = self.order_key(message)
         place = self._order[payload]
         if payload in self._remote_refused or payload in self._ever_refused:
             return  # refused, told or not: its place was then

@@ -69,6 +69,7 @@ class Shape:
     qos2_maximum: int  # of the bridge, or what the broker says when it is asked
     on_session_loss: str
     max_qos: int
+    min_qos: int
     max_messages: int | None
     overflow: str
     max_age_s: float | None
@@ -141,6 +142,9 @@ def make_plan(seed: int, placement: str | None = None) -> Plan:
     shape = extras.reshape(Random(f"shape {seed}"), _shape(rng))
     shape = replace(shape, gather_s=Random(f"gather {seed}").choice((0.0, 0.002, 0.002, 0.03)))
     shape = _placed(Random(f"placement {seed}"), shape) if placement is None else replace(shape, placement=placement)
+    if shape.persist:
+        raised = Random(f"min_qos {seed}").choice((*[0] * 14, 1, 2))
+        shape = replace(shape, min_qos=min(raised, shape.max_qos))
     span_s = rng.choice((0.2, 1.0, 4.0))
     faults = tuple(sorted(_faults(rng, shape, span_s), key=lambda fault: fault.at_s))
     faults = tuple(replace(fault, number=number) for number, fault in enumerate(faults))
@@ -221,6 +225,7 @@ def _shape(rng: Random) -> Shape:
         qos2_maximum=rng.choice((1, 2, 5, 20)),
         on_session_loss=rng.choice(("assume-delivered", "republish")),
         max_qos=rng.choice((2, 2, 2, 2, 1)),
+        min_qos=0,  # drawn apart
         max_messages=rng.choice((3, 6, 12)) if limited else None,
         overflow=rng.choice(("reject", "reject", "drop-oldest", "drop-newest")),
         max_age_s=rng.choice((4.0, 15.0)) if rng.random() < 0.06 else None,
@@ -412,7 +417,9 @@ def settings_of(shape: Shape) -> NodeSettings:
         backoff=backoff,
         lanes=shape.lanes,
         tier2=replace(bridge.tier2, max_messages=shape.tier2_messages),
-        local_subscriptions=tuple(replace(rule, max_qos=shape.max_qos) for rule in bridge.local_subscriptions),
+        local_subscriptions=tuple(
+            replace(rule, max_qos=shape.max_qos, min_qos=shape.min_qos) for rule in bridge.local_subscriptions
+        ),
         on_session_loss=shape.on_session_loss,
         limits=limits,
         retention_s=shape.retention_s,
