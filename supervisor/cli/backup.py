@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 @click.command()
 @about_node()
 @click.option("--to", "folder", type=LocalPath(path_type=Path, file_okay=False), required=True, help="Make it in this folder.")
-@click.option("--secrets", is_flag=True, help="With private keys and password files.")
-@click.option("--last", is_flag=True, help="Of the newest snapshot. The node need not run.")
+@click.option("--secrets", is_flag=True, help="Include private keys and password files.")
+@click.option("--last", is_flag=True, help="Take the newest snapshot and make no new one. The node need not run.")
 @JSON
 def backup(node: GivenNode, folder: Path, secrets: bool, last: bool, as_json: bool) -> int:
     """Back up the running node, which goes on meanwhile.
 
-    A snapshot and the configuration go into one folder, and are checked. bascule restore makes a node of it.
+    A snapshot and the configuration go into one folder, and are checked. bascule restore makes a node from it.
     """
     data_dir = Path(node.place.data_dir)
     if data_dir in (folder.resolve(), *folder.resolve().parents):

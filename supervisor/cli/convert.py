@@ -20,7 +20,7 @@ _FILE_MODE = 0o644  # nothing secret is in it
 @click.option("--data-dir", default="data", show_default=True, help="The folder of the queues, relative to CONFIG.")
 @click.option("--force", is_flag=True, help="Replace CONFIG, and files of secrets beside it, if they are there.")
 def convert(file: Path, output: Path | None, data_dir: str, force: bool) -> int:
-    """Make a configuration of one of Mosquitto or HiveMQ Edge.
+    """Make a configuration from one of Mosquitto or HiveMQ Edge.
 
     FILE is a mosquitto.conf, or a config.xml. Each line of the result says which line it came from. What could not be taken stands
     at its end and on standard error, with the reason; then the exit status is 3. The result passes bascule check. Passwords go into

@@ -18,7 +18,7 @@ from wire.errors import ConfigError, Unavailable
 
 @click.group()
 def keys() -> None:
-    """Make keys, and say whose may ask a node over the network."""
+    """Make keys for asking a node over the network, and authorize them."""
 
 
 @keys.command()

@@ -119,7 +119,7 @@ def export(node: GivenNode, bridge: str, lane: int | None, dead: bool, path: str
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @JSON
 def purge(node: GivenNode, bridge: str, lane: int | None, dead: bool, in_flight: bool, yes: bool, as_json: bool) -> int:
-    """Remove the queue of BRIDGE, or its dead letters, for good.
+    """Remove what is queued for BRIDGE, or its dead letters, for good.
 
     Messages that may have been sent stay, unless --in-flight is given. A purge cannot be undone; export first.
     """

@@ -29,14 +29,15 @@ _REFUSED, _WANTS_YES = 1, 2
 @click.command()
 @about_node()
 @click.option("--plan", "only_plan", is_flag=True, help="Print the changes, and apply none.")
-@click.option("--yes", is_flag=True, help="Do not ask before something is given up.")
+@click.option("--yes", is_flag=True, help="Agree to changes by which something that is kept goes.")
 @click.option("--wait", is_flag=True, help="Wait until all processes use it, and the node is ready.")
 @JSON
 def reload(node: GivenNode, only_plan: bool, yes: bool, wait: bool, as_json: bool) -> int:
     """Make the node read its files again and apply the changes.
 
     Bridges that have not changed keep their connections, and clients stay connected. Nothing is applied if the file is not valid
-    (status 78), if a change gives something up without consent (2), or for another reason that is printed (1).
+    (status 78), if something that is kept would go, or might arrive twice, and nobody agreed to that (2), or for another reason
+    that is printed (1).
     """
     client = node.client
     if only_plan:

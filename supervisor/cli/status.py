@@ -84,8 +84,8 @@ def status(
     """Show the state of the node, its links and its queues.
 
     With BRIDGE, it shows everything about that bridge. The exit status is 0 if the node is ready, whatever its links are, and 1 if
-    not; with --check it is what monitors expect. WARN,CRIT are two values of which the second is critical; one value is that, and
-    off is never. With --watch and --json each line is one answer.
+    not; with --check it is what monitors expect. WARN,CRIT are the values from which it warns, and is critical; one value alone is
+    the critical one, and off turns that check off. With --watch and --json each line is one answer.
     """
     if check:
         return _check(node, bridge, limits)
