@@ -1,7 +1,7 @@
 """Durations, sizes, addresses and words as an operator writes them, and what to say when one is wrong.
 
 Pure: text in, a plain value out; ``ValueError`` carries a sentence for the operator. Which key takes what is the business of
-``wire/settings.py``.
+``wire/config_settings.py``.
 """
 
 from __future__ import annotations

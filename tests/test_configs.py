@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from actors.access.password_hashes import DECOY
-from supervisor.config.declared import Setting, each_setting
 from supervisor.config.loading import load, schema_text
+from supervisor.config.setting_annotations import Setting, each_setting
 from tests.support.authority import Authority
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wire.settings import BackoffSettings
+from wire.config_settings import BackoffSettings
 
 
 class Backoff:

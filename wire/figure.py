@@ -21,7 +21,7 @@ Figures = TypeVar("Figures")
 
 
 @record
-class Measure:
+class FigureMetric:
     """A metric, ``bascule_NAME``, by what is declared beside a figure.
 
     kind: counter: it only grows, but for restarts; given: 1 if there is something, else 0; count: how many there are; equals: 1 if
@@ -39,55 +39,60 @@ class Measure:
     words: tuple[tuple[str, str], ...] = ()
 
 
-def gauge(name: str, text: str = "", **keys: Any) -> Measure:
+def gauge(name: str, text: str = "", **keys: Any) -> FigureMetric:
     """A value that goes up and down."""
-    return Measure("gauge", name, text, **keys)
+    return FigureMetric("gauge", name, text, **keys)
 
 
-def counter(name: str, text: str = "", **keys: Any) -> Measure:
+def counter(name: str, text: str = "", **keys: Any) -> FigureMetric:
     """A value that only grows; ``_total`` is put behind the name."""
-    return Measure("counter", f"{name}_total", text, **keys)
+    return FigureMetric("counter", f"{name}_total", text, **keys)
 
 
-def given(name: str, text: str = "") -> Measure:
+def given(name: str, text: str = "") -> FigureMetric:
     """Whether there is something."""
-    return Measure("given", name, text)
+    return FigureMetric("given", name, text)
 
 
-def count(name: str, text: str = "") -> Measure:
+def count(name: str, text: str = "") -> FigureMetric:
     """How many there are."""
-    return Measure("count", name, text)
+    return FigureMetric("count", name, text)
 
 
-def equals(name: str, text: str, known: str) -> Measure:
+def equals(name: str, text: str, known: str) -> FigureMetric:
     """Whether it is ``known``."""
-    return Measure("equals", name, text, known=(known,))
+    return FigureMetric("equals", name, text, known=(known,))
 
 
-def histogram(name: str) -> Measure:
+def histogram(name: str) -> FigureMetric:
     """Counts by size."""
-    return Measure("histogram", name)
+    return FigureMetric("histogram", name)
 
 
-def states(name: str, known: tuple[str, ...], *, by: str = "state") -> Measure:
+def states(name: str, known: tuple[str, ...], *, by: str = "state") -> FigureMetric:
     """Which of the states ``known`` holds."""
-    return Measure("states", name, f"1 for the {by} that holds, 0 for the others.", by, known)
+    return FigureMetric("states", name, f"1 for the {by} that holds, 0 for the others.", by, known)
 
 
-def info(name: str, text: str, **words: str) -> Measure:
+def info(name: str, text: str, **words: str) -> FigureMetric:
     """Texts, as labels; ``_info`` is put behind the name."""
-    return Measure("info", f"{name}_info", text, words=tuple(words.items()))
+    return FigureMetric("info", f"{name}_info", text, words=tuple(words.items()))
 
 
 def figure(
-    text: str, *metrics: Measure, default: Any = MISSING, default_factory: Any = MISSING, by: str = "", per: tuple[str, ...] = ()
+    text: str,
+    *metrics: FigureMetric,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+    by: str = "",
+    per: tuple[str, ...] = (),
 ) -> Any:
     """Declare a figure. by: the label of the keys of a mapping. per: the labels of rows that stay, where several say the same."""
     metadata = {"text": text, "metrics": metrics, "by": by, "per": per, "part": False}
     return field(default=default, default_factory=default_factory, metadata=metadata)
 
 
-def part(text: str, *metrics: Measure, default: Any = MISSING, per: tuple[str, ...] = ()) -> Any:
+def part(text: str, *metrics: FigureMetric, default: Any = MISSING, per: tuple[str, ...] = ()) -> Any:
     """Declare further figures, which may be missing: JSON has an empty object then."""
     return field(default=default, metadata={"text": text, "metrics": metrics, "by": "", "per": per, "part": True})
 

@@ -1,6 +1,6 @@
-"""How a setting is declared: marks in the annotation of its field in ``wire/settings.py``, beside a sentence for the operator.
+"""Marks of a setting, in the annotation of its field in ``wire/config_settings.py``, beside a sentence for the operator.
 
-``supervisor/config/declared.py`` reads them; a process that only has settings never looks.
+``supervisor/config/setting_annotations.py`` reads them; a process that only has settings never looks.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Number:
     auto: int | None = None
 
 
-class Written(Enum):
+class SettingForm(Enum):
     """A value, or an item of a list, whose form in the file its type does not tell: ``supervisor/config/value_kinds.py``."""
 
     NAME = auto()  # of a node, a bridge, a rule: it stands in names of files and processes

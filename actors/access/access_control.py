@@ -27,12 +27,12 @@ from actors.process.mailbox import Mailbox
 from wire.access.access_lists import AccessLists
 from wire.access.connect_checks import LoginFault
 from wire.access.password_table import PasswordTable
-from wire.frames.base import Frame
+from wire.config_settings import AccessSettings, SettingsNow
+from wire.frames.frame import Frame
 from wire.frames.names import DISTRIBUTOR
 from wire.frames.supervision import AclChanged
 from wire.mqtt.packets import Connect
-from wire.settings import AccessSettings, SettingsNow
-from wire.status.clients import AccessFigures
+from wire.status.client_figures import AccessFigures
 
 log = logging.getLogger("bascule")
 _COUNTED = tuple(each.name for each in fields(AccessFigures) if each.name != "logins_waiting")

@@ -13,6 +13,7 @@ from actors.system.receive_buffer import RECEIVE_BYTES, receive
 from wire.access.access_rules import ClientAccess
 from wire.access.connect_checks import ConnectTerms
 from wire.access.proxy_header import HEADER_MAX_BYTES, ProxyHeader, read_header
+from wire.config_settings import ListenerSettings
 from wire.exchange.client_keep_alive import KeepAlive
 from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.receiver import ReceiverHalf
@@ -20,7 +21,6 @@ from wire.exchange.retained_delivery import RetainedPasses
 from wire.exchange.wills import Message
 from wire.limit_shares import owner_of
 from wire.mqtt.aliases import OutgoingAliases
-from wire.settings import ListenerSettings
 
 REQUESTS_MAX = 16  # SUBSCRIBEs and UNSUBSCRIBEs of one client that are not answered; then it is not read
 UNIX = "unix:"  # what the address of a client on a Unix socket begins with

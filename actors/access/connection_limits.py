@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network
 
-from wire.settings import ClientLimitSettings
+from wire.config_settings import ClientLimitSettings
 
 CONNECTIONS_MAX = "connections_max"
 LISTENER_CONNECTIONS_MAX = "listener_connections_max"

@@ -32,9 +32,9 @@ from actors.process.mailbox import READ, Mailbox, PollGroup
 from actors.system.certificates import CHECK_PERIOD_S, NotACertificate, identity
 from actors.system.tls import Certificates
 from wire.backoff import Backoff
+from wire.config_settings import ListenerSettings, ListenerTlsSettings, SettingsNow
 from wire.errors import PeerViolation, Unavailable
-from wire.settings import ListenerSettings, ListenerTlsSettings, SettingsNow
-from wire.status.clients import ReceptionFigures
+from wire.status.client_figures import ReceptionFigures
 
 log = logging.getLogger("bascule")
 

@@ -27,7 +27,7 @@ from ipaddress import IPv6Address, ip_address
 from itertools import count
 from typing import Any
 
-from wire.settings import LoginLimitSettings
+from wire.config_settings import LoginLimitSettings
 
 ENTRIES_MAX = 10_000
 KNOWN_S = 30 * 86_400.0  # since it was let in last

@@ -24,17 +24,17 @@ from actors.process.local_messages import Passed
 from actors.process.mailbox import HANGUP, READ, WRITE, Mailbox
 from actors.remote.remote_dialer import LimitsTold, LoginRead, OpeningEnded, ProbeEnded
 from wire.backoff import Backoff
+from wire.config_settings import NodeSettings, RateSettings
 from wire.errors import Unavailable
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.refusal_policy import RefusalPolicy
 from wire.exchange.send_rate import SendRate
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.intake import Committed, SessionOpened
 from wire.frames.lanes import LaneOpened, Settled
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import Command
-from wire.frames.tracing import TraceFollow
-from wire.settings import NodeSettings, RateSettings
+from wire.frames.traces import TraceFollow
 from wire.status.bridges import ConnectionFigures
 
 

@@ -12,7 +12,7 @@ from actors.process.mailbox import Mailbox
 from wire.exchange.packet_identifiers import packet_id_of
 from wire.exchange.sender import SenderHalf
 from wire.frames.names import SUPERVISOR
-from wire.frames.tracing import TraceFollow, TraceStep
+from wire.frames.traces import TraceFollow, TraceStep
 from wire.status.bridges import LinkFigures
 from wire.status.states import LinkState
 

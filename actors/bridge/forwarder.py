@@ -15,14 +15,14 @@ from actors.bridge.lane_names import configured
 from actors.process.actor import MailboxActor
 from actors.process.local_messages import LinkStateChanged, Passed
 from actors.process.mailbox import Mailbox
-from wire.frames.base import Frame, Ranges
+from wire.config_settings import NodeSettings
 from wire.frames.batch import QOS_ONLY, Batch, unpack_column
+from wire.frames.frame import Frame, Ranges
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, LaneReopen, Settle, Settled
 from wire.frames.names import LANE_EPOCH_SHIFT, QUEUE_STORE, connection_name, lane_of_actor, queue_name
-from wire.frames.tracing import TraceFollow
+from wire.frames.traces import TraceFollow
 from wire.ranges import ranges_of
 from wire.routing.form_for_remote import RemoteForm
-from wire.settings import NodeSettings
 from wire.status.bridges import Tier2Figures
 from wire.status.outcomes import DELIVERED, EXPIRED
 from wire.status.states import LinkState

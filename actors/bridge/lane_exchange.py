@@ -16,6 +16,7 @@ from actors.bridge.remote_writer import RemoteWriter
 from actors.bridge.settlement_reports import Settlements
 from actors.process.mailbox import Mailbox
 from actors.remote.remote_socket import Remote
+from wire.config_settings import NodeSettings
 from wire.errors import Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import place_of
@@ -24,7 +25,6 @@ from wire.exchange.learnt_limits import LearntLimits
 from wire.exchange.remote_keep_alive import RemoteKeepAlive, Verdict
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.frames.names import remote_session_name
-from wire.settings import NodeSettings
 from wire.status.link_faults import LinkFault
 
 log = logging.getLogger("bascule")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.replication.lease import LeaseFile
+from wire.config_settings import BridgeSettings, NodeSettings
 from wire.errors import Unavailable
 from wire.frames.names import forwarder_name, lane_of_actor, queue_name, remote_client_id
-from wire.settings import BridgeSettings, NodeSettings
 
 
 def configured(bridge: str, settings: NodeSettings) -> BridgeSettings:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from wire.backoff import Backoff
+from wire.config_settings import BackoffSettings
 from wire.exchange.qos2_window import Qos2Window
-from wire.settings import BackoffSettings
 from wire.status.bridges import FirstAddress, Lack, LinkFigures, Suspect
 from wire.status.link_faults import LinkFault
 from wire.status.states import LinkState

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from actors.process.mailbox import Mailbox
 from actors.remote.remote_socket import LEVEL_5, Connack, InputLimits
+from wire.config_settings import BridgeSettings, NodeSettings
 from wire.exchange import remote_packets
 from wire.exchange.remote_inbox import RemoteInbox
 from wire.exchange.remote_limits import RemoteLimits
@@ -25,7 +26,6 @@ from wire.mqtt.codec import decode
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
 from wire.mqtt.topics import TopicLimits
 from wire.routing.form_from_remote import LocalForm
-from wire.settings import BridgeSettings, NodeSettings
 from wire.status.bridges import RemoteSubscriptionFigures
 
 log = logging.getLogger("bascule")

@@ -6,7 +6,7 @@ settled makes room in it.
 
 from __future__ import annotations
 
-from wire.settings import LimitSettings
+from wire.config_settings import LimitSettings
 
 MESSAGES_MAX = 256
 QUEUE_FRACTION = 8

@@ -11,10 +11,10 @@ import math
 from actors.bridge.lane_names import Lane
 from actors.bridge.settlement_batching import Settling
 from actors.process.mailbox import Mailbox
+from wire.config_settings import NodeSettings
 from wire.exchange.lane_sender import LaneSender
 from wire.frames.credit import CreditGiver
 from wire.frames.lanes import Credit, Settle
-from wire.settings import NodeSettings
 
 SETTLE_TIMER = "settle"
 SETTLE_DELAY_S = 0.05  # settlements wait for more of them, unless something waits for their commit

@@ -15,7 +15,8 @@ from actors.access.client import Client
 from actors.broker.full_queue_refusal import QueueRoom
 from actors.broker.listener_interface import ListenerInterface
 from actors.broker.reserved_topics import ReservedTopics
-from actors.process.local_messages import Published
+from actors.process.local_messages import PublishedMessages
+from wire.config_settings import ClientLimitSettings
 from wire.exchange.receiver import AnswerBurst
 from wire.exchange.wills import Message
 from wire.frames.batch import pack_column
@@ -26,11 +27,10 @@ from wire.frozen_records import record
 from wire.mqtt.properties import USER_PROPERTIES_MAX
 from wire.mqtt.publish_batch_parser import BatchBuilder
 from wire.mqtt.topics import TopicLimits
-from wire.settings import ClientLimitSettings
 
 PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, about
 
-WillRow = tuple[str, int]  # as in ``Published``
+WillRow = tuple[str, int]  # as in ``PublishedMessages``
 
 
 @record
@@ -62,7 +62,7 @@ class ClientBatches:
             forbidden_take_room=_limit_rates(limits),
         )
         self.room = QueueRoom(host, self.builder)
-        self.link: SendingLink[Published, Owed] = SendingLink()
+        self.link: SendingLink[PublishedMessages, Owed] = SendingLink()
         self.touched: dict[int, Client] = {}
         self.published = 0
         self._wills: list[WillRow] = []
@@ -145,7 +145,7 @@ class ClientBatches:
         sources = builder.sources_column()
         self.published += rows
         builder.clear()
-        published = Published(
+        published = PublishedMessages(
             sender=self._host.name,
             epoch=self._host.epoch,
             number=self.link.next_number,

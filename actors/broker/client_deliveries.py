@@ -25,7 +25,7 @@ from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened, LaneReop
 from wire.frames.names import LANE_EPOCH_SHIFT, QUEUE_STORE
 from wire.mqtt.publish_batch_parser import PACKET_BYTES_LIMIT
 from wire.status.bridges import ExchangeFigures
-from wire.status.clients import ConnectedSessions, DeliveryFigures
+from wire.status.client_figures import ConnectedSessions, DeliveryFigures
 
 log = logging.getLogger("bascule")
 

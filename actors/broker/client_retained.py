@@ -19,8 +19,8 @@ from actors.broker.listener_interface import ListenerInterface
 from wire.exchange.retained_delivery import RetainedPasses
 from wire.exchange.subscriber_copies import Copies
 from wire.frames.batch import QOS_MASK, Batch
-from wire.frames.local_sessions import PIECE_BYTES, PIECE_MESSAGES, RetainedPiece, RetainedWanted
 from wire.frames.names import DISTRIBUTOR
+from wire.frames.subscriptions import PIECE_BYTES, PIECE_MESSAGES, RetainedPiece, RetainedWanted
 
 log = logging.getLogger("bascule")
 

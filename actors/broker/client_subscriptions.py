@@ -22,9 +22,9 @@ from actors.access.client import Client
 from actors.broker.filter_bytes import FilterBytes
 from actors.broker.listener_interface import ListenerInterface
 from wire.errors import PeerViolation
-from wire.frames.base import Frame
-from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
+from wire.frames.frame import Frame
 from wire.frames.names import DISTRIBUTOR
+from wire.frames.subscriptions import SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import MQTT_5_0, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from wire.mqtt.reason_codes import ReasonCode

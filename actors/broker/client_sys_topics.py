@@ -25,7 +25,7 @@ from wire.routing.sys_topics import (
     rows_for,
     sys_batch,
 )
-from wire.status.clients import TrafficFigures
+from wire.status.client_figures import TrafficFigures
 
 _Figures = Callable[[], tuple[TrafficFigures, SysFigures]]
 

@@ -15,8 +15,8 @@ from actors.access.connection_limits import CONNECTIONS_PER_USER
 from actors.access.listening_sockets import ListeningSockets
 from actors.process.mailbox import Mailbox
 from actors.system.free_memory import give_memory_back
-from wire.frames.base import Frame
-from wire.settings import SettingsNow
+from wire.config_settings import SettingsNow
+from wire.frames.frame import Frame
 
 log = logging.getLogger("bascule")
 

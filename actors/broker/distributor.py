@@ -15,24 +15,24 @@ from actors.broker.followed_publish import FollowedRouting
 from actors.broker.local_routing import LocalRouting, Part, Routed, retained_part
 from actors.broker.repeated_batches import RoutedBatches
 from actors.process.actor import MailboxActor
-from actors.process.local_messages import Deliver, Published, PublishedAhead, SessionDown, SessionUp
+from actors.process.local_messages import Deliver, PublishedAhead, PublishedMessages, SessionDown, SessionUp
 from actors.process.mailbox import Mailbox
-from wire.frames.base import Frame
+from wire.config_settings import NodeSettings
 from wire.frames.batch import QOS_ONLY, RETAIN, RETAIN_ONLY, Batch, pack_column, raised_rows, route_columns, unpack_column
+from wire.frames.frame import Frame
 from wire.frames.intake import NO_ROW, Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
-from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
-from wire.frames.names import LISTENER, QUEUE_STORE, BridgeLane, lane_of_actor, lane_of_queue
+from wire.frames.names import LISTENER, QUEUE_STORE, LaneName, lane_of_actor, lane_of_queue
+from wire.frames.subscriptions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.supervision import AclChanged
-from wire.frames.tracing import TopicsWanted, TraceWanted
+from wire.frames.traces import TopicsWanted, TraceWanted
 from wire.routing.bridge_rules import BridgeRoute, BridgeRules
 from wire.routing.hop_count import hops_of
 from wire.routing.subscriber import Publisher
-from wire.settings import NodeSettings
-from wire.status.clients import DistributorFigures
+from wire.status.client_figures import DistributorFigures
 
 
 class Distributor(MailboxActor):
-    """Routes batches: ``Published`` and ``Publishes`` in, ``Append`` to the store and ``Deliver`` to the Listener out.
+    """Routes batches: ``PublishedMessages`` and ``Publishes`` in, ``Append`` to the store and ``Deliver`` to the Listener out.
 
     It is ready once it knows the sessions that the store keeps, and asks each later store whether they are still there. It takes
     nothing of a Connection before that has told it that it sends all again: what was on its way to a former life may have lost what
@@ -70,7 +70,7 @@ class Distributor(MailboxActor):
 
     def on_frame(self, frame: Frame) -> None:
         match frame:
-            case Published():
+            case PublishedMessages():
                 self._distribute(frame, frame.batch)
             case Publishes():
                 if self._senders.get(frame.sender) != frame.epoch:
@@ -144,12 +144,12 @@ class Distributor(MailboxActor):
         if not self.is_former(frame.sender, frame.epoch):  # nothing of a dead one was acknowledged, and newer may have gone out
             self._distribute(frame, Batch.decode(frame.bodies[0]))
 
-    def _distribute(self, frame: Published | Publishes, batch: Batch) -> None:
+    def _distribute(self, frame: PublishedMessages | Publishes, batch: Batch) -> None:
         again = self._newest.again(frame.sender, frame.epoch, frame.number)
         if again is not None:  # who gets it live has got it
             self.send(QUEUE_STORE, again)
             return
-        published = frame if isinstance(frame, Published) else None
+        published = frame if isinstance(frame, PublishedMessages) else None
         sender = lane_of_actor(frame.sender) if published is None else None
         raised: dict[str, tuple[int, int]] = {}
         parts, bodies = self._parts(batch, None if sender is None else sender.bridge, raised)
@@ -186,17 +186,17 @@ class Distributor(MailboxActor):
             self._watch.on_routed(frame, batch, append, live=live, router=self._router)
         self.send(QUEUE_STORE, append)
 
-    def _route_locally(self, frame: Published | Publishes, batch: Batch) -> Routed:
-        if isinstance(frame, Published):
+    def _route_locally(self, frame: PublishedMessages | Publishes, batch: Batch) -> Routed:
+        if isinstance(frame, PublishedMessages):
             return self._local.route(batch, _publishers(frame))
         had = 0 < frame.listener < self.epoch  # perhaps: what a former life's clients were sent nobody knows any more
         return self._local.route(batch, None, had_at_qos0=had)
 
-    def _owners_of(self, frame: Published | Publishes, sender: BridgeLane | None, rows: Sequence[int]) -> Sequence[str]:
+    def _owners_of(self, frame: PublishedMessages | Publishes, sender: LaneName | None, rows: Sequence[int]) -> Sequence[str]:
         """In whose share these rows are retained: a bridge's, or that of the client that published."""
         if sender is not None:
             return [f"bridge {sender.bridge}"] * len(rows)
-        assert isinstance(frame, Published)
+        assert isinstance(frame, PublishedMessages)
         sources = unpack_column("I", frame.sources)
         return [self._local.owner_of(sources[row]) for row in rows]
 
@@ -246,7 +246,7 @@ class Distributor(MailboxActor):
         return {row: hops for row, raw in batch.properties.items() if (hops := known[raw])}
 
 
-def _publishers(frame: Published) -> Sequence[Publisher]:
+def _publishers(frame: PublishedMessages) -> Sequence[Publisher]:
     """Per row the connection that published it; of a Will its session, whose connection may be of an earlier Listener."""
     sources = unpack_column("I", frame.sources)
     if not frame.wills:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from wire.config_settings import NodeSettings
 from wire.limit_shares import Shares
-from wire.settings import NodeSettings
 
 LEVEL_BYTES = 300  # about what a level of a filter takes in memory beside its text
 

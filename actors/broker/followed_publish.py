@@ -12,14 +12,14 @@ from typing import Any
 
 from actors.access.client import Client
 from actors.broker.connected_clients import ConnectedClients
-from actors.process.local_messages import Published
+from actors.process.local_messages import PublishedMessages
 from actors.process.mailbox import Mailbox
-from wire.frames.base import Frame
 from wire.frames.batch import QOS_MASK, RETAIN, Batch, unpack_column
+from wire.frames.frame import Frame
 from wire.frames.intake import Append, Committed, Publishes
 from wire.frames.names import LISTENER, QUEUE_STORE, RETAINED, SUPERVISOR, lane_of_actor, lane_of_queue, session_of_queue
-from wire.frames.tracing import TopicCounts as TopicCountsFrame
-from wire.frames.tracing import TopicsWanted, TraceMark, TraceStep, TraceWanted
+from wire.frames.traces import TopicCounts as TopicCountsFrame
+from wire.frames.traces import TopicsWanted, TraceMark, TraceStep, TraceWanted
 from wire.mqtt.topics import matches
 from wire.routing.bridge_rules import BridgeRules
 from wire.routing.hop_count import hops_of
@@ -75,7 +75,9 @@ class FollowedRouting:
         told = TopicCountsFrame(request=frame.request, since_s=now_s - counts.since_s, topics=topics, others=counts.rest(topics))
         self._mailbox.send(SUPERVISOR, told)
 
-    def on_routed(self, frame: Published | Publishes, batch: Batch, append: Append, *, live: int, router: BridgeRules) -> None:
+    def on_routed(
+        self, frame: PublishedMessages | Publishes, batch: Batch, append: Append, *, live: int, router: BridgeRules
+    ) -> None:
         """``append`` is what became of ``batch``, and goes to the store next; so many groups of clients get it ``live``."""
         now_s = self._mailbox.now_s()
         if self._counts is not None:
@@ -91,7 +93,7 @@ class FollowedRouting:
     def _found(
         self,
         armed: _Armed,
-        frame: Published | Publishes,
+        frame: PublishedMessages | Publishes,
         batch: Batch,
         append: Append,
         live: int,
@@ -104,7 +106,7 @@ class FollowedRouting:
         if row is None:
             return False
         request, topic, qos = armed.wanted.request, batch.topics[batch.topic_of[row]], batch.flags[row] & QOS_MASK
-        sources = unpack_column("I", frame.sources) if isinstance(frame, Published) else ()
+        sources = unpack_column("I", frame.sources) if isinstance(frame, PublishedMessages) else ()
         mark = TraceMark(
             request=request,
             sender=frame.sender,
@@ -135,7 +137,7 @@ class FollowedRouting:
 
 
 def _route_of(
-    row: int, topic: bytes, batch: Batch, frame: Published | Publishes, append: Append, live: int, router: BridgeRules
+    row: int, topic: bytes, batch: Batch, frame: PublishedMessages | Publishes, append: Append, live: int, router: BridgeRules
 ) -> dict[str, Any]:
     """The receivers of ``row``, and why others are none."""
     queues = [queue for queue, _, _, _, rows in append.parts if not rows or row in unpack_column("H", rows)]

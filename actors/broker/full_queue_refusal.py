@@ -19,12 +19,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from actors.broker.listener_interface import ListenerInterface
+from wire.config_settings import LimitSettings
 from wire.frames.intake import FULL, OPEN, Room, RoomWanted
 from wire.frames.names import QUEUE_STORE, lane_of_queue
 from wire.mqtt.packets import MQTT_5_0
 from wire.mqtt.publish_batch_parser import REFUSE, TAKE, WAIT, BatchBuilder, PublishSource
 from wire.routing.bridge_rules import BridgeRules
-from wire.settings import LimitSettings
 
 Amount = tuple[int, int]  # messages and bytes
 

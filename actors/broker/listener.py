@@ -39,19 +39,19 @@ from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER
 from actors.process.actor import MailboxActor
 from actors.process.local_messages import Deliver
 from actors.process.mailbox import Mailbox
+from wire.config_settings import NodeSettings
 from wire.errors import Unavailable
 from wire.figure import joined
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.intake import Committed, Room, SenderResumes, SessionClosed, SessionGone, SessionOpened, SessionsKnown
 from wire.frames.lanes import HandOut, LaneOpened, LaneReopen, Settled
-from wire.frames.local_sessions import RetainedPiece, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
+from wire.frames.subscriptions import RetainedPiece, SubscriptionsKept
 from wire.frames.supervision import AclChanged, NodeFigures, QueueAnswer, SessionCommand
-from wire.frames.tracing import TraceMark, TraceWanted
+from wire.frames.traces import TraceMark, TraceWanted
 from wire.mqtt.reason_codes import ReasonCode
 from wire.routing.sys_topics import SysFigures
-from wire.settings import NodeSettings
-from wire.status.clients import ListenerFigures, TrafficFigures
+from wire.status.client_figures import ListenerFigures, TrafficFigures
 
 LOOK_TIMER = "housekeeping"
 

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from actors.access.client import Client
 from actors.process.mailbox import Mailbox
-from wire.frames.base import Frame
-from wire.settings import SettingsNow
+from wire.config_settings import SettingsNow
+from wire.frames.frame import Frame
 
 
 class ListenerInterface(Protocol):

@@ -15,6 +15,7 @@ from actors.broker.ended_connections import EndedConnections
 from actors.process.local_messages import SessionDown, SessionUp
 from wire.access.access_lists import AccessLists
 from wire.access.access_rules import ClientAccess
+from wire.config_settings import NodeSettings
 from wire.exchange.subscriber_copies import as_granted
 from wire.frames.batch import PASSED, QOS_MASK, QOS_ONLY, RETAIN_ONLY, Batch, pack_column
 from wire.frames.intake import SessionGone, SessionsKnown
@@ -25,7 +26,6 @@ from wire.routing.shared_subscription import Hands, SharedGroup, through_queue
 from wire.routing.subscriber import Delivery, Publisher, Subscriber, options_of
 from wire.routing.subscriptions import Subscriptions
 from wire.routing.topic_receivers import GroupRows, TopicReceivers
-from wire.settings import NodeSettings
 
 Part = tuple[str, int, int, int, bytes]
 Grant = tuple[int, bool, tuple[int, ...]]

@@ -15,7 +15,7 @@ from actors.broker.listener_interface import ListenerInterface
 from actors.process.local_messages import PublishedAhead
 from wire.frames.names import DISTRIBUTOR
 from wire.frames.sending_link import OVERLAPPING_ROWS_MIN
-from wire.status.clients import OvertakingFigures
+from wire.status.client_figures import OvertakingFigures
 
 log = logging.getLogger("bascule")
 

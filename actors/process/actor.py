@@ -13,9 +13,9 @@ import pykka
 from pykka import ThreadingFuture
 
 from actors.process.mailbox import BadFrame, Mailbox, Reconfigured, TimerDue
-from wire.frames.base import Frame
+from wire.config_settings import NodeSettings, SettingsNow
+from wire.frames.frame import Frame
 from wire.frames.supervision import PeerUp, Stop
-from wire.settings import NodeSettings, SettingsNow
 from wire.status.actors import ActorFigures
 
 log = logging.getLogger("bascule")

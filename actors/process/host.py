@@ -19,12 +19,12 @@ from actors.process.hosted_child import HostedChild
 from actors.process.logs import set_level
 from actors.process.mailbox import Reconfigured, SocketsReady, TimerDue, TurnEnded
 from actors.process.post import Post
+from wire.config_settings import NodeSettings, load
 from wire.errors import StoreGone, Unavailable
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.names import ACTORS_OF, SUPERVISOR, bridge_of_child, child_of
 from wire.frames.placement import Placement
 from wire.frames.supervision import ChildBegins, Heartbeat, PeerUp, Reconfigure, ReportNow, Stop
-from wire.settings import NodeSettings, load
 
 log = logging.getLogger("bascule")
 

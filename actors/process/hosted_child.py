@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from actors.process.actor import MailboxActor
+from wire.config_settings import NodeSettings
 from wire.frames.names import BRIDGE
-from wire.settings import NodeSettings
 from wire.status.actors import ActorFigures
 
 

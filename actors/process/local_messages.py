@@ -5,14 +5,14 @@ from __future__ import annotations
 from array import array
 from dataclasses import field
 
-from wire.frames.base import Frame
 from wire.frames.batch import Batch
+from wire.frames.frame import Frame
 from wire.frozen_records import named_record
 from wire.status.states import LinkState
 
 
 @named_record
-class Published(Frame):
+class PublishedMessages(Frame):
     """Listener -> Distributor: ``Publishes`` of local clients; again, as the same object, where a store may have lost it.
 
     sources: per row the Listener's number of the connection (u32 column). room, refused: as in ``Append``.

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actors.system.send_queue import unsent_bytes
+from wire.config_settings import NodeSettings
 from wire.errors import UnknownFrame
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frozen_records import record
-from wire.settings import NodeSettings
 
 if TYPE_CHECKING:
     from pykka._envelope import Envelope

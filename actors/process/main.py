@@ -26,6 +26,7 @@ from actors.process.post import Post
 from actors.system.clock_file import ClockFile
 from actors.system.clocks import both_ms
 from wire.clock_steps import CLOCK
+from wire.config_settings import NodeSettings, load
 from wire.errors import BasculeError, Unavailable
 from wire.frames.names import (
     CONNECTION,
@@ -39,7 +40,6 @@ from wire.frames.names import (
 )
 from wire.frames.placement import SITE
 from wire.frames.supervision import Command
-from wire.settings import NodeSettings, load
 
 if TYPE_CHECKING:
     from actors.process.actor import MailboxActor

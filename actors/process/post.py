@@ -30,8 +30,8 @@ from actors.process.mailbox import READ, BadFrame, PollGroup, SocketsReady, Time
 from actors.process.request_sockets import RequestRouter, ipc_endpoint, readable
 from actors.system.clocks import wall_ms
 from wire.errors import Unavailable, UnknownFrame
-from wire.frames.base import Frame
 from wire.frames.codec import decode, encode
+from wire.frames.frame import Frame
 from wire.frames.names import child_of
 
 TimerName = tuple[str, str]  # the actor, and what it calls the timer

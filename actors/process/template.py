@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from actors.process.main import ACTORS, EXIT_BUG, STANDBY_STORE, die_with_parent, pairs
-from wire import settings
+from wire import config_settings
 
 REQUEST_MAX_BYTES = 65_536
 DESCRIPTORS_MAX = 8
@@ -32,7 +32,7 @@ GO = b"!"
 _ARGUMENTS_START, _ARGUMENTS_STOP = 45, 46  # fields 48 and 49 of /proc/PID/stat, counted from the one behind the name
 
 
-class CommandLine:
+class TemplateCommandLine:
     """The memory that ``ps`` and ``pgrep -f`` show of this process: that in which it got its arguments, and no longer than
     these."""
 
@@ -51,7 +51,7 @@ class CommandLine:
 def main(argv: list[str] | None = None) -> NoReturn:
     """Begin anew as the template."""
     options = pairs((sys.argv[1:] if argv is None else argv)[:-1])
-    command_line = CommandLine()
+    command_line = TemplateCommandLine()
     import_all()
     be_template(socket.socket(fileno=int(options["--requests"])), int(options["--parent"]), command_line)
 
@@ -61,14 +61,14 @@ def import_all() -> None:
     for name, (module, _) in ACTORS.items():
         if name != STANDBY_STORE:  # it has the client of NATS, and most nodes are of no cluster
             importlib.import_module(module)
-    settings.prepare()
+    config_settings.prepare()
     if sys.version_info < (3, 12):  # from then on names are not counted
         sys._clear_type_cache()  # it counts each name that imports have looked up, and a child would count it out again
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page that has an object
 
 
-def be_template(requests: socket.socket, parent: int, command_line: CommandLine) -> NoReturn:
+def be_template(requests: socket.socket, parent: int, command_line: TemplateCommandLine) -> NoReturn:
     """Fork children until ``requests`` is closed, and be each of them: run its module's ``main``, and exit with what that returns.
 
     The call does not return, and the interpreter is not taken apart: that would write to every page that is shared.

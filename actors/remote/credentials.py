@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 
 from actors.remote.remote_tls import context
 from actors.remote.secret_source import CannotRead, Source
-from actors.system.certificates import FileFault
+from actors.system.certificates import CertificateFault
 from actors.system.tls import certificate_dates
 from actors.system.watched_file import State, state_of
+from wire.config_settings import RemoteSettings
 from wire.errors import Unavailable
 from wire.exchange.credential_expiry import ends_at_s
-from wire.settings import RemoteSettings
 from wire.status.link_faults import LinkFault
 
 SOON_S = 30 * 86_400.0  # before a certificate ends, or the last third of its life
@@ -143,7 +143,7 @@ class Credentials:
             self._used = state
             last = self._last
             if last is None or self._rerun or (last.ends_at_s is not None and last.ends_at_s <= self._wall_s()):
-                said = error.message if isinstance(error, FileFault) else str(error)
+                said = error.message if isinstance(error, CertificateFault) else str(error)
                 raise Unavailable(f"credentials: {said}", step="credentials", fault=LinkFault.CREDENTIALS) from error
             return replace(last, stale=str(error))
         ends = [end for end in map(ends_at_s, filter(None, (password, data))) if end is not None]

@@ -12,9 +12,9 @@ from functools import partial
 
 from actors.remote.credentials import NO_LOGIN, Credentials, Login
 from actors.remote.remote_socket import DISCONNECT, LEVEL_5, InputLimits, Remote, open_remote, probe_remote
+from wire.config_settings import RemoteSettings
 from wire.errors import Unavailable
 from wire.exchange.failback import Address, place_of
-from wire.settings import RemoteSettings
 from wire.status.link_faults import LinkFault, fault_of
 
 _LOGIN_FAULTS = (LinkFault.USER, LinkFault.NOT_AUTHORIZED, LinkFault.LOGIN)

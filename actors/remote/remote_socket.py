@@ -26,9 +26,10 @@ from actors.remote.credentials import NO_LOGIN, Login, sources_of
 from actors.remote.remote_tcp import connect_tcp
 from actors.remote.remote_tls import context
 from actors.remote.secret_source import CannotRead
-from actors.system.certificates import FileFault
-from actors.system.receive_buffer import RECEIVE_BYTES, Readable, receive
+from actors.system.certificates import CertificateFault
+from actors.system.receive_buffer import RECEIVE_BYTES, BufferSource, receive
 from actors.system.send_queue import unsent_bytes
+from wire.config_settings import RemoteSettings
 from wire.errors import PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import Address
@@ -37,7 +38,6 @@ from wire.mqtt import packets
 from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.publish_batch_parser import PACKET_BYTES_LIMIT
 from wire.mqtt.reason_codes import reason_name
-from wire.settings import RemoteSettings
 from wire.status.link_faults import LinkFault, of_error, of_handshake, of_refusal
 
 LEVEL_5 = 5
@@ -99,7 +99,7 @@ class Remote:
     def __init__(self, client: Client, sock: _Socket, connack: Connack, address: str, *, websocket: bool) -> None:
         self._client = client  # closes the socket when it is collected
         self._socket = sock
-        self._read = partial(sock.recv, RECEIVE_BYTES) if websocket else partial(receive, cast("Readable", sock))
+        self._read = partial(sock.recv, RECEIVE_BYTES) if websocket else partial(receive, cast("BufferSource", sock))
         self._pending: Callable[[], int] | None = getattr(sock, "pending", None)
         self._websocket = websocket
         self.connack = connack
@@ -211,7 +211,7 @@ def probe_remote(settings: RemoteSettings, address: Address) -> None:
             if context is not None:
                 with context.wrap_socket(sock, server_hostname=address[0]):
                     pass
-    except FileFault as error:
+    except CertificateFault as error:
         raise _unavailable("credentials", place, _why(error), LinkFault.CREDENTIALS) from error
     except socket.gaierror as error:
         raise _unavailable("name", place, error.strerror or str(error), LinkFault.NAME) from error
@@ -308,8 +308,8 @@ def credentials_fault(settings: RemoteSettings) -> str | None:
     return None
 
 
-def _why(error: OSError | ValueError | FileFault) -> str:
-    return error.message if isinstance(error, FileFault) else str(error)
+def _why(error: OSError | ValueError | CertificateFault) -> str:
+    return error.message if isinstance(error, CertificateFault) else str(error)
 
 
 def _connect_properties(settings: RemoteSettings, limits: InputLimits, login: Login) -> Properties:

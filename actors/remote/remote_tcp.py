@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
 
+from wire.config_settings import RemoteSettings
 from wire.exchange.failback import Address
-from wire.settings import RemoteSettings
 
 _FAMILIES = {"any": socket.AF_UNSPEC, "ipv4": socket.AF_INET, "ipv6": socket.AF_INET6}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from actors.remote.secret_source import Source
 from actors.system.tls import VERSIONS, choose_ciphers, revoke, show, trust, trust_folder
-from wire.settings import TlsSettings
+from wire.config_settings import TlsSettings
 
 
 class _NamedContext(ssl.SSLContext):

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import IO
 
-from actors.system.certificates import FileFault
+from actors.system.certificates import CertificateFault
 from actors.system.plain_file import read_secret
 from storage import trusted_files
 
@@ -20,7 +20,7 @@ _SAID_BYTES_MAX = 4_096  # of what a command writes to its standard error
 _SHOWN_MAX = 200  # characters of its last line that are told
 _AROUND_BYTES = 5  # a byte order mark and an end of line
 
-CannotRead = (OSError, ValueError, FileFault)
+CannotRead = (OSError, ValueError, CertificateFault)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

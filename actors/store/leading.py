@@ -20,15 +20,15 @@ from storage.replication.log import LogAway
 from storage.replication.members import member_rows
 from storage.replication.replica import open_replica
 from storage.replication.replicated_engine import ReplicatedEngine
+from wire.config_settings import ReplicationSettings
 from wire.errors import BasculeError, StorageDamaged, Unavailable
 from wire.figure import to_map
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, RoleChanged
-from wire.settings import ReplicationSettings
 from wire.status.answers import Forgotten, Promoted, SteppedDown
-from wire.status.cluster import ReplicationFigures
 from wire.status.refusals import Refusal
+from wire.status.replication_figures import ReplicationFigures
 
 if TYPE_CHECKING:
     from actors.process.actor import MailboxActor

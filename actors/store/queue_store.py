@@ -20,11 +20,11 @@ from storage.replication.position import leave
 from storage.replication.replicated_engine import Replaced
 from storage.store.disk_trouble import refusal_of
 from storage.store.store import TICK_S, Store
+from wire.config_settings import NodeSettings
 from wire.errors import BasculeError, StorageDamaged, StoreGone, Unavailable
-from wire.frames.base import Effects, Frame
+from wire.frames.frame import Effects, Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand, SnapshotMade, SnapshotWanted
-from wire.settings import NodeSettings
 from wire.status.refusals import Refusal
 from wire.status.states import StoreState
 from wire.status.store import StoreReport

@@ -13,14 +13,14 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable
 
-from actors.system.certificates import FileFault
+from actors.system.certificates import CertificateFault
 from actors.system.tls import server_context
+from wire.config_settings import ListenerSettings
 from wire.errors import BasculeError
 from wire.mqtt.codec import decode, encode, encode_refusal, split
 from wire.mqtt.packets import MQTT_3_1_1, MQTT_5_0, Connack, Connect
 from wire.mqtt.properties import Properties
 from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode, UnsupportedProtocol
-from wire.settings import ListenerSettings
 
 log = logging.getLogger("bascule")
 
@@ -70,7 +70,7 @@ class Redirecting:
             return await asyncio.start_server(
                 self._answer, listener.host, listener.port, ssl=context, ssl_handshake_timeout=ANSWER_S if context else None
             )
-        except (OSError, FileFault) as error:
+        except (OSError, CertificateFault) as error:
             log.warning("redirecting.not_opened", extra={"bind": listener.bind, "error": str(error)})
             return None
 

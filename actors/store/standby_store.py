@@ -21,15 +21,15 @@ from storage.replication.lease import clock_s, renewal_s
 from storage.replication.log import LogAway
 from storage.replication.members import MemberReport, exchange_reports, member_rows
 from storage.replication.replica import open_replica
+from wire.config_settings import NodeSettings, ReplicationSettings
 from wire.errors import BasculeError, StoreGone, Unavailable
 from wire.figure import to_map
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, RoleChanged, SessionCommand, SnapshotMade, SnapshotWanted
-from wire.settings import NodeSettings, ReplicationSettings
 from wire.status.answers import Forgotten, Promoted
-from wire.status.cluster import ReplicationFigures
 from wire.status.refusals import Refusal
+from wire.status.replication_figures import ReplicationFigures
 from wire.status.store import StoreReport
 
 log = logging.getLogger("bascule")

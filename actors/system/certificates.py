@@ -28,7 +28,7 @@ _SHORT = {  # RFC 4514, section 3
 _SEQUENCE, _INTEGER, _UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x30, 0x02, 0x17, 0x18, 0xA0
 
 
-class FileFault(Unavailable):
+class CertificateFault(Unavailable):
     """A certificate, key or list of authorities cannot be used; ``key`` names the setting at fault."""
 
     def __init__(self, key: str, message: str) -> None:

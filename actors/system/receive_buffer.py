@@ -12,13 +12,13 @@ RECEIVE_BYTES = 256 * 1024
 _BUFFER = memoryview(bytearray(RECEIVE_BYTES))
 
 
-class Readable(Protocol):
+class BufferSource(Protocol):
     """A socket."""
 
     def recv_into(self, buffer: memoryview, nbytes: int, /) -> int: ...
 
 
-def receive(sock: Readable, bytes_max: int = RECEIVE_BYTES) -> bytes:
+def receive(sock: BufferSource, bytes_max: int = RECEIVE_BYTES) -> bytes:
     """As ``sock.recv(bytes_max)``, and raises what that does; ``bytes_max`` is at most ``RECEIVE_BYTES``."""
     size = sock.recv_into(_BUFFER, bytes_max)
     return bytes(_BUFFER[:size])

@@ -10,11 +10,11 @@ import logging
 import os
 import ssl
 
-from actors.system.certificates import FileFault, NotACertificate, identity, validity
+from actors.system.certificates import CertificateFault, NotACertificate, identity, validity
 from actors.system.plain_file import read_plain
 from actors.system.watched_file import State, state_of
 from storage import trusted_files
-from wire.settings import ListenerTlsSettings
+from wire.config_settings import ListenerTlsSettings
 
 log = logging.getLogger("bascule")
 
@@ -37,7 +37,7 @@ def certificate_dates(path: str) -> tuple[str, str]:
         start, end = text.index(_PEM_BEGIN), text.index(_PEM_END)
         return validity(ssl.PEM_cert_to_DER_cert(text[start : end + len(_PEM_END)]))
     except (OSError, ValueError, NotACertificate) as error:
-        raise FileFault("cert_file", f"{path} holds no certificate in PEM: {error}") from error
+        raise CertificateFault("cert_file", f"{path} holds no certificate in PEM: {error}") from error
 
 
 def server_context(settings: ListenerTlsSettings, alpn: str = "mqtt") -> ssl.SSLContext:
@@ -70,7 +70,7 @@ def choose_ciphers(context: ssl.SSLContext, ciphers: str) -> None:
     try:
         context.set_ciphers(ciphers)
     except ssl.SSLError as error:
-        raise FileFault("ciphers", f"{ciphers} selects no cipher of this OpenSSL") from error
+        raise CertificateFault("ciphers", f"{ciphers} selects no cipher of this OpenSSL") from error
 
 
 def show(context: ssl.SSLContext, cert_file: str, key_file: str, passphrase: str | None = None) -> None:
@@ -85,12 +85,12 @@ def show(context: ssl.SSLContext, cert_file: str, key_file: str, passphrase: str
         context.load_cert_chain(cert_file, key_file, password=_refuse_to_ask if passphrase is None else passphrase)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise FileFault("key_file", f"{key_file} is not the key of {cert_file}") from error
+            raise CertificateFault("key_file", f"{key_file} is not the key of {cert_file}") from error
         if passphrase is not None:
-            raise FileFault("key_file", f"{key_file} holds no key in PEM, or one with another passphrase") from error
-        raise FileFault("key_file", f"{key_file} holds no key in PEM, or not one to use ({_reason(error)})") from error
+            raise CertificateFault("key_file", f"{key_file} holds no key in PEM, or one with another passphrase") from error
+        raise CertificateFault("key_file", f"{key_file} holds no key in PEM, or not one to use ({_reason(error)})") from error
     except (OSError, ValueError) as error:
-        raise FileFault("key_file", f"{key_file} cannot be read: {error}") from error
+        raise CertificateFault("key_file", f"{key_file} cannot be read: {error}") from error
 
 
 def trust(context: ssl.SSLContext, ca_file: str) -> None:
@@ -103,7 +103,7 @@ def trust(context: ssl.SSLContext, ca_file: str) -> None:
     try:
         context.load_verify_locations(ca_file)
     except OSError as error:  # ssl.SSLError is one
-        raise FileFault("ca_file", f"{ca_file} holds no certificates in PEM ({_reason(error)})") from error
+        raise CertificateFault("ca_file", f"{ca_file} holds no certificates in PEM ({_reason(error)})") from error
 
 
 def trust_folder(context: ssl.SSLContext, ca_path: str) -> None:
@@ -113,9 +113,9 @@ def trust_folder(context: ssl.SSLContext, ca_path: str) -> None:
         FileFault: it is no folder, or somebody else can change it.
     """
     if not os.path.isdir(ca_path):
-        raise FileFault("ca_path", f"{ca_path} is not a folder")
+        raise CertificateFault("ca_path", f"{ca_path} is not a folder")
     if found := trusted_files.fault(ca_path, trusted_files.owner_of(ca_path)):
-        raise FileFault("ca_path", found)
+        raise CertificateFault("ca_path", found)
     context.load_verify_locations(capath=ca_path)
 
 
@@ -133,18 +133,18 @@ def revoke(context: ssl.SSLContext, crl_file: str) -> None:
             raise ValueError("none in it")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         why = _reason(error) if isinstance(error, OSError) else str(error)
-        raise FileFault("crl_file", f"{crl_file} holds no revocation lists in PEM ({why})") from error
+        raise CertificateFault("crl_file", f"{crl_file} holds no revocation lists in PEM ({why})") from error
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _need_own(key: str, path: str) -> None:
     """Raises FileFault where ``path`` is no file, or somebody else can change it."""
     if os.path.exists(path) and not os.path.isfile(path):  # OpenSSL would wait for who writes a pipe
-        raise FileFault(key, f"{path} is not a file")
+        raise CertificateFault(key, f"{path} is not a file")
     try:
         trusted_files.check(path)
     except PermissionError as error:
-        raise FileFault(key, str(error.strerror)) from error
+        raise CertificateFault(key, str(error.strerror)) from error
 
 
 def _refuse_to_ask() -> str:
@@ -180,7 +180,7 @@ class Certificates:
         self._used = self._seen
         try:
             self.context = server_context(self._settings, self._alpn)
-        except FileFault as fault:
+        except CertificateFault as fault:
             self.refused += 1
             log.error("certificates.refused", extra={"bind": self._bind, "key": fault.key, "error": fault.message})
             return

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from reference import MADE, default_of, table_of
 
-from supervisor.config.declared import Setting, each_setting
+from supervisor.config.setting_annotations import Setting, each_setting
 from supervisor.units import write_size
 from wire.setting_kinds import Number, Size
 

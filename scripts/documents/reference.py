@@ -23,16 +23,16 @@ from command_tree import leaves
 from rest_page import rest_page
 
 from supervisor.cli.main import cli
-from supervisor.config.declared import Setting, about, settings_of
+from supervisor.config.setting_annotations import Setting, about, settings_of
 from supervisor.metrics.metric import Metric
 from supervisor.metrics.table import sections
 from supervisor.units import write_duration, write_size
+from wire.config_settings import NodeSettings
 from wire.figure import held, of_map
 from wire.routing.sys_topics import LoadAverages, SysFigures, SysLane, listener_values, node_values
-from wire.setting_kinds import Duration, Effect, Number, Size, Written
-from wire.settings import NodeSettings
+from wire.setting_kinds import Duration, Effect, Number, SettingForm, Size
 from wire.status.bridges import QueueFigures
-from wire.status.clients import DistributorFigures, TrafficFigures
+from wire.status.client_figures import DistributorFigures, TrafficFigures
 from wire.status.event_kinds import EventKind
 from wire.status.histogram import HistogramFigures
 from wire.status.store import SessionFigures
@@ -234,7 +234,7 @@ def what_it_takes(one: Setting) -> str:
         return ", ".join(_code(str(word)) for word, _ in one.choices)
     if one.held is bool:
         return "`true`, `false`"
-    if one.written in (Written.PROPERTIES, Written.HEADERS, Written.REFUSALS):
+    if one.written in (SettingForm.PROPERTIES, SettingForm.HEADERS, SettingForm.REFUSALS):
         return "a mapping"
     return "a list of texts" if one.many else "a text"
 

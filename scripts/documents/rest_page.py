@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from supervisor.http.app import make_app
-from supervisor.http.figures import HttpCounts
-from wire.settings import HttpSettings
+from supervisor.http.http_counts import HttpCounts
+from wire.config_settings import HttpSettings
 
 _INTRODUCTION = """
 # REST API

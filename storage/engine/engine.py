@@ -41,7 +41,7 @@ from storage.engine.commit_mark import Evidence
 from storage.engine.dead_bytes import STEP_BYTES, DeadBytes, are_small
 from storage.engine.disk_reserve import Reserve
 from storage.engine.readable_around_damage import readable
-from storage.engine.rocksdb_errors import TRANSLATED, WriteStalled
+from storage.engine.rocksdb_errors import TRANSLATED, RocksdbStalled
 from storage.engine.store_folder import PROBE_NAME
 from storage.engine.store_identity import IDENTITY_KEY, KnownStore
 from storage.engine.store_opening import StoreOpening
@@ -233,7 +233,7 @@ class Engine(Protocol):
         """Release everything; the engine is not used again, unless by ``reopen``."""
 
 
-class RocksDatabase:
+class EngineDatabase:
     """RocksDB in the folder ``path``: opened and closed, read and written. The engine does not know what is promised in it."""
 
     def __init__(self, path: Path) -> None:
@@ -444,7 +444,7 @@ class RocksEngine:
 
     def __init__(self, path: Path, *, begins: bool = True) -> None:
         """begins: as ``StoreOpening`` has it."""
-        self.database = RocksDatabase(path)
+        self.database = EngineDatabase(path)
         self.opening = StoreOpening(path, self.database, begins=begins)
         self.path = path
         self._folder = self.opening.folder
@@ -606,7 +606,7 @@ def _put_through(db: Rdict, batch: Callable[[], WriteBatch]) -> None:
         try:
             with TRANSLATED:
                 db.write(batch(), _AT_ONCE)  # consumes it, whatever becomes of it
-        except WriteStalled:
+        except RocksdbStalled:
             if failed:
                 raise
         else:

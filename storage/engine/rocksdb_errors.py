@@ -7,7 +7,7 @@ from types import TracebackType
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
 
-class WriteStalled(Unavailable):
+class RocksdbStalled(Unavailable):
     """RocksDB takes no write until it has written tables."""
 
 
@@ -22,7 +22,7 @@ class _Translated:
             return
         text = str(error)
         if kind is Exception and _STALLED in text:
-            raise WriteStalled("the store waits for its tables", error=text) from error
+            raise RocksdbStalled("the store waits for its tables", error=text) from error
         if kind is Exception and _is_damage(text):
             raise StorageDamaged("the store is damaged", error=text) from error
         if (isinstance(error, OSError) or kind is Exception) and any(sign in text for sign in _FULL):

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from wire.config_settings import LimitSettings
 from wire.frames.batch import QOS_MASK, UNPROMISED, Batch, raised_rows
 from wire.frames.intake import Append
-from wire.settings import LimitSettings
 
 REJECT, DROP_OLDEST = "reject", "drop-oldest"
 _VOLATILE = "volatile"

@@ -37,8 +37,8 @@ from storage.engine.keys import chunk_key, dead_key, first_seq_of
 from storage.queue.chunk import Message
 from storage.queue.ledger import unpack_row
 from wire.clock_steps import elapsed_ms
+from wire.config_settings import DeadLetterSettings
 from wire.errors import ConfigError, StorageDamaged, Unavailable
-from wire.settings import DeadLetterSettings
 from wire.status.bridges import DeadLetterFigures
 
 log = logging.getLogger("bascule")

@@ -14,8 +14,8 @@ from storage.queue.chunk import Chunk, Left, Place, rows_in
 from storage.queue.chunk_reader import ChunkReader, ReadAhead
 from storage.queue.ledger import LedgerRow
 from storage.queue.settled_ranges import Settled
-from wire.frames.base import Ranges
 from wire.frames.batch import QOS_MASK, Batch
+from wire.frames.frame import Ranges
 from wire.ranges import RangeSet
 
 SHARED_ROWS_MAX = 1000

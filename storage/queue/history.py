@@ -40,7 +40,7 @@ from storage.queue.chunk import Place
 from storage.queue.chunk_reader import ChunkReader
 from storage.queue.ledger import HistoryRow, LedgerRow
 from wire.errors import ConfigError, StorageDamaged, Unavailable
-from wire.frames.base import Ranges
+from wire.frames.frame import Ranges
 from wire.ranges import RangeSet
 from wire.status.outcomes import REDELIVERED
 

@@ -15,8 +15,9 @@ import msgpack
 from wire.errors import ConfigError, StorageDamaged
 from wire.exchange.former_sessions import LeftRows, LeftSession, left_rows
 from wire.exchange.packet_identifiers import PACKET_IDS
-from wire.frames.base import Ranges
-from wire.status.outcomes import DEAD, DELIVERED, DROPPED, EXPIRED, REDELIVERED, Loss, kind_and_reason
+from wire.frames.frame import Ranges
+from wire.status.loss_reasons import Loss
+from wire.status.outcomes import DEAD, DELIVERED, DROPPED, EXPIRED, REDELIVERED, kind_and_reason
 
 RoutesRow = tuple[tuple[bytes, int], ...]  # see ``tail``
 

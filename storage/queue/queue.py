@@ -24,9 +24,10 @@ from storage.queue.settled_ranges import Settled
 from storage.queue.tail import Tail
 from storage.queue.waiting_messages import LostStretch, TooOld, Waiting
 from wire.errors import StorageDamaged
-from wire.frames.base import Ranges
+from wire.frames.frame import Ranges
 from wire.ranges import ranges_of
-from wire.status.outcomes import REDELIVERED, Loss
+from wire.status.loss_reasons import Loss
+from wire.status.outcomes import REDELIVERED
 
 CACHE_BYTES = 8 << 20
 

@@ -9,7 +9,7 @@ from storage.engine.engine import Write
 from storage.queue.ledger import LedgerRow
 from wire.exchange.former_sessions import LeftRows, LeftSession
 from wire.exchange.packet_identifiers import PACKET_IDS
-from wire.frames.base import Ranges
+from wire.frames.frame import Ranges
 from wire.ranges import ArrivalSet, RangeSet
 
 HANDED_AHEAD = 16_384  # more than a batch, so that a lane that keeps up has its marks with the commits of the messages

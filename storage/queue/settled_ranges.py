@@ -8,7 +8,7 @@ from storage.queue.chunk import Chunk
 from storage.queue.history import QueueHistory
 from storage.queue.ledger import LedgerRow
 from wire.ranges import Ranges, RangeSet
-from wire.status.outcomes import Loss
+from wire.status.loss_reasons import Loss
 
 Gaps = Sequence[tuple[int, int]]
 

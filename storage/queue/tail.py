@@ -17,12 +17,12 @@ from storage.queue.chunk import Chunk
 from storage.queue.hand_out_cursor import Cursor
 from storage.queue.ledger import LedgerRow, RoutesRow
 from storage.queue.settled_ranges import Settled
+from wire.config_settings import RuleSettings
 from wire.frames.batch import QOS_MASK, Batch, head_of
 from wire.ranges import RangeSet
 from wire.routing.message_route import MessageRoute, kind_of_route
-from wire.settings import RuleSettings
 from wire.status.bridges import FormerRule
-from wire.status.outcomes import Loss
+from wire.status.loss_reasons import Loss
 
 
 class QueuedRoutes:

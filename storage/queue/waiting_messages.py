@@ -15,9 +15,10 @@ from storage.queue.hand_out_pieces import join_tiny, pick
 from storage.queue.sent_record import SentRecord
 from storage.queue.settled_ranges import Settled
 from wire.errors import StorageDamaged, Unavailable
-from wire.frames.base import Ranges
+from wire.frames.frame import Ranges
 from wire.ranges import RangeSet, ranges_of
-from wire.status.outcomes import EXPIRED, Loss
+from wire.status.loss_reasons import Loss
+from wire.status.outcomes import EXPIRED
 
 SPLIT_ROWS = 4000  # a chunk up to this size is handed out whole even if the credit ends inside it
 

@@ -24,7 +24,7 @@ WHOLE = "BASE"
 _INDEX = "INDEX"  # what WHOLE says where it is offered; here it is there before the files are
 
 
-class Objects(Protocol):
+class BaseObjects(Protocol):
     """A place for large things that others fetch. Each method blocks, and raises ``LogAway``."""
 
     def put(self, name: str, path: Path) -> None: ...
@@ -36,7 +36,7 @@ class Objects(Protocol):
     def remove(self, name: str) -> None: ...
 
 
-def offer(objects: Objects, folder: Path, name: str) -> int:
+def offer(objects: BaseObjects, folder: Path, name: str) -> int:
     """Put the store in ``folder`` there under ``name``, in place of any other; how many bytes it has.
 
     Raises:
@@ -52,13 +52,13 @@ def offer(objects: Objects, folder: Path, name: str) -> int:
     return sum(sizes.values())
 
 
-def withdraw(objects: Objects) -> None:
+def withdraw(objects: BaseObjects) -> None:
     """Offer none any more."""
     for name in objects.names():
         objects.remove(name)
 
 
-def fetch(objects: Objects, name: str, store: Path) -> int:
+def fetch(objects: BaseObjects, name: str, store: Path) -> int:
     """Bring what is offered under ``name`` beside ``store``, ready for ``install``; how many bytes it has.
 
     Raises:

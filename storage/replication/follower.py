@@ -15,8 +15,8 @@ from storage.replication.lease import clock_s as lease_clock_s
 from storage.replication.log import Behind, Log
 from storage.replication.records import TERM, Record, Term, split
 from storage.replication.replica import NeedsBase, Replica
+from wire.config_settings import ReplicationSettings
 from wire.errors import ConfigError
-from wire.settings import ReplicationSettings
 
 log = logging.getLogger("bascule")
 

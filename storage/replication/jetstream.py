@@ -35,8 +35,8 @@ from nats.js.object_store import ObjectStore
 from storage import trusted_files
 from storage.replication.log import Behind, Entry, LogAway
 from storage.replication.records import HEAD_BYTES
-from storage.replication.survey import ServerFound, StreamFound, Survey
-from wire.settings import ReplicationSettings
+from storage.replication.survey import Survey, SurveyedServer, SurveyedStream
+from wire.config_settings import ReplicationSettings
 
 log = logging.getLogger("bascule")
 
@@ -390,7 +390,7 @@ async def _survey(settings: ReplicationSettings) -> Survey:
     return Survey(servers, error, tuple(each for each in found if each is not None), forbidden)
 
 
-async def _look_at(settings: ReplicationSettings, url: str) -> ServerFound:
+async def _look_at(settings: ReplicationSettings, url: str) -> SurveyedServer:
     said: list[str] = []
 
     async def told(error: Exception) -> None:
@@ -400,17 +400,17 @@ async def _look_at(settings: ReplicationSettings, url: str) -> ServerFound:
         connecting = nats.connect([url], connect_timeout=SURVEY_S, allow_reconnect=False, error_cb=told, **_credentials(settings))
         client = await asyncio.wait_for(connecting, SURVEY_S + 1.0)
     except (NatsError, OSError, TimeoutError, ValueError) as error:
-        return ServerFound(url, said[0] if said else str(error) or type(error).__name__)
+        return SurveyedServer(url, said[0] if said else str(error) or type(error).__name__)
     try:
         info = client._server_info
         name, version, cluster = (str(info.get(key, "")) for key in ("server_name", "version", "cluster"))
         known = len(info.get("connect_urls") or ())
-        return ServerFound(url, "", name, version, cluster, bool(info.get("jetstream")), known)
+        return SurveyedServer(url, "", name, version, cluster, bool(info.get("jetstream")), known)
     finally:
         await client.close()
 
 
-async def _stream_found(stream: JetStreamContext, name: str) -> StreamFound | None:
+async def _stream_found(stream: JetStreamContext, name: str) -> SurveyedStream | None:
     try:
         info = await stream.stream_info(name)
     except NotFoundError:
@@ -419,7 +419,7 @@ async def _stream_found(stream: JetStreamContext, name: str) -> StreamFound | No
     level = 1 if cluster is None else bool(cluster.leader) + sum(1 for peer in cluster.replicas or () if peer.current)
     leader = "" if cluster is None else cluster.leader or ""
     storage = str(getattr(config.storage, "value", config.storage))
-    return StreamFound(name, storage, config.num_replicas or 1, int(level), leader, info.state.bytes, info.state.messages)
+    return SurveyedStream(name, storage, config.num_replicas or 1, int(level), leader, info.state.bytes, info.state.messages)
 
 
 async def _try_rights(client: Client, stream: str) -> None:

@@ -14,8 +14,8 @@ from storage.replication.log import Log
 from storage.replication.members import MemberReport, exchange_reports, keep_from
 from storage.replication.replica import Replica
 from storage.replication.replicated_engine import ReplicatedEngine
+from wire.config_settings import ReplicationSettings
 from wire.errors import Unavailable
-from wire.settings import ReplicationSettings
 
 SYNC_S = 1.0
 

@@ -18,7 +18,7 @@ from storage import files
 from storage.replication.log import Log
 from wire.errors import ConfigError, StorageDamaged
 from wire.frozen_records import named_record
-from wire.status.cluster import MemberFigures
+from wire.status.replication_figures import MemberFigures
 
 ID_NAME = "member"
 

@@ -6,7 +6,7 @@ from wire.frozen_records import record
 
 
 @record
-class ServerFound:
+class SurveyedServer:
     """One of the servers that are configured. error: why it is of no use; the others are what it says of itself, if it was reached.
 
     jetstream: whether it keeps streams. known: how many servers it told us of, itself included; 0 where it tells nobody.
@@ -22,7 +22,7 @@ class ServerFound:
 
 
 @record
-class StreamFound:
+class SurveyedStream:
     """A stream that is there. current: how many of its ``replicas`` are level and reached, the one that leads included."""
 
     name: str
@@ -41,7 +41,7 @@ class Survey:
     streams: those of the cluster that there are. forbidden: what the user may not, as the servers say it.
     """
 
-    servers: tuple[ServerFound, ...]
+    servers: tuple[SurveyedServer, ...]
     error: str = ""
-    streams: tuple[StreamFound, ...] = ()
+    streams: tuple[SurveyedStream, ...] = ()
     forbidden: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
 
 @dataclass(slots=True)
-class Copied:
+class CopiedSnapshot:
     """The result of a copy: bytes written, bytes that were there, linked or left by an earlier attempt; where the snapshot is
     now."""
 
@@ -48,7 +48,7 @@ class Copied:
     already_there: bool = False
 
 
-def copy_snapshot(source: Path, folder: Path, *, on_progress: Callable[[int, int], None] | None = None) -> Copied:
+def copy_snapshot(source: Path, folder: Path, *, on_progress: Callable[[int, int], None] | None = None) -> CopiedSnapshot:
     """Copy the snapshot ``source`` into ``folder``, which is made if need be; a repetition goes on where the last one was cut.
 
     on_progress: told how many bytes of how many are there.
@@ -99,9 +99,9 @@ class _Copy:
         self._whole = folder / manifest.id
         self._on_progress = on_progress
         self._links = True  # until the target says otherwise
-        self._copied = Copied(self._whole)
+        self._copied = CopiedSnapshot(self._whole)
 
-    def run(self) -> Copied:
+    def run(self) -> CopiedSnapshot:
         _make(self._folder)
         if self._is_there():
             self._copied.already_there = True

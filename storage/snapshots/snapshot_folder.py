@@ -36,7 +36,7 @@ from storage.snapshots.manifest import (
     snapshot_id,
 )
 from wire.errors import BasculeError, Unavailable
-from wire.status.node import SnapshotFigures
+from wire.status.node_status import SnapshotFigures
 
 FOLDER_NAME = "snapshots"
 SHIPPED_NAME = ".shipped"

@@ -25,11 +25,11 @@ from storage.queue.ledger import ROW_VERSION, Ledger
 from storage.queue.queue import Queue
 from storage.snapshots.manifest import DeadFacts, LedgerFacts, QueueFacts, VolatileFacts, queue_fields
 from storage.store.event_rows import EVENT_VERSION
-from wire.frames.base import Ranges
+from wire.config_settings import LimitSettings
 from wire.frames.batch import BATCH_VERSION
+from wire.frames.frame import Ranges
 from wire.frames.names import lane_of_queue
 from wire.ranges import RangeSet, ranges_of
-from wire.settings import LimitSettings
 
 VERSIONS: Mapping[str, int] = {
     "store": STORE_FORMAT,

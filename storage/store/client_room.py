@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from storage.queue.admission import DAMAGED, REFUSING, AdmissionRoom, Amount, fits, wanted
 from storage.store.disk_trouble import Disk
 from storage.store.lanes import Lanes
+from wire.config_settings import ClientLimitSettings, SettingsNow
 from wire.frames import intake
-from wire.frames.base import Effects
+from wire.frames.frame import Effects
 from wire.frames.intake import FULL, NEAR, OPEN, Append, RoomWanted
 from wire.frames.names import LISTENER
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, BATCHES_OUTSTANDING_MAX
-from wire.settings import ClientLimitSettings, SettingsNow
 
 UNDER_WAY_BATCHES = 2 * BATCHES_OUTSTANDING_MAX + 1  # of the Listener: taken in one turn, sent before it hears of that, being built
 UNDER_WAY_ROWS = UNDER_WAY_BATCHES * BATCH_ROWS_MAX

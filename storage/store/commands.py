@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from storage.store.disk_trouble import Disk
 from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
 from wire.figure import to_map
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand
 from wire.status import answers

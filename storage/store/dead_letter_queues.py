@@ -14,14 +14,14 @@ from typing import NamedTuple
 from zlib import crc32
 
 from storage.engine.engine import Engine, Moment, Write
-from storage.engine.keys import QueueNumbers
+from storage.engine.queue_numbers import QueueNumbers
 from storage.queue.admission import AdmissionRoom
 from storage.queue.chunk import Message
 from storage.queue.dead_letters import DeadLetter, DeadLetters, dead_queue_name
 from storage.queue.queue import Queue
+from wire.config_settings import DeadLetterSettings, SettingsNow
 from wire.errors import StorageDamaged
-from wire.frames.base import Ranges
-from wire.settings import DeadLetterSettings, SettingsNow
+from wire.frames.frame import Ranges
 from wire.status.bridges import DeadLetterFigures
 from wire.status.outcomes import kind_and_reason
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from storage.engine.engine import Engine
 from storage.replication.log import LogAway
+from wire.config_settings import SettingsNow
 from wire.errors import DiskFull, StoreGone, Unavailable
-from wire.settings import SettingsNow
 from wire.status.states import StoreState
 
 log = logging.getLogger("bascule")

@@ -28,11 +28,11 @@ from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Sessions
 from wire.exchange.subscriber_copies import as_granted
 from wire.frames.batch import QOS_MASK
-from wire.frames.local_sessions import PIECE_BYTES, PIECE_MESSAGES
+from wire.frames.subscriptions import PIECE_BYTES, PIECE_MESSAGES
 from wire.mqtt.publish_properties import without_connection_properties
 from wire.routing.message_route import MessageRoute
 from wire.routing.subscriber import Delivery, delivery_for, options_of
-from wire.status.outcomes import Loss
+from wire.status.loss_reasons import Loss
 
 Read = Callable[[Lane, float, Callable[..., None]], None]
 

@@ -18,9 +18,9 @@ from storage.queue.history import ROW_BYTES
 from storage.queue.ledger import Ledger
 from storage.store.event_rows import Detail, Event, event_key, event_number
 from wire.clock_steps import elapsed_ms
+from wire.config_settings import SettingsNow
 from wire.errors import ConfigError, StorageDamaged
 from wire.figure import joined
-from wire.settings import SettingsNow
 from wire.status.answers import Event as EventRow
 from wire.status.event_kinds import EventKind
 from wire.status.states import StoreState

@@ -12,13 +12,14 @@ from typing import Any
 
 from storage.queue.admission import Admitted
 from storage.store.lane import Lane
-from wire.frames.base import Effects
 from wire.frames.batch import unpack_column
+from wire.frames.frame import Effects
 from wire.frames.intake import Append
 from wire.frames.lanes import Settle
 from wire.frames.names import QUEUE_STORE, SUPERVISOR
-from wire.frames.tracing import TraceFollow, TraceMark, TraceStep
-from wire.status.outcomes import REDELIVERED, Loss
+from wire.frames.traces import TraceFollow, TraceMark, TraceStep
+from wire.status.loss_reasons import Loss
+from wire.status.outcomes import REDELIVERED
 
 FOLLOWED_MAX = 8
 FOLLOWED_S = 120.0  # what has not left its queue by then is not followed any longer

@@ -14,8 +14,8 @@ from storage.engine.engine import Engine, Write
 from storage.queue.queue import Queue
 from storage.store.event_log import EventLog
 from wire.clock_steps import elapsed_ms
+from wire.config_settings import BridgeSettings, SettingsNow
 from wire.errors import ConfigError, StorageDamaged, Unavailable
-from wire.settings import BridgeSettings, SettingsNow
 from wire.status.event_kinds import EventKind
 
 log = logging.getLogger("bascule")

@@ -12,16 +12,16 @@ from contextlib import suppress
 from typing import Any
 
 from storage.engine.engine import Engine, Moment, Write
-from storage.engine.keys import QueueNumbers
+from storage.engine.queue_numbers import QueueNumbers
 from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog, event_of
 from storage.store.history_retention import Retention
 from storage.store.lane import Lane
+from wire.config_settings import SettingsNow
 from wire.errors import Unavailable
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.supervision import NodeEvents
-from wire.settings import SettingsNow
 
 TIDY_PERIOD_S = 10.0
 

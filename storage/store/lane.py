@@ -14,12 +14,12 @@ from storage.queue.chunk import Chunk, Left
 from storage.queue.queue import Queue
 from storage.queue.waiting_messages import LostStretch
 from storage.store.disk_trouble import RETRY_FIRST_S, RETRY_MAX_S
+from wire.config_settings import LimitSettings
 from wire.errors import ConfigError, Unavailable
-from wire.frames.base import Effects, Ranges
 from wire.frames.batch import pack_column
+from wire.frames.frame import Effects, Ranges
 from wire.frames.lanes import HandOut, LaneOpened, Settle, Settled
 from wire.frames.names import LANE_EPOCH_SHIFT, connection_name, forwarder_name, lane_of_queue, peer_of
-from wire.settings import LimitSettings
 from wire.status.histogram import Histogram
 from wire.status.outcomes import DELIVERED
 

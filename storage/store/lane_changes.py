@@ -23,9 +23,9 @@ from storage.engine.engine import Engine, Write
 from storage.engine.keys import lanes_key
 from storage.queue.ledger import unpack_row
 from storage.store.lane import Lane
+from wire.config_settings import BridgeSettings, SettingsNow
 from wire.errors import StorageDamaged
 from wire.frames.names import queue_name
-from wire.settings import BridgeSettings, SettingsNow
 
 log = logging.getLogger("bascule")
 

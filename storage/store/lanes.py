@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.engine.engine import Moment, Write
-from storage.engine.keys import QueueNumbers
+from storage.engine.queue_numbers import QueueNumbers
 from storage.queue.admission import REJECT
 from storage.queue.history import ROW_BYTES
 from storage.queue.ledger import LedgerRow
@@ -35,14 +35,14 @@ from storage.store.lane_changes import LaneChanges
 from storage.store.next_commit import NextCommit
 from storage.store.session_rows import Sessions
 from wire.clock_steps import elapsed_ms
+from wire.config_settings import BridgeSettings, LimitSettings, RuleSettings, SessionSettings, SettingsNow
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.exchange.former_sessions import left_rows
-from wire.frames.base import Effects, Frame
+from wire.frames.frame import Effects, Frame
 from wire.frames.lanes import Credit, LaneClose, LaneOpen, LaneReopen, Settle
 from wire.frames.names import CLIENT_SESSION, LANE_EPOCH_SHIFT, connection_name, lane_of_queue, queue_name, session_of_queue
 from wire.frames.supervision import ResetMarkers
-from wire.frames.tracing import TraceMark
-from wire.settings import BridgeSettings, LimitSettings, RuleSettings, SessionSettings, SettingsNow
+from wire.frames.traces import TraceMark
 from wire.status.bridges import QueueFigures, RetainedHistory
 from wire.status.outcomes import REDELIVERED, is_dead
 

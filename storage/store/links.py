@@ -22,13 +22,13 @@ from storage.store.lanes import Lanes
 from storage.store.local_sessions import LocalSessions, SessionFrame
 from storage.store.next_commit import NextCommit
 from storage.store.receiving_link import ReceivingLinks, Verdict
-from wire.frames.base import Effects, Frame
+from wire.config_settings import NodeSettings, SettingsNow
 from wire.frames.batch import unpack_column
+from wire.frames.frame import Effects, Frame
 from wire.frames.intake import Append, Committed, RoomWanted, SenderResumes, SessionClose, SessionOpen, SessionsWanted
-from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.names import LISTENER, RETAINED, session_of_queue
-from wire.settings import NodeSettings, SettingsNow
-from wire.status.outcomes import Loss
+from wire.frames.subscriptions import SubscriptionsAdd, SubscriptionsDrop
+from wire.status.loss_reasons import Loss
 
 _Ordered = Append | SessionFrame  # what takes effect in the order in which it came
 

@@ -32,22 +32,22 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from storage.engine.engine import Write
-from storage.engine.keys import QueueNumbers
+from storage.engine.queue_numbers import QueueNumbers
 from storage.store.ended_queues import EndedQueues
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from storage.store.retained_pieces import RetainedPieces
 from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Opening, Session, Sessions, is_remote, queue_of_session, sessions_of
+from wire.config_settings import SettingsNow
 from wire.exchange.wills import size_bytes
 from wire.figure import joined
-from wire.frames.base import Effects, Frame
 from wire.frames.batch import QOS_MASK
+from wire.frames.frame import Effects, Frame
 from wire.frames.intake import SessionClose, SessionClosed, SessionGone, SessionOpen, SessionOpened, SessionsKnown, SessionsWanted
-from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, LISTENER
+from wire.frames.subscriptions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.limit_shares import Shares
-from wire.settings import SettingsNow
 from wire.status.store import SessionFigures
 
 log = logging.getLogger("bascule")

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 
 from storage.engine.engine import Engine, Moment, Write
 from storage.store.disk_trouble import Disk
+from wire.config_settings import SettingsNow
 from wire.errors import Unavailable
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.lanes import Credit, Settle
-from wire.settings import SettingsNow
 from wire.status.histogram import Histogram
 from wire.status.outcomes import is_dead
 from wire.status.store import CommitFigures

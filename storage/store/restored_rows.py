@@ -15,7 +15,8 @@ import os
 from dataclasses import dataclass
 
 from storage.engine.engine import Engine, Write
-from storage.engine.keys import IDENTITY_BYTES, QueueNumbers, lane_key, open_format
+from storage.engine.keys import IDENTITY_BYTES, lane_key, open_format
+from storage.engine.queue_numbers import QueueNumbers
 from storage.engine.store_identity import IDENTITY_KEY
 from storage.queue.ledger import LedgerRow
 from storage.replication.position import POSITION_KEY

@@ -20,13 +20,13 @@ import msgpack
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import retained_key
 from wire.clock_steps import elapsed_ms
+from wire.config_settings import SettingsNow
 from wire.errors import StorageDamaged, Unavailable, UnknownFrame
 from wire.frames.batch import QOS_MASK, RETAIN, Batch, concat
 from wire.limit_shares import Shares
 from wire.mqtt.message_expiry import aged_properties, expired_rows
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.routing.retained_topics import CLEARED, RetainedTopics, pack_owned, retained_rows, unpack_owned
-from wire.settings import SettingsNow
 from wire.status.store import RetainedFigures
 
 log = logging.getLogger("bascule")

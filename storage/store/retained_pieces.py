@@ -21,14 +21,14 @@ from storage.store.next_commit import NextCommit
 from storage.store.retained_messages import Allowance, RetainedMessages
 from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Sessions
+from wire.config_settings import SettingsNow
 from wire.errors import Unavailable
 from wire.exchange.subscriber_copies import as_granted
-from wire.frames.base import Effects
 from wire.frames.batch import QOS_MASK, Batch
-from wire.frames.local_sessions import PIECE_BYTES, PIECE_MESSAGES, RetainedPiece, RetainedWanted
+from wire.frames.frame import Effects
 from wire.frames.names import LISTENER, session_of_queue
+from wire.frames.subscriptions import PIECE_BYTES, PIECE_MESSAGES, RetainedPiece, RetainedWanted
 from wire.mqtt.topics import matches
-from wire.settings import SettingsNow
 from wire.status.store import RetainedFigures
 
 

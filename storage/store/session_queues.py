@@ -12,13 +12,14 @@ from functools import partial
 import msgpack
 
 from storage.engine.engine import Engine
-from storage.engine.keys import GONE, QueueNumbers, chunk_key, lane_key
+from storage.engine.keys import GONE, chunk_key, lane_key
+from storage.engine.queue_numbers import QueueNumbers
 from storage.store.lane import Lane
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from wire.frames.batch import Batch
 from wire.frames.names import session_queue_name
-from wire.status.outcomes import Loss
+from wire.status.loss_reasons import Loss
 from wire.status.store import SessionQueueFigures
 
 

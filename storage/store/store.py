@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from storage.engine.engine import Engine, Moment, Write
-from storage.engine.keys import QueueNumbers, open_format
+from storage.engine.keys import open_format
+from storage.engine.queue_numbers import QueueNumbers
 from storage.snapshots.manifest import DeadFacts
 from storage.store.checkpoint import CheckpointStands, QueueStands, note, take
 from storage.store.commands import Commands
@@ -34,13 +35,13 @@ from storage.store.next_commit import NextCommit
 from storage.store.queue_commands import QueueCommands
 from storage.store.session_commands import SessionCommands
 from storage.store.session_rows import Sessions
+from wire.config_settings import SettingsNow
 from wire.errors import DiskFull, Unavailable
 from wire.figure import joined
-from wire.frames.base import Effects, Frame
+from wire.frames.frame import Effects, Frame
 from wire.frames.intake import Append, RoomWanted
 from wire.frames.lanes import Credit, Settle
 from wire.frames.supervision import QueueCommand, SessionCommand
-from wire.settings import SettingsNow
 from wire.status.event_kinds import EventKind
 from wire.status.states import StoreState
 from wire.status.store import StoreReport

@@ -18,7 +18,7 @@ from supervisor.units import counted, write_time
 if TYPE_CHECKING:
     from storage.store.restored_rows import Restored
     from supervisor.backup.manifest import ConfigurationFile
-    from supervisor.backup.restoring import Checked
+    from supervisor.backup.restore_backup import CheckedBackup
 
 
 @click.command()
@@ -36,7 +36,7 @@ def backup(node: GivenNode, folder: Path, secrets: bool, last: bool, as_json: bo
     if data_dir in (folder.resolve(), *folder.resolve().parents):
         raise click.BadParameter(f"{folder} is in the node's data folder, which is what is to be saved", param_hint="--to")
     snapshot = newest_snapshot(node.place) if last else make_snapshot(node.client)
-    from supervisor.backup.making import make_backup
+    from supervisor.backup.make_backup import make_backup
 
     made = make_backup(node.config, data_dir, Path(snapshot.path), folder.absolute(), secrets=secrets)
     if as_json:
@@ -66,9 +66,9 @@ def restore(node: GivenNode, backup: str, check: bool, replace: bool, yes: bool,
     folder with something in it, is not overwritten. The node that was backed up must never run again.
     """
     from storage.files import local_path
-    from supervisor.backup import restoring
+    from supervisor.backup import restore_backup
 
-    checked = restoring.check_backup(Path(local_path(backup)).absolute())
+    checked = restore_backup.check_backup(Path(local_path(backup)).absolute())
     facts = _facts(checked)
     if not as_json or not yes:
         contents = map(printable, _contents(checked, facts, node.config.absolute()))
@@ -79,15 +79,15 @@ def restore(node: GivenNode, backup: str, check: bool, replace: bool, yes: bool,
         return 0
     config = node.config.absolute()
     if config.exists():
-        restoring.refuse_another(checked.backup, node_of(config).name)
-        if (why := restoring.in_the_way(Path(node_of(config).data_dir))) and not replace:
+        restore_backup.refuse_another(checked.backup, node_of(config).name)
+        if (why := restore_backup.in_the_way(Path(node_of(config).data_dir))) and not replace:
             raise NotConfirmed(f"{why}; nothing was done: --replace moves that aside")
     if not yes:
         question = f"Restore it to the data folder of {config}? The node that was backed up must never run again."
         confirm(question, "nothing was done: add --yes to restore it")
-    others = [] if config.exists() else restoring.write_configuration(checked, config)
+    others = [] if config.exists() else restore_backup.write_configuration(checked, config)
     data_dir = Path(node_of(config).data_dir)
-    restored, kept = restoring.restore(checked, data_dir, replace=replace)
+    restored, kept = restore_backup.restore(checked, data_dir, replace=replace)
     if as_json:
         files = [file.path for file in others]
         done = {"data_dir": str(data_dir), "kept": kept and str(kept), "damaged": restored.damaged, "to_be_put_back": files}
@@ -99,7 +99,7 @@ def restore(node: GivenNode, backup: str, check: bool, replace: bool, yes: bool,
 
 
 def _done(
-    checked: Checked, data_dir: Path, restored: Restored, kept: Path | None, others: list[ConfigurationFile]
+    checked: CheckedBackup, data_dir: Path, restored: Restored, kept: Path | None, others: list[ConfigurationFile]
 ) -> Iterator[str]:
     """The result, and the steps left to the operator."""
     yield f"restored to {data_dir}"
@@ -112,7 +112,7 @@ def _done(
         yield f"  {name} was damaged when the snapshot was made: it stands still"
 
 
-def _facts(checked: Checked) -> dict[str, Any]:
+def _facts(checked: CheckedBackup) -> dict[str, Any]:
     """Its contents, as numbers."""
     manifest = checked.manifest
     bridges: dict[str, dict[str, int]] = {}
@@ -136,8 +136,8 @@ def _facts(checked: Checked) -> dict[str, Any]:
     }
 
 
-def _contents(checked: Checked, facts: dict[str, Any], config: Path) -> list[str]:
-    from supervisor.backup import restoring
+def _contents(checked: CheckedBackup, facts: dict[str, Any], config: Path) -> list[str]:
+    from supervisor.backup import restore_backup
 
     lines = [f"{checked.folder}: whole; node {facts['node']} at {write_time(facts['at_ms'])}, version {facts['version']}"]
     for name, row in facts["bridges"].items():
@@ -148,7 +148,7 @@ def _contents(checked: Checked, facts: dict[str, Any], config: Path) -> list[str
         if row["in_memory_only"]:
             lines.append(f"    {row['in_memory_only']} of QoS 0 were in memory only, and are not in it")
     if not config.exists():
-        lines += [f"  writes {target}" for _, target in restoring.places(checked.backup, config)]
+        lines += [f"  writes {target}" for _, target in restore_backup.places(checked.backup, config)]
     own = facts["sessions"]
     lines.append(
         f"  {counted(own['count'], 'session')} of clients with {counted(own['messages'], 'message')}, "

@@ -10,8 +10,8 @@ from supervisor.cli.node_calls import JSON, GivenNode, about_node, told
 from supervisor.terminal.cluster_text import SILENT_S, lasting
 from wire.errors import BasculeError
 from wire.figure import to_map
-from wire.status.cluster import ReplicationFigures
-from wire.status.node import Status
+from wire.status.node_status import Status
+from wire.status.replication_figures import ReplicationFigures
 
 
 class NoCluster(BasculeError):

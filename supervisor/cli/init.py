@@ -63,7 +63,7 @@ def init(
 
     The file is small and commented. On a terminal, the command asks for everything that no option gives.
     """
-    from supervisor.config.first_configuration import Answers, name_of, write_first
+    from supervisor.config.first_configuration import FirstAnswers, name_of, write_first
 
     if example == "?":
         return _examples()
@@ -79,7 +79,7 @@ def init(
     remote_user = _remote_user(remote)
     password = _password(remote_user, asks, from_stdin=password_stdin)
     folder = file.parent / SECRETS
-    answers = Answers(
+    answers = FirstAnswers(
         name=name,
         data_dir=data_dir,
         bind=bind,

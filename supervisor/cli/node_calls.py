@@ -26,7 +26,7 @@ from wire.figure import to_map
 if TYPE_CHECKING:
     from supervisor.control.client import ControlClient
     from supervisor.running_node import NodePlace
-    from wire.settings import NodeSettings
+    from wire.config_settings import NodeSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -15,7 +15,7 @@ from supervisor.terminal.failures import complain
 from wire.errors import ConfigError
 from wire.figure import to_map
 from wire.status.answers import ReloadPlan
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 if TYPE_CHECKING:
     from supervisor.control.client import ControlClient

@@ -19,7 +19,7 @@ from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, config_option
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 from wire.figure import joined, to_map
-from wire.status.node import SnapshotFigures
+from wire.status.node_status import SnapshotFigures
 
 if TYPE_CHECKING:
     from storage.snapshots.manifest import Found, Manifest
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 
 
-class NotMade(BasculeError):
+class SnapshotNotMade(BasculeError):
     """The node could not make the snapshot."""
 
     exit_status = 1
@@ -85,7 +85,7 @@ def make_snapshot(client: ControlClient) -> SnapshotFigures:
         if result.state == "made":
             return joined(SnapshotFigures, result)
         if result.state == "failed":
-            raise NotMade(f"no snapshot was made: {result.message}")
+            raise SnapshotNotMade(f"no snapshot was made: {result.message}")
         time.sleep(_POLL_S)
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import click
 
 from supervisor.cli.node_calls import JSON, Command, GivenNode, about_node
-from supervisor.terminal.monitor_line import Level, Limits, judged, line
+from supervisor.terminal.monitor_line import Limits, MonitorLevel, judged, line
 from supervisor.terminal.typed_commands import typed
 from supervisor.units import parse_duration
 from wire.errors import BasculeError, Unavailable
 from wire.figure import to_map
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 _WATCH_PERIOD_S = 1.0
 
@@ -53,7 +53,7 @@ class _Status(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        unknown = Level.UNKNOWN if "--check" in args else None
+        unknown = MonitorLevel.UNKNOWN if "--check" in args else None
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
@@ -118,7 +118,7 @@ def _check(node: GivenNode, name: str | None, limits: dict[str, Limits]) -> int:
     try:
         level, said = judged(_of_bridge(node.client.status(), name), limits)
     except (BasculeError, click.UsageError) as error:
-        level = Level.CRITICAL if isinstance(error, Unavailable) else Level.UNKNOWN
+        level = MonitorLevel.CRITICAL if isinstance(error, Unavailable) else MonitorLevel.UNKNOWN
         said = line(level, error.message)
     print(typed(said))
     return level

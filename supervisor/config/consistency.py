@@ -1,7 +1,7 @@
 """Consistency of several settings together, and values that stand for something that the file says otherwise.
 
-``CHECKS`` has a function for a dataclass of ``wire/settings.py``. It is called with values that hold one by one, and with the
-mapping that the file has; it returns the settings, or raises ``Inconsistent`` with sentences for the operator.
+``CHECKS`` has a function for a dataclass of ``wire/config_settings.py``. It is called with values that hold one by one, and with
+the mapping that the file has; it returns the settings, or raises ``Inconsistent`` with sentences for the operator.
 """
 
 from __future__ import annotations
@@ -13,18 +13,12 @@ from ipaddress import ip_address
 from pathlib import PurePath
 from typing import Any, cast
 
-from actors.system.certificates import FileFault
+from actors.system.certificates import CertificateFault
 from actors.system.tls import server_context, show, trust
 from supervisor.config.extras import NO_NATS, NO_OTEL, has_nats, has_otel
 from supervisor.running_node import run_dir_of
 from supervisor.units import Fault, Inconsistent, write_duration, write_size
-from wire.errors import BasculeError
-from wire.exchange.failback import place_of
-from wire.exchange.refusal_policy import DEFAULT_REASON, WITHOUT_CODE, code_of
-from wire.frames.names import remote_client_id
-from wire.mqtt.topics import covers, overlap
-from wire.routing.topic_mapping import TopicTemplate
-from wire.settings import (
+from wire.config_settings import (
     AccessSettings,
     AuthenticationSettings,
     BackoffSettings,
@@ -46,6 +40,12 @@ from wire.settings import (
     TelemetrySettings,
     TlsSettings,
 )
+from wire.errors import BasculeError
+from wire.exchange.failback import place_of
+from wire.exchange.refusal_policy import DEFAULT_REASON, WITHOUT_CODE, code_of
+from wire.frames.names import remote_client_id
+from wire.mqtt.topics import covers, overlap
+from wire.routing.topic_mapping import TopicTemplate
 
 RULE_NAME_MAX = 64
 IN_MEMORY_MAX_BYTES = 256 * 1024 * 1024  # limits.max_bytes where the queue is in memory and the operator named none
@@ -83,7 +83,7 @@ def _listener_tls(tls: ListenerTlsSettings, _: _File) -> ListenerTlsSettings:
     _raise(problems)
     try:
         server_context(tls)
-    except FileFault as fault:
+    except CertificateFault as fault:
         raise Inconsistent([((fault.key,), fault.message)]) from fault
     return tls
 
@@ -335,7 +335,7 @@ def _otlp(otlp: OtlpSettings, written: _File) -> OtlpSettings:
             trust(context, otlp.tls.ca_file)
         if otlp.tls.cert_file and otlp.tls.key_file:
             show(context, otlp.tls.cert_file, otlp.tls.key_file)
-    except FileFault as fault:
+    except CertificateFault as fault:
         raise Inconsistent([(("tls", fault.key), fault.message)]) from fault
     return otlp
 

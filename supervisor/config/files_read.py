@@ -1,6 +1,7 @@
 """Which files a running node was made of, and whether they are still what they were.
 
-Of each there is a digest in the settings (``wire.settings.NodeSettings.files``), so a file that was only touched has not changed.
+Of each there is a digest in the settings (``wire.config_settings.NodeSettings.files``), so a file that was only touched has not
+changed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from actors.system.watched_file import State, state_of
-from wire.settings import NodeSettings
+from wire.config_settings import NodeSettings
 
 _READ_MAX_BYTES = 4 << 20  # nothing that a configuration names is larger
 _YAML = (".yaml", ".yml")

@@ -12,7 +12,7 @@ from supervisor.config.yaml_file import write_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class FirstAnswers:
     """remote: an address, or empty for a broker alone. user: who may log in to the listener; empty lets everybody in. small: all
     actors share a process.
 
@@ -38,7 +38,7 @@ def name_of(host: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", host.partition(".")[0])[:64].strip("-") or "edge-1"
 
 
-def write_first(answers: Answers) -> str:
+def write_first(answers: FirstAnswers) -> str:
     """The text of the file."""
     lines = [
         "# Made by bascule init. What else can be set, with every default: bascule's configs/default.yaml.",
@@ -59,7 +59,7 @@ def write_first(answers: Answers) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _access(answers: Answers) -> list[str]:
+def _access(answers: FirstAnswers) -> list[str]:
     if not answers.user:
         return ["  allow_anonymous: true  # everybody who reaches the listener may publish and read"]
     return [
@@ -68,7 +68,7 @@ def _access(answers: Answers) -> list[str]:
     ]
 
 
-def _bridges(answers: Answers) -> list[str]:
+def _bridges(answers: FirstAnswers) -> list[str]:
     if not answers.remote:
         return ["bridges: []  # a broker alone"]
     remote = [f"      addresses: [{write_value(answers.remote)}]  # tried in turn"]

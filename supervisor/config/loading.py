@@ -1,7 +1,7 @@
-"""Loads a node's configuration: one file in, ``wire.settings.NodeSettings`` out, or every problem of the file at once.
+"""Loads a node's configuration: one file in, ``wire.config_settings.NodeSettings`` out, or every problem of the file at once.
 
 Each problem reads ``file:line:column: key: what is wrong and what would be right``. This module joins YAML's places
-(``supervisor/config/yaml_file.py``) with the model (``supervisor/config/derived_model.py``) and checks what spans the file.
+(``supervisor/config/yaml_file.py``) with the model (``supervisor/config/section_model.py``) and checks what spans the file.
 ``python -m supervisor.config.loading --schema FILE`` writes the JSON Schema for editors.
 """
 
@@ -22,15 +22,15 @@ from pydantic_core import ErrorDetails
 from actors.access.password_file import read_passwords
 from actors.access.token_file import read_tokens
 from storage import trusted_files
-from supervisor.config.derived_model import Section, section_type, several
 from supervisor.config.include import read_with_included
 from supervisor.config.named_files import TRUSTED_KEYS, named_by
+from supervisor.config.section_model import Section, section_type, several
 from supervisor.config.substitution import Substitution
 from supervisor.config.yaml_file import Key, Problem, YamlDocument, read_document
 from supervisor.running_node import NodePlace, run_dir_of
 from supervisor.units import Inconsistent, nearest, parse_address, shown
+from wire.config_settings import UNIX, AccessSettings, AclRuleSettings, NodeItself, NodeSettings
 from wire.errors import ConfigError
-from wire.settings import UNIX, AccessSettings, AclRuleSettings, NodeItself, NodeSettings
 
 _NODE: TypeAdapter[Any] = TypeAdapter(section_type(NodeSettings))
 _NODE_ALONE: TypeAdapter[Any] = TypeAdapter(create_model("NodeAlone", __base__=Section, node=(section_type(NodeItself), ...)))

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from supervisor.launch import environment
+from wire.config_settings import AclRuleSettings, NodeSettings, dump, load
 from wire.errors import ConfigError, Unavailable
-from wire.settings import AclRuleSettings, NodeSettings, dump, load
 
 _ACL = "--acl"
 _running: set[subprocess.Popen[bytes]] = set()

@@ -15,7 +15,7 @@ from typing import Any
 from supervisor.config.files_read import digest
 from supervisor.config.include import files_included, folders_included
 from supervisor.config.yaml_file import read_document
-from wire.settings import NodeSettings
+from wire.config_settings import NodeSettings
 
 SECRET_KEYS = (
     "credentials_file",

@@ -1,7 +1,7 @@
 """How a value of each setting is written in the file: its check, its place in the JSON Schema, and the value that it stands for.
 
-With ``supervisor/config/derived_model.py`` and ``supervisor/config/loading.py`` it is one of the users of pydantic. How an
-amount is read is in ``supervisor/units.py``; which setting is written how is in ``wire/settings.py``.
+With ``supervisor/config/section_model.py`` and ``supervisor/config/loading.py`` it is one of the users of pydantic. How an
+amount is read is in ``supervisor/units.py``; which setting is written how is in ``wire/config_settings.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo, WithJsonSchema
 
 from supervisor.config.addresses import parse_remote_address
-from supervisor.config.declared import Setting
+from supervisor.config.setting_annotations import Setting
 from supervisor.units import (
     Inconsistent,
     check_name,
@@ -31,10 +31,10 @@ from supervisor.units import (
     write_size,
 )
 from wire.access.access_rules import pattern_fault, prefix_fault
+from wire.config_settings import TCP, UNIX, RefusalSettings
 from wire.exchange.refusal_policy import ACTIONS, DEFAULT_REASON, REASONS, RETRY, TOO_LARGE, code_of
 from wire.mqtt.topics import filter_fault
-from wire.setting_kinds import Duration, Number, Size, Written
-from wire.settings import TCP, UNIX, RefusalSettings
+from wire.setting_kinds import Duration, Number, SettingForm, Size
 
 
 def type_of(one: Setting) -> Any:
@@ -348,27 +348,27 @@ def _pairs(value: dict[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(value.items())
 
 
-WRITTEN: dict[Written, Any] = {
-    Written.NAME: Annotated[Text, AfterValidator(check_name), Field(pattern="^[A-Za-z0-9_-]{1,64}$")],
-    Written.FILLED: _Filled,
-    Written.FILE: Annotated[_Filled, AfterValidator(_resolve), AfterValidator(_readable)],
-    Written.FOLDER: Annotated[_Filled, AfterValidator(_resolve), AfterValidator(_folder)],
-    Written.USER: Annotated[Text, AfterValidator(_user)],
-    Written.TOPIC_FILTER: Annotated[Text, AfterValidator(_filter)],
-    Written.TOPIC_PATTERN: Annotated[Text, AfterValidator(_pattern)],
-    Written.TOPIC_PREFIX: Annotated[Text, AfterValidator(_prefix)],
-    Written.URL_PATH: Annotated[Text, Field(pattern="^/")],
-    Written.BIND: Annotated[Text, AfterValidator(_bind)],
-    Written.TCP_BIND: Annotated[Text, AfterValidator(_tcp_bind)],
-    Written.CONTROL_BIND: Annotated[Text, AfterValidator(_control_bind)],
-    Written.ADDRESS: Annotated[Text, AfterValidator(_address)],
-    Written.NETWORK: Annotated[Text, AfterValidator(_network)],
-    Written.REMOTE: Annotated[Text, AfterValidator(parse_remote_address)],
-    Written.COLLECTOR: Annotated[Text, AfterValidator(_collector_url), Field(pattern="^https?://")],
-    Written.LOG_SERVER: Annotated[Text, AfterValidator(_log_server), Field(pattern="^(nats|tls)://")],
-    Written.STREAM_NAME: Annotated[Text, AfterValidator(_stream_name), Field(pattern="^[A-Za-z0-9_-]{1,60}$")],
-    Written.FILE_MODE: Annotated[Any, PlainValidator(_mode), WithJsonSchema({"type": "string", "pattern": "^0?[0-7]{3}$"})],
-    Written.PROPERTIES: Annotated[dict[_Filled, Text], AfterValidator(_pairs)],
-    Written.HEADERS: Annotated[dict[str, str], BeforeValidator(_headers), AfterValidator(_pairs)],
-    Written.REFUSALS: _Refusals,
+WRITTEN: dict[SettingForm, Any] = {
+    SettingForm.NAME: Annotated[Text, AfterValidator(check_name), Field(pattern="^[A-Za-z0-9_-]{1,64}$")],
+    SettingForm.FILLED: _Filled,
+    SettingForm.FILE: Annotated[_Filled, AfterValidator(_resolve), AfterValidator(_readable)],
+    SettingForm.FOLDER: Annotated[_Filled, AfterValidator(_resolve), AfterValidator(_folder)],
+    SettingForm.USER: Annotated[Text, AfterValidator(_user)],
+    SettingForm.TOPIC_FILTER: Annotated[Text, AfterValidator(_filter)],
+    SettingForm.TOPIC_PATTERN: Annotated[Text, AfterValidator(_pattern)],
+    SettingForm.TOPIC_PREFIX: Annotated[Text, AfterValidator(_prefix)],
+    SettingForm.URL_PATH: Annotated[Text, Field(pattern="^/")],
+    SettingForm.BIND: Annotated[Text, AfterValidator(_bind)],
+    SettingForm.TCP_BIND: Annotated[Text, AfterValidator(_tcp_bind)],
+    SettingForm.CONTROL_BIND: Annotated[Text, AfterValidator(_control_bind)],
+    SettingForm.ADDRESS: Annotated[Text, AfterValidator(_address)],
+    SettingForm.NETWORK: Annotated[Text, AfterValidator(_network)],
+    SettingForm.REMOTE: Annotated[Text, AfterValidator(parse_remote_address)],
+    SettingForm.COLLECTOR: Annotated[Text, AfterValidator(_collector_url), Field(pattern="^https?://")],
+    SettingForm.LOG_SERVER: Annotated[Text, AfterValidator(_log_server), Field(pattern="^(nats|tls)://")],
+    SettingForm.STREAM_NAME: Annotated[Text, AfterValidator(_stream_name), Field(pattern="^[A-Za-z0-9_-]{1,60}$")],
+    SettingForm.FILE_MODE: Annotated[Any, PlainValidator(_mode), WithJsonSchema({"type": "string", "pattern": "^0?[0-7]{3}$"})],
+    SettingForm.PROPERTIES: Annotated[dict[_Filled, Text], AfterValidator(_pairs)],
+    SettingForm.HEADERS: Annotated[dict[str, str], BeforeValidator(_headers), AfterValidator(_pairs)],
+    SettingForm.REFUSALS: _Refusals,
 }

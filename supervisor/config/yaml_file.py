@@ -1,7 +1,7 @@
 """Reads a YAML file into plain values and remembers where each stands, so that every complaint can name line and column.
 
 The only user of yaml. It knows YAML and its traps (``no`` that is false, ``1:30`` that is ninety, ``0600`` that is 384, keys given
-twice); what the values mean is the business of ``wire/settings.py``. ``write_value`` writes a value for such a file.
+twice); what the values mean is the business of ``wire/config_settings.py``. ``write_value`` writes a value for such a file.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ from wire.status.answers import (
     WholeWill,
     Will,
 )
-from wire.status.node import Status
+from wire.status.node_status import Status
 from wire.status.refusals import Refusal
 
 Answer = TypeVar("Answer")

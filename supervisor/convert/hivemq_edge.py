@@ -37,21 +37,21 @@ _VARIABLE = re.compile(r"\$\$\{ENV:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass(slots=True)
-class Element:
+class HivemqElement:
     """An element: its name, the line it begins in, its text, what is in it."""
 
     name: str
     number: int
     text: str = ""
-    below: list[Element] = field(default_factory=list)
+    below: list[HivemqElement] = field(default_factory=list)
 
-    def leaves(self, path: str = "") -> list[tuple[str, Element]]:
+    def leaves(self, path: str = "") -> list[tuple[str, HivemqElement]]:
         """The elements in it that have none themselves, each with its path."""
         return [
             leaf for one in self.below for leaf in (one.leaves(f"{path}{one.name}/") if one.below else [(f"{path}{one.name}", one)])
         ]
 
-    def all(self, path: str) -> list[Element]:
+    def all(self, path: str) -> list[HivemqElement]:
         """The elements at ``path`` below it."""
         name, _, rest = path.partition("/")
         found = [one for one in self.below if one.name == name]
@@ -74,13 +74,13 @@ def from_hivemq_edge(path: Path, text: str, draft: Draft) -> None:
             draft.refuse(Line(path.name, one.number, one.name), "no key: it is not about bridges")
 
 
-def _parsed(path: Path, document: str) -> Element:
+def _parsed(path: Path, document: str) -> HivemqElement:
     parser = expat.ParserCreate()
-    top = Element("", 0)
+    top = HivemqElement("", 0)
     open_now = [top]
 
     def begin(name: str, _: dict[str, str]) -> None:
-        element = Element(name, parser.CurrentLineNumber)
+        element = HivemqElement(name, parser.CurrentLineNumber)
         open_now[-1].below.append(element)
         open_now.append(element)
 
@@ -102,11 +102,11 @@ def _parsed(path: Path, document: str) -> Element:
     return top.below[0]
 
 
-def _line(path: Path, name: str, element: Element) -> Line:
+def _line(path: Path, name: str, element: HivemqElement) -> Line:
     return Line(path.name, element.number, name, " ".join(element.text.split()))
 
 
-def _listeners(draft: Draft, root: Element, path: Path) -> None:
+def _listeners(draft: Draft, root: HivemqElement, path: Path) -> None:
     for part in (one for group in root.all("mqtt-listeners") for one in group.below):
         said = {one.name: one.text.strip() for one in part.below}
         line = _line(path, part.name, part)
@@ -122,7 +122,7 @@ def _listeners(draft: Draft, root: Element, path: Path) -> None:
         draft.put(("listeners", 0, "bind"), "127.0.0.1:1883", "no listener could be taken")
 
 
-def _bridge(draft: Draft, bridge: Element, path: Path) -> None:
+def _bridge(draft: Draft, bridge: HivemqElement, path: Path) -> None:
     lines = {name: _line(path, name, one) for name, one in bridge.leaves()}  # of what stands there once
     head = lines.get("id", _line(path, "mqtt-bridge", bridge))
     host = lines.get("remote-broker/host")
@@ -147,7 +147,7 @@ def _bridge(draft: Draft, bridge: Element, path: Path) -> None:
             _rule(draft, (*base, key, draft.count(*base, key)), rules, rule, path)
 
 
-def _leaf(draft: Draft, base: Key, path: Path, name: str, element: Element) -> None:
+def _leaf(draft: Draft, base: Key, path: Path, name: str, element: HivemqElement) -> None:
     line = _line(path, name, element)
     option = OPTIONS.get(name)
     if option is None:
@@ -180,7 +180,7 @@ def _password(draft: Draft, remote: Key, line: Line, bridge: str) -> None:
     draft.put((*remote, "password_file"), f"secrets/{bridge}.password", line)
 
 
-def _rule(draft: Draft, key: Key, rules: str, rule: Element, path: Path) -> None:
+def _rule(draft: Draft, key: Key, rules: str, rule: HivemqElement, path: Path) -> None:
     line = _line(path, rules, rule)
     values: dict[str, object] = {"filters": [], "excludes": [], "preserve_retain": False}
     for name, element in rule.leaves():

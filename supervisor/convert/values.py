@@ -7,12 +7,12 @@ import re
 from dataclasses import MISSING
 from pathlib import Path
 
-from supervisor.config.declared import Setting, each_setting
+from supervisor.config.setting_annotations import Setting, each_setting
 from supervisor.config.yaml_file import Key
 from supervisor.convert.draft import Draft, Line, literally
 from supervisor.convert.options import Fate, Option
 from supervisor.units import UNLIMITED
-from wire.setting_kinds import Duration, Number, Size, Written
+from wire.setting_kinds import Duration, Number, SettingForm, Size
 
 SETTINGS = dict(each_setting())
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
@@ -49,7 +49,9 @@ def read(setting: Setting, option: Option, text: str, folder: Path) -> tuple[obj
         return flag(text), ""
     if not text:
         raise ValueError("no value")
-    return os.path.normpath(os.path.join(literally(str(folder.absolute())), text)) if setting.written is Written.FILE else text, ""
+    return os.path.normpath(
+        os.path.join(literally(str(folder.absolute())), text)
+    ) if setting.written is SettingForm.FILE else text, ""
 
 
 def flag(text: str) -> bool:

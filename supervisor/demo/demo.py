@@ -34,7 +34,7 @@ from supervisor.launch import environment
 from supervisor.terminal.view import print_table, say, verdict
 from wire.errors import BasculeError, Unavailable
 from wire.frames.names import BRIDGE, STORE, child_name
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 BRIDGE_NAME = "cloud"
 LANE = child_name(BRIDGE, BRIDGE_NAME, 0)

@@ -31,7 +31,7 @@ from supervisor.demo.demo import (
 from supervisor.demo.log_servers import found_program, server_config
 from supervisor.terminal.view import say
 from wire.errors import ConfigError
-from wire.status.cluster import ReplicationFigures
+from wire.status.replication_figures import ReplicationFigures
 
 LEASE_S = 3.0
 SERVERS = 3

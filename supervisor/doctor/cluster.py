@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from storage.replication.survey import ServerFound, StreamFound, Survey
+from storage.replication.survey import Survey, SurveyedServer, SurveyedStream
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from supervisor.doctor.machine import write_bytes
+from wire.config_settings import NodeSettings, ReplicationSettings
 from wire.errors import BasculeError
-from wire.settings import NodeSettings, ReplicationSettings
 
 VERSION_LEAST = (2, 12)
 SYNC = (
@@ -52,7 +52,7 @@ def examine_survey(own: ReplicationSettings, found: Survey) -> Iterator[Finding]
     yield warn("log", SYNC, "write jetstream { sync_interval: always } in the configuration of each, if it is not there")
 
 
-def _server(server: ServerFound, *, others: bool) -> Finding:
+def _server(server: SurveyedServer, *, others: bool) -> Finding:
     about = f"log server {server.url}"
     if server.error:
         if "authorization" in server.error.lower() or "authentication" in server.error.lower():
@@ -74,7 +74,7 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts if part.isascii() and part.isdigit())
 
 
-def _replicas(own: ReplicationSettings, reached: list[ServerFound], configured: int) -> Finding:
+def _replicas(own: ReplicationSettings, reached: list[SurveyedServer], configured: int) -> Finding:
     """Whether as many servers as are to keep the log can be had, in one cluster; one that is away is told of elsewhere."""
     about = "log replicas"
     clusters = {server.cluster for server in reached}
@@ -90,7 +90,7 @@ def _replicas(own: ReplicationSettings, reached: list[ServerFound], configured: 
     return ok(about, f"{found}; the log is there while {own.replicas // 2 + 1} of {own.replicas} work")
 
 
-def _stream(own: ReplicationSettings, name: str, found: StreamFound | None) -> Iterator[Finding]:
+def _stream(own: ReplicationSettings, name: str, found: SurveyedStream | None) -> Iterator[Finding]:
     about = f"stream {name}"
     if found is None:
         yield ok(about, "is not there yet; the first member that starts makes it")

@@ -17,8 +17,8 @@ from supervisor.doctor.running_node import ask
 from supervisor.doctor.trust import examine_files, examine_trust
 from supervisor.lock import running_pid
 from supervisor.tree.store_ownership import is_anothers, judge
+from wire.config_settings import NodeSettings
 from wire.errors import ConfigError, StorageDamaged, StoreGone
-from wire.settings import NodeSettings
 
 
 def examine_owner(settings: NodeSettings) -> Iterator[Finding]:

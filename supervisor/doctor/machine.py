@@ -15,7 +15,7 @@ from pathlib import Path
 
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from supervisor.units import write_size
-from wire.settings import NodeSettings
+from wire.config_settings import NodeSettings
 
 SYNC_SLOW_S = 0.02
 DESCRIPTORS_BESIDE = 256  # what a process has open beside its clients

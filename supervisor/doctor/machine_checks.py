@@ -16,10 +16,10 @@ from actors.access.listening_sockets import tcp_socket
 from actors.remote.remote_socket import LEVEL_5, credentials_fault
 from actors.system.tls import certificate_dates
 from supervisor.doctor.machine import folder_fault
+from wire.config_settings import BridgeSettings, NodeSettings, RuleSettings
 from wire.errors import ConfigError
 from wire.mqtt.topics import covers, overlap
 from wire.routing.topic_mapping import TopicTemplate
-from wire.settings import BridgeSettings, NodeSettings, RuleSettings
 
 Key = tuple[str | int, ...]
 _ALL = ("0.0.0.0", "::", "")

@@ -13,9 +13,9 @@ from actors.access.port_occupant import belongs_to, holder_of_path, holder_of_po
 from actors.remote.credentials import Credentials
 from actors.remote.remote_socket import DISCONNECT, LEVEL_5, open_remote
 from supervisor.doctor.findings import Finding, fail, ok
+from wire.config_settings import BridgeSettings, ListenerSettings, NodeSettings, RemoteSettings
 from wire.errors import BasculeError, Unavailable
 from wire.mqtt.reason_codes import ReasonCode
-from wire.settings import BridgeSettings, ListenerSettings, NodeSettings, RemoteSettings
 from wire.status.link_faults import fault_of
 
 AT_ONCE = 8

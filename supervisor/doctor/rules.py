@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from actors.remote.remote_socket import LEVEL_5
 from supervisor.doctor.findings import Finding, ok, warn
+from wire.config_settings import NodeSettings
 from wire.mqtt.topics import covers
-from wire.settings import NodeSettings
 
 
 def examine_rules(settings: NodeSettings) -> Iterator[Finding]:

@@ -15,12 +15,12 @@ from wire.frames.names import HTTP_SERVER, LISTENER, STORE
 from wire.frames.placement import SITE
 from wire.status.answers import Event
 from wire.status.bridges import BridgeLane
-from wire.status.clients import AccessFigures, ListenerFigures
-from wire.status.cluster import ReplicationFigures
+from wire.status.client_figures import AccessFigures, ListenerFigures
 from wire.status.event_kinds import EventKind
 from wire.status.link_faults import cure_of
-from wire.status.node import ControlFigures, HttpFigures, ProcessRow, Status, TelemetryFigures
-from wire.status.outcomes import Loss, cure_of_loss
+from wire.status.loss_reasons import Loss, cure_of_loss
+from wire.status.node_status import ControlFigures, HttpFigures, ProcessRow, Status, TelemetryFigures
+from wire.status.replication_figures import ReplicationFigures
 from wire.status.states import ChildState, CollectorFault, LinkState, StoreState
 from wire.status.store import StoreFigures
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from actors.system.certificates import FileFault
+from actors.system.certificates import CertificateFault
 from actors.system.tls import certificate_dates
 from storage import trusted_files
 from supervisor.config.named_files import SECRET_KEYS, named_by, named_files
 from supervisor.doctor.findings import Finding, fail, ok, warn
-from wire.settings import ListenerSettings, NodeSettings
+from wire.config_settings import ListenerSettings, NodeSettings
 
 SOON_S = 30 * 86_400
 
@@ -71,7 +71,7 @@ def certificate(path: str, now_s: float) -> Finding:
     about = f"certificate {path}"
     try:
         before, after = (calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ")) for text in certificate_dates(path))
-    except FileFault as fault:
+    except CertificateFault as fault:
         return fail(about, fault.message, "write a certificate in PEM there")
     until = time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(after))
     if now_s < before:

@@ -24,7 +24,7 @@ def encoded(value: Any) -> bytes:
     return (json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n").encode(errors="replace")
 
 
-class Json(JSONResponse):
+class JsonAnswer(JSONResponse):
     """An answer of the application that is a value."""
 
     def render(self, content: Any) -> bytes:

@@ -13,10 +13,10 @@ from supervisor.control.control_socket import ControlError, NotRunning
 from supervisor.http import health, metrics, page, rest
 from supervisor.http.answers import error_body
 from supervisor.http.callers import Callers, NotLetIn
-from supervisor.http.figures import HttpCounts
+from supervisor.http.http_counts import HttpCounts
 from supervisor.http.node_calls import NodeCalls
 from supervisor.version import VERSION
-from wire.settings import HttpSettings
+from wire.config_settings import HttpSettings
 from wire.status.refusals import Refusal
 
 # Kinds of refusals by the node that are answered with another status than 409, which says: not as things are now.

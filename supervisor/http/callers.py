@@ -22,10 +22,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from actors.access.login_limits import LoginLimits, network_of
 from actors.access.token_file import TokenFile
 from supervisor.control.roles import may, needed
-from supervisor.http.figures import HttpCounts
 from supervisor.http.front import READING
+from supervisor.http.http_counts import HttpCounts
 from wire.access.roles import ROLES
-from wire.settings import HttpSettings
+from wire.config_settings import HttpSettings
 
 log = logging.getLogger("bascule")
 

@@ -16,9 +16,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from supervisor.http.answers import MALFORMED
-from supervisor.http.figures import HttpCounts
+from supervisor.http.http_counts import HttpCounts
 from supervisor.http.request_head import RequestHead
-from wire.settings import HttpSettings
+from wire.config_settings import HttpSettings
 
 REQUESTS_MAX = 1000
 _NUMBERS = count()

@@ -13,8 +13,8 @@ from typing import Any
 from fastapi import HTTPException
 
 from supervisor.http.answers import SECURITY_HEADERS, error_body
-from supervisor.http.figures import HttpCounts
-from wire.settings import HttpSettings
+from supervisor.http.http_counts import HttpCounts
+from wire.config_settings import HttpSettings
 
 OWN_HEADER = b"x-bascule"
 READING = ("GET", "HEAD", "OPTIONS")

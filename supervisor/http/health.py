@@ -5,11 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from supervisor.control.control_socket import ControlError, NotRunning
-from supervisor.http.answers import Json
+from supervisor.http.answers import JsonAnswer
 from supervisor.http.models import Live, Ready
 from supervisor.http.node_calls import NodeCalls
 from wire.frames.names import OPTIONAL_PROCESSES, SUPERVISOR
-from wire.status.node import Status
+from wire.status.node_status import Status
 from wire.status.states import ChildState
 
 _NOT_NEEDED = (SUPERVISOR, "template", *OPTIONAL_PROCESSES)
@@ -34,18 +34,18 @@ def routes(calls: NodeCalls) -> APIRouter:
     router = APIRouter(prefix="/health", tags=["health"])
 
     @router.get("/live", response_model=Live)
-    async def live() -> Json:
+    async def live() -> JsonAnswer:
         """Whether this process serves; it says nothing of the node."""
-        return Json({"live": True})
+        return JsonAnswer({"live": True})
 
     @router.get("/ready", response_model=Ready, responses={503: {"model": Ready, "description": "It does not take messages now."}})
-    async def ready() -> Json:
+    async def ready() -> JsonAnswer:
         """Whether the node takes messages: 200 if so, else 503 with the reasons, and how long it takes to stop if it does."""
         try:
             readiness = readiness_of(await calls.status())
         except (ControlError, NotRunning) as error:
             readiness = Ready(ready=False, state="unknown", reasons=[error.message])
-        return Json(readiness.model_dump(exclude_unset=True), 200 if readiness.ready else 503)
+        return JsonAnswer(readiness.model_dump(exclude_unset=True), 200 if readiness.ready else 503)
 
     for path, endpoint in (("/live", live), ("/ready", ready)):
         router.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)

@@ -15,12 +15,12 @@ from typing import Any
 from actors.access.listening_sockets import tcp_refusal, tcp_socket
 from actors.process.actor import MailboxActor
 from actors.process.mailbox import Mailbox
-from supervisor.http.figures import HttpCounts
+from supervisor.http.http_counts import HttpCounts
 from wire.backoff import Backoff
+from wire.config_settings import HttpSettings, NodeSettings
 from wire.errors import BasculeError, ConfigError, Unavailable
-from wire.frames.base import Frame
-from wire.settings import HttpSettings, NodeSettings
-from wire.status.node import HttpFigures
+from wire.frames.frame import Frame
+from wire.status.node_status import HttpFigures
 
 log = logging.getLogger("bascule")
 
@@ -132,7 +132,7 @@ class HttpServer(MailboxActor):
         """The server's thread."""
         fault: Unavailable | None = None
         try:
-            from supervisor.http.serving import serve  # its libraries take a second, in which the process beats
+            from supervisor.http.limited_server import serve  # its libraries take a second, in which the process beats
 
             serve(sock, self.settings, self._http, self._figures, lambda ask, stop: self.send_from_thread(Serves(ask, stop)))
         except Unavailable as error:

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError
-from supervisor.http.figures import HttpCounts
-from wire.status.node import Status
+from supervisor.http.http_counts import HttpCounts
+from wire.status.node_status import Status
 from wire.status.refusals import Refusal
 
 _CALLER: ContextVar[str] = ContextVar("_CALLER", default="")

@@ -16,7 +16,7 @@ from wire.frames.names import actors_of
 if TYPE_CHECKING:
     from actors.process.actor import MailboxActor
     from actors.process.post import Post
-    from wire.settings import NodeSettings
+    from wire.config_settings import NodeSettings
 
 _NICENESS = 5  # whatever is asked here, messages go first
 

@@ -14,14 +14,14 @@ from pydantic import BaseModel
 
 from supervisor.control.roles import needed
 from supervisor.http import models
-from supervisor.http.answers import Json
+from supervisor.http.answers import JsonAnswer
 from supervisor.http.callers import Callers
 from supervisor.http.node_calls import NodeCalls
 from supervisor.terminal.message_text import Messages, message_json, message_of
 from supervisor.terminal.session_view import will_json
 from wire.figure import of_map, to_map
 from wire.status import answers
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 PREFIX = "/api/v1"
 PAGE_MAX = 500
@@ -88,8 +88,8 @@ class RestApi:
 
         return declare
 
-    async def _ask(self, command: str, arguments: Mapping[str, object] | None = None, *, status: int = 200) -> Json:
-        return Json(await self._answer(command, arguments or {}), status)
+    async def _ask(self, command: str, arguments: Mapping[str, object] | None = None, *, status: int = 200) -> JsonAnswer:
+        return JsonAnswer(await self._answer(command, arguments or {}), status)
 
     async def _answer(self, command: str, arguments: Mapping[str, object]) -> Any:
         """The result of ``command``; arguments that are None are left out."""
@@ -98,20 +98,20 @@ class RestApi:
 
     def _node(self) -> None:
         @self._route("GET", "/caller", "ping", models.Caller, "node")
-        async def caller(request: Request) -> Json:
+        async def caller(request: Request) -> JsonAnswer:
             """The caller, by the token, and its role."""
-            return Json({"name": request.state.caller.name, "role": request.state.caller.role})
+            return JsonAnswer({"name": request.state.caller.name, "role": request.state.caller.role})
 
         @self._route("GET", "/status", "status", Status, "node")
-        async def status() -> Json:
+        async def status() -> JsonAnswer:
             """How the node is: processes, bridges, queues, clients.
 
             It has every process report fresh figures, at most five times a second: who asks more often waits for that.
             """
-            return Json(to_map(await self._calls.status()))
+            return JsonAnswer(to_map(await self._calls.status()))
 
         @self._route("GET", "/events", "events", answers.Events, "node")
-        async def events(start: From = 0, count: Count = PAGE_MAX) -> Json:
+        async def events(start: From = 0, count: Count = PAGE_MAX) -> JsonAnswer:
             """A page of events, the oldest first.
 
             409 `not_kept` where the configuration keeps none.
@@ -119,7 +119,7 @@ class RestApi:
             return await self._ask("events", {"from": start, "count": count})
 
         @self._route("POST", "/stop", "stop", answers.Stopping, "node", status=202)
-        async def stop() -> Json:
+        async def stop() -> JsonAnswer:
             """Stop the node in good order.
 
             It still runs when this is answered; `/health/ready` says how long it takes at most.
@@ -135,7 +135,7 @@ class RestApi:
             self._bridge(verb, text)
 
     def _bridge(self, verb: str, text: str) -> None:
-        async def order(bridge: Bridge) -> Json:
+        async def order(bridge: Bridge) -> JsonAnswer:
             return await self._ask(f"bridge.{verb}", {"bridge": bridge})
 
         order.__name__, order.__doc__ = f"{verb}_bridge", text
@@ -143,7 +143,7 @@ class RestApi:
 
     def _queues(self) -> None:
         @self._route("GET", "/queues", "queue.ls", answers.Queues, "queues")
-        async def list_queues(bridge: Annotated[str | None, Query(description="Of this bridge only.")] = None) -> Json:
+        async def list_queues(bridge: Annotated[str | None, Query(description="Of this bridge only.")] = None) -> JsonAnswer:
             """List queues and dead-letter queues, those of bridges that are not configured any more included."""
             return await self._ask("queue.ls", {"bridge": bridge})
 
@@ -155,22 +155,22 @@ class RestApi:
             whole: Annotated[bool, Query(description="Whole payloads.")] = False,
             start: From = 0,
             count: Count = 50,
-        ) -> Json:
+        ) -> JsonAnswer:
             """Look at messages without touching them, a page at most."""
             arguments = {"bridge": bridge, "lane": lane, "dead": flag(dead), "from": start, "count": count}
             page = of_map(answers.HeldMessages, await self._answer("queue.export" if whole else "queue.peek", arguments))
             now_ms = time.time_ns() // 1_000_000
             rows = [message_json(message_of(page.queue, row, now_ms, whole=whole)) for row in page.messages]
-            return Json({"queue": page.queue, "messages": rows, "next": page.next, "tail": page.tail})
+            return JsonAnswer({"queue": page.queue, "messages": rows, "next": page.next, "tail": page.tail})
 
         @self._route("POST", "/queues/{bridge}/purge", "queue.purge", answers.Purged, "queues")
-        async def purge_queue(bridge: Bridge, what: Annotated[models.Purge, Body()]) -> Json:
+        async def purge_queue(bridge: Bridge, what: Annotated[models.Purge, Body()]) -> JsonAnswer:
             """Remove what waits and was never sent, or the dead letters. It cannot be undone."""
             arguments = {"bridge": bridge, "lane": what.lane, "dead": flag(what.dead), "in_flight": flag(what.in_flight)}
             return await self._ask("queue.purge", arguments)
 
         @self._route("POST", "/queues/{bridge}/replay", "queue.replay", answers.Replayed, "queues")
-        async def replay_dead_letters(bridge: Bridge, what: Annotated[models.Replay, Body()]) -> Json:
+        async def replay_dead_letters(bridge: Bridge, what: Annotated[models.Replay, Body()]) -> JsonAnswer:
             """Put dead letters back at the end of the queue, a page at most; they count as accepted anew."""
             return await self._ask("queue.replay", {"bridge": bridge, **what.model_dump(by_alias=True)})
 
@@ -182,53 +182,53 @@ class RestApi:
             like: Annotated[str | None, Query(description="Of this client identifier, a glob: 256 bytes, 16 stars.")] = None,
             user: Annotated[str | None, Query(description="Of this user only.")] = None,
             connected: Annotated[bool | None, Query(description="Only sessions whose client is connected, or is not.")] = None,
-        ) -> Json:
+        ) -> JsonAnswer:
             """List the sessions of local clients, a page at most."""
             state = None if connected is None else "yes" if connected else "no"
             arguments = {"after": after or None, "count": count, "like": like, "user": user, "connected": state}
             return await self._ask("session.ls", arguments)
 
         @self._route("POST", "/sessions/{client_id:path}/disconnect", "session.disconnect", answers.Disconnected, "sessions")
-        async def disconnect_client(client_id: ClientId) -> Json:
+        async def disconnect_client(client_id: ClientId) -> JsonAnswer:
             """Close the connection of a client; a session that lasts stays."""
             return await self._ask("session.disconnect", {"client_id": client_id})
 
         @self._route("GET", "/sessions/{client_id:path}", "session.show", answers.Session, "sessions")
-        async def show_session(client_id: ClientId) -> Json:
+        async def show_session(client_id: ClientId) -> JsonAnswer:
             """One session, with all its subscriptions; of its Will the topic and the sizes."""
-            return Json(to_map(await self._calls.ask(lambda node: node.session(client_id))))
+            return JsonAnswer(to_map(await self._calls.ask(lambda node: node.session(client_id))))
 
         @self._route("GET", "/wills/{client_id:path}", "session.will", models.Will, "sessions")
-        async def show_will(client_id: ClientId) -> Json:
+        async def show_will(client_id: ClientId) -> JsonAnswer:
             """The Will of a session; null if it has none."""
-            return Json({"will": will_json(await self._calls.ask(lambda node: node.will(client_id)))})
+            return JsonAnswer({"will": will_json(await self._calls.ask(lambda node: node.will(client_id)))})
 
         @self._route("DELETE", "/sessions/{client_id:path}", "session.end", answers.SessionEnded, "sessions")
         async def end_session(
             client_id: ClientId, drops_will: Annotated[bool, Query(description="Do not publish its Will.")] = False
-        ) -> Json:
+        ) -> JsonAnswer:
             """End a session for good, with its subscriptions and its queue."""
             return await self._ask("session.end", {"client_id": client_id, "drops_will": flag(drops_will)})
 
     def _snapshots(self) -> None:
         @self._route("POST", "/snapshots", "snapshot", answers.SnapshotBegun, "snapshots", status=202)
-        async def make_snapshot() -> Json:
+        async def make_snapshot() -> JsonAnswer:
             """Begin to make a snapshot of the store."""
             return await self._ask("snapshot", status=202)
 
         @self._route("GET", "/snapshots/{number}", "snapshot.result", answers.SnapshotState, "snapshots")
-        async def snapshot_result(number: Number) -> Json:
+        async def snapshot_result(number: Number) -> JsonAnswer:
             """The state of a snapshot."""
             return await self._ask("snapshot.result", {"number": number})
 
     def _changes(self) -> None:
         @self._route("GET", "/reload/plan", "reload.plan", answers.ReloadPlan, "configuration")
-        async def plan_reload() -> Json:
+        async def plan_reload() -> JsonAnswer:
             """The changes that a reload of the configuration file would make."""
             return await self._ask("reload.plan")
 
         @self._route("POST", "/reload", "reload", answers.ReloadPlan, "configuration")
-        async def reload_configuration(what: Annotated[models.Reload, Body()]) -> Json:
+        async def reload_configuration(what: Annotated[models.Reload, Body()]) -> JsonAnswer:
             """Read the configuration file again, and apply what differs.
 
             The answer says whether it was applied, or why not. Processes may still be on their way: `configuration.pending` of the
@@ -238,7 +238,9 @@ class RestApi:
 
     def _topics(self) -> None:
         @self._route("GET", "/topics", "topics", answers.Topics, "topics")
-        async def busiest_topics(count: Annotated[int, Query(ge=1, le=1000, description="The most to replay.")] = 100) -> Json:
+        async def busiest_topics(
+            count: Annotated[int, Query(ge=1, le=1000, description="The most to replay.")] = 100,
+        ) -> JsonAnswer:
             """The topics with most messages, counted only while somebody asks.
 
             The first question begins to count; ten seconds after the last one that ends.
@@ -246,28 +248,28 @@ class RestApi:
             return await self._ask("topics", {"count": count})
 
         @self._route("POST", "/traces", "trace", answers.TraceBegun, "topics", status=202)
-        async def begin_trace(what: Annotated[models.Trace, Body()]) -> Json:
+        async def begin_trace(what: Annotated[models.Trace, Body()]) -> JsonAnswer:
             """Follow the next message of a topic filter."""
             return await self._ask("trace", {"topic": what.topic, "timeout_s": what.timeout_s}, status=202)
 
         @self._route("GET", "/traces/{number}", "trace.result", answers.TraceSteps, "topics")
-        async def trace_result(number: Number) -> Json:
+        async def trace_result(number: Number) -> JsonAnswer:
             """The steps of the message that is followed, with their times."""
             return await self._ask("trace.result", {"number": number})
 
     def _cluster(self) -> None:
         @self._route("POST", "/cluster/promote", "cluster.promote", answers.Promoted, "cluster", status=202)
-        async def promote_node() -> Json:
+        async def promote_node() -> JsonAnswer:
             """Have this node lead: whoever does steps down for it as soon as it can."""
             return await self._ask("cluster.promote", status=202)
 
         @self._route("POST", "/cluster/step-down", "cluster.step_down", answers.SteppedDown, "cluster", status=202)
-        async def step_down(what: Annotated[models.StepDown, Body()]) -> Json:
+        async def step_down(what: Annotated[models.StepDown, Body()]) -> JsonAnswer:
             """Let another member lead, at once."""
             return await self._ask("cluster.step_down", {"to": what.to or None}, status=202)
 
         @self._route("DELETE", "/cluster/members/{member}", "cluster.forget", answers.Forgotten, "cluster")
-        async def forget_member(member: Member) -> Json:
+        async def forget_member(member: Member) -> JsonAnswer:
             """Wait no more for a member that does not come back; if it does, it is known again."""
             return await self._ask("cluster.forget", {"member": member})
 

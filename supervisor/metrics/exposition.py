@@ -13,13 +13,13 @@ from prometheus_client.registry import Collector
 from supervisor.metrics.metric import Labels, Metric, Value
 from supervisor.metrics.table import METRICS
 from wire.status.histogram import HistogramFigures
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 TEXT = exposition.CONTENT_TYPE_PLAIN_0_0_4
 OPENMETRICS = openmetrics.CONTENT_TYPE_LATEST
 
 
-class StatusCollector(Collector):
+class ExpositionCollector(Collector):
     """The metrics of one answer to ``status``."""
 
     def __init__(self, status: Status) -> None:
@@ -42,7 +42,7 @@ def format_for(accept: str) -> str:
 def render(status: Status, content_type: str = TEXT) -> bytes:
     """The metrics of an answer to ``status``: in Prometheus's text format 0.0.4, or in OpenMetrics 1.0."""
     write: Callable[[Collector], bytes] = openmetrics.generate_latest if content_type == OPENMETRICS else exposition.generate_latest
-    return write(StatusCollector(status))
+    return write(ExpositionCollector(status))
 
 
 def _family(metric: Metric, values: Mapping[Labels, Value]) -> Family:

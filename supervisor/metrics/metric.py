@@ -22,7 +22,7 @@ Value = float | HistogramFigures
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A ``Measure`` with the path of its figure. labels: the names of its labels, those of rows that are in ``per`` only."""
+    """A ``FigureMetric`` with the path of its figure. labels: the names of its labels, those of rows that are in ``per`` only."""
 
     name: str
     kind: Kind

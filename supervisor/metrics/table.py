@@ -7,8 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 from supervisor.metrics.metric import Labels, Metric
-from wire.figure import Measure, held
-from wire.status.node import Status
+from wire.figure import FigureMetric, held
+from wire.status.node_status import Status
 from wire.typed_values import field_types
 
 PREFIX = "bascule_"
@@ -33,7 +33,7 @@ def sections(kind: Any = Status, path: str = "", labels: Labels = ()) -> Iterato
         yield from sections(part, place, names)
 
 
-def _metric(measure: Measure, path: str, text: str, labels: Labels) -> Metric:
+def _metric(measure: FigureMetric, path: str, text: str, labels: Labels) -> Metric:
     by = (measure.by,) if measure.by else ()
     return Metric(
         PREFIX + measure.name,

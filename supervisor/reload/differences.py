@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from supervisor.config.declared import Setting, settings_of
+from supervisor.config.setting_annotations import Setting, settings_of
+from wire.config_settings import BridgeSettings, ListenerSettings, NodeSettings
 from wire.setting_kinds import Effect
-from wire.settings import BridgeSettings, ListenerSettings, NodeSettings
 
 _LISTS = ("bridges", "listeners")
 _INCLUDE = "include"  # it says where keys stand, and none of what they are

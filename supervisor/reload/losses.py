@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from supervisor.reload.differences import Difference
-from wire.settings import BridgeSettings, LimitSettings, NodeSettings
+from wire.config_settings import BridgeSettings, LimitSettings, NodeSettings
 
 Waiting = Mapping[str, tuple[int, int]]  # bridge -> messages and bytes in its queues
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from supervisor.reload.differences import Difference, differences
 from supervisor.reload.losses import IN_MEMORY, Waiting, loss_by
+from wire.config_settings import NodeSettings
 from wire.frames.names import HTTP, STORE, TELEMETRY, bridge_of_child
 from wire.setting_kinds import Effect
-from wire.settings import NodeSettings
 from wire.status.answers import ReloadChange
 
 _UNTOLD = ("username", "client_id")  # values that no plan tells

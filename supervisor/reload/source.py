@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from wire.settings import NodeSettings
+from wire.config_settings import NodeSettings
 
 
 @dataclass(frozen=True, slots=True)

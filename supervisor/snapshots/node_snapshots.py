@@ -25,13 +25,13 @@ from supervisor.snapshots.shipping import Shipping
 from supervisor.snapshots.snapshot_schedule import SnapshotSpace, next_s
 from supervisor.version import VERSION
 from supervisor.workers import Worker, words
+from wire.config_settings import SettingsNow, SnapshotSettings
 from wire.errors import BasculeError, DiskFull, Unavailable
 from wire.figure import joined, to_map
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import SnapshotMade, SnapshotWanted
-from wire.settings import SettingsNow, SnapshotSettings
 from wire.status.answers import SnapshotBegun, SnapshotState
-from wire.status.node import SnapshotFailure, SnapshotFigures, SnapshotsFigures
+from wire.status.node_status import SnapshotFailure, SnapshotFigures, SnapshotsFigures
 from wire.status.refusals import Refusal
 
 log = logging.getLogger("bascule")

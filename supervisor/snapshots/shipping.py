@@ -15,10 +15,10 @@ from storage.snapshots.manifest import MANIFEST_NAME, read_manifest
 from storage.snapshots.snapshot_copy import copy_snapshot, prune_target
 from storage.snapshots.snapshot_folder import SnapshotFolder
 from supervisor.workers import Worker, words
+from wire.config_settings import SettingsNow
 from wire.errors import BasculeError
 from wire.figure import to_map
-from wire.settings import SettingsNow
-from wire.status.node import ShippedSnapshot, SnapshotFailure
+from wire.status.node_status import ShippedSnapshot, SnapshotFailure
 
 log = logging.getLogger("bascule")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from wire.settings import NodeSettings
+from wire.config_settings import NodeSettings
 
 MARGIN_BYTES = 64 << 20
 MARGIN_SHARE = 10  # of min_free_disk: a tenth

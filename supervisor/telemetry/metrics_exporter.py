@@ -18,10 +18,10 @@ from supervisor.config.extras import NO_OTEL
 from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError, NotRunning
 from supervisor.version import VERSION
+from wire.config_settings import NodeSettings, OtlpSettings
 from wire.errors import BasculeError, ConfigError, Unavailable
-from wire.frames.base import Frame
-from wire.settings import NodeSettings, OtlpSettings
-from wire.status.node import TelemetryFigures
+from wire.frames.frame import Frame
+from wire.status.node_status import TelemetryFigures
 
 if TYPE_CHECKING:
     from supervisor.telemetry.otlp import OtlpCollector

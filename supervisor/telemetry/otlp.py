@@ -37,10 +37,10 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from supervisor.metrics.metric import Labels, Metric, Value
 from supervisor.metrics.table import METRICS
 from supervisor.telemetry.start_times import StartTimes
+from wire.config_settings import OtlpSettings
 from wire.errors import Unavailable
-from wire.settings import OtlpSettings
 from wire.status.histogram import HistogramFigures
-from wire.status.node import Status
+from wire.status.node_status import Status
 from wire.status.states import CollectorFault
 
 PATH = "/v1/metrics"

@@ -16,7 +16,7 @@ from wire.frames.names import actors_of
 if TYPE_CHECKING:
     from actors.process.actor import MailboxActor
     from actors.process.post import Post
-    from wire.settings import NodeSettings
+    from wire.config_settings import NodeSettings
 
 _NICENESS = 5  # messages go first
 _VARIABLES = "OTEL_"  # by which the libraries would be told what the configuration says

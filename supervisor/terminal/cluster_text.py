@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supervisor.terminal.message_text import printable
-from wire.status.cluster import ReplicationFigures
+from wire.status.replication_figures import ReplicationFigures
 
 SILENT_S = 60.0  # a member that has said nothing for longer is told of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from supervisor.terminal.cluster_text import ago, base, leader, log_state, own_part
 from supervisor.terminal.message_text import printable
 from supervisor.terminal.view import print_table, say
-from wire.status.cluster import ReplicationFigures
+from wire.status.replication_figures import ReplicationFigures
 
 _COLUMNS = ("member", "role", ">behind", ">term", ">spoke", "address", "")
 

@@ -8,7 +8,7 @@ from enum import IntEnum
 from supervisor.terminal.cluster_text import lasting
 from supervisor.units import counted
 from wire.status.bridges import BridgeLane
-from wire.status.node import Status
+from wire.status.node_status import Status
 from wire.status.states import StoreState
 
 Limits = tuple[float | None, float | None]  # warning and critical from this value on; None: never
@@ -16,7 +16,7 @@ KINDS = ("down", "age", "dead", "full")
 _UNITS = {"down": "s", "age": "s", "dead": "", "full": "%"}
 
 
-class Level(IntEnum):
+class MonitorLevel(IntEnum):
     """The exit status."""
 
     OK = 0
@@ -25,14 +25,14 @@ class Level(IntEnum):
     UNKNOWN = 3
 
 
-def line(level: Level, text: str) -> str:
+def line(level: MonitorLevel, text: str) -> str:
     """The line that a monitor shows; a bar would begin what was measured."""
     return f"BASCULE {level.name} - {' '.join(text.replace('|', '/').split())}"
 
 
-def judged(status: Status, limits: Mapping[str, Limits]) -> tuple[Level, str]:
+def judged(status: Status, limits: Mapping[str, Limits]) -> tuple[MonitorLevel, str]:
     """How the node that answered ``status`` is by ``limits``, one for each of ``KINDS``, and the line that says so."""
-    found = [(Level.CRITICAL, text) for text in _faults(status)]
+    found = [(MonitorLevel.CRITICAL, text) for text in _faults(status)]
     measured = []
     for row in status.bridges:
         for kind, name, value, text in _values(row):
@@ -41,7 +41,7 @@ def judged(status: Status, limits: Mapping[str, Limits]) -> tuple[Level, str]:
                 found.append((level, f"{name} {text}"))
             measured.append(f"'{name} {kind}'={value:g}{_UNITS[kind]};{';'.join(_shown(limit) for limit in limits[kind])};0")
     paused = sorted({row.name for row in status.bridges if row.paused_since_ms is not None})
-    worst = max((level for level, _ in found), default=Level.OK)
+    worst = max((level for level, _ in found), default=MonitorLevel.OK)
     texts = [text for _, text in sorted(found, key=lambda each: -each[0])]
     texts = texts or [f"node {status.node}: {counted(len(status.bridges), 'link')}, nothing wrong"]
     said = line(worst, "; ".join([*texts, *([f"paused: {', '.join(paused)}"] if paused else [])]))
@@ -76,11 +76,11 @@ def _values(row: BridgeLane) -> list[tuple[str, str, float, str]]:
     return values
 
 
-def _level(value: float, limits: Limits) -> Level:
+def _level(value: float, limits: Limits) -> MonitorLevel:
     warning, critical = limits
     if critical is not None and value >= critical:
-        return Level.CRITICAL
-    return Level.WARNING if warning is not None and value >= warning else Level.OK
+        return MonitorLevel.CRITICAL
+    return MonitorLevel.WARNING if warning is not None and value >= warning else MonitorLevel.OK
 
 
 def _shown(limit: float | None) -> str:

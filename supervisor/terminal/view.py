@@ -20,9 +20,9 @@ from supervisor.units import counted, write_time
 from wire.figure import to_map
 from wire.status.answers import DeadLetterQueue, Queue, Queues, ReloadChange
 from wire.status.bridges import BridgeLane, Unserved
-from wire.status.cluster import ReplicationFigures
-from wire.status.node import ConfigurationFigures, ControlFigures, SnapshotsFigures, Status, TelemetryFigures
-from wire.status.outcomes import Loss
+from wire.status.loss_reasons import Loss
+from wire.status.node_status import ConfigurationFigures, ControlFigures, SnapshotsFigures, Status, TelemetryFigures
+from wire.status.replication_figures import ReplicationFigures
 from wire.status.states import StoreState
 from wire.status.store import StoreFigures
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from wire.config_settings import BackoffSettings, NodeSettings
 from wire.frames.names import (
     BRIDGE,
     CLIENTS,
@@ -16,12 +17,11 @@ from wire.frames.names import (
     OPTIONAL_PROCESSES,
     STORE,
     TELEMETRY,
-    BridgeLane,
+    LaneName,
     child_name,
     lane_of_queue,
     queue_name,
 )
-from wire.settings import BackoffSettings, NodeSettings
 from wire.status.bridges import QueueFigures
 
 # Start order; stop is the reverse. Children of one order start and stop together. HTTP answers from the first to the last.
@@ -87,12 +87,12 @@ def standby_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:
     )
 
 
-def former_spec(settings: NodeSettings, lane: BridgeLane) -> ChildSpec:
+def former_spec(settings: NodeSettings, lane: LaneName) -> ChildSpec:
     """The row of a lane that the configuration has no more."""
     return replace(_spec(settings, BRIDGE, *lane), former=True)
 
 
-def former_lanes(settings: NodeSettings, queues: Mapping[str, QueueFigures]) -> list[BridgeLane]:
+def former_lanes(settings: NodeSettings, queues: Mapping[str, QueueFigures]) -> list[LaneName]:
     """The lanes of configured bridges that are not configured any more, and have messages in ``queues``, the store's figures."""
     counts = {bridge.name: bridge.lanes for bridge in settings.bridges}
     lanes = [lane_of_queue(name) for name, queue in queues.items() if queue.depth]

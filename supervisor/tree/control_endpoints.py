@@ -20,9 +20,9 @@ from supervisor.control.allowed_keys import AllowedKeys
 from supervisor.control.control_socket import QUESTIONS, SOCKET_NAME, Asker, ControlError, Request, encode_error, parse_request
 from supervisor.control.key_files import server_key
 from supervisor.control.roles import may, needed
+from wire.config_settings import ControlSettings, NodeSettings
 from wire.errors import BasculeError
-from wire.settings import ControlSettings, NodeSettings
-from wire.status.node import ControlFigures
+from wire.status.node_status import ControlFigures
 from wire.status.refusals import Refusal
 
 log = logging.getLogger("bascule")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from storage import files
 from supervisor.running_node import SETTINGS_NAME
-from wire.settings import NodeSettings, SettingsNow, dump
+from wire.config_settings import NodeSettings, SettingsNow, dump
 
 
 class CurrentSettings(SettingsNow):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from wire.settings import SettingsNow
+from wire.config_settings import SettingsNow
 
 LATE_S = 3.0  # who is heard as seldom as that is not late, however short the period is
 STARTUP_TIMEOUT_S = 30.0  # a starting process loads its code and opens its files between two heartbeats

@@ -1,6 +1,6 @@
 """Traces of messages: one that is followed through all actors, and how many flow by each topic.
 
-Requests come from the control socket; the actors tell what they see by the frames of ``wire/frames/tracing.py``. A trace waits for
+Requests come from the control socket; the actors tell what they see by the frames of ``wire/frames/traces.py``. A trace waits for
 its message for a time, then follows it until it has left every queue, or for a time again; some are kept to be asked for.
 """
 
@@ -13,7 +13,7 @@ from actors.process.mailbox import Mailbox
 from supervisor.control.control_socket import Answers, Asker, ControlError, Request, encode_error, encode_result
 from supervisor.tree.running_children import RunningChildren
 from wire.frames.names import CLIENTS, DISTRIBUTOR, LISTENER
-from wire.frames.tracing import TopicCounts, TopicsWanted, TraceStep, TraceWanted
+from wire.frames.traces import TopicCounts, TopicsWanted, TraceStep, TraceWanted
 from wire.mqtt.topics import filter_fault
 from wire.status.answers import CountedTopic, Topics, TraceBegun, TracedStep, TraceState, TraceSteps
 from wire.status.refusals import Refusal

@@ -33,9 +33,9 @@ from supervisor.tree.store_ownership import claim
 from supervisor.tree.supervisor import Supervisor
 from supervisor.tree.template import Template
 from wire.clock_steps import CLOCK
+from wire.config_settings import NodeSettings
 from wire.errors import BasculeError, ConfigError, Unavailable
 from wire.frames.names import SUPERVISOR
-from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 

@@ -13,10 +13,10 @@ from actors.process.mailbox import Mailbox
 from actors.system.watched_file import WatchedFile
 from supervisor.config.loading_aside import load_acl
 from supervisor.tree.running_children import Child, RunningChildren
+from wire.config_settings import NodeSettings, SettingsNow
 from wire.errors import ConfigError, Unavailable
 from wire.frames.names import BRIDGE, CLIENTS, LISTENER
 from wire.frames.supervision import AclChanged, PeerUp
-from wire.settings import NodeSettings, SettingsNow
 
 log = logging.getLogger("bascule")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from supervisor.tree.running_children import Child, RunningChildren
 from wire.figure import of_values
 from wire.frames.names import SUPERVISOR, actors_of
-from wire.status.node import ActorMailbox, ActorRow, ProcessRow
+from wire.status.node_status import ActorMailbox, ActorRow, ProcessRow
 from wire.status.states import ChildState
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")

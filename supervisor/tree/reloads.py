@@ -26,15 +26,15 @@ from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.event_notes import Detail, Notes
 from supervisor.units import write_time
 from supervisor.workers import Worker, words
+from wire.config_settings import NodeSettings
 from wire.errors import BasculeError, ConfigError
 from wire.figure import to_map
 from wire.frames.names import STORE, SUPERVISOR, lane_of_queue
 from wire.frames.supervision import ReportNow
 from wire.setting_kinds import Effect
-from wire.settings import NodeSettings
 from wire.status.answers import ReloadPlan
 from wire.status.event_kinds import EventKind
-from wire.status.node import ConfigurationFigures
+from wire.status.node_status import ConfigurationFigures
 from wire.status.refusals import Refusal
 from wire.status.store import StoreReport
 

@@ -22,9 +22,9 @@ from supervisor.reload.plan import Plan
 from supervisor.tree.child_lives import Lives
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.running_children import Child, RunningChildren
+from wire.config_settings import dump
 from wire.frames.names import BRIDGE, CLIENTS, STORE
 from wire.frames.supervision import Reconfigure
-from wire.settings import dump
 from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")

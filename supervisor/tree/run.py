@@ -15,8 +15,8 @@ from supervisor.running_node import MODULE
 from supervisor.terminal.failures import printing, refused
 from supervisor.tree.signals import SignalPipe, Stopped, block, has_ended_the_start
 from supervisor.tree.template import Template
+from wire.config_settings import NodeSettings
 from wire.errors import BasculeError
-from wire.settings import NodeSettings
 
 
 def main(argv: list[str]) -> int:

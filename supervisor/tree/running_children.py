@@ -18,10 +18,10 @@ from supervisor.tree.late_heartbeats import Health, HeartbeatMonitor
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.restart_limit import ChildRestarts, RestartWindow
 from wire.backoff import Backoff
-from wire.frames.names import BRIDGE, CLIENTS, QUEUE_STORE, STORE, BridgeLane, actors_of, child_of, connection_name
+from wire.config_settings import SettingsNow
+from wire.frames.names import BRIDGE, CLIENTS, QUEUE_STORE, STORE, LaneName, actors_of, child_of, connection_name
 from wire.frames.placement import Placement
 from wire.frames.supervision import ChildBegins, Command, Heartbeat, Stop
-from wire.settings import SettingsNow
 from wire.status.actors import ActorFigures, Reports, error_of, report_of, reported
 from wire.status.bridges import QueueFigures
 from wire.status.states import ChildState
@@ -68,9 +68,9 @@ class Child:
         return self.spec.name
 
     @property
-    def lane(self) -> BridgeLane | None:
+    def lane(self) -> LaneName | None:
         """The lane that it works for; None for one of the whole node."""
-        return None if self.spec.bridge is None or self.spec.lane is None else BridgeLane(self.spec.bridge, self.spec.lane)
+        return None if self.spec.bridge is None or self.spec.lane is None else LaneName(self.spec.bridge, self.spec.lane)
 
     @property
     def shares(self) -> bool:

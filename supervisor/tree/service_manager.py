@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime
 
 from supervisor.terminal.failures import try_print
-from wire.settings import NodeSettings
+from wire.config_settings import NodeSettings
 
 log = logging.getLogger("bascule")
 

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+from wire.config_settings import LimitSettings
 from wire.frames.names import QUEUE_STORE, connection_name, forwarder_name, queue_name
-from wire.settings import LimitSettings
 from wire.status.actors import Reports, reported
 from wire.status.bridges import BridgeLane, ConnectionFigures, LinkFigures, QueueFigures, Tier2Figures, Unserved
 from wire.status.link_faults import cure_of
-from wire.status.node import ActorRow
+from wire.status.node_status import ActorRow
 from wire.status.states import ChildState
 from wire.status.store import StoreFigures, StoreReport
 

@@ -16,6 +16,7 @@ from supervisor.tree.process_usage import actor_rows, actor_states, process_rows
 from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.status_figures import LinkDowns, RateMeter, full_s, fullness, lane_row, store_part, unserved_rows
 from supervisor.version import VERSION
+from wire.config_settings import SettingsNow
 from wire.figure import of_values, to_map
 from wire.frames.names import (
     CLIENTS,
@@ -29,11 +30,10 @@ from wire.frames.names import (
 )
 from wire.frames.supervision import Heartbeat, ReportNow
 from wire.routing.sys_topics import SysLane, node_values
-from wire.settings import SettingsNow
 from wire.status.actors import Reports, reported
 from wire.status.bridges import BridgeLane, ConnectionFigures, QueueFigures
-from wire.status.clients import DistributorFigures, ListenerFigures
-from wire.status.node import (
+from wire.status.client_figures import DistributorFigures, ListenerFigures
+from wire.status.node_status import (
     ActorRow,
     ConfigurationFigures,
     ControlFigures,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from storage.engine.store_folder import StoreFolder
 from storage.engine.store_identity import CURE, KnownStore, StoreNote, begin_store
+from wire.config_settings import NodeSettings
 from wire.errors import StorageDamaged, StoreGone
-from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 

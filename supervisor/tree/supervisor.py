@@ -47,11 +47,11 @@ from supervisor.tree.store_requests import StoreRequests
 from supervisor.units import write_time
 from supervisor.version import VERSION
 from supervisor.workers import Then
-from wire.frames.base import Frame
+from wire.config_settings import NodeSettings
+from wire.frames.frame import Frame
 from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE, SUPERVISOR
 from wire.frames.supervision import Heartbeat, NodeFigures, QueueAnswer, RoleChanged, SnapshotMade
-from wire.frames.tracing import TopicCounts, TraceStep
-from wire.settings import NodeSettings
+from wire.frames.traces import TopicCounts, TraceStep
 from wire.status.answers import BridgeOrdered, Ping, SnapshotBegun, SnapshotState, Stopping, TraceSteps
 from wire.status.event_kinds import EventKind
 from wire.status.refusals import Refusal

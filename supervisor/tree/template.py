@@ -22,7 +22,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
-from actors.process.template import ANSWER, GO, CommandLine, be_template, import_all
+from actors.process.template import ANSWER, GO, TemplateCommandLine, be_template, import_all
 from supervisor.launch import command, environment
 
 log = logging.getLogger("bascule")
@@ -47,7 +47,7 @@ class Template:
     def __init__(self, *, forked: bool = False, private: tuple[int, ...] = ()) -> None:
         _prepare()
         self._private = private
-        self.command_line = CommandLine()
+        self.command_line = TemplateCommandLine()
         self._begin(self._fork_here if forked else _start)
 
     def __enter__(self) -> Self:

@@ -20,13 +20,13 @@ from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S
 from tests.wire.outbound_model import hand_out, lane_opened
+from wire.config_settings import NodeSettings, RemoteSettings, Tier2Settings, dump
 from wire.figure import to_map
-from wire.frames.base import Frame
 from wire.frames.batch import from_rows
+from wire.frames.frame import Frame
 from wire.frames.lanes import Credit, LaneOpen, LaneReopen, Settle, Settled
 from wire.frames.names import QUEUE_STORE, STORE, SUPERVISOR
 from wire.frames.supervision import Command, Heartbeat, NodeEvents, PeerUp, ReportNow, Stop
-from wire.settings import NodeSettings, RemoteSettings, Tier2Settings, dump
 from wire.status.actors import report_of
 
 ROOT = Path(__file__).resolve().parents[2]

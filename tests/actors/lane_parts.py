@@ -12,8 +12,8 @@ from tests.actors.slow_remote import SlowRemote
 from tests.actors.still_mailbox import StillMailbox
 from tests.support.settings import bridge, node
 from tests.wire.outbound_model import lane_flow, lane_opened
+from wire.config_settings import NodeSettings
 from wire.frames.batch import from_rows
-from wire.settings import NodeSettings
 
 NAME = "connection:cloud:0"
 SESSION = "edge@far:1"

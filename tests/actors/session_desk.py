@@ -20,12 +20,12 @@ from actors.process.local_messages import SessionDown
 from actors.process.mailbox import PollGroup
 from tests.supervisor.settings import node_settings
 from tests.support.settings import node
+from wire.config_settings import ListenerSettings, NodeSettings, SettingsNow
 from wire.exchange.wills import Message
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.intake import SessionClose, SessionOpen, SessionOpened, SessionsKnown
 from wire.mqtt.packets import Connect, Will
 from wire.mqtt.properties import Properties
-from wire.settings import ListenerSettings, NodeSettings, SettingsNow
 
 WILL = Will(topic="gone", payload=b"x", qos=0, retain=False)
 LEFT = (b"site/gone", 1, b"bye", b"", 30)

@@ -9,7 +9,7 @@ from typing import Any
 from pykka._envelope import Envelope
 
 from actors.process.mailbox import Mailbox, TimerDue
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 
 
 class StillMailbox(Mailbox):

@@ -11,9 +11,9 @@ import pytest
 from actors.store.redirecting import CONNECT_MAX_BYTES, Redirecting, redirection
 from tests.support.ports import accepts, free_port
 from tests.support.waiting import PATIENCE_S, wait_until
+from wire.config_settings import ListenerSettings, ProxyProtocolSettings
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import MQTT_3_1_1, MQTT_5_0, Connect
-from wire.settings import ListenerSettings, ProxyProtocolSettings
 
 BEHIND_PROXY = ListenerSettings(bind=f"127.0.0.1:{free_port()}", proxy_protocol=ProxyProtocolSettings(sources=("127.0.0.1/32",)))
 

@@ -24,11 +24,11 @@ from tests.support.present import present
 from tests.support.settings import bridge, node
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.wire.outbound_model import lane_opened
-from wire.frames.base import Frame
+from wire.config_settings import RuleSettings
 from wire.frames.batch import from_rows
+from wire.frames.frame import Frame
 from wire.frames.intake import SessionOpen, SessionOpened
 from wire.frames.lanes import Settle
-from wire.settings import RuleSettings
 
 PAYLOAD_BYTES = 200_000  # so it takes 200 seconds
 STALL_TIMEOUT_S = 30.0

@@ -26,7 +26,7 @@ from tests.support.scripted_remote import ScriptedRemote
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.figure import of_map
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 WITHIN_S = 15.0
 QUICK = {"initial": "5ms", "max": "20ms"}

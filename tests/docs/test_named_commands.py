@@ -33,10 +33,10 @@ ABOUT = {
     ("supervisor/cli/export.py", "bascule export"): "what the command itself needs",
     ("supervisor/cli/keys.py", "bascule keys"): "what wrote the file, in the file",
     ("supervisor/cli/keys.py", "bascule keys add"): "the help names the other command",
-    ("wire/settings.py", "bascule passwd"): "the description of a key names what makes its file",
-    ("wire/settings.py", "bascule token"): "the description of a key names what makes its file",
+    ("wire/config_settings.py", "bascule passwd"): "the description of a key names what makes its file",
+    ("wire/config_settings.py", "bascule token"): "the description of a key names what makes its file",
     ("supervisor/config/consistency.py", "bascule passwd"): "the error names what makes the file",
-    ("wire/settings.py", "bascule keys"): "the description of a key names what makes its folder",
+    ("wire/config_settings.py", "bascule keys"): "the description of a key names what makes its folder",
     ("supervisor/demo/demo.py", "bascule report"): "the demo gives the folder below",
 }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import supervisor
-from supervisor.config.declared import each_setting
+from supervisor.config.setting_annotations import each_setting
 from tests.docs.pages import ROOT
 from tests.support import programs
 from tests.support.waiting import PATIENCE_S

@@ -27,8 +27,8 @@ from tests.faults.stores import MANY, OTHER, settings
 from tests.storage.building import QUEUE, append_frame, batch, messages, settle_frame
 from tests.support.stores import open_store
 from wire.exchange.packet_identifiers import PACKET_IDS
-from wire.frames.base import Frame
 from wire.frames.batch import Batch, unpack_column
+from wire.frames.frame import Frame
 from wire.frames.intake import Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, LaneReopen, Settled
 

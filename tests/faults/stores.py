@@ -15,12 +15,12 @@ from storage.engine.engine import RocksEngine
 from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, bridge, messages, node, settle_frame, wait_idle
 from tests.support.stores import open_store
-from wire.frames.base import Frame
+from wire.config_settings import NodeSettings
 from wire.frames.batch import Batch
+from wire.frames.frame import Frame
 from wire.frames.intake import Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneReopen
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
-from wire.settings import NodeSettings
 from wire.status.store import StoreReport
 
 OTHER = "bridge:cloud:1"

@@ -99,14 +99,14 @@ _OPENER = """
 import os, sys
 from pathlib import Path
 import storage.engine.engine
-from storage.engine.engine import RocksDatabase, RocksEngine
+from storage.engine.engine import EngineDatabase, RocksEngine
 from storage.engine.commit_mark import CommitMark
 from storage.engine.store_folder import StoreFolder
 from tests.support.stores import open_store
 from tests.faults.stores import settings
 from tests.storage.building import QUEUE
 folder, of, name, when = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
-owner = {"folder": StoreFolder, "mark": CommitMark, "database": RocksDatabase, "engine": RocksEngine}[of]
+owner = {"folder": StoreFolder, "mark": CommitMark, "database": EngineDatabase, "engine": RocksEngine}[of]
 original = getattr(owner, name)
 def dying(*arguments, **keywords):
     if when == "before":

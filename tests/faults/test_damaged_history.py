@@ -17,7 +17,7 @@ from tests.faults.test_damaged_files import flip
 from tests.storage.building import QUEUE, bridge, node
 from tests.support.present import present
 from tests.support.stores import open_store
-from wire.settings import NodeSettings
+from wire.config_settings import NodeSettings
 
 SEED = 5
 FLIPS = 8

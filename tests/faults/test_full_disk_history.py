@@ -15,8 +15,8 @@ from tests.faults.test_commit_held_back import fill, small_disk
 from tests.storage.building import QUEUE, node
 from tests.storage.queue.test_history import Box, kept_for
 from tests.support.settings import itself
+from wire.config_settings import NodeSettings
 from wire.errors import DiskFull
-from wire.settings import NodeSettings
 
 __all__ = ["small_disk"]  # a fixture
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.engine.engine import RocksEngine
-from storage.engine.keys import QueueNumbers
+from storage.engine.queue_numbers import QueueNumbers
 from tests.conftest import StartNode
 from tests.support.history_audit import audit
 from tests.support.mosquitto import Mosquitto

@@ -15,7 +15,7 @@ from storage.store.store import Store
 from tests.faults.stores import MANY, OTHER, Filled, copy_store, emptied, filled, judge, settings
 from tests.storage.building import QUEUE, append_frame, batch, settle_frame
 from tests.support.stores import open_store
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.intake import Committed
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
 

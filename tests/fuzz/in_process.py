@@ -18,21 +18,21 @@ from actors.broker.distributor import Distributor
 from actors.broker.listener import Listener
 from actors.process.actor import MailboxActor
 from actors.process.host import ChildHost
-from actors.process.local_messages import Published
+from actors.process.local_messages import PublishedMessages
 from actors.process.mailbox import READ, Mailbox, PollGroup, SocketsReady, TimerDue, TurnEnded
 from actors.process.post import Post, TimerName
 from actors.store.queue_store import QueueStore
 from tests.support.settings import node
+from wire.config_settings import ClientLimitSettings, ListenerSettings, NodeSettings
 from wire.errors import PeerViolation
-from wire.frames.base import Frame
 from wire.frames.batch import Batch
 from wire.frames.codec import decode
+from wire.frames.frame import Frame
 from wire.frames.intake import SessionOpen
 from wire.frames.names import CLIENTS, DISTRIBUTOR, LISTENER, QUEUE_STORE, STORE, actors_of, child_of
 from wire.frames.supervision import PeerUp
 from wire.mqtt.codec import encode, split
 from wire.mqtt.packets import Connect
-from wire.settings import ClientLimitSettings, ListenerSettings, NodeSettings
 
 EPOCH = 7
 LIMITS = ClientLimitSettings(
@@ -292,7 +292,7 @@ class InProcessNode:
 
     def seen(self, frame: Frame) -> None:
         """The messages that an actor sends, to whomever."""
-        if isinstance(frame, Published):
+        if isinstance(frame, PublishedMessages):
             self.published.append(frame.batch)
         elif isinstance(frame, SessionOpen):
             self.sessions.add(frame.session)

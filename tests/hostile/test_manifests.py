@@ -18,7 +18,7 @@ import pytest
 
 from storage.snapshots.manifest import MANIFEST_NAME, Manifest, read_manifest, verify
 from storage.snapshots.snapshot_copy import copy_snapshot
-from supervisor.backup import restoring
+from supervisor.backup import restore_backup
 from supervisor.backup.manifest import MANIFEST_NAME as BACKUP_NAME
 from tests.supervisor.backup.test_backup import Saved, save
 from wire.errors import BasculeError
@@ -109,12 +109,12 @@ def test_mutated_manifests_of_backups_raise_nothing_but_our_errors(
     for mutated in mutations(fields, how_many(request)):
         (folder / BACKUP_NAME).write_bytes(written(mutated))
         try:
-            checked = restoring.check_backup(folder)
+            checked = restore_backup.check_backup(folder)
             target = tmp_path / "target" / "below"
             target.mkdir(parents=True)
-            restoring.write_configuration(checked, target / "edge.yaml")
+            restore_backup.write_configuration(checked, target / "edge.yaml")
             if accepted % 50 == 0:
-                restoring.restore(checked, target / "data", replace=False)
+                restore_backup.restore(checked, target / "data", replace=False)
         except BasculeError:
             pass
         else:
@@ -150,7 +150,7 @@ def test_no_name_in_a_backup_leads_out_of_it(saved: Saved, tmp_path: Path, place
     (folder / BACKUP_NAME).write_bytes(written(fields))
 
     with pytest.raises(BasculeError):
-        restoring.check_backup(folder)
+        restore_backup.check_backup(folder)
 
 
 def test_no_name_of_a_snapshot_leads_out_of_the_folder_that_it_is_copied_to(saved: Saved, tmp_path: Path) -> None:
@@ -186,14 +186,14 @@ def test_a_link_or_a_pipe_in_place_of_a_file_is_a_fault(saved: Saved, tmp_path: 
 
 
 def test_a_configuration_is_not_written_through_a_link(saved: Saved, tmp_path: Path) -> None:
-    checked = restoring.check_backup(saved.made.path)
+    checked = restore_backup.check_backup(saved.made.path)
     target, elsewhere = tmp_path / "target", tmp_path / "elsewhere"
     target.mkdir()
     elsewhere.mkdir()
     (target / "bridges.d").symlink_to(elsewhere)
 
     with pytest.raises(BasculeError, match="by a link"):
-        restoring.write_configuration(checked, target / "edge.yaml")
+        restore_backup.write_configuration(checked, target / "edge.yaml")
 
     assert everything_in(elsewhere) == set()
     assert everything_in(target) == {"bridges.d"}

@@ -8,16 +8,16 @@ from typing import Any
 
 from actors.broker.distributor import Distributor
 from storage.engine.engine import Write
-from storage.engine.keys import QueueNumbers
+from storage.engine.queue_numbers import QueueNumbers
 from storage.store.lane_changes import LaneChanges
 from storage.store.store import Store
 from supervisor.tree.child_lives import Lives
+from wire.config_settings import BridgeSettings, RuleSettings
 from wire.frames.batch import Batch
 from wire.frames.names import lane_of_queue, queue_name
 from wire.routing.bridge_rules import BridgeRules
 from wire.routing.form_for_remote import RemoteForm
 from wire.routing.message_route import MessageRoute
-from wire.settings import BridgeSettings, RuleSettings
 
 
 def _unconfigured_forgotten(original: Any) -> Any:

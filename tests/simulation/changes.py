@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.rules import rules_of
 from tests.simulation.world import World
-from wire.settings import NodeSettings
+from wire.config_settings import NodeSettings
 
 if TYPE_CHECKING:
     from tests.simulation.control import Operator

@@ -18,7 +18,7 @@ from tests.simulation.plan import Plan, make_plan
 from tests.simulation.shrink import shrink
 from tests.simulation.simulation import Outcome, run
 from tests.support.placements import ISOLATED, TOGETHER
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 
 # By placement, lines such as "P7/rule-by-place 37 112": the seeds that notice a planted bug.
 FOUND_AT = {

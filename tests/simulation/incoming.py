@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tests.simulation.publisher import Message
-from wire.settings import BridgeSettings, LoopPreventionSettings
+from wire.config_settings import BridgeSettings, LoopPreventionSettings
 
 AWAY = "away"  # the second bridge and its client identifier
 REMOTE = -1  # stands for the number of a publisher

@@ -16,7 +16,7 @@ from actors.process.request_sockets import RequestRouter
 from tests.simulation.control import SimRouter
 from tests.simulation.tcp import SimSocket
 from tests.simulation.world import Pollable
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.names import child_of
 
 if TYPE_CHECKING:

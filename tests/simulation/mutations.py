@@ -49,7 +49,7 @@ from wire.exchange.receiver import AnswerBurst
 from wire.exchange.remote_batches import RemoteBatches
 from wire.exchange.remote_inbox import RemoteInbox
 from wire.exchange.sender import SenderHalf
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.lanes import HandOut, LaneOpened, Settle, Settled
 from wire.frames.sending_link import SendingLink
 from wire.mqtt.publish_batch_parser import TAKE

@@ -22,7 +22,7 @@ from actors.broker.distributor import Distributor
 from actors.broker.listener import Listener
 from actors.process.actor import MailboxActor
 from actors.process.host import ChildHost, Host
-from actors.process.local_messages import Passed, Published
+from actors.process.local_messages import Passed, PublishedMessages
 from actors.process.mailbox import READ, Mailbox
 from actors.remote.credentials import NO_LOGIN, Login
 from actors.remote.remote_dialer import ASKS
@@ -51,14 +51,14 @@ from tests.simulation.post import SimPost
 from tests.simulation.process import KILLED, Process, current
 from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
+from wire.config_settings import ListenerSettings, NodeSettings, RemoteSettings
 from wire.errors import Unavailable
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.intake import Publishes
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened
 from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR, actors_of, child_of, session_of_queue
 from wire.frames.placement import SITE, Placement
 from wire.frames.supervision import Command, SnapshotMade
-from wire.settings import ListenerSettings, NodeSettings, RemoteSettings
 
 
 class SimListening(Pollable):
@@ -503,7 +503,7 @@ class Machine:
                 self.oracle.turn_ended(name.partition(":")[0], actor)
 
     def _seen(self, sender: str, receiver: str, frame: Frame) -> None:
-        if isinstance(frame, Published | Publishes):
+        if isinstance(frame, PublishedMessages | Publishes):
             self.oracle.offered(frame)
         elif isinstance(frame, HandOut):
             self.oracle.handed_out(frame)

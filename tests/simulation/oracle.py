@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
-from actors.process.local_messages import Passed, Published
+from actors.process.local_messages import Passed, PublishedMessages
 from storage.engine.keys import part_key
 from storage.queue.chunk import Chunk
 from storage.queue.dead_letters import DeadRow
@@ -31,6 +31,7 @@ from tests.simulation.sessions import SessionsJudge
 from tests.simulation.world import Violation
 from tests.support.arrivals import Order
 from tests.support.history_audit import Kept, problems_of
+from wire.config_settings import RuleSettings
 from wire.exchange.quarantine_class import CONVICTED_IN_PLACE
 from wire.exchange.receiver import QUOTA_EXCEEDED
 from wire.frames.batch import Batch, unpack_column
@@ -45,7 +46,6 @@ from wire.frames.names import (
     remote_session_name,
     session_of_queue,
 )
-from wire.settings import RuleSettings
 
 _COUNTED_LOSSES = ("overflow", "too_large")
 _PURGED = "purged"
@@ -482,11 +482,11 @@ class Oracle:
 
     # --- publishers ---
 
-    def offered(self, frame: Published | Publishes) -> None:
+    def offered(self, frame: PublishedMessages | Publishes) -> None:
         """A batch is on its way to the store."""
         if not (self._limited or self._changing):
             return
-        batch = frame.batch if isinstance(frame, Published) else Batch.decode(frame.bodies[0])
+        batch = frame.batch if isinstance(frame, PublishedMessages) else Batch.decode(frame.bodies[0])
         payloads = list(batch.rows_payloads())
         known = (frame.sender, frame.epoch, frame.number) in self._offered
         if known and frame.sender == LISTENER:

@@ -33,10 +33,7 @@ from tests.simulation.subscribing import (
     subscriber_fault,
     subscribers_shape,
 )
-from wire.exchange.packet_identifiers import PACKET_IDS
-from wire.frames.names import BRIDGE as BRIDGES
-from wire.frames.names import CLIENTS, STORE, SUPERVISOR, child_name
-from wire.settings import (
+from wire.config_settings import (
     AccessSettings,
     BackoffSettings,
     BridgeSettings,
@@ -47,6 +44,9 @@ from wire.settings import (
     RemoteSettings,
     RuleSettings,
 )
+from wire.exchange.packet_identifiers import PACKET_IDS
+from wire.frames.names import BRIDGE as BRIDGES
+from wire.frames.names import CLIENTS, STORE, SUPERVISOR, child_name
 
 BRIDGE = "cloud"
 PRIMARY_RETRY_S = 0.15

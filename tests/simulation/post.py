@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from tests.simulation.process import Process
 from tests.simulation.world import World
-from wire.frames.base import Frame
 from wire.frames.codec import decode
+from wire.frames.frame import Frame
 
 RECONNECT_S = 0.012
 

@@ -14,7 +14,7 @@ from tests.simulation.control import SimRouter
 from tests.simulation.mailbox import ProcessPost
 from tests.simulation.world import SimKilled, Violation, World
 from wire.errors import Unavailable
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 
 TIMERS_PER_TURN_MAX = 10_000
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.world import Violation
 from tests.wire.naive_topics import naive_match
-from wire.settings import RuleSettings
+from wire.config_settings import RuleSettings
 
 if TYPE_CHECKING:
     from tests.simulation.publisher import Message

@@ -10,13 +10,13 @@ from actors.broker.local_routing import LocalRouting
 from actors.broker.repeated_batches import RoutedBatches
 from storage.queue.queue import Queue
 from storage.store.local_sessions import SessionSubscriptions
+from wire.config_settings import SessionSettings
 from wire.exchange.client_outbox import ClientOutbox
-from wire.frames.base import Ranges
 from wire.frames.batch import PASSED
+from wire.frames.frame import Ranges
 from wire.frames.lanes import LaneOpened, Settle
-from wire.frames.local_sessions import SubscriptionsKept
+from wire.frames.subscriptions import SubscriptionsKept
 from wire.mqtt.publish_batch_parser import BatchBuilder
-from wire.settings import SessionSettings
 
 
 def _nothing(*arguments: Any, **named: Any) -> None:

@@ -66,8 +66,8 @@ from tests.simulation.subscribing import SubscriberShape, SubscribersShape
 from tests.simulation.world import Violation
 from tests.support import mqtt_packets
 from tests.support.arrivals import Order
-from wire.frames.base import Frame
 from wire.frames.batch import QOS_MASK, RETAIN, Batch
+from wire.frames.frame import Frame
 from wire.frames.lanes import LaneOpen, LaneOpened
 from wire.frames.names import session_of_queue
 

@@ -9,7 +9,7 @@ from storage.queue.queue import Queue
 from storage.store import store
 from storage.store.checkpoint import CheckpointStands, QueueStands
 from storage.store.store import Store
-from wire.frames.base import Ranges
+from wire.frames.frame import Ranges
 
 
 def _committed(now_s: float, wall_ms: int) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from wire.settings import SessionSettings
+from wire.config_settings import SessionSettings
 
 FIRST_NUMBER = 800  # of the steps
 

@@ -13,16 +13,16 @@ from storage.store.store import Store
 from tests.support import settings
 from tests.support.settings import limits
 from tests.support.waiting import wait_until
+from wire.config_settings import BridgeSettings, LimitSettings, NodeSettings, PersistenceSettings
 from wire.errors import DiskFull, Unavailable
 from wire.exchange.former_sessions import LeftRows
-from wire.frames.base import Ranges
 from wire.frames.batch import Batch, from_rows, pack_column, raised_rows, unpack_column
+from wire.frames.frame import Ranges
 from wire.frames.intake import Append, SessionOpen, SessionOpened
 from wire.frames.lanes import HandOut, LaneOpen, Settle
 from wire.frames.names import RETAINED, connection_name, lane_of_queue, remote_session_name
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.routing.retained_topics import pack_owned
-from wire.settings import BridgeSettings, LimitSettings, NodeSettings, PersistenceSettings
 
 QUEUE = "bridge:cloud:0"
 FORWARDER = "forwarder:cloud:0"

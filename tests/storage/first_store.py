@@ -13,13 +13,13 @@ from pathlib import Path
 from storage.engine.engine import RocksEngine
 from tests.storage.building import QUEUE, append_frame, batch, bridge, node, settle_frame
 from tests.support.stores import open_store
-from wire.frames.base import Frame
+from wire.config_settings import NodeSettings
 from wire.frames.batch import RETAIN, from_rows
+from wire.frames.frame import Frame
 from wire.frames.intake import SenderResumes, SessionClose, SessionOpen
 from wire.frames.lanes import Credit, LaneOpen
-from wire.frames.local_sessions import SubscriptionsAdd
 from wire.frames.names import RETAINED
-from wire.settings import NodeSettings
+from wire.frames.subscriptions import SubscriptionsAdd
 
 ARCHIVE = Path(__file__).with_name("first_store.tar.xz")
 LANE_EPOCH = 5 << 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.engine.keys import QueueNumbers
+from storage.engine.queue_numbers import QueueNumbers
 from storage.store.client_room import Rooms
 from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.disk_trouble import Disk
@@ -12,7 +12,7 @@ from storage.store.next_commit import NextCommit
 from storage.store.session_queues import SessionQueues
 from storage.store.session_rows import Sessions
 from tests.storage.building import RecordingEngine, batch
-from wire.settings import NodeSettings, SettingsNow
+from wire.config_settings import NodeSettings, SettingsNow
 
 
 class Parts:

@@ -18,7 +18,7 @@ from storage.engine.engine import RocksEngine
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, messages, node, settle_frame
 from tests.support.stores import open_store
-from wire.frames.base import Effects, Frame
+from wire.frames.frame import Effects, Frame
 from wire.frames.intake import Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, Settled
 

@@ -12,9 +12,9 @@ from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, 
 from tests.support.present import present
 from tests.support.settings import limits
 from tests.support.stores import open_store
-from wire.frames.base import Effects, Frame
+from wire.config_settings import NodeSettings
+from wire.frames.frame import Effects, Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen
-from wire.settings import NodeSettings
 
 MAX_AGE_S = 5.0
 OLD_MS, YOUNG_MS, LATER_MS = 1000, 5500, 7000  # later the old ones have expired, the young ones have not

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.engine.engine import RocksEngine
-from storage.engine.keys import QueueNumbers
+from storage.engine.queue_numbers import QueueNumbers
 from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, messages
 from tests.storage.first_store import LANE_EPOCH, SESSION, WALL_MS, fill, settings, unpack
 from tests.support.history_audit import audit
 from tests.support.present import present
 from tests.support.stores import open_store
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.intake import Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
-from wire.frames.local_sessions import RetainedPiece, RetainedWanted
+from wire.frames.subscriptions import RetainedPiece, RetainedWanted
 
 
 def turn(store: Store, *frames: Frame) -> list[Frame]:

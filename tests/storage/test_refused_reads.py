@@ -13,7 +13,7 @@ from tests.storage.building import RecordingEngine, append_frame, batch, bridge,
 from tests.storage.queues import append, handed, open_queue
 from tests.support.stores import open_store
 from wire.errors import Unavailable
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.intake import Committed
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, Settled
 from wire.frames.names import queue_name

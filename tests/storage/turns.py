@@ -9,7 +9,7 @@ from tests.storage.building import (
     batch,
     messages,
 )
-from wire.frames.base import Effects, Frame, FrameType
+from wire.frames.frame import Effects, Frame, FrameType
 from wire.frames.intake import SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen
 

@@ -19,11 +19,11 @@ from actors.process.host import ChildHost
 from actors.process.mailbox import Mailbox
 from actors.process.main import die_with_parent
 from actors.process.post import Post
+from wire.config_settings import NodeSettings, load
 from wire.figure import of_map
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.names import CONNECTION, FORWARDER, QUEUE_STORE, actors_of
 from wire.frames.supervision import Command, ResetMarkers
-from wire.settings import NodeSettings, load
 from wire.status.actors import ActorFigures
 from wire.status.bridges import ConnectionFigures, Tier2Figures
 from wire.status.store import StoreReport

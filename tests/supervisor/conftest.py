@@ -19,7 +19,7 @@ from tests.supervisor.settings import node_settings
 from tests.support import preloaded
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
-from wire.settings import NodeSettings, dump
+from wire.config_settings import NodeSettings, dump
 
 
 @pytest.fixture(autouse=True)

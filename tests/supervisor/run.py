@@ -14,8 +14,8 @@ from supervisor.tree.child_table import ChildSpec, child_specs
 from supervisor.tree.node import run_node
 from supervisor.tree.signals import SignalPipe
 from supervisor.tree.template import Template
+from wire.config_settings import NodeSettings, load
 from wire.errors import BasculeError, ConfigError
-from wire.settings import NodeSettings, load
 
 
 def main(argv: list[str]) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.settings import itself, node
-from wire.settings import BridgeSettings, NodeSettings
+from wire.config_settings import BridgeSettings, NodeSettings
 
 
 def node_settings(folder: Path, *bridges: BridgeSettings, **supervision: Any) -> NodeSettings:

@@ -19,11 +19,11 @@ from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.signals import SignalPipe
 from supervisor.tree.supervisor import Supervisor
 from tests.support.settings import bridge, node
+from wire.config_settings import HttpSettings, NodeSettings
 from wire.errors import BasculeError
-from wire.frames.base import Frame, FrameType
+from wire.frames.frame import Frame, FrameType
 from wire.frames.names import actors_of
 from wire.frames.supervision import Heartbeat
-from wire.settings import HttpSettings, NodeSettings
 from wire.status.actors import ActorFigures
 
 

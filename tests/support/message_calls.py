@@ -42,9 +42,9 @@ from tests.support.mqtt_packets import (
 from tests.support.node import bridge_config, node_config
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
+from wire.config_settings import NodeSettings
 from wire.frames.names import actors_of
 from wire.frames.supervision import PeerUp
-from wire.settings import NodeSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("wire", "storage", "actors", "supervisor")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from wire.settings import (
+from wire.config_settings import (
     SESSION_NEVER_EXPIRES_S,
     AccessSettings,
     BackoffSettings,

@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 from storage.engine.engine import Engine
 from storage.store.store import Store
-from wire.settings import NodeSettings, SettingsNow
+from wire.config_settings import NodeSettings, SettingsNow
 
 _settings: WeakKeyDictionary[Store, SettingsNow] = WeakKeyDictionary()
 

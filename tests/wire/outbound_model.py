@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 from wire.backoff import Backoff
+from wire.config_settings import BackoffSettings, RefusalSettings
 from wire.exchange import due_messages, held_identifiers, identifier_span, lane_messages
 from wire.exchange.lane_record import Facts
 from wire.exchange.lane_sender import LaneSender
@@ -20,7 +21,6 @@ from wire.frames.batch import Batch, from_rows, pack_column
 from wire.frames.lanes import HandOut, LaneOpened
 from wire.mqtt.publish_properties import with_message_expiry
 from wire.ranges import ranges_of
-from wire.settings import BackoffSettings, RefusalSettings
 
 # Places at which it is asked how many packet identifiers there are, but for where packets are made.
 IDENTIFIER_MODULES = (held_identifiers, identifier_span, lane_messages, due_messages)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.settings import bridge
-from wire.settings import BridgeSettings, LoopPreventionSettings, RuleSettings
+from wire.config_settings import BridgeSettings, LoopPreventionSettings, RuleSettings
 
 
 def rule(number: int, *filters: str, excludes: tuple[str, ...] = (), destination: str = "{#}", max_qos: int = 2) -> RuleSettings:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.backoff import Backoff
-from wire.settings import BackoffSettings
+from wire.config_settings import BackoffSettings
 
 DEFAULT = BackoffSettings(initial_s=1.0, max_s=120.0, factor=2.0, jitter=0.25, stable_s=10.0)
 

@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from wire.figure import figure, figures, joined, of_map, of_values, part, to_map, values_of
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 
 @figures

@@ -7,8 +7,8 @@ Rules are ``wire/access/access_rules.py``'s; which file changed is the superviso
 from __future__ import annotations
 
 from wire.access.access_rules import AccessRules, ClientAccess
+from wire.config_settings import AccessSettings, AclRuleSettings, NodeSettings
 from wire.frames.supervision import AclChanged
-from wire.settings import AccessSettings, AclRuleSettings, NodeSettings
 
 _ListKey = str | tuple[AclRuleSettings, ...] | None  # the file, or the rules themselves; None: everything is allowed
 

@@ -19,8 +19,8 @@ import re
 from collections.abc import Iterable, Sequence
 from weakref import WeakValueDictionary
 
+from wire.config_settings import AclRuleSettings
 from wire.mqtt.topics import covers, filter_fault, matches, parse_shared
-from wire.settings import AclRuleSettings
 
 CACHED_TOPICS_MAX = 512  # of one resolved list, each for publishing and for reading
 _CACHED_BYTES_MAX = 256  # longer topics are judged anew each time

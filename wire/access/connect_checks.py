@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from wire.config_settings import ClientLimitSettings, SessionSettings
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Connack, Connect
 from wire.mqtt.properties import NO_PROPERTIES, Properties
 from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode
-from wire.settings import ClientLimitSettings, SessionSettings
 
 LEVEL_5 = 5
 TOPIC_ALIAS_MAXIMUM = 64

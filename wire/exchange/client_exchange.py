@@ -7,6 +7,7 @@ is left of it, and the next one goes on where it stood.
 from __future__ import annotations
 
 from wire.backoff import Backoff
+from wire.config_settings import BackoffSettings, RefusalSettings
 from wire.exchange.client_answers import whole
 from wire.exchange.former_sessions import LeftSession
 from wire.exchange.refusal_policy import DROP, RefusalPolicy
@@ -15,7 +16,6 @@ from wire.exchange.sender import SenderHalf
 from wire.frames.lanes import LaneOpened
 from wire.frames.names import CLIENT_SESSION
 from wire.mqtt.aliases import OutgoingAliases
-from wire.settings import BackoffSettings, RefusalSettings
 
 _NEVER_TRIED_AGAIN = RefusalPolicy(RefusalSettings(default=DROP, codes=()))
 _NO_BACKOFF = Backoff(BackoffSettings(initial_s=1.0, max_s=1.0, factor=1.0, jitter=0.0, stable_s=1.0), lambda: 0.5)

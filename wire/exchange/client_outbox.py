@@ -20,6 +20,7 @@ from __future__ import annotations
 from array import array
 
 from wire.access.access_rules import ClientAccess
+from wire.config_settings import SessionSettings
 from wire.exchange.client_exchange import ClientExchange
 from wire.exchange.former_sessions import LeftSession, left_rows
 from wire.exchange.identifier_release import IdentifierRelease
@@ -30,9 +31,8 @@ from wire.frames.credit import CreditGiver
 from wire.frames.lanes import Credit, HandOut, LaneOpened, Settle
 from wire.mqtt.aliases import OutgoingAliases
 from wire.ranges import RangeSet
-from wire.settings import SessionSettings
 from wire.status.bridges import ExchangeFigures
-from wire.status.outcomes import Loss
+from wire.status.loss_reasons import Loss
 
 SETTLE_MESSAGES = 256
 BYTES_IN_HAND = 1 << 20

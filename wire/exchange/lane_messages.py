@@ -15,7 +15,7 @@ from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.packet_identifiers import PACKET_IDS, PUBCOMP, PUBREC, seq_of
-from wire.frames.base import Ranges
+from wire.frames.frame import Ranges
 from wire.frames.lanes import LaneOpened
 from wire.ranges import ArrivalSet, RangeSet, lowest
 from wire.status.outcomes import DELIVERED, REDELIVERED

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
-from wire.frames.base import Ranges
+from wire.frames.frame import Ranges
 from wire.frames.lanes import LaneOpened
 from wire.ranges import RangeSet
 from wire.status.outcomes import DELIVERED, EXPIRED, REDELIVERED

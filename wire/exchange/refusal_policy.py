@@ -7,9 +7,10 @@ The words an operator writes are here, too, so that the configuration and the ex
 from __future__ import annotations
 
 from wire.backoff import Backoff
+from wire.config_settings import RefusalSettings
 from wire.mqtt.reason_codes import PUBACK_CODES, ReasonCode
-from wire.settings import RefusalSettings
-from wire.status.outcomes import DEAD, DROPPED, Loss, outcome_of
+from wire.status.loss_reasons import Loss
+from wire.status.outcomes import DEAD, DROPPED, outcome_of
 
 FAILURE = 0x80
 TOO_LARGE = int(ReasonCode.PACKET_TOO_LARGE)

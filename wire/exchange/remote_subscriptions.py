@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from wire.config_settings import RuleSettings
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from wire.mqtt.reason_codes import ReasonCode
 from wire.mqtt.topics import covers, has_wildcard
-from wire.settings import RuleSettings
 
 FAILURE = 0x80
 PACKETS_MAX = 65_535 - PACKET_IDS  # their identifiers are above those of the messages

@@ -10,8 +10,8 @@ exchange.rate-yields [alive]: the share is halved, at most once a second, when t
 from __future__ import annotations
 
 from wire.clock_steps import elapsed_ms
+from wire.config_settings import RateSettings
 from wire.mqtt.reason_codes import ReasonCode
-from wire.settings import RateSettings
 from wire.status.bridges import RateFigures
 from wire.token_bucket import TokenBucket
 

@@ -38,8 +38,8 @@ from wire.exchange.quarantine import Quarantine
 from wire.exchange.quarantine_outcome import QuarantineEntry, QuarantineOutcome
 from wire.exchange.refusal_policy import RefusalPolicy, Refusals
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
-from wire.frames.base import Ranges
 from wire.frames.batch import Batch
+from wire.frames.frame import Ranges
 from wire.frames.lanes import HandOut, LaneOpened
 from wire.mqtt.aliases import OutgoingAliases
 from wire.ranges import lowest

@@ -13,13 +13,13 @@ import msgpack
 
 from wire.errors import UnknownFrame
 from wire.figure import values_of
-from wire.frames import intake, lanes, local_sessions, supervision, tracing
-from wire.frames.base import HEADS, KINDS, NAMES, Frame
+from wire.frames import intake, lanes, subscriptions, supervision, traces
+from wire.frames.frame import HEADS, KINDS, NAMES, Frame
 
 _pack = msgpack.Packer(
     default=values_of
 ).pack  # one that is kept costs half of one that is made each time; only one thread of a process has frames
-KIND_MODULES = (intake, local_sessions, lanes, supervision, tracing)  # imported, so that each of their kinds is known
+KIND_MODULES = (intake, subscriptions, lanes, supervision, traces)  # imported, so that each of their kinds is known
 
 
 def encode(frame: Frame) -> list[bytes]:

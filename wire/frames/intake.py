@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from wire.frames.base import Frame, frame_kind
+from wire.frames.frame import Frame, frame_kind
 
 NO_ROW = -1  # of a Will that is not published
 OPEN, NEAR, FULL = 0, 1, 2  # how full a queue is, as ``Room`` says

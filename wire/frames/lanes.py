@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.frames.base import Frame, Ranges, frame_kind
+from wire.frames.frame import Frame, Ranges, frame_kind
 
 
 @frame_kind(20)

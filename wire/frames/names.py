@@ -51,7 +51,7 @@ CLIENT_SESSION = "client"  # the session that the queue of a local session has o
 RETAINED = "retained"  # not a queue: where the Distributor sends the rows of a batch that are to be retained
 
 
-class BridgeLane(NamedTuple):
+class LaneName(NamedTuple):
     """One lane of a bridge; in the order of bridges and lanes."""
 
     bridge: str
@@ -91,7 +91,7 @@ def connection_of_session(name: str) -> str:
     return name.split("\0")[1] if name.startswith("\0") else ""
 
 
-def lane_of_actor(name: str) -> BridgeLane | None:
+def lane_of_actor(name: str) -> LaneName | None:
     """The lane that the actor works for; None for an actor of the whole node."""
     kind, _, lane = name.partition(":")
     return _lane(lane) if kind in ACTORS_OF[BRIDGE] else None
@@ -119,7 +119,7 @@ def actors_of(child: str) -> tuple[str, ...]:
     return tuple(f"{actor}{colon}{lane}" for actor in ACTORS_OF[kind])
 
 
-def lane_of_queue(queue: str) -> BridgeLane | None:
+def lane_of_queue(queue: str) -> LaneName | None:
     """The lane whose queue it is; None for a queue of another kind."""
     kind, _, lane = queue.partition(":")
     return _lane(lane) if kind == _BRIDGE_QUEUE else None
@@ -158,6 +158,6 @@ def peer_of(queue: str) -> str:
     return forwarder_name(*lane)
 
 
-def _lane(text: str) -> BridgeLane:
+def _lane(text: str) -> LaneName:
     bridge, _, number = text.rpartition(":")
-    return BridgeLane(bridge, int(number))
+    return LaneName(bridge, int(number))

@@ -6,8 +6,8 @@ that is to be on its own, or has failed too often, has its own all the same. HTT
 
 from __future__ import annotations
 
+from wire.config_settings import NodeSettings
 from wire.frames.names import BRIDGE, CLIENTS, STORE, bridge_of_child, child_of
-from wire.settings import NodeSettings
 
 SITE = "site"
 _SHARING = (STORE, BRIDGE, CLIENTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wire.frames.base import Frame, frame_kind
+from wire.frames.frame import Frame, frame_kind
 
 
 @frame_kind(40)
@@ -89,7 +89,8 @@ class Stop(Frame):
 
 @frame_kind(49)
 class Reconfigure(Frame):
-    """Supervisor -> process -> its actors: what the operator wrote is this now, ``wire.settings.dump`` of settings ``number``.
+    """Supervisor -> process -> its actors: what the operator wrote is this now, ``wire.config_settings.dump`` of settings
+    ``number``.
 
     One that is not newer than what the process has is without effect, so it may come twice. It is sent again to whoever does not
     say that number in its heartbeats. A lane does not take changes of its own bridge: the supervisor begins it anew.

@@ -9,7 +9,7 @@ from wire.errors import PeerViolation
 from wire.mqtt.decoder import DECODERS, decode_publish
 from wire.mqtt.encoder import ENCODERS
 from wire.mqtt.packets import MQTT_3_1_1, MQTT_5_0, Connack, Packet
-from wire.mqtt.primitives import Reader, encode_variable_byte_integer, read_variable_byte_integer
+from wire.mqtt.primitives import PrimitiveReader, encode_variable_byte_integer, read_variable_byte_integer
 from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode, UnsupportedProtocol, malformed
 
 _PUBLISH = 0x3
@@ -71,7 +71,7 @@ def decode(first_byte: int, body: bytes, level: int) -> Packet:
         PeerViolation: the packet is malformed or says what it must not.
     """
     kind = first_byte >> 4
-    reader = Reader(body)
+    reader = PrimitiveReader(body)
     if kind == _PUBLISH:
         return decode_publish(first_byte, reader, level)
     if kind == 0 or (kind == _AUTH and level < MQTT_5_0):

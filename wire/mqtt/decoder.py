@@ -32,7 +32,7 @@ from wire.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from wire.mqtt.primitives import Reader
+from wire.mqtt.primitives import PrimitiveReader
 from wire.mqtt.properties import NO_PROPERTIES, Place, Properties, decode_properties
 from wire.mqtt.reason_codes import (
     AUTH_CODES,
@@ -61,27 +61,27 @@ def _check_count(count: int) -> None:
         )
 
 
-def _properties(reader: Reader, level: int, place: Place) -> Properties:
+def _properties(reader: PrimitiveReader, level: int, place: Place) -> Properties:
     if level < MQTT_5_0:
         return NO_PROPERTIES
     return decode_properties(reader.take(reader.variable_byte_integer()), place)
 
 
-def _packet_id(reader: Reader) -> int:
+def _packet_id(reader: PrimitiveReader) -> int:
     packet_id = reader.integer(2)
     if packet_id == 0:
         protocol_error("MQTT-2.2.1-3 packet identifier 0")
     return packet_id
 
 
-def _reason_code(reader: Reader, allowed: frozenset[int], clause: str) -> ReasonCode:
+def _reason_code(reader: PrimitiveReader, allowed: frozenset[int], clause: str) -> ReasonCode:
     code = reader.integer(1)
     if code not in allowed:
         protocol_error(f"{clause} reason code not allowed here", code=code)
     return ReasonCode(code)
 
 
-def _connect(reader: Reader, _level: int) -> Connect:
+def _connect(reader: PrimitiveReader, _level: int) -> Connect:
     name = reader.binary()
     level = reader.integer(1)
     if name != b"MQTT":
@@ -121,7 +121,7 @@ def _check_connect_flags(flags: int, level: int) -> None:
         malformed("MQTT-3.1.2-22 (3.1.1) password without a user name")
 
 
-def _will(reader: Reader, flags: int, level: int) -> Will:
+def _will(reader: PrimitiveReader, flags: int, level: int) -> Will:
     return Will(
         properties=_properties(reader, level, Place.WILL),
         topic=check_topic(reader.binary()),
@@ -131,7 +131,7 @@ def _will(reader: Reader, flags: int, level: int) -> Will:
     )
 
 
-def _connack(reader: Reader, level: int) -> Connack:
+def _connack(reader: PrimitiveReader, level: int) -> Connack:
     flags = reader.integer(1)
     if flags & 0xFE:
         malformed("MQTT-3.2.2-1 reserved flags of CONNACK")
@@ -148,7 +148,7 @@ def _connack(reader: Reader, level: int) -> Connack:
     return Connack(session_present=bool(flags), reason_code=reason_code, properties=_properties(reader, level, Place.CONNACK))
 
 
-def decode_publish(first_byte: int, reader: Reader, level: int) -> Publish:
+def decode_publish(first_byte: int, reader: PrimitiveReader, level: int) -> Publish:
     qos, dup = first_byte >> 1 & 3, bool(first_byte & 0x08)
     if qos == 3:
         malformed("MQTT-3.3.1-4 QoS 3")
@@ -176,8 +176,8 @@ def decode_publish(first_byte: int, reader: Reader, level: int) -> Publish:
 
 def _acknowledgement(
     cls: type[Puback] | type[Pubrec] | type[Pubrel] | type[Pubcomp], allowed: frozenset[int], clause: str, place: Place
-) -> Callable[[Reader, int], Packet]:
-    def decode_one(reader: Reader, level: int) -> Packet:
+) -> Callable[[PrimitiveReader, int], Packet]:
+    def decode_one(reader: PrimitiveReader, level: int) -> Packet:
         packet_id = _packet_id(reader)
         if level < MQTT_5_0 or not reader.left:
             return cls(packet_id=packet_id)
@@ -188,7 +188,7 @@ def _acknowledgement(
     return decode_one
 
 
-def _subscribe(reader: Reader, level: int) -> Subscribe:
+def _subscribe(reader: PrimitiveReader, level: int) -> Subscribe:
     packet_id = _packet_id(reader)
     properties = _properties(reader, level, Place.SUBSCRIBE)
     subscriptions = []
@@ -200,7 +200,7 @@ def _subscribe(reader: Reader, level: int) -> Subscribe:
     return Subscribe(packet_id=packet_id, properties=properties, subscriptions=tuple(subscriptions))
 
 
-def _subscription(reader: Reader, level: int) -> Subscription:
+def _subscription(reader: PrimitiveReader, level: int) -> Subscription:
     topic_filter = reader.string()
     check_filter(topic_filter)
     options = reader.integer(1)
@@ -222,7 +222,7 @@ def _subscription(reader: Reader, level: int) -> Subscription:
     )
 
 
-def _reason_codes(reader: Reader, allowed: frozenset[int], clause: str) -> tuple[ReasonCode, ...]:
+def _reason_codes(reader: PrimitiveReader, allowed: frozenset[int], clause: str) -> tuple[ReasonCode, ...]:
     codes = []
     while reader.left:
         codes.append(_reason_code(reader, allowed, clause))
@@ -231,7 +231,7 @@ def _reason_codes(reader: Reader, allowed: frozenset[int], clause: str) -> tuple
     return tuple(codes)
 
 
-def _suback(reader: Reader, level: int) -> Suback:
+def _suback(reader: PrimitiveReader, level: int) -> Suback:
     allowed = SUBACK_CODES if level >= MQTT_5_0 else SUBACK_CODES_3_1_1
     return Suback(
         packet_id=_packet_id(reader),
@@ -240,7 +240,7 @@ def _suback(reader: Reader, level: int) -> Suback:
     )
 
 
-def _unsubscribe(reader: Reader, level: int) -> Unsubscribe:
+def _unsubscribe(reader: PrimitiveReader, level: int) -> Unsubscribe:
     packet_id = _packet_id(reader)
     properties = _properties(reader, level, Place.UNSUBSCRIBE)
     filters = []
@@ -253,7 +253,7 @@ def _unsubscribe(reader: Reader, level: int) -> Unsubscribe:
     return Unsubscribe(packet_id=packet_id, properties=properties, topic_filters=tuple(filters))
 
 
-def _unsuback(reader: Reader, level: int) -> Unsuback:
+def _unsuback(reader: PrimitiveReader, level: int) -> Unsuback:
     packet_id = _packet_id(reader)
     if level < MQTT_5_0:
         return Unsuback(packet_id=packet_id)
@@ -264,15 +264,15 @@ def _unsuback(reader: Reader, level: int) -> Unsuback:
     )
 
 
-def _pingreq(_reader: Reader, _level: int) -> Pingreq:
+def _pingreq(_reader: PrimitiveReader, _level: int) -> Pingreq:
     return Pingreq()
 
 
-def _pingresp(_reader: Reader, _level: int) -> Pingresp:
+def _pingresp(_reader: PrimitiveReader, _level: int) -> Pingresp:
     return Pingresp()
 
 
-def _disconnect(reader: Reader, level: int) -> Disconnect:
+def _disconnect(reader: PrimitiveReader, level: int) -> Disconnect:
     if level < MQTT_5_0 or not reader.left:
         return Disconnect()
     reason_code = _reason_code(reader, DISCONNECT_CODES, "MQTT-3.14.2-1")
@@ -280,7 +280,7 @@ def _disconnect(reader: Reader, level: int) -> Disconnect:
     return Disconnect(reason_code=reason_code, properties=properties)
 
 
-def _auth(reader: Reader, level: int) -> Auth:
+def _auth(reader: PrimitiveReader, level: int) -> Auth:
     if not reader.left:
         return Auth()
     reason_code = _reason_code(reader, AUTH_CODES, "MQTT-3.15.2-1")
@@ -288,7 +288,7 @@ def _auth(reader: Reader, level: int) -> Auth:
     return Auth(reason_code=reason_code, properties=properties)
 
 
-DECODERS: dict[int, Callable[[Reader, int], Packet]] = {
+DECODERS: dict[int, Callable[[PrimitiveReader, int], Packet]] = {
     0x1: _connect,
     0x2: _connack,
     0x4: _acknowledgement(Puback, PUBACK_CODES, "MQTT-3.4.2-1", Place.PUBACK),

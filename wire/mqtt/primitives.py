@@ -68,7 +68,7 @@ def decode_string(data: bytes) -> str:
     return text
 
 
-class Reader:
+class PrimitiveReader:
     """Reads fields from ``buffer`` in order; a field that goes on behind the end is malformed."""
 
     __slots__ = ("_buffer", "position")

@@ -12,7 +12,7 @@ from enum import IntFlag
 from typing import Any, NamedTuple, NoReturn
 
 from wire.errors import PeerViolation
-from wire.mqtt.primitives import Reader, encode_binary, encode_string, encode_variable_byte_integer
+from wire.mqtt.primitives import PrimitiveReader, encode_binary, encode_string, encode_variable_byte_integer
 from wire.mqtt.reason_codes import ReasonCode, malformed, protocol_error
 from wire.mqtt.topics import topic_fault
 
@@ -79,15 +79,15 @@ class _Form(NamedTuple):
     """How a value is written and read."""
 
     encode: Callable[[Any], bytes]
-    read: Callable[[Reader], Any]
+    read: Callable[[PrimitiveReader], Any]
 
 
 _BYTE = _Form(lambda value: value.to_bytes(1, "big"), lambda reader: reader.integer(1))
 _TWO_BYTES = _Form(lambda value: value.to_bytes(2, "big"), lambda reader: reader.integer(2))
 _FOUR_BYTES = _Form(lambda value: value.to_bytes(4, "big"), lambda reader: reader.integer(4))
-_VARIABLE = _Form(encode_variable_byte_integer, Reader.variable_byte_integer)
-_BINARY = _Form(encode_binary, Reader.binary)
-_STRING = _Form(encode_string, Reader.string)
+_VARIABLE = _Form(encode_variable_byte_integer, PrimitiveReader.variable_byte_integer)
+_BINARY = _Form(encode_binary, PrimitiveReader.binary)
+_STRING = _Form(encode_string, PrimitiveReader.string)
 _PAIR = _Form(
     lambda pair: encode_string(pair[0]) + encode_string(pair[1]),
     lambda reader: (reader.string(), reader.string()),  # MQTT-1.5.7-1
@@ -173,7 +173,7 @@ def decode_properties(raw: bytes, place: Place) -> Properties:
     if not raw:
         return NO_PROPERTIES
     found: dict[str, Any] = {}
-    reader = Reader(raw)
+    reader = PrimitiveReader(raw)
     while reader.left:
         identifier = reader.variable_byte_integer()
         kind = KINDS.get(identifier)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from wire.mqtt.primitives import Reader, encode_string, encode_variable_byte_integer
+from wire.mqtt.primitives import PrimitiveReader, encode_string, encode_variable_byte_integer
 from wire.mqtt.properties import KINDS, Place, check_value, too_many_user_properties
 from wire.mqtt.reason_codes import malformed, protocol_error
 
@@ -37,7 +37,7 @@ def validate_publish_properties(raw: bytes, properties_max: int | None = None) -
     Raises:
         PeerViolation: one is unknown, misplaced, repeated, cut short, or says what it must not; or there are too many.
     """
-    reader = Reader(raw)
+    reader = PrimitiveReader(raw)
     seen: dict[int, int] = {}
     subscription_identifiers: list[int] = []
     kept: list[bytes] = []

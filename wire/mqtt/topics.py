@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from wire.config_settings import ClientLimitSettings
 from wire.errors import PeerViolation
 from wire.mqtt.primitives import BINARY_MAX_BYTES, decode_string
 from wire.mqtt.reason_codes import ReasonCode, malformed
-from wire.settings import ClientLimitSettings
 
 _SHARE = "$share/"
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
+from wire.config_settings import BridgeSettings
 from wire.frames.batch import applied_qos_table
 from wire.frames.names import lane_of_queue, queue_name
 from wire.mqtt.topics import matches
 from wire.routing.message_route import MessageRoute
 from wire.routing.topic_filter_tree import TopicTree
-from wire.settings import BridgeSettings
 
 CACHE_TOPICS_MAX = 20_000
 CACHED_TOPIC_BYTES_MAX = 512  # a longer topic is looked up each time: the cache must not be a way to fill the memory

@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wire.clock_steps import elapsed_ms
+from wire.config_settings import BridgeSettings
 from wire.frames.batch import QOS_MASK, RETAIN, Batch
 from wire.mqtt.message_expiry import expired_rows, expiry_only, without_rows
 from wire.routing.bridge_rules import BridgeRules
 from wire.routing.hop_count import hops_of, hops_property, without_hops
 from wire.routing.message_route import MessageRoute
 from wire.routing.topic_mapping import TopicMapper
-from wire.settings import BridgeSettings
 
 LEVEL_5 = 5
 KNOWN_ROUTES_MAX = 1_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wire.config_settings import BridgeSettings, RuleSettings
 from wire.frames.batch import QOS_MASK, RETAIN, Batch, applied_qos_table
 from wire.mqtt.primitives import encode_variable_byte_integer
 from wire.mqtt.publish_batch_parser import PACKET_BYTES_LIMIT
@@ -16,7 +17,6 @@ from wire.mqtt.publish_properties import append_user_properties
 from wire.mqtt.topics import NO_TOPIC_LIMITS, TopicLimits, matches
 from wire.routing.hop_count import hops_of, hops_property, without_hops
 from wire.routing.topic_mapping import CACHE_TOPICS_MAX, CACHED_TOPIC_BYTES_MAX, TopicMapper
-from wire.settings import BridgeSettings, RuleSettings
 
 KNOWN_PROPERTIES_MAX = 1_000
 KNOWN_BYTES_MAX = 256  # longer ones are not worth remembering

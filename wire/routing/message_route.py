@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgpack
 
+from wire.config_settings import RuleSettings
 from wire.mqtt.publish_properties import append_user_properties
-from wire.settings import RuleSettings
 
 _SHARE = "$share/"
 SHARE_BYTES_MAX = 256  # of a shared subscription by which messages go

@@ -21,7 +21,7 @@ from wire.access.access_rules import ClientAccess
 from wire.frames.batch import RETAIN, Batch
 from wire.mqtt.topics import matches, parse_shared
 from wire.status.bridges import QueueFigures
-from wire.status.clients import DistributorFigures, TrafficFigures
+from wire.status.client_figures import DistributorFigures, TrafficFigures
 from wire.status.store import SessionFigures
 
 RESERVED = "$SYS/"

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from wire.figure import of_values
 from wire.frames.names import CONNECTION, DISTRIBUTOR, FORWARDER, HTTP_SERVER, LISTENER, METRICS_EXPORTER, QUEUE_STORE
 from wire.status.bridges import ConnectionFigures, Tier2Figures
-from wire.status.clients import DistributorFigures, ListenerFigures
-from wire.status.node import HttpFigures, TelemetryFigures
+from wire.status.client_figures import DistributorFigures, ListenerFigures
+from wire.status.node_status import HttpFigures, TelemetryFigures
 from wire.status.store import StoreReport
 
 ActorFigures = (

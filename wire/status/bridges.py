@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from wire.figure import Measure, count, counter, counters, figure, figures, gauge, given, histogram, info, part, states
+from wire.figure import FigureMetric, count, counter, counters, figure, figures, gauge, given, histogram, info, part, states
 from wire.status.histogram import HistogramFigures
-from wire.status.outcomes import OF_QUEUES
+from wire.status.loss_reasons import OF_QUEUES
 from wire.status.states import ChildState, LinkState, WindowReason
 
 _LANE_STATES = (*LinkState, *(state for state in ChildState if state not in ("new", "ready", "silent")))
@@ -297,7 +297,7 @@ class BridgeLane(QueueFigures):
     """A lane of a bridge: how it is, its ledger (`accepted = delivered + depth + expired + dropped + dead_lettered`), its link."""
 
     LABELS: ClassVar = {"bridge": "name", "lane": "lane"}
-    METRICS: ClassVar[tuple[Measure, ...]] = (
+    METRICS: ClassVar[tuple[FigureMetric, ...]] = (
         info(
             "bridge_reason",
             "Why the lane is in its state, and why the last connection or attempt failed; absent while it is connected.",

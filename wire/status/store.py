@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from wire.figure import Measure, counter, figure, figures, gauge, histogram, info, part, states
+from wire.figure import FigureMetric, counter, figure, figures, gauge, histogram, info, part, states
 from wire.status.bridges import DeadLetterFigures, QueueFigures
-from wire.status.cluster import ReplicationFigures
 from wire.status.histogram import HistogramFigures
+from wire.status.replication_figures import ReplicationFigures
 from wire.status.states import StoreState
 
 
@@ -106,7 +106,7 @@ class CommitFigures:
 class StoreFigures(CommitFigures):
     """The process that owns the disk."""
 
-    METRICS: ClassVar[tuple[Measure, ...]] = (
+    METRICS: ClassVar[tuple[FigureMetric, ...]] = (
         info("store_error", "Why the disk, or the log of the cluster, refuses.", error="error"),
     )
 

@@ -21,15 +21,15 @@ from tests.supervisor.settings import node_settings
 from tests.support.settings import node
 from wire.access.access_rules import AccessRules
 from wire.access.connect_checks import LoginFault
+from wire.config_settings import AccessSettings, AclRuleSettings, ListenerSettings, LoginLimitSettings, NodeSettings, SettingsNow
 from wire.errors import ConfigError
 from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.subscriber_copies import Copies
-from wire.frames.base import Frame
 from wire.frames.batch import from_rows
+from wire.frames.frame import Frame
 from wire.frames.names import DISTRIBUTOR
 from wire.frames.supervision import AclChanged
 from wire.mqtt.packets import Connect
-from wire.settings import AccessSettings, AclRuleSettings, ListenerSettings, LoginLimitSettings, NodeSettings, SettingsNow
 
 HASH = hash_password(b"right")
 

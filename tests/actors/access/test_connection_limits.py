@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.access.connection_limits import ConnectionLimits, address_key
-from wire.settings import ClientLimitSettings
+from wire.config_settings import ClientLimitSettings
 
 
 @pytest.mark.parametrize(

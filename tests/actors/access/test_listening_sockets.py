@@ -14,7 +14,7 @@ from actors.access.listening_sockets import OPEN_TIMER, ListeningSockets
 from actors.process.mailbox import Mailbox, PollGroup
 from tests.support.ports import accepts, free_port
 from tests.support.settings import node
-from wire.settings import ListenerSettings, ProxyProtocolSettings, SettingsNow
+from wire.config_settings import ListenerSettings, ProxyProtocolSettings, SettingsNow
 
 
 class Desk:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.access.login_limits import KNOWN_S, LoginLimits, network_of
-from wire.settings import LoginLimitSettings
+from wire.config_settings import LoginLimitSettings
 
 ADA, BOB, NOBODY = b"ada", b"bob", b""
 RIGHT = b"right"

@@ -16,10 +16,10 @@ import pytest
 from actors.access.transport_layers import HandshakeTurn, LayeredClient
 from actors.access.websocket import unmask
 from actors.process.mailbox import PollGroup
-from actors.system.certificates import FileFault
+from actors.system.certificates import CertificateFault
 from actors.system.tls import Certificates, TlsLayer, server_context
 from tests.support.authority import Authority, Pair
-from wire.settings import ListenerTlsSettings
+from wire.config_settings import ListenerTlsSettings
 
 
 class Ends(NamedTuple):
@@ -183,7 +183,7 @@ def test_a_change_is_taken_up_when_it_has_settled(authority: Authority, tmp_path
     for _ in range(3):
         certificates.reload()
     assert (certificates.context, certificates.refused) == (second, 1), "told once"
-    with pytest.raises(FileFault):
+    with pytest.raises(CertificateFault):
         server_context(ListenerTlsSettings(cert_file=str(cert), key_file=str(key)))
 
 

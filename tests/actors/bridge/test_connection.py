@@ -18,7 +18,7 @@ from tests.support.ports import free_port
 from tests.support.scripted_remote import ScriptedRemote
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S, wait_until
-from wire.settings import BackoffSettings, TlsSettings
+from wire.config_settings import BackoffSettings, TlsSettings
 
 pytestmark = pytest.mark.process
 

@@ -15,8 +15,8 @@ from actors.remote.secret_source import run
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.wire.exchange.test_credential_expiry import jwt
+from wire.config_settings import AuthenticationSettings, CredentialSettings, RemoteSettings
 from wire.errors import Unavailable
-from wire.settings import AuthenticationSettings, CredentialSettings, RemoteSettings
 
 pytestmark = pytest.mark.process
 

@@ -17,8 +17,8 @@ from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
 from tests.wire.outbound_model import lane_opened
 from tests.wire.rules import rule
-from wire.frames.base import Frame
 from wire.frames.batch import QOS_MASK, pack_column
+from wire.frames.frame import Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneReopen, Settle
 from wire.frames.names import QUEUE_STORE
 from wire.mqtt.publish_properties import with_message_expiry

@@ -10,10 +10,10 @@ import pytest
 from actors.bridge.lane_reports import REFUSALS_LOGGED_EACH_S, LaneReports
 from tests.actors.lane_parts import LaneParts
 from tests.wire.outbound_model import PUBACK, ack, parse
+from wire.config_settings import RefusalSettings
 from wire.exchange.quarantine import BARREN
 from wire.exchange.refusal_policy import RefusalPolicy
 from wire.frames.supervision import NodeEvents
-from wire.settings import RefusalSettings
 
 CONNECTIONS_MAX = 60
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from actors.bridge.link_status import LinkStatus
+from wire.config_settings import BackoffSettings
 from wire.exchange.qos2_window import Qos2Window
-from wire.settings import BackoffSettings
 from wire.status.bridges import LinkFigures
 
 BACKOFF = BackoffSettings(initial_s=1.0, max_s=8.0, factor=2.0, jitter=0.0, stable_s=60.0)

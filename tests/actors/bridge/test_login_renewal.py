@@ -26,7 +26,7 @@ from tests.support.mqtt_packets import (
 )
 from tests.support.scripted_remote import RemoteEnd, ScriptedRemote
 from tests.wire.exchange.test_credential_expiry import jwt
-from wire.settings import AuthenticationSettings, CredentialSettings, NodeSettings
+from wire.config_settings import AuthenticationSettings, CredentialSettings, NodeSettings
 
 pytestmark = pytest.mark.process
 

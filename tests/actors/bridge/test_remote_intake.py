@@ -12,7 +12,7 @@ from actors.remote.remote_socket import Connack
 from tests.supervisor.settings import node_settings
 from tests.wire.rules import bridge_of, rule
 from wire.exchange.remote_limits import NO_LIMITS
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.intake import SessionOpen, SessionOpened
 from wire.frames.names import QUEUE_STORE
 

@@ -17,10 +17,10 @@ from tests.support.mqtt_packets import string
 from tests.support.ports import free_port
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
+from wire.config_settings import RemoteSettings, TcpKeepAliveSettings, TlsSettings
 from wire.errors import Unavailable
 from wire.exchange.remote_limits import RemoteLimits
 from wire.mqtt.primitives import encode_variable_byte_integer
-from wire.settings import RemoteSettings, TcpKeepAliveSettings, TlsSettings
 from wire.status.link_faults import LinkFault, fault_of
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -14,8 +14,8 @@ from actors.remote.remote_tcp import connect_tcp
 from tests.support.ports import free_port
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S
+from wire.config_settings import RemoteSettings, TcpKeepAliveSettings
 from wire.errors import Unavailable
-from wire.settings import RemoteSettings, TcpKeepAliveSettings
 from wire.status.link_faults import LinkFault, fault_of
 
 

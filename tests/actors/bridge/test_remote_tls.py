@@ -15,13 +15,13 @@ import pytest
 
 from actors.remote.remote_socket import credentials_fault, probe_remote
 from actors.remote.remote_tls import context
-from actors.system.certificates import FileFault
+from actors.system.certificates import CertificateFault
 from actors.system.tls import TlsLayer, server_context
 from tests.support.authority import Authority, Pair
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S
+from wire.config_settings import ListenerTlsSettings, RemoteSettings, TlsSettings
 from wire.errors import Unavailable
-from wire.settings import ListenerTlsSettings, RemoteSettings, TlsSettings
 from wire.status.link_faults import LinkFault, fault_of
 
 pytestmark = pytest.mark.process
@@ -149,7 +149,7 @@ def test_only_the_ciphers_that_are_given_are_offered(tmp_path: Path) -> None:
     made = context(TlsSettings(ciphers="ECDHE-RSA-AES256-GCM-SHA384"), 1.0)
     offered = {cipher["name"] for cipher in made.get_ciphers() if cipher["protocol"] == "TLSv1.2"}
     assert offered == {"ECDHE-RSA-AES256-GCM-SHA384"}
-    with pytest.raises(FileFault, match="selects no cipher"):
+    with pytest.raises(CertificateFault, match="selects no cipher"):
         context(TlsSettings(ciphers="NO-SUCH"), 1.0)
 
 
@@ -182,7 +182,7 @@ def test_a_key_with_a_passphrase_opens_with_it_and_with_no_other(tmp_path: Path,
 def test_a_file_without_a_revocation_list_is_refused(tmp_path: Path, content: str) -> None:
     crl = tmp_path / "crl"
     crl.write_text(content)
-    with pytest.raises(FileFault, match="holds no revocation lists"):
+    with pytest.raises(CertificateFault, match="holds no revocation lists"):
         context(TlsSettings(crl_file=str(crl)), 1.0)
-    with pytest.raises(FileFault, match="holds no revocation lists"):
+    with pytest.raises(CertificateFault, match="holds no revocation lists"):
         context(TlsSettings(crl_file=str(Authority(tmp_path / "ca").ca_file)), 1.0)

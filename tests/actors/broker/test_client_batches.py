@@ -8,17 +8,17 @@ from typing import Any
 
 from actors.broker.client_batches import PUBREL_BYTES, ClientBatches
 from actors.broker.reserved_topics import ReservedTopics
-from actors.process.local_messages import Published
+from actors.process.local_messages import PublishedMessages
 from tests.supervisor.settings import node_settings
+from wire.config_settings import SettingsNow
 from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.wills import Message
-from wire.frames.base import Frame
 from wire.frames.batch import unpack_column
+from wire.frames.frame import Frame
 from wire.frames.intake import Room
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
 from wire.mqtt.publish_batch_parser import parse_publishes
-from wire.settings import SettingsNow
 
 WILL: Message = (b"gone", 1, b"bye", b"", 0)
 
@@ -27,7 +27,7 @@ class Desk:
     """The frames that are sent on."""
 
     def __init__(self, folder: Path) -> None:
-        self.sent: list[Published] = []
+        self.sent: list[PublishedMessages] = []
         host: Any = SimpleNamespace(
             name="listener",
             epoch=7,
@@ -39,7 +39,7 @@ class Desk:
         self.batches.room.on_report(Room(epoch=7, store=1, number=1, queues={}))
 
     def _send(self, peer: str, frame: Frame) -> None:
-        assert isinstance(frame, Published)
+        assert isinstance(frame, PublishedMessages)
         self.sent.append(frame)
 
     def client(self, number: int, *, queue: str = "", expiry_s: int = 0) -> Any:

@@ -15,9 +15,9 @@ from actors.broker.client_deliveries import Deliveries
 from actors.process.local_messages import Deliver
 from tests.supervisor.settings import node_settings
 from tests.wire.exchange.test_client_outbox import outbox
+from wire.config_settings import SettingsNow
 from wire.exchange.subscriber_copies import Copies, Parcel
 from wire.frames.batch import QOS_MASK, RETAIN, from_rows, pack_column
-from wire.settings import SettingsNow
 
 BATCH = from_rows([(b"a", 2, b"zero"), (b"b", 1 | RETAIN, b"one"), (b"c", 0, b"two")], accepted_ms=0)
 Got = tuple[list[int], list[tuple[bytes, int, bool]], list[bytes]]

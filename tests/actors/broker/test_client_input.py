@@ -17,12 +17,12 @@ from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER
 from tests.actors.session_desk import Unconnected
 from tests.supervisor.settings import node_settings
 from tests.wire.rules import bridge_of, rule
+from wire.config_settings import SettingsNow
 from wire.errors import PeerViolation
 from wire.exchange.receiver import ReceiverHalf
 from wire.frames.intake import FULL, NEAR, OPEN, Room
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
-from wire.settings import SettingsNow
 
 PINGREQ, PUBACK, SUBSCRIBE = b"\xc0\0", b"\x40\2\0\1", b"\x82\6\0\1\0\1t\0"
 ROWS_MAX = 4

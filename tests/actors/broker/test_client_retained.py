@@ -11,9 +11,9 @@ from actors.access.client import Client
 from actors.broker.client_retained import PIECES_MAX, ClientRetained
 from tests.actors.session_desk import Unconnected
 from tests.supervisor.settings import node_settings
-from wire.frames.base import Frame
-from wire.frames.local_sessions import RetainedPiece
-from wire.settings import SettingsNow
+from wire.config_settings import SettingsNow
+from wire.frames.frame import Frame
+from wire.frames.subscriptions import RetainedPiece
 
 
 def subscriber(number: int) -> Client:

@@ -13,8 +13,8 @@ from actors.access.client import QUEUE_FULL
 from actors.broker.client_silence import CHECK_PERIOD_S, LOOK_AGAIN_S, ClientSilence
 from tests.actors.session_desk import Unconnected
 from tests.supervisor.settings import node_settings
+from wire.config_settings import SettingsNow
 from wire.exchange.receiver import ReceiverHalf
-from wire.settings import SettingsNow
 
 BEGAN_S = 1.0
 

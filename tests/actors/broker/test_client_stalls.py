@@ -17,8 +17,8 @@ from actors.broker.client_packets import ClientPackets
 from actors.broker.client_stalls import ClientStalls
 from tests.supervisor.settings import node_settings
 from tests.wire.exchange.test_client_outbox import batch, outbox, puback
+from wire.config_settings import SettingsNow
 from wire.exchange.subscriber_copies import Parcel
-from wire.settings import SettingsNow
 
 STALL_S = 30.0
 STEP_S = 0.5

@@ -11,10 +11,10 @@ from actors.broker.client_subscriptions import ClientSubscriptions
 from actors.broker.filter_bytes import FilterBytes
 from tests.actors.session_desk import Unconnected
 from tests.supervisor.settings import node_settings
-from wire.frames.base import Frame
-from wire.frames.local_sessions import SubscriptionsKept
+from wire.config_settings import SettingsNow
+from wire.frames.frame import Frame
+from wire.frames.subscriptions import SubscriptionsKept
 from wire.mqtt.packets import Subscribe, Subscription, Unsubscribe
-from wire.settings import SettingsNow
 
 
 class Host:

@@ -10,7 +10,7 @@ import pytest
 
 from actors.broker.connected_clients import ConnectedClients
 from tests.support.settings import node
-from wire.settings import ClientLimitSettings, SettingsNow
+from wire.config_settings import ClientLimitSettings, SettingsNow
 
 OUTPUT_MAX_BYTES = 100
 

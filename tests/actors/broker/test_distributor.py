@@ -12,19 +12,19 @@ import pytest
 
 from actors.broker import repeated_batches
 from actors.broker.distributor import Distributor
-from actors.process.local_messages import Deliver, Published, PublishedAhead, SessionDown, SessionUp
+from actors.process.local_messages import Deliver, PublishedAhead, PublishedMessages, SessionDown, SessionUp
 from actors.process.mailbox import Mailbox, Reconfigured
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge as plain_bridge
 from tests.support.settings import node
-from wire.frames.base import Frame
+from wire.config_settings import AclRuleSettings, ListenerSettings, NodeSettings, RuleSettings
 from wire.frames.batch import PASSED, RETAIN, Batch, from_rows, pack_column, unpack_column
+from wire.frames.frame import Frame
 from wire.frames.intake import Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
-from wire.frames.local_sessions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import LISTENER, QUEUE_STORE, RETAINED
+from wire.frames.subscriptions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.supervision import AclChanged
 from wire.routing.retained_topics import unpack_owned
-from wire.settings import AclRuleSettings, ListenerSettings, NodeSettings, RuleSettings
 
 EPOCH, LIFE = 5, 7  # of the Distributor and the Listener beside it, and of a Connection
 QUEUE = "session:65537:offline"
@@ -86,7 +86,7 @@ class Node:
         column = pack_column(array("I", sources or [99] * len(rows)))
         batch = from_rows(rows, accepted_ms=1000)
         if sender == LISTENER:
-            self.frames(Published(sender=sender, epoch=EPOCH, number=number, batch=batch, sources=column, wills=wills))
+            self.frames(PublishedMessages(sender=sender, epoch=EPOCH, number=number, batch=batch, sources=column, wills=wills))
             return
         if not stray:
             self.announce(sender, epoch)

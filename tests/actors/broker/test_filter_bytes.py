@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from actors.broker.filter_bytes import LEVEL_BYTES, FilterBytes, size_bytes
 from tests.supervisor.settings import node_settings
-from wire.settings import NodeSettings
+from wire.config_settings import NodeSettings
 
 FILTERS = ["a", "a/b", "é/#"]
 SESSIONS = {"one": "ada", "two": "ada", "three": "bob"}

@@ -10,12 +10,12 @@ import pytest
 from actors.broker.full_queue_refusal import QueueRoom
 from tests.support.settings import limits, node
 from tests.wire.rules import bridge_of, rule
+from wire.config_settings import BridgeSettings, SettingsNow
 from wire.exchange.receiver import ReceiverHalf
 from wire.frames.intake import FULL, NEAR, OPEN, Room, RoomWanted
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
 from wire.mqtt.publish_batch_parser import BatchBuilder, parse_publishes
-from wire.settings import BridgeSettings, SettingsNow
 
 
 class Desk:

@@ -17,10 +17,10 @@ from actors.process.local_messages import SessionDown
 from actors.process.mailbox import PollGroup
 from tests.supervisor.settings import node_settings
 from tests.wire.exchange.test_client_outbox import batch, kept, outbox, puback
+from wire.config_settings import SettingsNow
 from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.subscriber_copies import Parcel
-from wire.settings import SettingsNow
 
 CLIENTS = 100
 BYTES_MAX = 2_500

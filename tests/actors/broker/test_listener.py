@@ -10,11 +10,11 @@ import pytest
 
 from actors.broker.client_batches import Owed
 from actors.broker.listener import LOOK_TIMER, Listener
-from actors.process.local_messages import Published
+from actors.process.local_messages import PublishedMessages
 from actors.process.mailbox import Mailbox
 from tests.supervisor.settings import node_settings
-from wire.frames.base import Frame
 from wire.frames.batch import from_rows
+from wire.frames.frame import Frame
 from wire.frames.intake import Committed, SenderResumes, SessionOpened
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import PeerUp, Stop
@@ -54,7 +54,7 @@ def test_what_a_former_store_had_committed_is_offered_to_the_next(tmp_path: Path
     mailbox = RecordingMailbox()
     listener = Listener(cast(Mailbox, mailbox), node_settings(tmp_path), 5)
     batch = from_rows([(b"t", 1, b"x")])
-    batches = [Published(sender="listener", epoch=5, number=number, batch=batch, sources=bytes(4)) for number in (1, 2)]
+    batches = [PublishedMessages(sender="listener", epoch=5, number=number, batch=batch, sources=bytes(4)) for number in (1, 2)]
     for published in batches:
         listener.batches.link.on_sent(published, Owed([], {}), 1.0)
     listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=7))
@@ -93,7 +93,7 @@ def test_nobody_is_silent_while_the_listener_waits_for_the_store_to_stop(tmp_pat
     looks: list[float] = []
     monkeypatch.setattr(listener.silence, "close_silent", looks.append)
     batch = from_rows([(b"t", 1, b"x")])
-    published = Published(sender="listener", epoch=5, number=1, batch=batch, sources=bytes(4))
+    published = PublishedMessages(sender="listener", epoch=5, number=1, batch=batch, sources=bytes(4))
     listener.batches.link.on_sent(published, Owed([], {}), 1.0)
     listener.on_timer(LOOK_TIMER, 2.0)
 

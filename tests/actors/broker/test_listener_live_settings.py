@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.fuzz.in_process import LIMITS, InProcessNode, Pipe
+from wire.config_settings import AclRuleSettings, NodeSettings, SessionSettings, dump
 from wire.frames.names import CLIENTS
 from wire.frames.supervision import Reconfigure
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Connect, Subscribe, Subscription
-from wire.settings import AclRuleSettings, NodeSettings, SessionSettings, dump
 
 NOT_AUTHORIZED, ADMINISTRATIVE_ACTION = b"\xe0\x01\x87", b"\xe0\x01\x98"
 

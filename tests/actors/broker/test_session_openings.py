@@ -16,13 +16,13 @@ from actors.broker.session_openings import LATE_S, UNANSWERED_S
 from actors.process.mailbox import PollGroup
 from tests.actors.session_desk import WILL, Door, FakeHost, Parts, local_parts, opened
 from tests.supervisor.settings import node_settings
+from wire.config_settings import ListenerSettings
 from wire.frames.batch import pack_column
 from wire.frames.intake import SessionsKnown
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Connect, Publish
 from wire.mqtt.properties import Properties
 from wire.mqtt.publish_batch_parser import BatchBuilder, parse_publishes
-from wire.settings import ListenerSettings
 
 WELCOMED, REFUSED_311, REFUSED_5 = b"\x20\x02\x00\x00", b"\x20\x02\x00\x03", 0x88
 

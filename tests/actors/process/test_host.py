@@ -14,11 +14,11 @@ from actors.process.host import ChildHost
 from actors.process.mailbox import Mailbox, TimerDue, TurnEnded
 from actors.process.post import Post
 from tests.support.settings import node
+from wire.config_settings import LogSettings, NodeSettings, dump
 from wire.errors import Unavailable
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import Command, Heartbeat, PeerUp, Reconfigure, ReportNow, Stop
-from wire.settings import LogSettings, NodeSettings, dump
 from wire.status.actors import ActorFigures
 from wire.status.bridges import Tier2Figures
 

@@ -17,7 +17,7 @@ from actors.process.mailbox import READ, BadFrame, Mailbox, SocketsReady, TimerD
 from actors.process.post import FRAMES_PER_TURN_MAX, JOINED_BYTES_MAX, Post, socket_path
 from actors.process.request_sockets import RequestConnections, ipc_endpoint
 from tests.support.waiting import PATIENCE_S
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.lanes import HandOut
 from wire.frames.supervision import PeerUp, Stop
 

@@ -17,13 +17,13 @@ from storage.engine.engine import RocksEngine
 from storage.engine.store_identity import begin_store
 from tests.storage.building import QUEUE, append_frame, batch, messages, node
 from tests.support.waiting import PATIENCE_S
+from wire.config_settings import NodeSettings
 from wire.figure import of_values
-from wire.frames.base import Frame, FrameType
+from wire.frames.frame import Frame, FrameType
 from wire.frames.intake import Committed
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
 from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, SUPERVISOR
 from wire.frames.supervision import Heartbeat, ReportNow, Stop
-from wire.settings import NodeSettings
 from wire.status.states import StoreState
 from wire.status.store import StoreReport
 

@@ -10,8 +10,9 @@ import pytest
 
 from storage.engine import dead_bytes
 from storage.engine.engine import FAMILY_PROPERTIES, PROPERTIES, Engine, RocksEngine, Write
-from storage.engine.keys import QueueNumbers, chunk_key, open_format
+from storage.engine.keys import chunk_key, open_format
 from storage.engine.memory_engine import MemoryEngine
+from storage.engine.queue_numbers import QueueNumbers
 from tests.storage.building import wait_idle
 from tests.support.present import present
 from tests.support.waiting import wait_until

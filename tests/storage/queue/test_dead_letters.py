@@ -22,12 +22,12 @@ from tests.storage.turns import EPOCH, MANY, turn
 from tests.support.present import present
 from tests.support.settings import limits
 from tests.support.stores import open_store
+from wire.config_settings import DeadLetterSettings, NodeSettings, dump, load
 from wire.errors import StorageDamaged
-from wire.frames.base import Effects, Frame
 from wire.frames.batch import from_rows, route_columns
+from wire.frames.frame import Effects, Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen
 from wire.routing.message_route import MessageRoute
-from wire.settings import DeadLetterSettings, NodeSettings, dump, load
 
 WALL_MS = 5000
 

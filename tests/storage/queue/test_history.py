@@ -23,11 +23,11 @@ from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, 
 from tests.storage.commanding import command
 from tests.support.history_audit import Kept, audit
 from tests.support.stores import open_store
+from wire.config_settings import NodeSettings
 from wire.errors import ConfigError, DiskFull, StorageDamaged
 from wire.figure import to_map
-from wire.frames.base import Effects, Frame
+from wire.frames.frame import Effects, Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
-from wire.settings import NodeSettings
 
 DAY_S = 86400.0
 NUMBER = 1  # of the bridge's queue

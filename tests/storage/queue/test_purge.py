@@ -20,7 +20,7 @@ from tests.storage.turns import EPOCH, MANY, turn
 from tests.support.stores import open_store
 from wire.errors import ConfigError
 from wire.figure import to_map
-from wire.frames.base import Effects, Frame
+from wire.frames.frame import Effects, Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, LaneReopen, Settled
 from wire.frames.supervision import QueueAnswer, QueueCommand
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from storage.queue.tail import QueuedRoutes, former_rules
 from tests.wire.rules import rule
+from wire.config_settings import RuleSettings
 from wire.ranges import RangeSet
 from wire.routing.message_route import MessageRoute
-from wire.settings import RuleSettings
 
 ONE, TWO = rule(1, "a", destination="one/{#}"), rule(2, "b", destination="two/{#}")
 

@@ -10,7 +10,7 @@ from storage.queue.ledger import HistoryRow, Ledger
 from storage.queue.settled_ranges import Settled
 from tests.storage.building import RecordingEngine
 from tests.storage.queues import chunk, new_row
-from wire.frames.base import Ranges
+from wire.frames.frame import Ranges
 from wire.ranges import RangeSet
 
 

@@ -14,7 +14,7 @@ from storage.replication.replica import Replica
 from storage.replication.replicated_engine import ReplicatedEngine
 from tests.storage.replication.disk_double import DiskDouble
 from tests.support.log_double import Servers
-from wire.settings import ReplicationSettings, TrimSettings
+from wire.config_settings import ReplicationSettings, TrimSettings
 
 LEASE_S = 10.0
 PUT: Operation = ("put", "msg", b"rows1", b"one")

@@ -21,8 +21,8 @@ from tests.storage.replication.disk_double import DiskDouble, Rows, rows
 from tests.storage.replication.judge import Judge, Violation
 from tests.storage.replication.shelf import Shelf
 from tests.support.log_double import LogDouble, Servers
+from wire.config_settings import ReplicationSettings, TrimSettings
 from wire.errors import Unavailable
-from wire.settings import ReplicationSettings, TrimSettings
 
 LEASE_S = 2.0
 Clock = Callable[[], float]

@@ -12,7 +12,7 @@ import pytest
 from storage.replication.jetstream import JetStreamLog
 from storage.replication.log import Behind, LogAway
 from tests.support.nats import NatsServers
-from wire.settings import ReplicationSettings
+from wire.config_settings import ReplicationSettings
 
 pytestmark = pytest.mark.process
 

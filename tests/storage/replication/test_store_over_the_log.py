@@ -12,7 +12,7 @@ from tests.storage.replication.building import LEASE_S, Clock, Node
 from tests.support.log_double import LANDED_UNANSWERED, LATE, LOST, Fate, Servers
 from tests.support.stores import open_store
 from wire.errors import BasculeError
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.intake import Committed, SessionOpen
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
 

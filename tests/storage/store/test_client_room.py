@@ -13,11 +13,11 @@ from storage.store import client_room
 from tests.storage.building import QUEUE, append_frame, batch, bridge, node, settle_frame
 from tests.support.settings import limits
 from tests.support.stores import change_settings, open_store
-from wire.frames.base import Effects, Frame
+from wire.config_settings import BridgeSettings, LimitSettings
 from wire.frames.batch import Batch
+from wire.frames.frame import Effects, Frame
 from wire.frames.intake import FULL, NEAR, OPEN, Append, Committed, Room, RoomWanted, SenderResumes
 from wire.frames.lanes import Credit, LaneOpen
-from wire.settings import BridgeSettings, LimitSettings
 
 REMOTE = "connection:cloud:0"
 BYTES = 1 << 40  # more than anything here

@@ -6,9 +6,9 @@ import pytest
 
 from storage.store.next_commit import LAZY_S, CommitTime
 from tests.storage.building import append_frame, node, settle_frame
-from wire.frames.base import Frame
+from wire.config_settings import SettingsNow
+from wire.frames.frame import Frame
 from wire.frames.lanes import Credit
-from wire.settings import SettingsNow
 
 NEVER = float("inf")
 SETTLES = settle_frame(1, 7, ("delivered", ((0, 1),)), ("dropped:refused_0x99", ((1, 2),)), ("redelivered", ((0, 2),)))

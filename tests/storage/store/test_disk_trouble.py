@@ -19,9 +19,9 @@ from tests.storage.commanding import command
 from tests.storage.turns import handed, of, open_lane, publishes, turn
 from tests.support.settings import limits
 from tests.support.stores import open_store
+from wire.config_settings import SettingsNow
 from wire.errors import DiskFull
 from wire.frames.intake import FULL, NEAR, OPEN, Committed, Room, RoomWanted, SenderResumes
-from wire.settings import SettingsNow
 
 
 def test_a_full_disk_acknowledges_nothing_loses_nothing_and_ends_by_itself() -> None:

@@ -14,7 +14,7 @@ from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, 
 from tests.storage.turns import EPOCH, open_lane, turn
 from tests.support.present import present
 from tests.support.stores import open_store
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.lanes import LaneOpen, Settle
 from wire.status.histogram import Histogram, HistogramFigures
 

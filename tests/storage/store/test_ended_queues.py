@@ -19,8 +19,8 @@ from wire.figure import to_map
 from wire.frames.batch import RETAIN, Batch, from_rows
 from wire.frames.intake import SessionClose
 from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, Settle
-from wire.frames.local_sessions import PIECE_MESSAGES, SubscriptionsAdd
 from wire.frames.names import LISTENER
+from wire.frames.subscriptions import PIECE_MESSAGES, SubscriptionsAdd
 from wire.routing.message_route import SHARE_BYTES_MAX, MessageRoute, kind_of_route, route_of_share
 
 SHARE = "$share/g/t"

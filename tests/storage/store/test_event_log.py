@@ -17,10 +17,10 @@ from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, 
 from tests.storage.commanding import command, refused
 from tests.support.settings import limits
 from tests.support.stores import open_store
-from wire.frames.base import Frame
+from wire.config_settings import EventSettings, NodeSettings
+from wire.frames.frame import Frame
 from wire.frames.lanes import Credit, LaneOpen
 from wire.frames.supervision import NodeEvents
-from wire.settings import EventSettings, NodeSettings
 from wire.status.store import EventFigures
 
 LANE_EPOCH = 1 << 20

@@ -7,7 +7,7 @@ from tests.storage.building import QUEUE, append_frame, batch, bridge, messages,
 from tests.storage.turns import EPOCH, of, open_lane, turn
 from tests.support.stores import open_store
 from wire.frames.lanes import HandOut
-from wire.frames.tracing import TraceFollow, TraceMark, TraceStep
+from wire.frames.traces import TraceFollow, TraceMark, TraceStep
 
 
 def test_a_lane_is_told_what_to_follow_before_it_gets_the_message(engine: Engine) -> None:

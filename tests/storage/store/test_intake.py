@@ -17,7 +17,7 @@ from tests.storage.building import (
 )
 from tests.storage.turns import handed, of, open_lane, publishes, session_open, turn
 from tests.support.stores import open_store
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.intake import Committed, SenderResumes
 from wire.frames.lanes import HandOut
 

@@ -11,11 +11,11 @@ from storage.engine.engine import Engine, Write
 from storage.engine.keys import lane_key, lanes_key
 from tests.storage.building import RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.support.stores import open_store
+from wire.config_settings import NodeSettings
 from wire.errors import ConfigError
-from wire.frames.base import Effects, Frame
+from wire.frames.frame import Effects, Frame
 from wire.frames.lanes import Credit, HandOut, LaneOpen
 from wire.frames.supervision import QueueCommand
-from wire.settings import NodeSettings
 
 MANY = 1 << 40
 

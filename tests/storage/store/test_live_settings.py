@@ -13,9 +13,9 @@ from tests.storage.turns import of, turn
 from tests.support.settings import limits
 from tests.support.settings import node as plain_node
 from tests.support.stores import change_settings
+from wire.config_settings import EventSettings, NodeSettings, PersistenceSettings, SessionSettings
 from wire.frames.intake import SessionOpen, SessionOpened
 from wire.frames.supervision import QueueAnswer, QueueCommand
-from wire.settings import EventSettings, NodeSettings, PersistenceSettings, SessionSettings
 
 
 @pytest.fixture(params=["recording", "rocksdb"])

@@ -18,9 +18,10 @@ from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, node
 from tests.support.present import present
 from tests.support.stores import open_store
+from wire.config_settings import ListenerSettings, NodeSettings
 from wire.errors import ConfigError, StorageDamaged, Unavailable
-from wire.frames.base import Effects, Frame
 from wire.frames.batch import RETAIN, Batch, from_rows
+from wire.frames.frame import Effects, Frame
 from wire.frames.intake import (
     Committed,
     SessionClose,
@@ -32,10 +33,9 @@ from wire.frames.intake import (
     SessionsWanted,
 )
 from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, LaneOpened, Settle
-from wire.frames.local_sessions import RetainedPiece, RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, LISTENER, RETAINED
+from wire.frames.subscriptions import RetainedPiece, RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
-from wire.settings import ListenerSettings, NodeSettings
 
 MANY = 1 << 20
 WILL = (b"site/gone", 1, b"bye", b"", 30)

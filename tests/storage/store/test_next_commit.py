@@ -6,7 +6,7 @@ from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog
 from storage.store.next_commit import NextCommit
 from tests.storage.building import RecordingEngine, node
-from wire.settings import SettingsNow
+from wire.config_settings import SettingsNow
 
 
 def next_commit(flush_period_s: float) -> NextCommit:

@@ -11,10 +11,10 @@ from storage.engine.keys import retained_key
 from storage.store.retained_messages import MAKE_ROOM_MS, RetainedMessages
 from tests.storage.building import RecordingEngine
 from tests.support.settings import node
+from wire.config_settings import SessionSettings, SettingsNow
 from wire.frames.batch import RETAIN, Batch, from_rows
 from wire.mqtt.properties import Properties, encode_properties
 from wire.routing.retained_topics import pack_owned
-from wire.settings import SessionSettings, SettingsNow
 
 
 def settings(**changed: int) -> SettingsNow:

@@ -14,7 +14,7 @@ from tests.storage.building import RecordingEngine, append_frame, batch, with_re
 from tests.storage.store.test_local_sessions import WILL, known, open_session, settings, subscribe, turn
 from tests.support.present import present
 from tests.support.stores import open_store
-from wire.frames.base import Effects
+from wire.frames.frame import Effects
 from wire.frames.intake import SessionClose, SessionGone
 from wire.frames.names import DISTRIBUTOR, LISTENER
 from wire.frames.supervision import QueueAnswer, SessionCommand

@@ -11,11 +11,11 @@ from storage.store.retained_pieces import RetainedPieces
 from storage.store.session_rows import Session, Sessions
 from tests.storage.building import RecordingEngine, node
 from tests.storage.lane_parts import Parts
-from wire.frames.base import Effects
+from wire.config_settings import SettingsNow
 from wire.frames.batch import RETAIN, from_rows
-from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
+from wire.frames.frame import Effects
+from wire.frames.subscriptions import SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.routing.retained_topics import pack_owned
-from wire.settings import SettingsNow
 
 
 class Subscribing:

@@ -21,7 +21,7 @@ from tests.storage.commanding import command
 from tests.storage.turns import EPOCH, MANY, of, open_lane, publishes, turn
 from tests.support.present import present
 from tests.support.stores import open_store
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.lanes import Credit, LaneOpen, LaneOpened, Settled
 
 

@@ -11,8 +11,8 @@ import pytest
 from storage.engine.engine import RocksEngine
 from storage.snapshots.manifest import STORE_NAME
 from storage.snapshots.snapshot_folder import SnapshotFolder
-from supervisor.backup import restoring
-from supervisor.backup.making import Made, make_backup
+from supervisor.backup import restore_backup
+from supervisor.backup.make_backup import MadeBackup, make_backup
 from supervisor.lock import lock_data_dir
 from supervisor.tree.epochs import Epochs, carry_on
 from supervisor.tree.node import RESTORING_NAME, _claim
@@ -31,7 +31,7 @@ class Saved(NamedTuple):
 
     config: Path
     data_dir: Path
-    made: Made
+    made: MadeBackup
 
 
 def write_files(folder: Path) -> Path:
@@ -102,19 +102,19 @@ def test_a_damaged_byte_anywhere_is_found_before_anything_is_written(saved: Save
         content = path.read_bytes()
         path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
         with pytest.raises((StorageDamaged, ConfigError)):
-            restoring.check_backup(saved.made.path)
+            restore_backup.check_backup(saved.made.path)
         path.write_bytes(content)
 
-    restoring.check_backup(saved.made.path)
+    restore_backup.check_backup(saved.made.path)
     (saved.made.path / "backup.json").unlink()
     with pytest.raises(Unavailable, match="no backup, or a half-made one"):
-        restoring.check_backup(saved.made.path)
+        restore_backup.check_backup(saved.made.path)
 
 
 def test_a_restored_folder_has_the_queues_the_pauses_and_epochs_that_go_on(saved: Saved, tmp_path: Path) -> None:
-    checked, data_dir = restoring.check_backup(saved.made.path), tmp_path / "there" / "data"
+    checked, data_dir = restore_backup.check_backup(saved.made.path), tmp_path / "there" / "data"
 
-    restored, kept = restoring.restore(checked, data_dir, replace=False)
+    restored, kept = restore_backup.restore(checked, data_dir, replace=False)
 
     assert (restored.queues, kept) == (1, None)
     assert depth(data_dir) == 2
@@ -124,15 +124,15 @@ def test_a_restored_folder_has_the_queues_the_pauses_and_epochs_that_go_on(saved
 
 
 def test_a_node_that_lives_is_never_overwritten_and_one_that_was_there_is_kept(saved: Saved) -> None:
-    checked = restoring.check_backup(saved.made.path)
+    checked = restore_backup.check_backup(saved.made.path)
     lock = lock_data_dir(saved.data_dir)
     with pytest.raises(Unavailable, match="another node runs"):
-        restoring.restore(checked, saved.data_dir, replace=True)
+        restore_backup.restore(checked, saved.data_dir, replace=True)
     os.close(lock)
     with pytest.raises(Unavailable, match="is not empty: epoch, paused, snapshots, store"):
-        restoring.restore(checked, saved.data_dir, replace=False)
+        restore_backup.restore(checked, saved.data_dir, replace=False)
 
-    _, kept = restoring.restore(checked, saved.data_dir, replace=True)
+    _, kept = restore_backup.restore(checked, saved.data_dir, replace=True)
 
     assert kept is not None
     assert (depth(kept), depth(saved.data_dir)) == (2, 2)
@@ -141,33 +141,33 @@ def test_a_node_that_lives_is_never_overwritten_and_one_that_was_there_is_kept(s
 def test_no_node_starts_where_a_restore_was_cut_short_and_the_next_one_ends_it(
     saved: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked, data_dir = restoring.check_backup(saved.made.path), tmp_path / "there" / "data"
+    checked, data_dir = restore_backup.check_backup(saved.made.path), tmp_path / "there" / "data"
 
     def cut(*_: object, **__: object) -> None:
         raise OSError(5, "cut")
 
     for step in ("copy_snapshot", "restart_exchanges", "carry_on", "Pauses"):
         with monkeypatch.context() as patch:
-            patch.setattr(restoring, step, cut)
+            patch.setattr(restore_backup, step, cut)
             with pytest.raises(Unavailable, match="give it again"):
-                restoring.restore(checked, data_dir, replace=False)
+                restore_backup.restore(checked, data_dir, replace=False)
         with pytest.raises(ConfigError, match="cut short"):
             _claim(node_settings(data_dir.parent), frozenset())
-    restoring.restore(checked, data_dir, replace=False)
+    restore_backup.restore(checked, data_dir, replace=False)
 
     assert depth(data_dir) == 2
 
 
 def test_the_configuration_is_written_where_there_is_none_and_nothing_is_overwritten(saved: Saved, tmp_path: Path) -> None:
-    checked, config = restoring.check_backup(saved.made.path), tmp_path / "there" / "other.yaml"
+    checked, config = restore_backup.check_backup(saved.made.path), tmp_path / "there" / "other.yaml"
 
-    others = restoring.write_configuration(checked, config)
+    others = restore_backup.write_configuration(checked, config)
     assert {Path(file.path).name for file in others} == {"users", "secret", "ca.pem", "name"}
     assert config.read_text() == saved.config.read_text()
     assert (config.parent / "bridges.d" / "cloud.yaml").is_file()
-    assert len(restoring.write_configuration(checked, config)) == 4, "what is there and the same stays"
+    assert len(restore_backup.write_configuration(checked, config)) == 4, "what is there and the same stays"
     config.write_text("node: {}")
     with pytest.raises(Unavailable, match="differs"):
-        restoring.write_configuration(checked, config)
+        restore_backup.write_configuration(checked, config)
     with pytest.raises(ConfigError, match="of node 'other', and the backup of 'edge'"):
-        restoring.refuse_another(checked.backup, "other")
+        restore_backup.refuse_another(checked.backup, "other")

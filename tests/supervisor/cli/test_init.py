@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from actors.access.password_file import read_passwords
 from actors.access.password_hashes import verify_password
 from supervisor.cli.main import main
-from supervisor.config.first_configuration import Answers, name_of, write_first
+from supervisor.config.first_configuration import FirstAnswers, name_of, write_first
 from supervisor.config.loading import load
-from wire.settings import NodeSettings
+from wire.config_settings import NodeSettings
 
 
 @pytest.fixture
@@ -134,8 +134,8 @@ def test_the_name_of_a_machine_becomes_that_of_a_node(host: str, name: str) -> N
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@given(st.builds(Answers, **dict.fromkeys(("name", "data_dir", "bind", "client_id", "bridge"), TEXT), remote=st.just("b")))
-def test_whatever_is_answered_is_read_as_it_was_written(answers: Answers) -> None:
+@given(st.builds(FirstAnswers, **dict.fromkeys(("name", "data_dir", "bind", "client_id", "bridge"), TEXT), remote=st.just("b")))
+def test_whatever_is_answered_is_read_as_it_was_written(answers: FirstAnswers) -> None:
     data = yaml.safe_load(write_first(answers))
 
     assert (data["node"]["name"], data["node"]["data_dir"]) == (answers.name, answers.data_dir)

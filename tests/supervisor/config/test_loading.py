@@ -15,9 +15,9 @@ from actors.access.password_hashes import DECOY
 from supervisor.config.consistency import IN_MEMORY_MAX_BYTES
 from supervisor.config.loading import load, load_acl, locate
 from supervisor.running_node import NodePlace
+from wire.config_settings import AclRuleSettings, NodeSettings, dump
+from wire.config_settings import load as load_dumped
 from wire.errors import ConfigError
-from wire.settings import AclRuleSettings, NodeSettings, dump
-from wire.settings import load as load_dumped
 
 HEAD = """\
 node: {name: edge-1, data_dir: data}

@@ -12,8 +12,8 @@ import pytest
 from supervisor.config.loading import load
 from tests.support.authority import Authority
 from tests.support.node import ROOT
+from wire.config_settings import ListenerTlsSettings, ProxyProtocolSettings
 from wire.errors import ConfigError
-from wire.settings import ListenerTlsSettings, ProxyProtocolSettings
 
 HEAD = """\
 node: {name: edge-1, data_dir: data}

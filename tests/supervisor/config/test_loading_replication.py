@@ -9,9 +9,9 @@ import pytest
 from supervisor.config import extras
 from supervisor.config.loading import load
 from supervisor.config.named_files import named_files
+from wire.config_settings import ClientTlsSettings, NodeSettings, ReplicationSettings, TrimSettings, dump
+from wire.config_settings import load as load_dumped
 from wire.errors import ConfigError
-from wire.settings import ClientTlsSettings, NodeSettings, ReplicationSettings, TrimSettings, dump
-from wire.settings import load as load_dumped
 
 HEAD = """\
 node: {name: edge-1, data_dir: data}

@@ -9,8 +9,8 @@ import pytest
 
 from supervisor.config.loading import load
 from tests.support.authority import Authority
+from wire.config_settings import OtlpSettings
 from wire.errors import ConfigError
-from wire.settings import OtlpSettings
 
 HEAD = """\
 node: {name: edge-1, data_dir: data}

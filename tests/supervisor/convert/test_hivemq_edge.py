@@ -10,7 +10,7 @@ import pytest
 from supervisor.cli.main import main
 from supervisor.config.loading import load
 from tests.supervisor.convert.conftest import CONFIGS
-from wire.settings import NodeSettings
+from wire.config_settings import NodeSettings
 
 WHOLE = (CONFIGS / "hivemq-edge.xml").read_text()
 

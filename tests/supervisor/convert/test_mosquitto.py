@@ -11,14 +11,14 @@ import pytest
 
 from actors.access.password_file import read_passwords
 from supervisor.cli.main import main
-from supervisor.config.declared import each_setting
 from supervisor.config.loading import load
+from supervisor.config.setting_annotations import each_setting
 from supervisor.convert.mosquitto_file import OPTIONS
 from supervisor.convert.options import ACCESS_OPTIONS, BRIDGE_OPTIONS, HIVEMQ_EDGE_OPTIONS, LISTENER_OPTIONS, NODE_OPTIONS, Fate
 from tests.supervisor.convert.conftest import CONFIGS
 from wire.access.access_rules import AccessRules
+from wire.config_settings import SESSION_NEVER_EXPIRES_S, BridgeSettings, NodeSettings
 from wire.routing.topic_mapping import TopicTemplate
-from wire.settings import SESSION_NEVER_EXPIRES_S, BridgeSettings, NodeSettings
 
 pytestmark = pytest.mark.process  # openssl makes the certificates
 NAMES = sorted(path.name for path in CONFIGS.glob("*.conf"))

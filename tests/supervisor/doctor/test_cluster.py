@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from storage.replication.jetstream import JetStreamLog, survey
-from storage.replication.survey import ServerFound, StreamFound, Survey
+from storage.replication.survey import Survey, SurveyedServer, SurveyedStream
 from supervisor.doctor.cluster import SYNC, examine_cluster, examine_survey
 from supervisor.doctor.findings import FAIL, OK, WARN, Finding
 from tests.supervisor.settings import node_settings
 from tests.support.nats import NatsServer, NatsServers
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
-from wire.settings import ReplicationSettings
+from wire.config_settings import ReplicationSettings
 
 OWN = ReplicationSettings(servers=("nats://a:1", "nats://b:1", "nats://c:1"), stream="site", member="a")
-SERVERS = tuple(ServerFound(url, "", url[7], "2.15.1", "x", True, 3) for url in OWN.servers)
-STREAMS = tuple(StreamFound(name, "file", 3, 3, "a", 10, 1) for name in ("site", "site-members"))
+SERVERS = tuple(SurveyedServer(url, "", url[7], "2.15.1", "x", True, 3) for url in OWN.servers)
+STREAMS = tuple(SurveyedStream(name, "file", 3, 3, "a", 10, 1) for name in ("site", "site-members"))
 WELL = Survey(SERVERS, "", STREAMS)
 
 

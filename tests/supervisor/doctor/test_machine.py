@@ -20,7 +20,7 @@ from supervisor.doctor.findings import FAIL, OK, WARN, Finding
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge, itself
 from tests.support.waiting import wait_until
-from wire.settings import NodeSettings, Tier2Settings
+from wire.config_settings import NodeSettings, Tier2Settings
 
 Usage = namedtuple("Usage", "total used free")
 GIB = 1 << 30

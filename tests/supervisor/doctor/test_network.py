@@ -18,7 +18,7 @@ from tests.supervisor.settings import node_settings
 from tests.support.mosquitto import Mosquitto
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S
-from wire.settings import ListenerSettings, NodeSettings
+from wire.config_settings import ListenerSettings, NodeSettings
 
 
 @pytest.fixture

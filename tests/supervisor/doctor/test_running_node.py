@@ -9,7 +9,7 @@ import pytest
 from supervisor.doctor.findings import Finding
 from supervisor.doctor.running_node import examine_status
 from wire.figure import of_map
-from wire.status.node import Status
+from wire.status.node_status import Status
 from wire.status.states import CollectorFault
 
 WORDS = "cannot listen on 127.0.0.1:1883: 98"

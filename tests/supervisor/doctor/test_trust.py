@@ -13,7 +13,7 @@ from supervisor.doctor import trust
 from supervisor.doctor.findings import FAIL, OK, WARN
 from tests.supervisor.settings import node_settings
 from tests.support.settings import HTTP, OTLP, bridge
-from wire.settings import AclRuleSettings, ListenerSettings, ProxyProtocolSettings, TelemetrySettings
+from wire.config_settings import AclRuleSettings, ListenerSettings, ProxyProtocolSettings, TelemetrySettings
 
 DAY_S = 86_400.0
 

@@ -11,10 +11,10 @@ from fastapi import Request
 from fastapi.security import HTTPAuthorizationCredentials
 
 from supervisor.http.callers import Caller, Callers, NotLetIn
-from supervisor.http.figures import HttpCounts
+from supervisor.http.http_counts import HttpCounts
 from tests.supervisor.http.served import TOKENS, write_tokens
 from wire.access.roles import ROLES
-from wire.settings import HttpSettings, LoginLimitSettings
+from wire.config_settings import HttpSettings, LoginLimitSettings
 
 FAILURES_MAX = 3
 LIMITS = LoginLimitSettings(failures_max=FAILURES_MAX, period_s=60.0, block_s=60.0)

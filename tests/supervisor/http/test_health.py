@@ -7,7 +7,7 @@ from typing import Any
 from supervisor.http.health import readiness_of
 from supervisor.http.models import Ready
 from wire.figure import of_map
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 
 def status(**keys: Any) -> Status:

@@ -13,11 +13,11 @@ import pytest
 
 from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError
-from supervisor.http.figures import HttpCounts
+from supervisor.http.http_counts import HttpCounts
 from supervisor.http.node_calls import WAITING_MAX, NodeCalls
 from tests.support.waiting import PATIENCE_S
 from wire.figure import of_map
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 ASKERS = 20
 

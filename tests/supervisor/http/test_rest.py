@@ -20,7 +20,7 @@ from tests.support.mqtt_client import MqttClient
 from tests.support.node import bridge_config
 from tests.support.waiting import wait_until
 from wire.status import answers
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 pytestmark = pytest.mark.process
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 
 from supervisor.metrics.exposition import OPENMETRICS, TEXT, format_for, render
 from wire.figure import of_map
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 STATUS: dict[str, Any] = {
     "node": "edge",

@@ -8,7 +8,7 @@ import pytest
 
 from supervisor.metrics.metric import Metric, Value
 from supervisor.metrics.table import sections
-from wire.figure import Measure, count, counter, equals, figure, figures, gauge, given, histogram, info, part, states
+from wire.figure import FigureMetric, count, counter, equals, figure, figures, gauge, given, histogram, info, part, states
 from wire.status.histogram import HistogramFigures
 
 TOOK = HistogramFigures(bounds=(0.1, 1), counts=(2, 1, 3), sum=9.5)
@@ -34,7 +34,7 @@ class Lane:
     """A lane."""
 
     LABELS: ClassVar = {"bridge": "name", "lane": "lane"}
-    METRICS: ClassVar[tuple[Measure, ...]] = (info("why", "Why.", why="link.error"),)
+    METRICS: ClassVar[tuple[FigureMetric, ...]] = (info("why", "Why.", why="link.error"),)
 
     name: str = figure("Bridge.")
     lane: int = figure("Lane.")

@@ -18,7 +18,7 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.node import bridge_config
 from tests.support.ports import free_port
 from wire.figure import of_map, to_map
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 pytestmark = pytest.mark.process
 

@@ -19,7 +19,7 @@ from supervisor.metrics.metric import Labels, Metric
 from supervisor.metrics.table import METRICS
 from wire.figure import of_map
 from wire.status.histogram import HistogramFigures
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 Values = dict[tuple[str, Labels], float]
 

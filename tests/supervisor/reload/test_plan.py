@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.config.declared import Setting, each_setting, settings_of
+from supervisor.config.setting_annotations import Setting, each_setting, settings_of
 from supervisor.reload.differences import Difference, differences
 from supervisor.reload.plan import Plan, plan
 from tests.support.settings import HTTP, OTLP, bridge, itself, limits, node
-from wire.setting_kinds import Effect
-from wire.settings import (
+from wire.config_settings import (
     AccessSettings,
     AclRuleSettings,
     AuthenticationSettings,
@@ -33,6 +32,7 @@ from wire.settings import (
     dump,
     load,
 )
+from wire.setting_kinds import Effect
 
 RULE = RuleSettings(
     name="plant", filters=("plant/#",), excludes=(), destination="{topic}", max_qos=2, preserve_retain=True, user_properties=()

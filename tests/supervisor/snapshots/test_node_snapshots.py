@@ -18,9 +18,9 @@ from supervisor.workers import Then
 from tests.snapshots.made import Box, fields
 from tests.support.present import present
 from tests.support.settings import node
-from wire.frames.base import Frame
+from wire.config_settings import PersistenceSettings, SettingsNow, SnapshotSettings
+from wire.frames.frame import Frame
 from wire.frames.supervision import SnapshotMade, SnapshotWanted
-from wire.settings import PersistenceSettings, SettingsNow, SnapshotSettings
 from wire.status.answers import SnapshotState
 
 DURABLE = PersistenceSettings(mode="file-native", acknowledge="after-commit", flush_period_s=0.0, sync="full")

@@ -15,10 +15,10 @@ from actors.process.mailbox import Mailbox
 from supervisor.telemetry.metrics_exporter import SAID_AGAIN_S, SEND_TIMER, STUCK_S, MetricsExporter, SendingHangs, Sent
 from tests.supervisor.tree_double import FakeMailbox
 from tests.support.settings import OTLP, node
+from wire.config_settings import TelemetrySettings
 from wire.errors import BasculeError, ConfigError
 from wire.figure import of_map
-from wire.settings import TelemetrySettings
-from wire.status.node import TelemetryFigures
+from wire.status.node_status import TelemetryFigures
 
 
 class Sender:

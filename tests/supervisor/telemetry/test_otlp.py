@@ -20,9 +20,9 @@ from tests.supervisor.metrics.values import metrics_of
 from tests.supervisor.telemetry.receiver import Answer, Receiver
 from tests.support.authority import Authority
 from tests.support.ports import free_port
+from wire.config_settings import ClientTlsSettings, OtlpSettings
 from wire.figure import of_map
-from wire.settings import ClientTlsSettings, OtlpSettings
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 RESOURCE = {"service.name": "bascule", "service.instance.id": "edge", "service.version": "1.2", "host.name": "box"}
 STATUS: dict[str, Any] = {

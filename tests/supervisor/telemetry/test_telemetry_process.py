@@ -15,7 +15,7 @@ from tests.support.node import Config, Node, node_config
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.figure import of_map
 from wire.status.answers import ReloadChange
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 pytestmark = pytest.mark.process
 

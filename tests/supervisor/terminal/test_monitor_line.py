@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.terminal.monitor_line import Level, Limits, judged
+from supervisor.terminal.monitor_line import Limits, MonitorLevel, judged
 from wire.figure import of_map
-from wire.status.node import Status
+from wire.status.node_status import Status
 
 LIMITS: dict[str, Limits] = {"down": (60.0, 600.0), "age": (600.0, 7200.0), "dead": (1.0, 1000.0), "full": (80.0, 95.0)}
 # 'label'=value[unit];[warning];[critical];[least]
@@ -40,22 +40,22 @@ def status(*rows: dict[str, Any], **keys: Any) -> Status:
 @pytest.mark.parametrize(
     ("keys", "level", "text"),
     [
-        ({}, Level.OK, "nothing wrong"),
-        ({"down_s": 59.0}, Level.OK, "nothing wrong"),
-        ({"down_s": 60.0, "last_error": "tcp: refused"}, Level.WARNING, "cloud:0 down for 1 min (tcp: refused)"),
-        ({"down_s": 86_400.0}, Level.CRITICAL, "cloud:0 down for 1 d"),
-        ({"oldest_age_s": 601.0}, Level.WARNING, "cloud:0 oldest message waits for 10 min"),
-        ({"oldest_age_s": 7200.0}, Level.CRITICAL, "cloud:0 oldest message waits for 2 h"),
-        ({"dead_letters": {"held": 1}}, Level.WARNING, "cloud 1 dead letter"),
-        ({"dead_letters": {"held": 1000}}, Level.CRITICAL, "cloud 1000 dead letters"),
-        ({"full": 0.8}, Level.WARNING, "cloud queue 80 % full"),
-        ({"full": 1.0}, Level.CRITICAL, "cloud queue 100 % full"),
-        ({"full": None}, Level.OK, "nothing wrong"),
-        ({"ledger_closes": False}, Level.CRITICAL, "cloud:0 ledger does not add up"),
-        ({"paused_since_ms": 1}, Level.OK, "paused: cloud"),
+        ({}, MonitorLevel.OK, "nothing wrong"),
+        ({"down_s": 59.0}, MonitorLevel.OK, "nothing wrong"),
+        ({"down_s": 60.0, "last_error": "tcp: refused"}, MonitorLevel.WARNING, "cloud:0 down for 1 min (tcp: refused)"),
+        ({"down_s": 86_400.0}, MonitorLevel.CRITICAL, "cloud:0 down for 1 d"),
+        ({"oldest_age_s": 601.0}, MonitorLevel.WARNING, "cloud:0 oldest message waits for 10 min"),
+        ({"oldest_age_s": 7200.0}, MonitorLevel.CRITICAL, "cloud:0 oldest message waits for 2 h"),
+        ({"dead_letters": {"held": 1}}, MonitorLevel.WARNING, "cloud 1 dead letter"),
+        ({"dead_letters": {"held": 1000}}, MonitorLevel.CRITICAL, "cloud 1000 dead letters"),
+        ({"full": 0.8}, MonitorLevel.WARNING, "cloud queue 80 % full"),
+        ({"full": 1.0}, MonitorLevel.CRITICAL, "cloud queue 100 % full"),
+        ({"full": None}, MonitorLevel.OK, "nothing wrong"),
+        ({"ledger_closes": False}, MonitorLevel.CRITICAL, "cloud:0 ledger does not add up"),
+        ({"paused_since_ms": 1}, MonitorLevel.OK, "paused: cloud"),
     ],
 )
-def test_each_limit_is_judged_by_its_own_value(keys: dict[str, Any], level: Level, text: str) -> None:
+def test_each_limit_is_judged_by_its_own_value(keys: dict[str, Any], level: MonitorLevel, text: str) -> None:
     found, said = judged(status(row(**keys)), LIMITS)
 
     assert found == level
@@ -73,7 +73,7 @@ def test_each_limit_is_judged_by_its_own_value(keys: dict[str, Any], level: Leve
 def test_a_node_that_does_not_do_its_work_is_critical_whatever_the_limits_are(keys: dict[str, Any], text: str) -> None:
     level, said = judged(status(row(), **keys), dict.fromkeys(LIMITS, (None, None)))
 
-    assert level == Level.CRITICAL
+    assert level == MonitorLevel.CRITICAL
     assert text in said
 
 
@@ -82,7 +82,7 @@ def test_the_worst_comes_first_and_what_is_off_is_not_judged() -> None:
 
     level, said = judged(status(*rows), LIMITS | {"dead": (None, None)})
 
-    assert level == Level.CRITICAL
+    assert level == MonitorLevel.CRITICAL
     assert said.startswith("BASCULE CRITICAL - cloud:1 down for 11 min; cloud:0 down for 1 min | ")
     assert "'cloud dead'=2;;;0" in said
 
@@ -100,4 +100,4 @@ def test_what_was_measured_has_the_form_that_monitors_parse_and_no_text_breaks_i
 
 
 def test_a_broker_alone_and_a_node_that_stands_by_measure_nothing() -> None:
-    assert judged(status(), LIMITS) == (Level.OK, "BASCULE OK - node edge: 0 links, nothing wrong")
+    assert judged(status(), LIMITS) == (MonitorLevel.OK, "BASCULE OK - node edge: 0 links, nothing wrong")

@@ -15,8 +15,8 @@ from tests.support.settings import node
 from wire.figure import of_map, to_map
 from wire.frames.names import actors_of
 from wire.status.bridges import ConnectionFigures, Tier2Figures
-from wire.status.clients import DistributorFigures, ListenerFigures
-from wire.status.node import ActorRow, Status
+from wire.status.client_figures import DistributorFigures, ListenerFigures
+from wire.status.node_status import ActorRow, Status
 from wire.status.store import StoreReport
 
 KINDS: dict[str, Any] = {

@@ -14,10 +14,10 @@ from supervisor.tree.event_notes import Notes
 from supervisor.tree.running_children import Child
 from tests.supervisor.tree_double import Children, FakeLife
 from tests.support.settings import HTTP, itself
-from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, BridgeLane
+from wire.config_settings import HttpSettings
+from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, LaneName
 from wire.frames.names import HTTP as HTTP_PROCESS
 from wire.frames.supervision import ResetMarkers, Stop
-from wire.settings import HttpSettings
 from wire.status.states import ChildState
 from wire.status.store import StoreReport
 
@@ -218,7 +218,7 @@ def test_the_node_does_without_http() -> None:
 
 def test_a_former_lane_is_nobodys_wish_and_the_node_is_ready_without_it() -> None:
     node = LivesOf()
-    node.lives.spawn(node.children.add(former_spec(node.settings, BridgeLane("cloud", 2))))
+    node.lives.spawn(node.children.add(former_spec(node.settings, LaneName("cloud", 2))))
     assert node.lives.all_ready
 
     node.end(LANE, BUG)

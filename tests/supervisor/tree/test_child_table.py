@@ -8,9 +8,9 @@ from supervisor.tree.child_processes import process_command
 from supervisor.tree.child_table import child_specs, former_lanes, former_spec
 from tests.supervisor.settings import node_settings
 from tests.support.settings import HTTP, OTLP, bridge, node
+from wire.config_settings import TelemetrySettings
 from wire.figure import of_map
-from wire.frames.names import BridgeLane
-from wire.settings import TelemetrySettings
+from wire.frames.names import LaneName
 from wire.status.bridges import QueueFigures
 
 
@@ -59,7 +59,7 @@ def test_former_lanes_are_those_with_messages_that_a_configured_bridge_has_no_mo
         "bridge:gone:0": {"depth": 5},
     }
     assert former_lanes(settings, {name: of_map(QueueFigures, queue) for name, queue in queues.items()}) == [("a", 1), ("a", 2)]
-    spec = former_spec(settings, BridgeLane("a", 2))
+    spec = former_spec(settings, LaneName("a", 2))
     assert (spec.name, spec.former) == ("bridge:a:2", True)
     assert {spec.order} == {spec.order for spec in child_specs(settings) if spec.kind == "bridge"}
 

@@ -32,7 +32,7 @@ from tests.supervisor.conftest import TestNode
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
-from wire.settings import ControlSettings
+from wire.config_settings import ControlSettings
 
 pytestmark = pytest.mark.process
 

@@ -9,10 +9,10 @@ from supervisor.tree.child_processes import Ending
 from supervisor.tree.restart_limit import QUIET_S
 from tests.supervisor.tree_double import FakeLife, Tree
 from tests.support.settings import bridge, node
+from wire.config_settings import LogSettings
 from wire.frames.names import CLIENTS, STORE
 from wire.frames.placement import SITE
 from wire.frames.supervision import Reconfigure
-from wire.settings import LogSettings
 
 BAD, GOOD = "bridge:bad:0", "bridge:good:0"
 BUG = 70

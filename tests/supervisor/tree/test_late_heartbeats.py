@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from supervisor.tree.late_heartbeats import LATE_S, STARTUP_TIMEOUT_S, Health, HeartbeatMonitor
 from tests.support.settings import node
-from wire.settings import NodeSettings, SettingsNow, SupervisionSettings
+from wire.config_settings import NodeSettings, SettingsNow, SupervisionSettings
 
 PERIOD_S, TIMEOUT_S = 1.0, 5.0
 

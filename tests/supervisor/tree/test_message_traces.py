@@ -12,7 +12,7 @@ from supervisor.control.control_socket import ControlError, Request
 from supervisor.tree.message_traces import ANSWER_S, ASKERS_MAX, TIMER, MessageTraces
 from tests.supervisor.tree_double import FakeMailbox
 from wire.frames.names import CLIENTS, DISTRIBUTOR, LISTENER
-from wire.frames.tracing import TraceStep, TraceWanted
+from wire.frames.traces import TraceStep, TraceWanted
 
 WHOM = [b"somebody"]
 

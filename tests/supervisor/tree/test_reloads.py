@@ -16,12 +16,12 @@ from supervisor.tree.rollout import STEP_TIMEOUT_S
 from supervisor.tree.rollout import TIMER as STEP
 from tests.supervisor.tree_double import Tree
 from tests.support.settings import HTTP, bridge, itself, limits, node
+from wire.config_settings import LogSettings, NodeSettings
 from wire.errors import ConfigError
 from wire.figure import of_map, to_map
-from wire.frames.base import Frame
+from wire.frames.frame import Frame
 from wire.frames.names import CLIENTS, STORE
 from wire.frames.supervision import NodeEvents, Reconfigure, ReportNow, Stop
-from wire.settings import LogSettings, NodeSettings
 from wire.status.store import StoreReport
 
 LANE = "bridge:cloud:0"

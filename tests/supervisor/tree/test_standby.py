@@ -10,9 +10,9 @@ from supervisor.control.control_socket import COMMANDS, ControlError, Request
 from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.supervisor import refuse
 from tests.support.settings import node
+from wire.config_settings import ReplicationSettings
 from wire.figure import of_map
 from wire.frames.names import CLIENTS, STORE
-from wire.settings import ReplicationSettings
 from wire.status.store import StoreReport
 
 ALONE = node()

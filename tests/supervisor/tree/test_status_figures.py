@@ -9,7 +9,7 @@ from tests.support.settings import node
 from wire.figure import of_map, to_map
 from wire.status.actors import ActorFigures
 from wire.status.bridges import BridgeLane, ConnectionFigures, QueueFigures
-from wire.status.node import ActorRow
+from wire.status.node_status import ActorRow
 from wire.status.store import StoreReport
 
 QUEUE = "bridge:a:0"

@@ -12,10 +12,10 @@ from supervisor.tree.child_table import former_spec
 from supervisor.tree.status_requests import ASKERS_MAX, COLLECT_TIMEOUT_S, TIMER, OwnFigures, StatusRequests
 from tests.supervisor.tree_double import Children
 from wire.figure import of_map
-from wire.frames.names import STORE, BridgeLane
+from wire.frames.names import STORE, LaneName
 from wire.frames.supervision import Heartbeat, ReportNow
 from wire.status.actors import ActorFigures
-from wire.status.node import ConfigurationFigures, ControlFigures, SnapshotsFigures
+from wire.status.node_status import ConfigurationFigures, ControlFigures, SnapshotsFigures
 from wire.status.store import StoreReport
 
 LANE = "bridge:cloud:0"
@@ -115,8 +115,8 @@ def test_too_many_who_wait_are_refused() -> None:
 
 def test_the_status_has_the_lanes_in_their_order_with_the_former_ones_and_since_when_a_bridge_is_paused() -> None:
     desk = Desk()
-    desk.children.add(former_spec(desk.settings, BridgeLane("cloud", 3)))
-    desk.children.add(former_spec(desk.settings, BridgeLane("cloud", 2)))
+    desk.children.add(former_spec(desk.settings, LaneName("cloud", 3)))
+    desk.children.add(former_spec(desk.settings, LaneName("cloud", 2)))
     desk.pauses.pause("cloud")
 
     rows = desk.requests.status(own()).bridges

@@ -26,7 +26,7 @@ from tests.supervisor.conftest import ROOT, StartSupervisor, TestNode, alive
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
-from wire import settings, typed_values
+from wire import config_settings, typed_values
 
 pytestmark = pytest.mark.process
 
@@ -229,10 +229,10 @@ def test_the_process_of_a_node_holds_nothing_of_the_command_line() -> None:
 
 
 def test_settings_are_loaded_without_another_look_at_their_types(tmp_path: Path) -> None:
-    data = settings.dump(node_settings(tmp_path, bridge("cloud")))
-    settings.prepare()
+    data = config_settings.dump(node_settings(tmp_path, bridge("cloud")))
+    config_settings.prepare()
     known = typed_values.field_types.cache_info().misses
-    settings.load(data)
+    config_settings.load(data)
     assert typed_values.field_types.cache_info().misses == known > 0
 
 

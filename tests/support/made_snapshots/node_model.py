@@ -16,14 +16,14 @@ from storage.engine.engine import RocksEngine
 from storage.snapshots.manifest import STORE_NAME
 from storage.snapshots.snapshot_folder import SnapshotFolder
 from tests.support.stores import open_store
-from wire.frames.base import Effects, Frame, Ranges
+from wire.config_settings import NodeSettings
 from wire.frames.batch import QOS_MASK, RETAIN, Batch, unpack_column
+from wire.frames.frame import Effects, Frame, Ranges
 from wire.frames.intake import Append
 from wire.frames.lanes import Credit, HandOut, LaneOpen, Settle
 from wire.frames.names import LANE_EPOCH_SHIFT, LISTENER, RETAINED
 from wire.ranges import RangeSet, ranges_of
 from wire.routing.retained_topics import pack_owned
-from wire.settings import NodeSettings
 
 TICK_MS = 1000
 CREDIT = 1 << 40

@@ -16,15 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from tests.support.made_snapshots.node_model import LaneModel, NodeModel, retained_rows
-from wire.frames.base import Frame
-from wire.frames.batch import RETAIN, Batch, route_columns
-from wire.frames.intake import SessionClose, SessionOpen, SessionOpened
-from wire.frames.local_sessions import SubscriptionsAdd
-from wire.frames.names import LISTENER, connection_name, queue_name
-from wire.frames.supervision import NodeEvents, QueueCommand
-from wire.ranges import RangeSet
-from wire.routing.message_route import MessageRoute
-from wire.settings import (
+from wire.config_settings import (
     AccessSettings,
     BridgeSettings,
     LimitSettings,
@@ -36,6 +28,14 @@ from wire.settings import (
     RemoteSettings,
     Tier2Settings,
 )
+from wire.frames.batch import RETAIN, Batch, route_columns
+from wire.frames.frame import Frame
+from wire.frames.intake import SessionClose, SessionOpen, SessionOpened
+from wire.frames.names import LISTENER, connection_name, queue_name
+from wire.frames.subscriptions import SubscriptionsAdd
+from wire.frames.supervision import NodeEvents, QueueCommand
+from wire.ranges import RangeSet
+from wire.routing.message_route import MessageRoute
 
 TOPICS = 400
 ROWS_A_TURN = 40

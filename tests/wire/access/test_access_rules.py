@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.access.access_rules import CACHED_TOPICS_MAX, AccessRules, ClientAccess, pattern_fault, resolve
+from wire.config_settings import AclRuleSettings
 from wire.mqtt.topics import covers, filter_fault, matches, topic_fault
-from wire.settings import AclRuleSettings
 
 
 def rule(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wire.access.connect_checks import ConnectTerms, LoginFault, judge_connect, refuse_login
+from wire.config_settings import ClientLimitSettings, SessionSettings
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Connack, Connect
 from wire.mqtt.properties import Properties
-from wire.settings import ClientLimitSettings, SessionSettings
 
 LIMITS = ClientLimitSettings(
     connections_max=10,

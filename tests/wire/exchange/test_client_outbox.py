@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from tests.support.mqtt_packets import Packet, judge
 from tests.wire.outbound_model import few_identifiers
+from wire.config_settings import SessionSettings
 from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.former_sessions import LeftSession
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.exchange.packet_identifiers import PUBREL as PUBREL_BYTE
 from wire.exchange.subscriber_copies import Copies, Parcel, as_granted
 from wire.exchange.wills import PendingWill, PendingWills
-from wire.frames.base import Ranges
 from wire.frames.batch import Batch, from_rows, pack_column
+from wire.frames.frame import Ranges
 from wire.frames.lanes import HandOut, LaneOpened
 from wire.mqtt.aliases import OutgoingAliases
 from wire.mqtt.publish_properties import with_message_expiry
-from wire.settings import SessionSettings
 from wire.status.bridges import ExchangeFigures
 
 QUEUE = "session:1:c"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wire.backoff import Backoff
+from wire.config_settings import BackoffSettings, RefusalSettings
 from wire.exchange.refusal_policy import CLOSED, REASONS, WRONGLY_ACKNOWLEDGED, RefusalHold, RefusalPolicy, Refusals, code_of
-from wire.settings import BackoffSettings, RefusalSettings
 
 
 def hold_back() -> RefusalHold:

@@ -7,12 +7,12 @@ import pytest
 from tests.storage.building import u16
 from tests.wire.rules import bridge_of
 from tests.wire.rules import rule as any_rule
+from wire.config_settings import BridgeSettings
 from wire.exchange.remote_inbox import RemoteInbox
 from wire.frames.intake import Committed
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Puback, Publish, Pubrec, Pubrel
 from wire.routing.form_from_remote import LocalForm
-from wire.settings import BridgeSettings
 
 
 def inbox_of(*, rows_max: int, level: int = 4) -> RemoteInbox:

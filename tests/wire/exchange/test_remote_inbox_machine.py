@@ -15,13 +15,13 @@ from tests.storage.building import u16
 from tests.wire.outbound_model import parse
 from tests.wire.rules import bridge_of
 from tests.wire.rules import rule as any_rule
+from wire.config_settings import BridgeSettings
 from wire.exchange.remote_inbox import PUBREL, RemoteInbox
 from wire.frames.batch import Batch, unpack_column
 from wire.frames.intake import Committed, Publishes
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish, Pubrel
 from wire.routing.form_from_remote import LocalForm
-from wire.settings import BridgeSettings
 
 SESSION = "s"
 ROWS_MAX = 6

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wire.config_settings import RateSettings
 from wire.exchange.send_rate import GROWS_BACK_S, LEAST_PART, SendRate
-from wire.settings import RateSettings
 
 
 def sent(rate: SendRate, now_s: float, wanted: int, size_bytes: int = 10) -> int:

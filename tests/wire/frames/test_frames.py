@@ -6,8 +6,8 @@ import msgpack
 import pytest
 
 from wire.errors import UnknownFrame
-from wire.frames.base import KINDS, Frame
 from wire.frames.codec import decode, encode
+from wire.frames.frame import KINDS, Frame
 from wire.frames.intake import (
     Append,
     Committed,
@@ -24,7 +24,7 @@ from wire.frames.intake import (
     SessionsWanted,
 )
 from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Settle, Settled
-from wire.frames.local_sessions import RetainedPiece, RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
+from wire.frames.subscriptions import RetainedPiece, RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.supervision import (
     AclChanged,
     ChildBegins,
@@ -44,7 +44,7 @@ from wire.frames.supervision import (
     SnapshotWanted,
     Stop,
 )
-from wire.frames.tracing import TopicCounts, TopicsWanted, TraceFollow, TraceMark, TraceStep, TraceWanted
+from wire.frames.traces import TopicCounts, TopicsWanted, TraceFollow, TraceMark, TraceStep, TraceWanted
 
 QUEUE = "bridge:cloud:0"
 GOLDEN: list[tuple[Frame, str]] = [

@@ -19,7 +19,7 @@ from wire.frames.names import (
     QUEUE_STORE,
     STORE,
     SUPERVISOR,
-    BridgeLane,
+    LaneName,
     actors_of,
     bridge_of_child,
     child_name,
@@ -78,7 +78,7 @@ def test_lanes_number_the_client_identifier_but_not_one_that_the_remote_is_to_ma
 @given(st.text(), st.integers(0, 1000))
 def test_a_name_leads_back_to_its_lane(bridge: str, lane: int) -> None:
     """Any characters may stand in the bridge's name, colons too."""
-    place = BridgeLane(bridge, lane)
+    place = LaneName(bridge, lane)
     assert lane_of_queue(queue_name(bridge, lane)) == place
     assert lane_of_actor(forwarder_name(bridge, lane)) == place
     assert lane_of_actor(connection_name(bridge, lane)) == place

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.support.settings import bridge, node
+from wire.config_settings import NodeSettings
 from wire.frames.names import CLIENTS, HTTP, STORE, SUPERVISOR, actors_of, child_name
 from wire.frames.placement import SITE, Placement
-from wire.settings import NodeSettings
 
 A, B, B1 = (child_name("bridge", *lane) for lane in (("a", 0), ("b", 0), ("b", 1)))
 

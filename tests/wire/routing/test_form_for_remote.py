@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.wire.rules import bridge_of, rule
+from wire.config_settings import BridgeSettings, RuleSettings
 from wire.frames.batch import NO_ROUTE, RETAIN, Batch, concat, from_rows, route_columns
 from wire.mqtt.properties import Place, Properties, decode_properties, encode_properties
 from wire.routing.form_for_remote import RemoteForm
 from wire.routing.hop_count import hops_of, hops_property
 from wire.routing.message_route import MessageRoute
-from wire.settings import BridgeSettings, RuleSettings
 
 KEEPS = rule(1, "plant/#", destination="site/{#}")
 BARE = replace(rule(2, "cell/#"), preserve_retain=False)

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from tests.wire.rules import bridge_of, rule
+from wire.config_settings import LoopPreventionSettings, RuleSettings
 from wire.frames.batch import RETAIN, Batch, from_rows
 from wire.mqtt.publish_properties import append_user_properties
 from wire.mqtt.topics import TopicLimits
 from wire.routing.form_from_remote import LocalForm
 from wire.routing.hop_count import hops_of, hops_property
-from wire.settings import LoopPreventionSettings, RuleSettings
 
 SET = replace(rule(1, "cmd/+/set", excludes=("cmd/x/set",), destination="set/{2}", max_qos=1), preserve_retain=False)
 ALL = rule(2, "cmd/#", destination="cloud/{2-#}")

@@ -31,7 +31,7 @@ from wire.routing.sys_topics import (
     sys_batch,
 )
 from wire.status.bridges import QueueFigures
-from wire.status.clients import DistributorFigures, TrafficFigures
+from wire.status.client_figures import DistributorFigures, TrafficFigures
 from wire.status.store import SessionFigures
 
 TOPICS = [b"$SYS/broker/uptime", b"$SYS/broker/bytes/sent", b"$SYS/bascule/sessions/kept"]

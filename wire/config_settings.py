@@ -3,7 +3,7 @@
 An annotation says it all (``wire/setting_kinds.py``): ``Annotated[float, Duration(1, 60), "What it is for."] = 10.0``. A field
 without a default must be given; a list of that kind has at least one item. An ``Effect`` says how a running node takes a change
 of the field, and of those below it that do not say otherwise. From these follow the model of the configuration file
-(``supervisor/config/derived_model.py``), its JSON Schema, the reference page, and the plan of a reload; what is true of several
+(``supervisor/config/section_model.py``), its JSON Schema, the reference page, and the plan of a reload; what is true of several
 settings together is in ``supervisor/config/consistency.py``.
 
 Values are plain and frozen: durations in seconds, sizes in bytes, files with their whole paths. Children read them from a msgpack
@@ -17,7 +17,7 @@ from typing import Annotated, Any, get_args
 
 import msgpack
 
-from wire.setting_kinds import Choices, Duration, Effect, Inherits, Key, Number, Size, Without, Written
+from wire.setting_kinds import Choices, Duration, Effect, Inherits, Key, Number, SettingForm, Size, Without
 from wire.typed_values import build, field_types
 
 UNIX, TCP = "unix:", "tcp://"  # before what is bound
@@ -56,9 +56,9 @@ class _Bound:
 class NodeItself:
     """The node itself."""
 
-    name: Annotated[str, Written.NAME, "The node's name, in logs, status and process lists."]
+    name: Annotated[str, SettingForm.NAME, "The node's name, in logs, status and process lists."]
     data_dir: Annotated[
-        str, Written.FOLDER, "The folder of the queues; made if need be. Relative paths count from this file's folder."
+        str, SettingForm.FOLDER, "The folder of the queues; made if need be. Relative paths count from this file's folder."
     ]
     new_store: Annotated[
         str,
@@ -74,15 +74,17 @@ class AclRuleSettings:
 
     topics: Annotated[
         tuple[str, ...],
-        Written.TOPIC_PATTERN,
+        SettingForm.TOPIC_PATTERN,
         "Topic patterns: topic filters with %u for the user name, %c for the client identifier, %% for a percent sign.",
     ]
     allow: Annotated[bool, Key("permission"), Choices(allow=True, deny=False), "allow or deny."] = True
     action: Annotated[str, Choices("publish", "subscribe", "both"), "The actions of the rule; subscribe is delivery too."] = "both"
-    users: Annotated[tuple[str, ...], Written.USER, "User names it is for; without users and anonymous, it is for everyone."] = ()
+    users: Annotated[
+        tuple[str, ...], SettingForm.USER, "User names it is for; without users and anonymous, it is for everyone."
+    ] = ()
     anonymous: Annotated[bool, "It is for clients without a user name, and for users if named, but for no one else."] = False
     clients: Annotated[
-        tuple[str, ...], Written.FILLED, "Client identifiers it is for, * stands for any text; without it, every client."
+        tuple[str, ...], SettingForm.FILLED, "Client identifiers it is for, * stands for any text; without it, every client."
     ] = ()
 
 
@@ -102,7 +104,7 @@ class AccessSettings:
     allow_anonymous: Annotated[bool, "Let clients in without a user name; they may do what the access control list says."] = False
     password_file: Annotated[
         str | None,
-        Written.FILE,
+        SettingForm.FILE,
         "User names and password hashes, made with bascule passwd. It is read again when it changes.",
     ] = None
     acl: Annotated[
@@ -110,7 +112,7 @@ class AccessSettings:
     ] = None
     acl_file: Annotated[
         str | None,
-        Written.FILE,
+        SettingForm.FILE,
         "A file with the rules under the key acl, instead of acl. It is read again when it changes.",
     ] = None
     login_limits: Annotated[LoginLimitSettings, "How often logins may fail."] = LoginLimitSettings()
@@ -120,12 +122,12 @@ class AccessSettings:
 class ListenerTlsSettings:
     """TLS towards local clients; files are PEM, and read again when they change."""
 
-    cert_file: Annotated[str, Written.FILE, "The server's certificate, with its chain."]
-    key_file: Annotated[str, Written.FILE, "The key of cert_file, without a passphrase."]
-    ca_file: Annotated[str | None, Written.FILE, "Authorities of clients' certificates."] = None
+    cert_file: Annotated[str, SettingForm.FILE, "The server's certificate, with its chain."]
+    key_file: Annotated[str, SettingForm.FILE, "The key of cert_file, without a passphrase."]
+    ca_file: Annotated[str | None, SettingForm.FILE, "Authorities of clients' certificates."] = None
     crl_file: Annotated[
         str | None,
-        Written.FILE,
+        SettingForm.FILE,
         "Revocation lists; a client whose certificate is on one, or whose authority has none there, is refused.",
     ] = None
     client_certificate: Annotated[str, Choices("none", "optional", "required"), "Whether a client shows a certificate."] = "none"
@@ -136,7 +138,7 @@ class ListenerTlsSettings:
     ] = "none"
     min_version: Annotated[str, Choices("tls1.2", "tls1.3"), "The oldest TLS that is spoken."] = "tls1.2"
     ciphers: Annotated[
-        str | None, Written.FILLED, "Ciphers of TLS 1.2 as OpenSSL lists them; without it, OpenSSL's own choice."
+        str | None, SettingForm.FILLED, "Ciphers of TLS 1.2 as OpenSSL lists them; without it, OpenSSL's own choice."
     ] = None
 
 
@@ -146,7 +148,7 @@ class ProxyProtocolSettings:
 
     sources: Annotated[
         tuple[str, ...],
-        Written.NETWORK,
+        SettingForm.NETWORK,
         Key("from"),
         "Addresses or networks whose connections, and no others, begin with a PROXY header.",
     ]
@@ -161,7 +163,7 @@ class ListenerSettings(_Bound):
 
     bind: Annotated[
         str,
-        Written.BIND,
+        SettingForm.BIND,
         "Address and port, such as 127.0.0.1:1883, 0.0.0.0:1883 or [::]:1883; port 0 takes any free one. "
         "Or a Unix socket, such as unix:/run/bascule/mqtt.sock.",
     ]
@@ -169,13 +171,13 @@ class ListenerSettings(_Bound):
         str, Choices("tcp", "tls", "ws", "wss"), "The protocol below MQTT; ws and wss are WebSocket, tls and wss encrypt."
     ] = "tcp"
     tls: Annotated[ListenerTlsSettings | None, "For protocol tls and wss."] = None
-    websocket_path: Annotated[str, Written.URL_PATH, "For protocol ws and wss."] = "/mqtt"
+    websocket_path: Annotated[str, SettingForm.URL_PATH, "For protocol ws and wss."] = "/mqtt"
     origins: Annotated[
         tuple[str, ...],
-        Written.FILLED,
+        SettingForm.FILLED,
         "For protocol ws and wss: the web sites whose pages may connect, such as https://example.com; none given is any.",
     ] = ()
-    unix_mode: Annotated[int, Written.FILE_MODE, "File mode of a Unix socket: the users who may connect."] = 0o660
+    unix_mode: Annotated[int, SettingForm.FILE_MODE, "File mode of a Unix socket: the users who may connect."] = 0o660
     connections_max: Annotated[
         int | None, Number(1, 1_000_000), "Clients of this socket at a time, within clients.connections_max."
     ] = None
@@ -247,7 +249,7 @@ class ClientLimitSettings:
     ] = 64 << 10
     response_information: Annotated[
         str | None,
-        Written.TOPIC_PREFIX,
+        SettingForm.TOPIC_PREFIX,
         "What an MQTT 5 client that asks for it is told to begin its response topics with: %u is the user name, %c the client"
         " identifier, %% a percent sign.",
     ] = None
@@ -371,41 +373,41 @@ class BackoffSettings:
 class ClientTlsSettings:
     """TLS towards a server; files are PEM."""
 
-    ca_file: Annotated[str | None, Written.FILE, "Authorities to trust; without it, the system's."] = None
-    cert_file: Annotated[str | None, Written.FILE, "The node's own certificate, with its chain."] = None
-    key_file: Annotated[str | None, Written.FILE, "The key of cert_file, without a passphrase."] = None
+    ca_file: Annotated[str | None, SettingForm.FILE, "Authorities to trust; without it, the system's."] = None
+    cert_file: Annotated[str | None, SettingForm.FILE, "The node's own certificate, with its chain."] = None
+    key_file: Annotated[str | None, SettingForm.FILE, "The key of cert_file, without a passphrase."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings(ClientTlsSettings):
     """TLS towards the remote; files are PEM."""
 
-    key_file: Annotated[str | None, Written.FILE, "The key of cert_file; its passphrase, if it has one, is key_passphrase_..."] = (
-        None
-    )
-    key_passphrase_file: Annotated[str | None, Written.FILE, "File with the passphrase of key_file in its first line."] = None
-    key_passphrase_env: Annotated[str | None, Written.FILLED, "Environment variable with that passphrase."] = None
+    key_file: Annotated[
+        str | None, SettingForm.FILE, "The key of cert_file; its passphrase, if it has one, is key_passphrase_..."
+    ] = None
+    key_passphrase_file: Annotated[str | None, SettingForm.FILE, "File with the passphrase of key_file in its first line."] = None
+    key_passphrase_env: Annotated[str | None, SettingForm.FILLED, "Environment variable with that passphrase."] = None
     key_passphrase_command: Annotated[
-        tuple[str, ...], Written.FILLED, "A program and its arguments, without a shell, that writes that passphrase."
+        tuple[str, ...], SettingForm.FILLED, "A program and its arguments, without a shell, that writes that passphrase."
     ] = ()
     ca_path: Annotated[
-        str | None, Written.FOLDER, "A folder with authorities to trust, named by openssl rehash, besides ca_file."
+        str | None, SettingForm.FOLDER, "A folder with authorities to trust, named by openssl rehash, besides ca_file."
     ] = None
     crl_file: Annotated[
         str | None,
-        Written.FILE,
+        SettingForm.FILE,
         "Revocation lists; a remote whose certificate is on one, or whose authority has none there, is refused.",
     ] = None
     min_version: Annotated[str, Choices("tls1.2", "tls1.3"), "The oldest TLS that is spoken."] = "tls1.2"
     ciphers: Annotated[
-        str | None, Written.FILLED, "Ciphers of TLS 1.2 as OpenSSL lists them; without it, OpenSSL's own choice."
+        str | None, SettingForm.FILLED, "Ciphers of TLS 1.2 as OpenSSL lists them; without it, OpenSSL's own choice."
     ] = None
     verify: Annotated[bool, "Check the remote's certificate and its name. Switch off for a test only."] = True
     verify_name: Annotated[bool, "false checks the certificate alone: whoever an authority has signed may be the remote."] = True
     server_name: Annotated[
-        str | None, Written.FILLED, "The name in the remote's certificate; without it, the host of the address."
+        str | None, SettingForm.FILLED, "The name in the remote's certificate; without it, the host of the address."
     ] = None
-    alpn: Annotated[tuple[str, ...], Written.FILLED, "Application protocols to offer, such as mqtt."] = ()
+    alpn: Annotated[tuple[str, ...], SettingForm.FILLED, "Application protocols to offer, such as mqtt."] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,14 +435,14 @@ class CredentialSettings:
 class AuthenticationSettings:
     """Enhanced authentication in CONNECT, in one step, as Azure Event Grid wants it."""
 
-    method: Annotated[str, Written.FILLED, "The authentication method, such as OAUTH2-JWT or CUSTOM-JWT."]
-    data_file: Annotated[str | None, Written.FILE, "File with the authentication data in its first line; read when it changes."] = (
-        None
-    )
-    data_env: Annotated[str | None, Written.FILLED, "Environment variable with the authentication data."] = None
+    method: Annotated[str, SettingForm.FILLED, "The authentication method, such as OAUTH2-JWT or CUSTOM-JWT."]
+    data_file: Annotated[
+        str | None, SettingForm.FILE, "File with the authentication data in its first line; read when it changes."
+    ] = None
+    data_env: Annotated[str | None, SettingForm.FILLED, "Environment variable with the authentication data."] = None
     data_command: Annotated[
         tuple[str, ...],
-        Written.FILLED,
+        SettingForm.FILLED,
         "A program and its arguments, without a shell, that writes the authentication data to its standard output.",
     ] = ()
 
@@ -451,7 +453,7 @@ class RemoteSettings:
 
     addresses: Annotated[
         tuple[tuple[str, int], ...],
-        Written.REMOTE,
+        SettingForm.REMOTE,
         "host, host:port or a URL such as mqtts://user@host, tried in turn. Without a port: 1883, with TLS 8883; "
         "with WebSocket 80 and 443.",
     ]
@@ -470,9 +472,9 @@ class RemoteSettings:
         "The system ends the connection when what it sent is not confirmed for so long; 0s leaves it to it.",
     ] = 0.0
     bind_address: Annotated[
-        str | None, Written.ADDRESS, "The address of this machine to connect from; without it, the system's."
+        str | None, SettingForm.ADDRESS, "The address of this machine to connect from; without it, the system's."
     ] = None
-    bind_interface: Annotated[str | None, Written.FILLED, "The interface to connect by, such as wwan0; without it, any."] = None
+    bind_interface: Annotated[str | None, SettingForm.FILLED, "The interface to connect by, such as wwan0; without it, any."] = None
     ip_version: Annotated[str, Choices("any", "ipv4", "ipv6"), "The addresses of a host name that are tried."] = "any"
     dscp: Annotated[int, Number(0, 63, bound=False), "The class of its packets (DSCP), such as 46 for expedited forwarding."] = 0
     connect_timeout_s: Annotated[float, Duration(0.1, 600), "From the name look-up to CONNACK."] = 10.0
@@ -482,14 +484,16 @@ class RemoteSettings:
         Duration(0, SESSION_NEVER_EXPIRES_S - 1, never=SESSION_NEVER_EXPIRES_S),
         "How long the remote keeps the session while we are away (MQTT 5).",
     ] = 7 * 86400
-    username: Annotated[str | None, Written.FILLED, "User name at the remote."] = None
+    username: Annotated[str | None, SettingForm.FILLED, "User name at the remote."] = None
     password_file: Annotated[
-        str | None, Written.FILE, "File with the password in its first line; when it changes, the bridge connects anew."
+        str | None, SettingForm.FILE, "File with the password in its first line; when it changes, the bridge connects anew."
     ] = None
-    password_env: Annotated[str | None, Written.FILLED, "Environment variable with the password, as the node was started."] = None
+    password_env: Annotated[str | None, SettingForm.FILLED, "Environment variable with the password, as the node was started."] = (
+        None
+    )
     password_command: Annotated[
         tuple[str, ...],
-        Written.FILLED,
+        SettingForm.FILLED,
         "A program and its arguments, without a shell, that writes the password to its standard output.",
     ] = ()
     authentication: Annotated[
@@ -497,13 +501,15 @@ class RemoteSettings:
     ] = None
     credentials: Annotated[CredentialSettings, "How passwords and tokens are made anew."] = CredentialSettings()
     tls: Annotated[TlsSettings, "For transport tls and wss."] = TlsSettings()
-    websocket_path: Annotated[str, Written.URL_PATH, "For transport ws and wss."] = "/mqtt"
+    websocket_path: Annotated[str, SettingForm.URL_PATH, "For transport ws and wss."] = "/mqtt"
     websocket_headers: Annotated[
         tuple[tuple[str, str], ...],
-        Written.HEADERS,
+        SettingForm.HEADERS,
         'Headers of the request, such as {authorization: "Bearer ${TOKEN}"}; no plan, log or status tells them.',
     ] = ()
-    websocket_subprotocol: Annotated[str, Written.FILLED, "The subprotocol that is asked for, for transport ws and wss."] = "mqtt"
+    websocket_subprotocol: Annotated[str, SettingForm.FILLED, "The subprotocol that is asked for, for transport ws and wss."] = (
+        "mqtt"
+    )
     receive_maximum: Annotated[int, Number(1, 65000), "Most QoS 1 and 2 messages in flight; the remote may allow fewer."] = 1000
     qos2_maximum: Annotated[
         int,
@@ -541,12 +547,12 @@ class RemoteSettings:
 class RuleSettings:
     """Topics that cross the bridge, and their names on the other side."""
 
-    name: Annotated[str, Written.NAME, "The rule's name in status, queue peek and reports; without one, its filters."] = ""
-    filters: Annotated[tuple[str, ...], Written.TOPIC_FILTER, "Topic filters; a message that matches any of them crosses once."]
-    excludes: Annotated[tuple[str, ...], Written.TOPIC_FILTER, "Topic filters of what does not cross after all."] = ()
+    name: Annotated[str, SettingForm.NAME, "The rule's name in status, queue peek and reports; without one, its filters."] = ""
+    filters: Annotated[tuple[str, ...], SettingForm.TOPIC_FILTER, "Topic filters; a message that matches any of them crosses once."]
+    excludes: Annotated[tuple[str, ...], SettingForm.TOPIC_FILTER, "Topic filters of what does not cross after all."] = ()
     destination: Annotated[
         str,
-        Written.FILLED,
+        SettingForm.FILLED,
         "Topic name on the other side; {#} is the whole topic, {2} its second level, {2-#} all from there on.",
     ] = "{#}"
     max_qos: Annotated[int, Number(0, 2, bound=False), "QoS above it is lowered to it."] = 2
@@ -557,7 +563,7 @@ class RuleSettings:
     ] = 0
     preserve_retain: Annotated[bool, "Pass RETAIN on; false clears it."] = True
     user_properties: Annotated[
-        tuple[tuple[str, str], ...], Written.PROPERTIES, "MQTT 5 user properties added to each message."
+        tuple[tuple[str, str], ...], SettingForm.PROPERTIES, "MQTT 5 user properties added to each message."
     ] = ()
 
 
@@ -613,7 +619,7 @@ class LoopPreventionSettings:
 class BridgeSettings:
     """A bridge: a remote broker and what crosses."""
 
-    name: Annotated[str, Written.NAME, "The bridge's name. Its queue is kept under it.", Effect.LIVE]
+    name: Annotated[str, SettingForm.NAME, "The bridge's name. Its queue is kept under it.", Effect.LIVE]
     remote: Annotated[RemoteSettings, "The remote broker."]
     persist: Annotated[bool, "false lowers every message to QoS 0, and nothing of it is on disk."] = True
     backoff: Annotated[BackoffSettings, "Delays between attempts to connect."] = BackoffSettings()
@@ -657,7 +663,7 @@ class BridgeSettings:
     ] = "assume-delivered"
     on_refusal: Annotated[
         RefusalSettings,
-        Written.REFUSALS,
+        SettingForm.REFUSALS,
         "Treatment of a message that the remote refuses, by reason: retry later, dead-letter or drop. Codes are written as 0x99.",
     ] = RefusalSettings()
 
@@ -699,7 +705,7 @@ class SnapshotSettings:
     ] = 10 << 30
     to: Annotated[
         str | None,
-        Written.FOLDER,
+        SettingForm.FOLDER,
         "A folder, such as a mounted share, to which each is copied, and which is made if need be.",
     ] = None
     keep_in_target: Annotated[int | None, Number(1, 1_000_000), "Snapshots of this node kept in that folder, or unlimited."] = None
@@ -709,7 +715,7 @@ class SnapshotSettings:
 class HttpSettings(_Bound):
     """The HTTP interface: the page, health, metrics and a REST API of the commands. A process of its own; absent is off."""
 
-    bind: Annotated[str, Written.TCP_BIND, "Address and port; port 0 takes any free one."] = "127.0.0.1:8080"
+    bind: Annotated[str, SettingForm.TCP_BIND, "Address and port; port 0 takes any free one."] = "127.0.0.1:8080"
     tls: Annotated[
         ListenerTlsSettings | None,
         Without("ca_file", "crl_file", "client_certificate", "identity", "ciphers"),
@@ -717,13 +723,13 @@ class HttpSettings(_Bound):
     ] = None
     tokens_file: Annotated[
         str | None,
-        Written.FILE,
+        SettingForm.FILE,
         "Tokens and their roles, made with bascule token; read again when it changes. "
         "Without it everybody on this machine may do everything, so bind must be loopback then.",
     ] = None
     hosts: Annotated[
         tuple[str, ...],
-        Written.FILLED,
+        SettingForm.FILLED,
         "Names by which browsers reach it, such as that of a proxy before it; those of bind and of loopback are known.",
     ] = ()
     login_limits: Annotated[LoginLimitSettings, "How often wrong tokens may come from one address."] = LoginLimitSettings()
@@ -746,12 +752,12 @@ class ControlSettings(_Bound):
 
     bind: Annotated[
         str,
-        Written.CONTROL_BIND,
+        SettingForm.CONTROL_BIND,
         "An address of this machine and a port, such as tcp://0.0.0.0:7000; port 0 takes any free one.",
     ]
     allowed_keys: Annotated[
         str,
-        Written.FOLDER,
+        SettingForm.FOLDER,
         "The folder of the keys that are let in, kept with bascule keys; looked at again when it changes.",
     ]
     connections_max: Annotated[int, Number(1, 1000), "Connections at a time; more are closed."] = 64
@@ -764,12 +770,12 @@ class OtlpSettings:
 
     endpoint: Annotated[
         str,
-        Written.COLLECTOR,
+        SettingForm.COLLECTOR,
         "The collector, such as http://collector:4318; /v1/metrics is added where the path does not end with it.",
     ]
     headers: Annotated[
         tuple[tuple[str, str], ...],
-        Written.HEADERS,
+        SettingForm.HEADERS,
         'Headers of each request, such as {authorization: "Bearer ${OTLP_TOKEN}"}; no plan, log or status tells them.',
     ] = ()
     interval_s: Annotated[float, Duration(1, 3600), "How often the metrics are sent."] = 15.0
@@ -803,9 +809,11 @@ class TrimSettings:
 class ReplicationSettings:
     """The log that the members of a cluster share, a stream of NATS JetStream. Needs the extra replicated."""
 
-    servers: Annotated[tuple[str, ...], Written.LOG_SERVER, "The NATS servers, such as nats://10.0.0.1:4222."]
-    stream: Annotated[str, Written.STREAM_NAME, "The name of the stream; it is made if it is not there. Each cluster has its own."]
-    member: Annotated[str, Written.STREAM_NAME, "The name of this node in its cluster; each has its own."]
+    servers: Annotated[tuple[str, ...], SettingForm.LOG_SERVER, "The NATS servers, such as nats://10.0.0.1:4222."]
+    stream: Annotated[
+        str, SettingForm.STREAM_NAME, "The name of the stream; it is made if it is not there. Each cluster has its own."
+    ]
+    member: Annotated[str, SettingForm.STREAM_NAME, "The name of this node in its cluster; each has its own."]
     address: Annotated[
         str, "The address to which this node's clients go while it leads, such as 10.0.0.1:1883; sent to other members."
     ] = ""
@@ -823,11 +831,11 @@ class ReplicationSettings:
         "For clients while the node stands by: closed ports, or a redirection to the leader's address (MQTT 5, TCP and TLS).",
     ] = "closed"
     trim: Annotated[TrimSettings, "How long the log waits for a member that is behind."] = TrimSettings()
-    user: Annotated[str | None, Written.USER, "The user at the servers."] = None
-    password_file: Annotated[str | None, Written.FILE, "A file with the user's password on its first line."] = None
-    token_file: Annotated[str | None, Written.FILE, "A file with a token on its first line."] = None
-    credentials_file: Annotated[str | None, Written.FILE, "A file of NATS credentials (.creds)."] = None
-    nkey_file: Annotated[str | None, Written.FILE, "A file with an NKey seed."] = None
+    user: Annotated[str | None, SettingForm.USER, "The user at the servers."] = None
+    password_file: Annotated[str | None, SettingForm.FILE, "A file with the user's password on its first line."] = None
+    token_file: Annotated[str | None, SettingForm.FILE, "A file with a token on its first line."] = None
+    credentials_file: Annotated[str | None, SettingForm.FILE, "A file of NATS credentials (.creds)."] = None
+    nkey_file: Annotated[str | None, SettingForm.FILE, "A file with an NKey seed."] = None
     tls: Annotated[ClientTlsSettings | None, "TLS towards the servers; absent is none, unless a server wants it."] = None
 
 
@@ -850,7 +858,7 @@ class NodeSettings:
 
     include: Annotated[
         tuple[str, ...],
-        Written.FILLED,
+        SettingForm.FILLED,
         "Files of which each adds bridges and listeners, or keys that stand nowhere else; such as bridges.d/*.yaml.",
         Effect.LIVE,
     ] = ()

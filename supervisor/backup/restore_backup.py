@@ -34,7 +34,7 @@ _OF_A_RESTORE = {"store", "epoch", "paused", "store.lock", "store.reserve", "sto
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedBackup:
     """A backup of which every byte was compared."""
 
     folder: Path
@@ -42,7 +42,7 @@ class Checked:
     manifest: Manifest
 
 
-def check_backup(folder: Path) -> Checked:
+def check_backup(folder: Path) -> CheckedBackup:
     """Read all of the backup in ``folder``.
 
     Raises:
@@ -57,13 +57,13 @@ def check_backup(folder: Path) -> Checked:
         raise Unavailable("the backup cannot be read", path=str(error.filename or folder), error=error.strerror) from error
     if wrong:
         raise StorageDamaged(f"the backup is damaged: {wrong[0].name} {wrong[0].problem}", faults=len(wrong))
-    return Checked(folder=folder, backup=backup, manifest=manifest)
+    return CheckedBackup(folder=folder, backup=backup, manifest=manifest)
 
 
 # --- the configuration ---
 
 
-def write_configuration(checked: Checked, config: Path) -> list[ConfigurationFile]:
+def write_configuration(checked: CheckedBackup, config: Path) -> list[ConfigurationFile]:
     """Write the main file to ``config`` and what was below its folder below that of ``config``; those that were not written.
 
     Raises:
@@ -110,7 +110,7 @@ def in_the_way(data_dir: Path) -> str:
     return f"{data_dir} is not empty: {', '.join(left[:5])}{', ...' if len(left) > 5 else ''}"
 
 
-def restore(checked: Checked, data_dir: Path, *, replace: bool) -> tuple[Restored, Path | None]:
+def restore(checked: CheckedBackup, data_dir: Path, *, replace: bool) -> tuple[Restored, Path | None]:
     """Make ``data_dir`` of the backup; what was put right, and where what was there is now. ``replace``: what is there gives way.
 
     Raises:
@@ -153,7 +153,7 @@ def _moved_away(data_dir: Path, *, replace: bool) -> Path | None:
     return kept
 
 
-def _fill(checked: Checked, data_dir: Path) -> Restored:
+def _fill(checked: CheckedBackup, data_dir: Path) -> Restored:
     restoring = data_dir / RESTORING_NAME
     files.make_folder(restoring)
     for name in _OF_A_RESTORE:

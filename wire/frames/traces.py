@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wire.frames.base import Frame, frame_kind
+from wire.frames.frame import Frame, frame_kind
 
 
 @frame_kind(70)

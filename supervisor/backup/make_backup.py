@@ -30,7 +30,7 @@ _FILE_MAX_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class MadeBackup:
     """A backup that is whole: every file was read back. left_out: files of the configuration that are not in it, and why."""
 
     path: Path
@@ -38,7 +38,7 @@ class Made:
     left_out: tuple[tuple[str, str], ...]
 
 
-def make_backup(config: Path, data_dir: Path, snapshot: Path, folder: Path, *, secrets: bool) -> Made:
+def make_backup(config: Path, data_dir: Path, snapshot: Path, folder: Path, *, secrets: bool) -> MadeBackup:
     """Make a backup of ``snapshot`` in ``folder``, which is made if need be; ``secrets``: with keys and passwords.
 
     Raises:
@@ -76,7 +76,7 @@ def make_backup(config: Path, data_dir: Path, snapshot: Path, folder: Path, *, s
         raise kind(
             "the backup cannot be written", path=str(error.filename or folder), error=error.strerror or str(error)
         ) from error
-    return Made(path=whole, backup=backup, left_out=left_out)
+    return MadeBackup(path=whole, backup=backup, left_out=left_out)
 
 
 def _save(config: Path, target: Path, *, secrets: bool) -> tuple[tuple[ConfigurationFile, ...], tuple[tuple[str, str], ...]]:

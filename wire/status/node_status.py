@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from wire.figure import Measure, counter, figure, figures, gauge, given, info, part, states
+from wire.figure import FigureMetric, counter, figure, figures, gauge, given, info, part, states
 from wire.status.bridges import BridgeLane, Unserved
-from wire.status.clients import DistributorFigures, ListenerFigures
-from wire.status.cluster import ReplicationFigures
+from wire.status.client_figures import DistributorFigures, ListenerFigures
+from wire.status.replication_figures import ReplicationFigures
 from wire.status.states import ChildState
 from wire.status.store import StoreFigures
 
@@ -22,7 +22,7 @@ class ProcessRow:
     """A process of the node."""
 
     LABELS: ClassVar = {"process": "name"}
-    METRICS: ClassVar[tuple[Measure, ...]] = (
+    METRICS: ClassVar[tuple[FigureMetric, ...]] = (
         info("process_cause", "Why the process's last life ended, or what keeps it from its work.", cause="last_cause"),
     )
 
@@ -224,7 +224,7 @@ class SnapshotsFigures:
 class Status:
     """How a node is."""
 
-    METRICS: ClassVar[tuple[Measure, ...]] = (
+    METRICS: ClassVar[tuple[FigureMetric, ...]] = (
         info(
             "build", "Which node this is, of which version, and how it stores.", node="node", version="version", mode="store.mode"
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from wire.figure import Measure, count, counter, equals, figure, figures, gauge, given, info, states
+from wire.figure import FigureMetric, count, counter, equals, figure, figures, gauge, given, info, states
 
 
 @figures
@@ -26,7 +26,7 @@ class MemberFigures:
 class ReplicationFigures:
     """The cluster of a replicated node; empty where the mode is another. A standby says as much as it knows."""
 
-    METRICS: ClassVar[tuple[Measure, ...]] = (
+    METRICS: ClassVar[tuple[FigureMetric, ...]] = (
         info(
             "replication",
             "Which member of which cluster the node is, and who leads.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.frames.base import Frame, frame_kind
+from wire.frames.frame import Frame, frame_kind
 
 PIECE_MESSAGES, PIECE_BYTES = 250, 256 << 10  # at most so much of what waits moves in one turn, but for one message
 

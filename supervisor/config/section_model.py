@@ -1,4 +1,4 @@
-"""The model of the configuration file, made of what ``wire/settings.py`` declares: pydantic checks each key and fills in defaults.
+"""The model of the configuration file, made of what ``wire/config_settings.py`` declares: pydantic checks it and adds defaults.
 
 It makes the settings themselves of a section, after ``supervisor/config/consistency.py`` has looked at the section as a whole.
 """
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator, create_model
 
 from supervisor.config.consistency import CHECKS
-from supervisor.config.declared import Setting, about, settings_of
+from supervisor.config.setting_annotations import Setting, about, settings_of
 from supervisor.config.value_kinds import type_of
 
 

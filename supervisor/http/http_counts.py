@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from wire.status.node import HttpFigures
+from wire.status.node_status import HttpFigures
 
 
 class HttpCounts:

@@ -1,4 +1,4 @@
-"""Declarations of ``wire/settings.py`` about each setting, read from the annotations of its fields. Pure."""
+"""Declarations of ``wire/config_settings.py`` about each setting, read from the annotations of its fields. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from supervisor.units import AUTO, UNLIMITED, write_duration, write_size
+from wire.config_settings import NodeSettings
 from wire.exchange.refusal_policy import DEFAULT_REASON, REASONS
-from wire.setting_kinds import Choices, Duration, Effect, Inherits, Key, Number, Size, Without, Written
-from wire.settings import NodeSettings
+from wire.setting_kinds import Choices, Duration, Effect, Inherits, Key, Number, SettingForm, Size, Without
 
 Amount = Duration | Size | Number
 
@@ -32,7 +32,7 @@ class Setting:
     default: Any
     effect: Effect | None = None
     amount: Amount | None = None
-    written: Written | None = None
+    written: SettingForm | None = None
     choices: tuple[tuple[Any, Any], ...] = ()
     inherits: str = ""
     without: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class Setting:
     @property
     def many(self) -> bool:
         """Whether it is a list in the file."""
-        return get_origin(self.held) is tuple and self.written not in (Written.PROPERTIES, Written.HEADERS)
+        return get_origin(self.held) is tuple and self.written not in (SettingForm.PROPERTIES, SettingForm.HEADERS)
 
     @property
     def item(self) -> Any:
@@ -95,11 +95,11 @@ class Setting:
                 return write_size(value)
             case Number(), _:
                 return int(value) if value == int(value) else value
-            case _, Written.FILE_MODE:
+            case _, SettingForm.FILE_MODE:
                 return f"{value:04o}"
-            case _, Written.PROPERTIES | Written.HEADERS:
+            case _, SettingForm.PROPERTIES | SettingForm.HEADERS:
                 return dict(value)
-            case _, Written.REFUSALS:
+            case _, SettingForm.REFUSALS:
                 names = {code: name for name, code in REASONS.items()}
                 return {DEFAULT_REASON: value.default} | {names[code]: action for code, action in value.codes}
         return value
@@ -143,7 +143,7 @@ def _setting(field: str, default: Any, annotation: tuple[Any, ...]) -> Setting:
                 key = field.removesuffix("_s")
             case Size() | Number():
                 found["amount"] = mark
-            case Written():
+            case SettingForm():
                 found["written"] = mark
             case Choices():
                 found["choices"] = tuple(mark.values.items())

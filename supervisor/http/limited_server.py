@@ -21,10 +21,10 @@ from actors.system.certificates import CHECK_PERIOD_S
 from actors.system.tls import Certificates
 from supervisor.http.app import make_app
 from supervisor.http.connection import HttpConnection
-from supervisor.http.figures import HttpCounts
 from supervisor.http.front import Front
+from supervisor.http.http_counts import HttpCounts
 from supervisor.http.request_head import HEAD_MAX_BYTES
-from wire.settings import HttpSettings, NodeSettings
+from wire.config_settings import HttpSettings, NodeSettings
 
 ACCEPT_PAUSE_S = 1.0
 STOP_TIMEOUT_S = 2  # for answers that are under way when the node stops

@@ -1,0 +1,44 @@
+"""The reasons for which a message is dropped, or becomes a dead letter, each with its cure. Pure."""
+
+from __future__ import annotations
+
+from wire.status.outcomes import DROPPED, outcome_of
+from wire.status.states import WithCure
+
+LOSS_ELSE = "bascule events CONFIG says when"
+
+
+class Loss(WithCure):
+    """Why a message was dropped, or became a dead letter, as the ledger has it. Reason codes are ``remote_0xNN`` beside.
+
+    dropped: the outcome of a message that is dropped for it.
+    """
+
+    dropped: str
+
+    def __init__(self, reason: str, _cure: str = "") -> None:
+        self.dropped = outcome_of(DROPPED, reason)
+
+    ACTOR_RESTART = "actor_restart", "publish at QoS 1: messages of QoS 0 are in memory only"
+    DAMAGED = "damaged", "look for the cause (dmesg, smartctl); bascule events CONFIG says when"
+    OVERFLOW = "overflow", "raise limits of the bridge, or let the link come up sooner"
+    PURGED = "purged"
+    QOS0_MEMORY = "qos0_memory", "publish at QoS 1, or let the link come up sooner"
+    RESTART = "restart", "publish at QoS 1: messages of QoS 0 are in memory only"
+    CONNECTION_CLOSED = "connection_closed", "the remote closes the connection on them: its log says why"
+    PACKET_TOO_LARGE = "packet_too_large", "the remote takes no larger packets: raise its limit, or publish smaller ones"
+    WRONGLY_ACKNOWLEDGED = "wrongly_acknowledged", "the remote acknowledges them wrongly: bring it up to date, or lower max_qos"
+    FORBIDDEN = "forbidden", LOSS_ELSE  # its reader may not read it any more
+    # Of sessions that have ended
+    DEALT_AGAIN = "dealt_again", LOSS_ELSE  # no loss: another member of the shared subscription has it
+    LEFT = "left", LOSS_ELSE  # in the ledger of the session's queue: counted as one of the others here
+    MAYBE_RECEIVED = "maybe_received", LOSS_ELSE
+    SESSION_ENDED = "session_ended", LOSS_ELSE
+
+
+OF_QUEUES = (Loss.ACTOR_RESTART, Loss.DAMAGED, Loss.OVERFLOW, Loss.PURGED, Loss.QOS0_MEMORY, Loss.RESTART)
+
+
+def cure_of_loss(reason: str) -> str:
+    """The cure of a ``reason`` of a ledger, which may be a reason code of the remote."""
+    return next((loss.cure for loss in Loss if loss == reason), LOSS_ELSE)
