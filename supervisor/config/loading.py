@@ -69,6 +69,7 @@ _EXAMPLES = {
     "replication.servers": '["nats://10.0.0.1:4222"]',
     "replication.stream": "edge-1",
     "replication.member": "a",
+    "bridges.remote.authentication.method": "CUSTOM-JWT",
     "telemetry.otlp": '{endpoint: "http://collector:4318"}',
     "telemetry.otlp.endpoint": "http://collector:4318",
     "bridges.remote": '{addresses: ["broker.example:1883"], client_id: edge-1}',
