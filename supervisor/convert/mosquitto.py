@@ -375,6 +375,7 @@ def _put_rules(draft: Draft, base: Key, topics: list[TopicRule], retain: Line | 
             if rule.filters[0] in seen:
                 continue  # the first that takes a topic decides, there and here
             seen.add(rule.filters[0])
-            written = _literal_topics(rule.written() | more)
-            written |= {"destination": literally(rule.destination)} if "destination" in written else {}
+            renamed = {} if rule.destination == "{#}" else {"destination": literally(rule.destination)}
+            filters = [literally(one) for one in rule.filters]
+            written = {"filters": filters, **renamed, "max_qos": rule.max_qos, **more}
             draft.put((*base, key, draft.count(*base, key)), written, rule.line)

@@ -31,11 +31,6 @@ class TopicRule(NamedTuple):
     max_qos: int
     prefixed: bool
 
-    def written(self) -> dict[str, object]:
-        """The rule as the file has it."""
-        renamed = {} if self.destination == "{#}" else {"destination": self.destination}
-        return {"filters": list(self.filters), **renamed, "max_qos": self.max_qos}
-
 
 def rules_of(line: Line) -> list[TopicRule]:
     """The rules of a ``topic`` line.

@@ -89,8 +89,8 @@ def account(qos: int, published: int, acknowledged: set[int], arrivals: Counter[
 class DemoNode:
     """A node of the demo in ``folder``: ``bascule run`` in a process of its own."""
 
-    def __init__(self, name: str, folder: Path, bridges: list[dict[str, Any]], **keys: Any) -> None:
-        """keys: more of its configuration."""
+    def __init__(self, name: str, folder: Path, remote_port: int | None = None, **keys: Any) -> None:
+        """remote_port: where its bridge leads, if it has one. keys: more of its configuration."""
         self.name = name
         self.port = free_port()
         self.log_path = folder / f"{name}.log"
@@ -101,7 +101,7 @@ class DemoNode:
             "listeners": [{"bind": f"127.0.0.1:{self.port}"}],
             "access": {"allow_anonymous": True},
             "limits": {"min_free_disk": "0B"},
-            "bridges": bridges,
+            "bridges": [] if remote_port is None else [_bridge_to(remote_port)],
             **keys,
         }
         self._config.write_text(json.dumps(config))  # JSON is YAML
@@ -196,9 +196,9 @@ def in_folder(run: Callable[[Path], bool]) -> int:
 def _run(folder: Path, messages: int, keep: Path | None) -> bool:
     started_s = time.monotonic()
     with ExitStack() as stack:
-        cloud = stack.enter_context(DemoNode("cloud", folder, []))
+        cloud = stack.enter_context(DemoNode("cloud", folder))
         link = stack.enter_context(Link(cloud.port))
-        edge = stack.enter_context(DemoNode("edge", folder, [bridge_to(link.port)]))
+        edge = stack.enter_context(DemoNode("edge", folder, link.port))
         for node in (cloud, edge):
             wait(node.is_ready, f"readiness of the {node.name} node")
         say(f"two nodes are ready after {time.monotonic() - started_s:.1f} s: edge (port {edge.port}), cloud (port {cloud.port})")
@@ -290,8 +290,7 @@ def print_account(accounts: list[Account], status: Status, took_s: float) -> boo
     return good
 
 
-def bridge_to(port: int) -> dict[str, Any]:
-    """The bridge of the demo, to ``port``."""
+def _bridge_to(port: int) -> dict[str, Any]:
     return {
         "name": BRIDGE_NAME,
         "remote": {"addresses": [f"127.0.0.1:{port}"], "protocol": "mqtt311", "client_id": "demo-edge", "clean_start": False},

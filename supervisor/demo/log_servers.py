@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -16,8 +17,8 @@ def found_program(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join((beside, os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin")))
 
 
-def server_config(name: str, port: int, folder: Path, *, route: int, routes: Sequence[int]) -> dict[str, Any]:
-    """The configuration of the server ``name``, for its file (JSON will do); it syncs before it acknowledges.
+def server_config(name: str, port: int, folder: Path, *, route: int, routes: Sequence[int]) -> str:
+    """The configuration of the server ``name``, for its file; it syncs before it acknowledges.
 
     folder: where it keeps streams. route: its port for the other servers, which are at ``routes``; where there is no other, it is
     alone.
@@ -30,4 +31,4 @@ def server_config(name: str, port: int, folder: Path, *, route: int, routes: Seq
     others = [f"nats://127.0.0.1:{other}" for other in routes if other != route]
     if others:
         config["cluster"] = {"name": "local", "listen": f"127.0.0.1:{route}", "routes": others}
-    return config
+    return json.dumps(config, indent=2)  # JSON will do

@@ -7,7 +7,6 @@ all its processes (SIGKILL), then a server, then the node that leads by then. Ev
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import time
@@ -21,7 +20,6 @@ from supervisor.demo.demo import (
     PUBLISHING_S,
     DemoNode,
     account,
-    bridge_to,
     free_port,
     in_folder,
     print_account,
@@ -141,7 +139,7 @@ def _member(name: str, folder: Path, remote_port: int, ports: Sequence[int]) -> 
         "member": name,
         "lease": f"{LEASE_S:g}s",
     }
-    return DemoNode(name, folder, [bridge_to(remote_port)], persistence={"mode": "replicated"}, replication=replication)
+    return DemoNode(name, folder, remote_port, persistence={"mode": "replicated"}, replication=replication)
 
 
 def _mosquitto(folder: Path, program: str, port: int) -> _Program:
@@ -159,6 +157,6 @@ def _servers(folder: Path, program: str, ports: Sequence[int]) -> list[_Program]
     for number, (port, route) in enumerate(zip(ports, routes, strict=True), 1):
         name = f"nats-{number}"
         config = folder / f"{name}.conf"
-        config.write_text(json.dumps(server_config(name, port, folder / name, route=route, routes=routes)))
+        config.write_text(server_config(name, port, folder / name, route=route, routes=routes))
         made.append(_Program([program, "-c", str(config)], folder / f"{name}.log"))
     return made

@@ -38,7 +38,7 @@ class NatsServer:
         self.port = port
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        config = server_config(name, port, store or folder, route=cluster_port, routes=routes)
+        config = json.loads(server_config(name, port, store or folder, route=cluster_port, routes=routes))
         config["jetstream"] |= {"max_mem": 1 << 28, "max_file": 10 << 30}
         if "cluster" in config:
             config["cluster"]["no_advertise"] = True  # a client knows those that it was told, and may be cut off from all of them
