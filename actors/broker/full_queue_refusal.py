@@ -6,10 +6,9 @@ Where one is NEAR, the PUBLISH waits in its client's socket until there is an an
 0x97, and an MQTT 3.1.1 client is not read any further until there is room. A message that is larger than a limit by itself is
 refused by reason code, or taken, and dropped at that queue.
 
-broker.room-before-taken [P1, P2, P5]: a PUBLISH of QoS 1 or 2 is taken only if every queue that it goes to is OPEN, or has offered
-    room for it. What is taken is not refused.
-broker.room-asked-anew [P3, P5]: what a store has said counts no more when another one is up; until that has spoken, nothing of QoS
-    1 or 2 is taken.
+broker.room-before-taken [P1, P2, P3, P5]: a PUBLISH of QoS 1 or 2 is taken only if every queue that it goes to is OPEN, or has
+    offered room for it, as the store that is up now has said; before that has spoken nothing is taken. What is taken is not
+    refused.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class QueueRoom:
     # --- what the store says ---
 
     def store_is_new(self) -> None:
-        """What was said before counts no more (broker.room-asked-anew)."""
+        """What was said before counts no more (broker.room-before-taken)."""
         self._known = False
         self._told, self._full, self._left = set(), set(), {}
         self.wanted, self._asked = {}, {}

@@ -1,7 +1,7 @@
 """Messages that were in flight when the newest snapshots were made, and whether that can be: an audit of the markers.
 
-reports.identifiers-distinct [reports]: no packet identifier is used twice in a lane, and what is in flight spans at most 65,000
-    sequences (exchange.identifier-never-twice). A message that is marked with a packet identifier is stored, and is not settled.
+exchange.identifier-never-twice: no packet identifier is used twice in a lane, and what is in flight spans at most 65,000 sequences.
+A message that is marked with a packet identifier is stored, and is not settled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Does everything add up? By the ledger of each queue, by a count of what is stored, and by sequence.
 
-reports.ledger-adds-up [P6, reports]: accepted = delivered + expired + dropped + dead + queued (durable and in memory), in every
-    queue. The messages found in the snapshot are as many as the queue's row says.
+queue.ledger-adds-up: accepted = delivered + expired + dropped + dead + queued (durable and in memory), in every queue. The messages
+    found in the snapshot are as many as the queue's row says.
 reports.sequence-has-one-fate [P6, reports]: each sequence from where history begins (without history: from the head) up to the tail
     is exactly one of: settled once, queued, in memory (QoS 0). The rest above the head may be QoS 0 that went with the memory of a
     former life, if the ledger counts such and all that is stored was found; anything else is *lost*. Settled more than once,

@@ -3,10 +3,9 @@
 State (what waits, what is in flight) is the newest snapshot's. History is put together from as few snapshots as hold all of it:
 they overlap, and what two of them have is read from one.
 
-reports.sequence-from-one-snapshot [reports]: of a queue, each sequence is taken from one snapshot at most.
-reports.all-kept-history-taken [reports]: what any snapshot of the store's present life has kept of a queue's history is taken,
-    unless a gap between two of them hides it. The sequences from ``Covered.seq_from`` on are all accounted for by what was taken,
-    if nothing was lost.
+reports.all-kept-history-taken [reports]: what any snapshot of the store's present life has kept of a queue's history is taken, each
+    sequence from one snapshot, unless a gap between two of them hides it. The sequences from ``Covered.seq_from`` on are all
+    accounted for by what was taken, if nothing was lost.
 reports.snapshots-by-life-not-clock [reports]: the snapshots of a node are in the order in which they were made, whatever its clock
     said: lives of a store are numbered upwards, and within one the numbers of a queue only rise. If these say nothing, time
     decides.
@@ -139,9 +138,7 @@ _END = QueueAt(node="", snapshot_id="", place=0, queue="", history_from=0, head=
 
 
 def takes(queues: Iterable[QueueAt]) -> list[Take]:
-    """The parts to read for the history of each queue, so that reports.sequence-from-one-snapshot and
-    reports.all-kept-history-taken hold; the newest snapshot first.
-    """
+    """The parts to read for the history of each queue, so that reports.all-kept-history-taken holds; the newest snapshot first."""
     return [take for states in lives(queues).values() for take in _takes_of(states)]
 
 

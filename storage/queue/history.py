@@ -13,10 +13,10 @@ Rows are numbered from 0 in each queue, without a gap, and a number is never giv
 whose ranges left the queue by it; or ``redelivered``, which counts sendings and settles nothing. ``head`` is the queue's
 head before the commit, ``reach`` is where the highest stops that has left the queue.
 
-queue.history-without-gap [P6, reports]: from ``begins`` (of the queue's row) to its tail each sequence is in one settlement, or in
-    none and still in the queue. ``head`` and ``reach`` never fall from a row to the next, and what a row settles is in ``[head,
-    reach)``. So what is settled of ``[start, stop)`` is in the rows from the first that reaches above ``start`` up to the first
-    with a head of ``stop`` or more.
+queue.history-without-gap [P6, reports]: from ``begins`` (of the queue's row) to its tail each sequence is in one settlement, and
+    there once, or in none and still in the queue. ``head`` and ``reach`` never fall from a row to the next, and what a row settles
+    is in ``[head, reach)``. So what is settled of ``[start, stop)`` is in the rows from the first that reaches above ``start`` up
+    to the first with a head of ``stop`` or more.
 queue.settled-chunks-kept [reports]: the chunks of what is settled there are kept, too, but for purged and damaged ones. Below
     ``begins`` nothing is promised.
 queue.history-leaves-live-alone [P2]: what becomes of the history never changes what is live.

@@ -45,8 +45,8 @@ class Queue:
     """The sequences in [head, tail) and no others; head <= cursor <= tail.
 
     The rules stand with the parts that keep them: queue.sequence-never-reused and queue.chunk-with-its-tail ``tail``,
-    queue.cursor-after-handed-out ``cursor``, queue.ledger-adds-up and queue.history-notes-each-once ``settled``,
-    queue.trimmed-after-settled ``history``, queue.handed-out-below-mark ``sent_record``.
+    queue.cursor-after-handed-out ``cursor``, queue.ledger-adds-up ``settled``,
+    queue.trimmed-after-settled and queue.history-without-gap ``history``, queue.handed-out-below-mark ``sent_record``.
 
     changed: whether the row is to be written.
     """

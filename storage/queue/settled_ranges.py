@@ -16,7 +16,6 @@ Gaps = Sequence[tuple[int, int]]
 class Settled:
     """The settled sequences of one queue, and its counts.
 
-    queue.history-notes-each-once [P6, reports]: where a history is kept, what leaves the queue is noted in it, each sequence once.
     queue.ledger-adds-up [P6]: accepted = ended + depth (P6), in memory and in every row that is written.
 
     head: everything below it is settled. above: and these from there on. stored: messages in the queue that the open write has on

@@ -6,9 +6,8 @@ queue; a queue that cannot be read for now is tried again by itself.
 What their Forwarders and Connections settle leaves the queue with the next commit, each lane's in order. A settlement that needs
 chunks that cannot be read for now waits, and so do those behind it.
 
-store.answer-after-commit: ``LaneOpened`` and ``Settled`` are sent after the commit they tell of (P1).
+store.answer-after-commit: ``LaneOpened``, ``HandOut`` and ``Settled`` are sent after the commit they tell of (P1).
 store.old-epoch-changes-nothing: frames of an old epoch change nothing.
-store.hand-out-after-commit: nothing is handed out before its commit.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ and for the received QoS 2 identifiers. Those are committed with their messages 
 PUBCOMP [MQTT-4.3.3-2]; subscriptions before SUBACK; the Will before CONNACK. All sessions are in memory; how many there may be is
 limited. Queues, retained messages and frames are the business of ``storage/store/local_sessions.py``.
 
-store.identifier-with-its-message [P1, P2]: a received QoS 2 identifier is in the commit of its message.
-store.identifier-gone-before-pubcomp [P2, MQTT]: PUBCOMP leaves after the commit that removes the identifier [MQTT-4.3.3-2].
+store.identifier-with-its-message [P1, P2, MQTT]: a received QoS 2 identifier is in the commit of its message, and removed by the
+    commit before PUBCOMP [MQTT-4.3.3-2].
 store.will-kept-until-published [P3, MQTT]: a Will stays on record until a batch with it is committed, or the client took it back
     [MQTT-3.1.2-8, MQTT-3.14.4-3]. It was taken with its client, so it comes into a queue that is full.
 store.session-written-as-it-changes [P5]: what changes of a session is written, and nothing else of it: a packet costs the disk in

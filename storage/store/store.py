@@ -6,9 +6,8 @@ A turn is a loop over them: each frame goes to the part that ``applies`` it (``r
 waits into the next commit and puts its rows there, that is made durable, and each part has what may be sent since it is
 ``committed``. With ``acknowledge: fast``, ``admit`` returns acknowledgements before.
 
-store.answer-after-commit [P1, P2, P3]: ``Committed`` (unless ``fast``), ``Settled``, ``LaneOpened`` and what sessions are answered
-    are returned after the commit they tell of (P1).
-store.hand-out-after-commit [P2, P3]: nothing is handed out before its commit.
+store.answer-after-commit [P1, P2, P3]: ``Committed`` (unless ``fast``), ``Settled``, ``LaneOpened``, ``HandOut`` and what sessions
+    are answered are returned after the commit they tell of (P1).
 store.old-epoch-changes-nothing [P2, P3]: frames of an old epoch change nothing.
 store.refused-write-kept [P1, P6]: when the disk refuses, the open write is kept and committed again later: no acknowledgement, no
     loss, no gap in the numbers.

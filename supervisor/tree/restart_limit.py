@@ -67,8 +67,8 @@ class ChildRestarts:
     """The restarts of one child.
 
     tree.too-many-restarts-escalate [alive]: more crashes than the window allows escalate; ``Unavailable`` is the world's fault and
-        does not count. The first crash after a stable life is answered at once, the next ones after growing delays.
-    tree.damage-not-restarted [alive]: ``StorageDamaged`` and ``ConfigError`` are never answered with a restart.
+        does not count. The first crash after a stable life is answered at once, the next ones after growing delays;
+        ``StorageDamaged`` and ``ConfigError`` never.
     """
 
     def __init__(self, window: RestartWindow, backoff: Backoff) -> None:

@@ -1,6 +1,5 @@
-"""Which snapshots a report reads: reports.sequence-from-one-snapshot, reports.all-kept-history-taken,
-reports.all-kept-history-taken, reports.snapshots-by-life-not-clock, against sets of sequences and the order in which snapshots were
-made.
+"""Which snapshots a report reads: reports.all-kept-history-taken, reports.snapshots-by-life-not-clock, against sets of sequences
+and the order in which snapshots were made.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def successive(draw: st.DrawFn) -> list[QueueAt]:
 def test_each_sequence_is_taken_once_and_all_that_was_kept_is_taken(states: list[QueueAt]) -> None:
     taken = [seq for take in takes(states) for seq in range(take.seq_from, take.seq_to)]
 
-    assert len(taken) == len(set(taken))  # reports.sequence-from-one-snapshot
+    assert len(taken) == len(set(taken))  # reports.all-kept-history-taken
     newest = states[-1]
     kept = {seq for state in states for seq in range(state.history_from, state.head)} | set(range(newest.history_from, newest.tail))
     oldest_joined = newest.history_from

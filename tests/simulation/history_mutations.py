@@ -73,7 +73,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         ((Settled, "leave_empty", _gone_unseen),),
     ),
     (
-        "queue.history-notes-each-once/noted-again",
+        "queue.history-without-gap/noted-again",
         "what was settled is noted again when it is told again",
         ((Settled, "leave", _noted_as_told),),
     ),

@@ -162,7 +162,7 @@ _mutation(
 # --- commit point 2: removal of the identifier before PUBCOMP ---
 
 _mutation(
-    "store.identifier-gone-before-pubcomp/never-removed",
+    "store.identifier-with-its-message/never-removed",
     "released identifiers stay on the disk",
     (Sessions, "release", _instead(_nothing)),
 )
@@ -390,7 +390,7 @@ _mutation(
     (Sessions, "receive", _not_of_remotes),
 )
 _mutation(
-    "store.identifier-gone-before-pubcomp/never-of-a-remote",
+    "store.identifier-with-its-message/release-of-a-remote-kept",
     "what a remote released stays on the disk",
     (Sessions, "release", _not_of_remotes),
 )
@@ -659,7 +659,7 @@ def _handed_before_commit(original: Any) -> Any:
 
 
 _mutation(
-    "store.hand-out-after-commit/handed-out-first",
+    "store.answer-after-commit/handed-out-first",
     "messages are handed out before their commit",
     (Queue, "append", _handed_before_commit),
 )

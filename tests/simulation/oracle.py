@@ -608,7 +608,7 @@ class Oracle:
         if packet.retain != (payload in self._retained) and not stripped:
             raise Violation("RETAIN", f"m{message.number} came with RETAIN {packet.retain}")
         if packet.qos and not self.relaxed and not self._survives(payload):
-            raise Violation("store.hand-out-after-commit", f"m{message.number} was handed out before it was committed")
+            raise Violation("store.answer-after-commit", f"m{message.number} was handed out before it was committed")
         known = self._deliveries.get(payload)
         if known is None:
             self._first_arrival(message, client_id, session)

@@ -219,12 +219,12 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         ((ClientOutbox, "__init__", _wider),),
     ),
     (
-        "exchange.new-store-nothing-twice/all-again",
+        "exchange.nothing-twice-live/all-again",
         "a new store has a connected client sent again what it had",
         ((ClientOutbox, "on_opened", _sent_again),),
     ),
     (
-        "exchange.new-store-nothing-twice/early-release-lost",
+        "exchange.nothing-twice-live/early-release-lost",
         "a PUBREC is forgotten that comes before a new store has handed its message out again",
         ((Queue, "release", _released_below_the_cursor),),
     ),

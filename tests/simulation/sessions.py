@@ -498,7 +498,7 @@ class OnConnection:
             seq for seq in places if (kept.rows[seq][1] & QOS_MASK, bool(kept.rows[seq][1] & RETAIN)) == (packet.qos, packet.retain)
         ]
         if not alike:
-            raise Violation("store.hand-out-after-commit", f"not in the queue, but at {places}: {facts}")
+            raise Violation("store.answer-after-commit", f"not in the queue, but at {places}: {facts}")
         mine = [seq for seq in alike if judge.oracle.packet_id(seq) == packet.packet_id]
         if not mine:
             raise Violation("exchange.identifier-never-twice", f"the identifiers of {alike} are others: {facts}")
@@ -514,7 +514,7 @@ class OnConnection:
         kept = judge.rows(session.queue)
         facts = f"sequence {seq}, {facts}"
         if judge.oracle.strong and seq not in kept.synced:
-            raise Violation("store.hand-out-after-commit", f"handed out before it was committed: {facts}")
+            raise Violation("store.answer-after-commit", f"handed out before it was committed: {facts}")
         other = session.exchanges.get(packet.packet_id, seq)
         if other != seq:
             raise Violation("exchange.identifier-never-twice", f"the identifier is in use for sequence {other}: {facts}")

@@ -29,7 +29,7 @@ SEARCHED = "0..2000"  # for each planted bug, in a soak
 COMMIT_POINTS = (
     (1, "store.answer-after-commit"),
     (1, "store.identifier-with-its-message"),
-    (2, "store.identifier-gone-before-pubcomp"),
+    (2, "store.identifier-with-its-message"),
     (3, "exchange.identifier-never-twice"),
     (3, "exchange.dup-on-repeats"),
     (4, "exchange.settled-by-last-answer"),

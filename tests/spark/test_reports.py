@@ -162,7 +162,7 @@ def test_the_planted_loss_and_the_planted_duplicate_are_named(planted: Made, fin
 
 
 def test_the_ledgers_and_counts_are_those_of_the_rows(finished: Finished, plain: dict[str, list[Row]]) -> None:
-    """reports.ledger-adds-up"""
+    """queue.ledger-adds-up"""
     stored = Counter((row["node"], row["queue"]) for row in plain["messages"] if row["state"] != "settled")
     shown = {(row["node"], row["queue"]): row for row in rows_of(finished.report.section("reconciliation"))}
 
@@ -539,7 +539,7 @@ MARKERS: dict[str, tuple[list[Marker], str | None]] = {
 
 
 def test_markers_that_contradict_the_store_are_a_problem(spark: SparkSession) -> None:
-    """reports.identifiers-distinct: a node for each case."""
+    """exchange.identifier-never-twice: a node for each case."""
     rows = Rows()
     for node, (markers, _) in MARKERS.items():
         rows.snapshot(node, 100)

@@ -11,8 +11,7 @@ record (exchange.left-identifiers-released).
 
 exchange.unqueued-wait-bounded [P5, P6]: what waits for a session without a queue is limited; what comes beyond is dropped and
     counted.
-exchange.new-store-nothing-twice [P2, P3]: when the store is new and the connection is not, nothing is sent twice, and what may not
-    be on record is told to the store again.
+exchange.nothing-twice-live: when the store is new and the connection is not, it is told again what may not be on record.
 """
 
 from __future__ import annotations
@@ -193,7 +192,7 @@ class ClientOutbox:
         self._credit.clear()
 
     def on_opened(self, lane: LaneOpened) -> None:
-        """The store has opened the lane: begin, or go on (exchange.resumed-in-order, exchange.new-store-nothing-twice)."""
+        """The store has opened the lane: begin, or go on (exchange.resumed-in-order, exchange.nothing-twice-live)."""
         self._lane_open = True
         if self.exchange.live:
             self._skip_below = self.exchange.flow.carry_on(lane)

@@ -3,8 +3,9 @@
 Messages that wait for an answer are the business of ``wire/exchange/in_flight.py``, those that had their PUBREC that of
 ``wire/exchange/held_identifiers.py``. Whether a message that is due may leave now is decided in ``wire/exchange/publish_gate.py``.
 
-exchange.nothing-twice-live [P2, MQTT]: nothing is sent twice on one live connection [MQTT-4.4.0-1], save as a new PUBLISH what the
-    remote refused and policy retries (exchange.refusal-ends-exchange), and PUBREL to a second PUBREC [MQTT-4.3.3-4].
+exchange.nothing-twice-live [P2, P3, MQTT]: nothing is sent twice on one live connection [MQTT-4.4.0-1], though the store is a new
+    one, which is told again what may not be on record; save as a new PUBLISH what the remote refused and policy retries
+    (exchange.refusal-ends-exchange), and PUBREL to a second PUBREC [MQTT-4.3.3-4].
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def _limited(bridge: BridgeSettings, **limit: Any) -> BridgeSettings:
 
 
 def test_nothing_of_qos_1_or_2_is_taken_before_a_store_has_spoken() -> None:
-    """broker.room-asked-anew"""
+    """broker.room-before-taken"""
     desk = Desk()
     for _ in range(2):
         assert (desk.take("a/x"), desk.take("nobody", qos=2), desk.take("a/x", qos=0)) == (0, 0, 1)

@@ -44,7 +44,7 @@ def test_the_head_moves_over_what_left_in_any_order_and_tells_of_it() -> None:
 
 
 def test_what_leaves_is_noted_once() -> None:
-    """queue.history-notes-each-once"""
+    """queue.history-without-gap"""
     queue, history = noted(20)
 
     queue.leave("a", "delivered", 2, 5)
@@ -55,7 +55,7 @@ def test_what_leaves_is_noted_once() -> None:
 
 
 def test_what_lies_between_was_qos_0_of_this_life_or_of_a_former_one_or_is_damaged() -> None:
-    """queue.history-notes-each-once"""
+    """queue.history-without-gap"""
     queue, history = noted(6)  # what is below was there when the store was opened
 
     queue.leave_rows("a", "delivered", ((2, 9),), RangeSet(((3, 4), (8, 9))))

@@ -23,7 +23,7 @@ from wire.frames.lanes import HandOut, LaneOpened
 
 
 def test_a_message_is_acknowledged_and_handed_out_after_its_commit(engine: Engine) -> None:
-    """store.answer-after-commit, store.hand-out-after-commit"""
+    """store.answer-after-commit"""
     store = open_store(engine, node(), 1)
     opened = of(open_lane(store), LaneOpened)[0]
 
@@ -45,7 +45,7 @@ def test_sequences_in_memory_are_never_used_twice() -> None:
 
 
 def test_received_identifiers_are_kept_with_their_messages_until_released(engine: Engine) -> None:
-    """store.identifier-with-its-message, store.identifier-gone-before-pubcomp"""
+    """store.identifier-with-its-message"""
     store = open_store(engine, node(), 1)
     assert not session_open(store, 1, clean=False).present
     two = batch([b"a", b"b"], 2)

@@ -1,6 +1,4 @@
-"""Restart decisions: delays and escalation (tree.too-many-restarts-escalate), and what is never restarted
-(tree.damage-not-restarted).
-"""
+"""Restart decisions: delays, escalation and what is never restarted (tree.too-many-restarts-escalate)."""
 
 from __future__ import annotations
 
@@ -73,7 +71,7 @@ def test_what_is_the_worlds_fault_never_escalates() -> None:
 
 @pytest.mark.parametrize(("exit_status", "state"), [(65, ChildState.DAMAGED), (78, ChildState.MISCONFIGURED)])
 def test_damage_and_wrong_configuration_are_not_restarted(exit_status: int, state: ChildState) -> None:
-    """tree.damage-not-restarted"""
+    """tree.too-many-restarts-escalate"""
     assert crash(restarts(), 1.0, exit_status) == GiveUp(state)
 
 

@@ -339,7 +339,7 @@ def test_what_expires_of_a_live_session_holds_nothing_up() -> None:
 
 
 def test_a_new_store_is_told_again_and_the_client_gets_nothing_twice() -> None:
-    """exchange.new-store-nothing-twice"""
+    """exchange.nothing-twice-live"""
     box = kept()
     box.hand_out(hand_out(1, 0, batch(6, qos=2)))
     assert payloads(box.pump(60, 0.0, 0))[:4] == [b"0", b"1", b"2", b"3"]
@@ -578,7 +578,7 @@ def test_a_session_s_exchange_does_not_rest_before_it_has_told_what_became_of_it
 
 
 def test_a_new_store_is_told_again_what_an_exchange_had_sent_that_rests() -> None:
-    """exchange.new-store-nothing-twice: what the old store was told last may be lost with it."""
+    """exchange.nothing-twice-live: what the old store was told last may be lost with it."""
     box = kept(head=5)
     box.hand_out(hand_out(1, 5, batch(2)))
     assert used(box) == 2
