@@ -127,6 +127,7 @@ class Oracle:
         self._sent: set[tuple[str, int]] = set()  # queue and sequence of each QoS 1 and 2 PUBLISH
         self._carried_out: Counter[str] = Counter()  # messages purged and replayed, as the operator was answered
         self._deliveries: dict[bytes, list[int]] = {}
+        self._came_lowered: set[bytes] = set()  # at a lower QoS than it was queued with
         self._remote_refused: set[bytes] = set()
         self._always_closed_on: set[bytes] = set()
         self._convicted: Counter[str] = Counter()  # by queue, how many letters are of such messages
@@ -524,7 +525,9 @@ class Oracle:
         self.refused_payloads.discard(payload)
         if self.relaxed or self.shape.acknowledge == "fast":
             return
-        kept = self._survives(payload) or not (self.applied_qos(message) or not self.durable)
+        # A rule that lowers it to QoS 0 promises nothing, and what a full queue has room for may be another message.
+        unpromised = not self.applied_qos(message) and (self.durable or self._limited)
+        kept = self._survives(payload) or unpromised
         kept |= payload in self._unrouted
         if not kept and not (self._limited and self.shape.overflow != "reject"):
             raise Violation("P1", f"m{message.number} is acknowledged and not committed")
@@ -603,8 +606,10 @@ class Oracle:
         tried = payload in self._remote_refused
         lowered = packet.qos == 1 and (tried or "qos" in self._classes_closed_on)
         stripped = not packet.retain and (tried or "retain" in self._classes_closed_on)
-        if packet.qos != self.applied_qos(message) and not lowered:
-            raise Violation("QoS", f"m{message.number} came at QoS {packet.qos}")
+        if packet.qos != self.applied_qos(message):
+            self._came_lowered.add(payload)
+            if not lowered:
+                raise Violation("QoS", f"m{message.number} came at QoS {packet.qos}")
         if packet.retain != (payload in self._retained) and not stripped:
             raise Violation("RETAIN", f"m{message.number} came with RETAIN {packet.retain}")
         if packet.qos and not self.relaxed and not self._survives(payload):
@@ -621,7 +626,10 @@ class Oracle:
             raise Violation("QoS 0 twice", f"m{message.number}")
         # Two is a known weakness of P2: it was let go in a session that was left, and sent anew elsewhere, where it was refused.
         most = 2 if payload in self._released_where_left and self._letters.replays[payload] else 1
-        if packet.qos == 2 and message.qos == 2 and (known.count(session) > most or not self.sessions_lost()):
+        once = (
+            packet.qos == message.qos == 2 and payload not in self._came_lowered
+        )  # a Connection does not know of an earlier one's
+        if once and (known.count(session) > most or not self.sessions_lost()):
             raise Violation("P2", f"m{message.number} on sessions {known}")
 
     def _first_arrival(self, message: Message, client_id: str, session: int) -> None:
