@@ -565,6 +565,11 @@ class RuleSettings:
     user_properties: Annotated[
         tuple[tuple[str, str], ...], SettingForm.PROPERTIES, "MQTT 5 user properties added to each message."
     ] = ()
+    provenance: Annotated[
+        str,
+        Choices("none", "user-properties", "envelope"),
+        "How each message tells when and where it was accepted: by MQTT 5 user properties, or as JSON around its payload.",
+    ] = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -654,7 +659,9 @@ class BridgeSettings:
         Effect.LIVE,
     ] = 1 << 30
     local_subscriptions: Annotated[tuple[RuleSettings, ...], "Messages to the remote.", Effect.LIVE] = ()
-    remote_subscriptions: Annotated[tuple[RuleSettings, ...], Without("min_qos"), "Messages from the remote, by lane 0."] = ()
+    remote_subscriptions: Annotated[
+        tuple[RuleSettings, ...], Without("min_qos", "provenance"), "Messages from the remote, by lane 0."
+    ] = ()
     loop_prevention: Annotated[LoopPreventionSettings, "Keeps messages from going round."] = LoopPreventionSettings()
     on_session_loss: Annotated[
         str,

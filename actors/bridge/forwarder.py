@@ -43,11 +43,12 @@ class Forwarder(MailboxActor):
         self._bridge = configured(bridge, settings)
         self._queue = queue_name(bridge, lane)
         self._connection = connection_name(bridge, lane)
-        self._form = RemoteForm(self._bridge)
+        self._form = RemoteForm(self._bridge, node=settings.node.name, lane=lane)
         self._tier2 = ForwarderBuffer(messages_max=self._bridge.tier2.max_messages, bytes_max=self._bridge.tier2.max_bytes)
         self._openings = 0
         self._lane_epoch = 0
         self._open = False
+        self._linked_ms = 0  # when the link was made last
         # While the remote is away Tier 2 holds what comes, and the store hands out nothing more: what it hands out counts as sent.
         self._linked = False
         self._settled: list[tuple[str, Ranges]] = []
@@ -89,6 +90,7 @@ class Forwarder(MailboxActor):
                     self._reopen()
             case LinkStateChanged():
                 self._linked = frame.state is LinkState.CONNECTED
+                self._linked_ms = self.mailbox.wall_ms()
             case TraceFollow():
                 self.send(self._connection, frame)
             case _:
@@ -121,14 +123,15 @@ class Forwarder(MailboxActor):
         offsets = unpack_column("I", handout.offsets) if handout.offsets else None
         size_bytes = handout.size_bytes
         batch = Batch.decode(handout.bodies[0])
+        places = offsets or range(len(batch))
         if handout.first_seq < self._waited[1]:
-            seqs = offsets or range(len(batch))
-            start, stop = (bisect_left(seqs, seq - handout.first_seq) for seq in self._waited)
+            start, stop = (bisect_left(places, seq - handout.first_seq) for seq in self._waited)
             self._form.lower(batch, start, max(start, stop))
-        batch, expired = self._form.transform(batch, now_ms=self.mailbox.wall_ms())
+        batch, expired = self._form.transform(
+            batch, now_ms=self.mailbox.wall_ms(), first_seq=handout.first_seq, places=places, linked_ms=self._linked_ms
+        )
         if expired:
             gone = set(expired)
-            places = offsets or range(handout.count)
             self._settled.append((EXPIRED, ranges_of(handout.first_seq + places[row] for row in expired)))
             offsets = array("I", (offset for row, offset in enumerate(places) if row not in gone))
             size_bytes = batch.size_bytes() if len(batch) else 0

@@ -45,6 +45,7 @@ from wire.exchange.failback import place_of
 from wire.exchange.refusal_policy import DEFAULT_REASON, WITHOUT_CODE, code_of
 from wire.frames.names import remote_client_id
 from wire.mqtt.topics import covers, overlap
+from wire.routing.provenance import ENVELOPE, USER_PROPERTIES
 from wire.routing.topic_mapping import TopicTemplate
 
 RULE_NAME_MAX = 64
@@ -239,6 +240,12 @@ def _rule(rule: RuleSettings, _: _File) -> RuleSettings:
     return rule if rule.name else replace(rule, name=_named_by(rule.filters))
 
 
+_PROVENANCE_REFUSED = {
+    (4, USER_PROPERTIES): "MQTT 3.1.1 carries no user properties; write envelope, or protocol: mqtt5",
+    (5, ENVELOPE): "an envelope is for remotes of MQTT 3.1.1; write user-properties",
+}
+
+
 def _named_by(filters: tuple[str, ...]) -> str:
     """The name of a rule without one, wherever it stands in the file."""
     name = ", ".join(filters)
@@ -257,6 +264,11 @@ def _bridge(bridge: BridgeSettings, written: _File) -> BridgeSettings:
             for index, rule in enumerate(bridge.local_subscriptions)
             if rule.min_qos
         ]
+    problems += [
+        (("local_subscriptions", index, "provenance"), why)
+        for index, rule in enumerate(bridge.local_subscriptions)
+        if (why := _PROVENANCE_REFUSED.get((bridge.remote.protocol, rule.provenance)))
+    ]
     if bridge.remote.protocol == 4:
         problems += [
             (

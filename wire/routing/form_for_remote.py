@@ -1,4 +1,4 @@
-"""A batch as the remote is to see it: topics mapped, retain, expiry, user properties and hop count. Pure.
+"""A batch as the remote is to see it: topics mapped, retain, expiry, user properties, hop count, provenance. Pure.
 
 It goes by the routes that the batch carries (``wire/routing/routes.py``), not by what the configuration says of rules now. Rows
 of QoS 0 that are too old are left out. Other expiry is the business of the Connection, which knows when a message leaves and
@@ -11,6 +11,8 @@ routing.waiting-qos-lowered [P2]: a rule's ``max_qos`` that is lower now holds f
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import replace
 
 from wire.clock_steps import elapsed_ms
@@ -20,6 +22,7 @@ from wire.mqtt.message_expiry import expired_rows, expiry_only, without_rows
 from wire.routing.bridge_rules import BridgeRules
 from wire.routing.hop_count import hops_of, hops_property, without_hops
 from wire.routing.message_route import MessageRoute
+from wire.routing.provenance import ENVELOPE, NOT_TOLD, USER_PROPERTIES, Provenance, QueuePlace
 from wire.routing.topic_mapping import TopicMapper
 
 LEVEL_5 = 5
@@ -36,8 +39,10 @@ class RemoteForm:
     and clears it.
     """
 
-    def __init__(self, bridge: BridgeSettings) -> None:
+    def __init__(self, bridge: BridgeSettings, *, node: str = "", lane: int = 0) -> None:
         self._mapper = TopicMapper()
+        self._place = QueuePlace(node, bridge.name, lane)
+        self._tells_provenance = False  # whether any route has asked for it yet
         rules = tuple(replace(rule, min_qos=0) for rule in bridge.local_subscriptions)
         self._rules = BridgeRules((replace(bridge, persist=True, local_subscriptions=rules),))  # those two are about what comes
         self._level = bridge.remote.protocol
@@ -59,26 +64,51 @@ class RemoteForm:
             lowered = bytes([tables[topic][flag] for topic, flag in zip(batch.topic_of[start:stop], flags, strict=True)])
         batch.change_flags(start, lowered)
 
-    def transform(self, batch: Batch, *, now_ms: int) -> tuple[Batch, list[int]]:
-        """The batch for the remote without its expired rows of QoS 0, and the numbers that those rows had."""
+    def transform(
+        self, batch: Batch, *, now_ms: int, first_seq: int = 0, places: Sequence[int] = (), linked_ms: int = 0
+    ) -> tuple[Batch, list[int]]:
+        """The batch for the remote without its expired rows of QoS 0, and the numbers that those rows had.
+
+        places: of each row what its sequence is above ``first_seq``. linked_ms: when the connection was made by which the batch
+        leaves, in UTC. Only what tells its provenance needs these.
+        """
         if expired := self._expired_rows(batch, now_ms):
             expired = [row for row in expired if not batch.flags[row] & QOS_MASK]
             batch = without_rows(batch, expired)
         of_topics = batch.routes_of_topics()
         routes = [self._route(encoded) for encoded in of_topics]
-        return (
-            Batch(
-                accepted_ms=batch.accepted_ms,
-                topics=[self._map(topic, route) for topic, route in zip(batch.topics, routes, strict=True)],
-                topic_of=batch.topic_of,
-                flags=self._flags(batch, routes),
-                lengths=batch.lengths,
-                payloads=batch.payloads,
-                properties=self._properties(batch, of_topics) if self._level == LEVEL_5 else expiry_only(batch),
-                topic_properties=[self._own_properties(encoded, 1) for encoded in of_topics] if self._level == LEVEL_5 else [],
-            ),
-            expired,
+        formed = Batch(
+            accepted_ms=batch.accepted_ms,
+            topics=[self._map(topic, route) for topic, route in zip(batch.topics, routes, strict=True)],
+            topic_of=batch.topic_of,
+            flags=self._flags(batch, routes),
+            lengths=batch.lengths,
+            payloads=batch.payloads,
+            properties=self._properties(batch, of_topics) if self._level == LEVEL_5 else expiry_only(batch),
+            topic_properties=[self._own_properties(encoded, 1) for encoded in of_topics] if self._level == LEVEL_5 else [],
         )
+        if self._tells_provenance:
+            gone = frozenset(expired)
+            seqs = [first_seq + place for row, place in enumerate(places) if row not in gone]
+            formed = self._telling(formed, batch.topics, routes, seqs, stored=batch.accepted_ms < linked_ms)
+        return formed, expired
+
+    def _telling(
+        self, formed: Batch, topics: list[bytes], routes: list[MessageRoute | None], seqs: Sequence[int], *, stored: bool
+    ) -> Batch:
+        """``formed`` with what its rows' routes have them tell, ``topics`` as they were published.
+
+        What removes a retained message, by an empty payload, goes as it is: it would be a retained message itself in an envelope.
+        """
+        ways = [route.provenance if route is not None else NOT_TOLD for route in routes]
+        payloads, properties = formed.rows_payloads(), dict(formed.properties)
+        for row, topic in enumerate(formed.topic_of):
+            told = Provenance(self._place, formed.accepted_ms, seqs[row], stored)
+            if ways[topic] == USER_PROPERTIES and self._level == LEVEL_5:
+                properties[row] = properties.get(row, formed.topic_properties[topic]) + told.user_properties()
+            elif ways[topic] == ENVELOPE and (payloads[row] or not formed.flags[row] & RETAIN):
+                payloads[row] = told.envelope(topics[topic], payloads[row])
+        return replace(formed, lengths=array("I", map(len, payloads)), payloads=b"".join(payloads), properties=properties)
 
     def _route(self, encoded: bytes) -> MessageRoute | None:
         """The route that ``encoded`` says; None where it is empty, for topics that no row of the batch has."""
@@ -90,6 +120,7 @@ class RemoteForm:
                 self._routes.clear()
                 self._route_properties.clear()
             route = self._routes[encoded] = MessageRoute.decode(encoded)
+            self._tells_provenance = self._tells_provenance or route.provenance != NOT_TOLD
         return route
 
     def _map(self, topic: bytes, route: MessageRoute | None) -> bytes:

@@ -13,6 +13,7 @@ import msgpack
 
 from wire.config_settings import RuleSettings
 from wire.mqtt.publish_properties import append_user_properties
+from wire.routing.provenance import NOT_TOLD
 
 _SHARE = "$share/"
 SHARE_BYTES_MAX = 256  # of a shared subscription by which messages go
@@ -23,22 +24,24 @@ class MessageRoute(NamedTuple):
     way.
 
     rule: what the rule is called. destination: a template without names that are to be filled in. properties: the encoded user
-    properties that it adds.
+    properties that it adds. provenance: how a message tells where it comes from (``wire/routing/provenance.py``).
     """
 
     rule: str
     destination: str
     preserve_retain: bool
     properties: bytes
+    provenance: str = NOT_TOLD
 
     @classmethod
     def of(cls, rule: RuleSettings) -> MessageRoute:
         """The route of what ``rule`` takes now."""
-        return cls(rule.name, rule.destination, rule.preserve_retain, append_user_properties(b"", rule.user_properties))
+        properties = append_user_properties(b"", rule.user_properties)
+        return cls(rule.name, rule.destination, rule.preserve_retain, properties, rule.provenance)
 
     def encode(self) -> bytes:
-        """The route as one msgpack array. Equal routes have equal bytes."""
-        packed: bytes = msgpack.packb(self)
+        """The route as one msgpack array, without what most have none of. Equal routes have equal bytes."""
+        packed: bytes = msgpack.packb(self[:-1] if self.provenance == NOT_TOLD else self)
         return packed
 
     @classmethod

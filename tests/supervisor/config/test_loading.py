@@ -389,6 +389,20 @@ TOGETHER = [
         "unknown key",
     ),
     bad(
+        "an envelope for MQTT 5",
+        rule('filters: ["a"], provenance: envelope').replace("remote: {", "remote: {protocol: mqtt5, "),
+        7,
+        "bridges[0].local_subscriptions[0].provenance",
+        "write user-properties",
+    ),
+    bad(
+        "user properties of MQTT 5 for 3.1.1",
+        rule('filters: ["a"], provenance: user-properties').replace("remote: {", "remote: {protocol: mqtt311, "),
+        7,
+        "bridges[0].local_subscriptions[0].provenance",
+        "write envelope",
+    ),
+    bad(
         "nothing crosses",
         HEAD + BRIDGE.replace('[{filters: ["plant/#"]}]', "[]"),
         7,

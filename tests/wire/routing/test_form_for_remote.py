@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.wire.rules import bridge_of, rule
 from wire.config_settings import BridgeSettings, RuleSettings
 from wire.frames.batch import NO_ROUTE, RETAIN, Batch, concat, from_rows, route_columns
 from wire.mqtt.properties import Place, Properties, decode_properties, encode_properties
+from wire.mqtt.publish_properties import append_user_properties, with_message_expiry
 from wire.routing.form_for_remote import RemoteForm
 from wire.routing.hop_count import hops_of, hops_property
 from wire.routing.message_route import MessageRoute
+from wire.routing.provenance import ENVELOPE, USER_PROPERTIES, Provenance, QueuePlace, utc_text
 
 KEEPS = rule(1, "plant/#", destination="site/{#}")
 BARE = replace(rule(2, "cell/#"), preserve_retain=False)
@@ -142,3 +150,66 @@ def test_what_waits_is_lowered_to_what_its_topics_rule_says_now_and_never_raised
     assert list(one.flags) == [2, 1, 1, 2], "only what was never sent"
     shape.lower(one, 4, 4)
     assert list(one.flags) == [2, 1, 1, 2]
+
+
+def test_what_a_row_tells_of_itself_has_its_own_sequence_also_behind_rows_that_have_expired() -> None:
+    """Rows without the key are as they were, byte by byte."""
+    bridge = bridge_of("cloud", KEEPS, BARE, loop_prevention=False)
+    shape = RemoteForm(replace(bridge, remote=replace(bridge.remote, protocol=5)), node="edge-1", lane=2)
+    tells = replace(KEEPS, provenance=USER_PROPERTIES)
+    batch = queued((b"plant/a", 1, b"x"), (b"cell/b", 1, b"y"), (b"plant/a", 0, b""), (b"plant/a", 1, b"z"), rules=[tells, BARE])
+    batch.properties[2] = with_message_expiry(b"", 1)
+    batch.properties[3] = append_user_properties(b"", [("a", "b")])
+    sent, expired = shape.transform(batch, now_ms=1_002_000, first_seq=70, places=[0, 3, 4, 9], linked_ms=1_000_001)
+    assert (expired, sent.payloads) == ([2], b"xyz")
+    place = ("bascule-node", "edge-1"), ("bascule-bridge", "cloud"), ("bascule-lane", "2")
+    told = [
+        (("bascule-time", "1970-01-01T00:16:40.000Z"), *place, ("bascule-sequence", str(seq)), ("bascule-stored", "true"))
+        for seq in (70, 79)
+    ]
+    assert decode_properties(sent.properties[0], Place.PUBLISH).user_properties == told[0]
+    assert decode_properties(sent.properties[2], Place.PUBLISH).user_properties == (("a", "b"), *told[1])
+    assert 1 not in sent.properties
+
+
+@pytest.mark.parametrize(
+    ("payload", "told"),
+    [
+        (b"21.5", {"payload": "21.5"}),
+        ('{"a":\t"ü\u2028"}\r\n'.encode(), {"payload": '{"a":\t"ü\u2028"}\r\n'}),
+        (b"", {"payload": ""}),
+        (b"\xff", {"payload_base64": "/w=="}),
+        (b"a\0", {"payload_base64": "YQA="}),
+        (b"\xed\xa0\x80", {"payload_base64": "7aCA"}),  # half of a surrogate pair is no UTF-8
+    ],
+)
+def test_an_envelope_has_the_payload_as_text_or_in_base64_and_the_local_topic(payload: bytes, told: dict[str, str]) -> None:
+    batch = queued(("plant/ü".encode(), 1, payload), (b"cell/b", 1, b"y"), rules=[replace(KEEPS, provenance=ENVELOPE), BARE])
+    bridge = bridge_of("cloud", BARE)
+    shape = RemoteForm(replace(bridge, remote=replace(bridge.remote, protocol=4)), node="edge-1")
+    sent, _ = shape.transform(batch, now_ms=1_000_000, first_seq=7, places=range(2), linked_ms=1_000_000)
+    whole, other = sent.rows_payloads()
+    place = {"time": "1970-01-01T00:16:40.000Z", "node": "edge-1", "bridge": "cloud", "lane": 0, "sequence": 7, "stored": False}
+    assert json.loads(whole) == {"topic": "plant/ü", **place, **told}
+    assert (other, sent.topics[0]) == (b"y", "site/plant/ü".encode())
+
+
+def test_what_removes_a_retained_message_has_no_envelope() -> None:
+    keeps, bare = (replace(each, provenance=ENVELOPE) for each in (KEEPS, BARE))
+    batch = queued((b"plant/a", 1 | RETAIN, b""), (b"cell/b", 1 | RETAIN, b""), rules=[keeps, bare])
+    removes, not_retained = form().transform(batch, now_ms=0, places=range(2))[0].rows_payloads()
+    assert removes == b""
+    assert json.loads(not_retained)["payload"] == "", "the rule clears RETAIN"
+
+
+def test_text_that_would_double_beyond_what_a_packet_holds_is_told_in_base64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wire.routing.provenance.TEXT_MAX_BYTES", 4)
+    told = [Provenance(QueuePlace("n", "b", 0), 0, 0, stored=False).envelope(b"t", payload) for payload in (b'""""', b'"""""')]
+    assert [set(json.loads(each)) & {"payload", "payload_base64"} for each in told] == [{"payload"}, {"payload_base64"}]
+
+
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
+@example(951_782_400_000)  # 29 February 2000
+def test_the_time_of_acceptance_is_that_of_the_calendar(at_ms: int) -> None:
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
+    assert utc_text(at_ms) == at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

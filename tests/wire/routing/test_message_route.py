@@ -16,7 +16,10 @@ def test_a_way_has_the_bytes_it_always_had() -> None:
     golden = "94a672756c652d31a5782f7b237dc3c40726000" + "16b000176"
     assert route.encode().hex() == golden
     assert MessageRoute.decode(bytes.fromhex(golden)) == route
-    assert route == ("rule-1", "x/{#}", True, append_user_properties(b"", [("k", "v")]))
+    assert route == ("rule-1", "x/{#}", True, append_user_properties(b"", [("k", "v")]), "none")
+    told = MessageRoute.of(replace(RULE, provenance="envelope"))
+    assert told.encode().hex() == "95" + golden[2:] + "a8" + b"envelope".hex()
+    assert MessageRoute.decode(told.encode()) == told
 
 
 def test_what_a_rule_says_of_the_messages_it_takes_is_no_part_of_their_way() -> None:
