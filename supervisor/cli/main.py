@@ -9,7 +9,6 @@ wrong configuration, 130 interrupted, 141 its reader has gone.
 from __future__ import annotations
 
 import io
-import json
 import os
 import select
 import signal
@@ -21,6 +20,7 @@ from typing import NoReturn
 import click
 
 from supervisor.cli.backup import backup, restore
+from supervisor.cli.check import check
 from supervisor.cli.cluster import cluster
 from supervisor.cli.convert import convert
 from supervisor.cli.doctor import doctor
@@ -29,7 +29,6 @@ from supervisor.cli.export import export
 from supervisor.cli.init import init
 from supervisor.cli.keys import keys
 from supervisor.cli.node_calls import CONFIG, JSON, GivenNode, LocalPath, about_node, config_option, remote_options, told
-from supervisor.cli.node_calls import load as _load
 from supervisor.cli.passwd import passwd
 from supervisor.cli.queue import queue
 from supervisor.cli.reload import reload
@@ -42,7 +41,7 @@ from supervisor.cli.trace import topics, trace
 from supervisor.terminal.failures import complain, printing, refused
 from supervisor.tree import signals
 from supervisor.version import VERSION
-from wire.errors import BasculeError, ConfigError
+from wire.errors import BasculeError
 
 _POLL_S = 0.05
 _STARTING_S = 60.0  # for a node that is still starting to end
@@ -102,43 +101,6 @@ def run(config: Path, *, new_store: bool, renamed: bool) -> NoReturn:
     from supervisor.launch import become
 
     become("supervisor.tree.run", str(config), *["--new-store"] * new_store, *["--renamed"] * renamed)
-
-
-@cli.command()
-@CONFIG
-@JSON
-def check(config: Path, as_json: bool) -> int:
-    """Check CONFIG, and print its faults or the node that it makes.
-
-    Its password and ACL files, certificates and credentials are read, too. Addresses, the data folder and routing loops are
-    checked.
-    """
-    try:
-        settings = _load(config)
-    except ConfigError as error:
-        if not as_json:
-            raise
-        print(json.dumps({"ok": False, "problems": error.problems or (str(error),)}))
-        return error.exit_status
-    lanes = sum(bridge.lanes for bridge in settings.bridges)
-    bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
-    listeners = ", ".join(f"{listener.bind} ({listener.protocol})" for listener in settings.listeners)
-    from supervisor.config.loading import as_lines
-    from supervisor.doctor.machine_checks import unmet
-
-    faults = as_lines(config, unmet(settings))
-    if as_json:
-        print(json.dumps({"ok": not faults, "problems": faults}))
-        return ConfigError.exit_status if faults else 0
-    if faults:
-        print("\n".join(faults), file=sys.stderr)
-        return ConfigError.exit_status
-    print(f"{config}: ok")
-    node, persistence = settings.node, settings.persistence
-    print(f"  node {node.name}, data in {node.data_dir}, {persistence.mode}, sync {persistence.sync}")
-    print(f"  listeners: {listeners}")
-    print(f"  bridges: {bridges}" + (f" (lanes: {lanes})" if lanes else ""))
-    return 0
 
 
 @cli.command()
@@ -226,6 +188,7 @@ def restart(node: GivenNode, bridge: str, as_json: bool) -> int:
     return told(restarted, as_json, f"{bridge}: restarting {', '.join(restarted.processes)}")
 
 
+cli.add_command(check)
 cli.add_command(queue)
 cli.add_command(session)
 cli.add_command(cluster)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from wire.config_settings import BridgeSettings
+from wire.config_settings import BridgeSettings, RuleSettings
 from wire.frames.batch import applied_qos_table
 from wire.frames.names import lane_of_queue, queue_name
 from wire.mqtt.topics import matches
@@ -28,6 +28,16 @@ class BridgeRoute(NamedTuple):
     queue: str
     message_route: bytes
     flags_table: bytes
+
+
+class RuleVerdict(NamedTuple):
+    """What one rule says of a topic: whether a filter of its matches, and an exclude; and whether it is the rule that takes it."""
+
+    bridge: str
+    rule: RuleSettings
+    wants: bool
+    excludes: bool
+    takes: bool
 
 
 class BridgeRules:
@@ -111,8 +121,23 @@ class BridgeRules:
                 why[bridge.name] = "no filter of its local_subscriptions matches it"
         return why
 
+    def verdicts(self, topic: bytes) -> Iterator[RuleVerdict]:
+        """What each rule of each bridge says of ``topic``, in file order."""
+        wanted, excluded, taking = self._wanted.match(topic), self._excluded.match(topic), set(self._taking(topic))
+        for place, bridge in enumerate(self._bridges):
+            for rank, rule in enumerate(bridge.local_subscriptions):
+                key = place, rank
+                yield RuleVerdict(bridge.name, rule, key in wanted, key in excluded, key in taking)
+
     def _decide(self, topic: bytes) -> Iterator[BridgeRoute]:
-        """routing.first-rule-wins, routing.topic-keeps-lane and routing.qos-as-ruled for a topic not in the cache."""
+        """routing.topic-keeps-lane and routing.qos-as-ruled for a topic not in the cache."""
+        for place, rank in self._taking(topic):
+            bridge = self._bridges[place]
+            queue = queue_name(bridge.name, crc32(topic) % bridge.lanes)
+            yield BridgeRoute(queue, self._message_routes[place][rank], self._tables[place][rank])
+
+    def _taking(self, topic: bytes) -> Iterator[tuple[int, int]]:
+        """routing.first-rule-wins: of each bridge that wants ``topic`` its place, and that of the rule which takes it."""
         candidates = self._wanted.match(topic)
         if not candidates:
             return
@@ -120,6 +145,4 @@ class BridgeRules:
         for place, rank in sorted(candidates - self._excluded.match(topic)):
             if place != done:
                 done = place
-                bridge = self._bridges[place]
-                queue = queue_name(bridge.name, crc32(topic) % bridge.lanes)
-                yield BridgeRoute(queue, self._message_routes[place][rank], self._tables[place][rank])
+                yield place, rank
