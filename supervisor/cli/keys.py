@@ -18,7 +18,7 @@ from wire.errors import ConfigError, Unavailable
 
 @click.group()
 def keys() -> None:
-    """Make keys for asking a node over the network, and authorize them."""
+    """Make keys for asking a node elsewhere, and authorize them."""
 
 
 @keys.command()
