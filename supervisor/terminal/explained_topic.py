@@ -49,6 +49,7 @@ class ExplainedWay:
     retain: bool = figure("Whether it has RETAIN there.")
     kept: str = figure("Where it waits: `memory`, `disk`, or `majority` for the disks of a majority of servers.")
     user_properties: tuple[tuple[str, str], ...] = figure("User properties that the rule adds (MQTT 5).")
+    provenance: str = figure("How it tells when and where it was accepted: `none`, `user-properties` or `envelope`.")
 
 
 @figures
@@ -56,8 +57,9 @@ class ExplainedLimits:
     """Settings that may hold it up, or end it. None is without a limit."""
 
     max_messages: int | None = figure("Messages waiting for the bridge.")
-    max_bytes: int | None = figure("Bytes waiting for the bridge, on disk; of QoS 0, in memory.")
-    overflow: str = figure("What gives way when one of those is reached.")
+    max_bytes: int | None = figure("Bytes waiting for the bridge.")
+    volatile_max_bytes: int | None = figure("Of them in memory, if it leaves at QoS 0.")
+    overflow: str = figure("What gives way when one of those is reached; where that is `reject`, QoS 0 is dropped all the same.")
     max_age_s: float | None = figure("A message that has waited so long expires.")
     packet_max_bytes: int | None = figure("The largest packet for the remote; without it, as the remote says.")
     messages_per_s: int | None = figure("The rate at which messages may leave.")
@@ -152,11 +154,12 @@ def _way(settings: NodeSettings, bridge: BridgeSettings, route: BridgeRoute, top
         accepted_ms=_UNKNOWN_TIME_MS, topics=[topic], topic_of=array("H", [0]), flags=queued, lengths=array("I", [0]), payloads=b""
     )
     batch.take_route(route.message_route)
-    sent, _ = RemoteForm(bridge).transform(batch, now_ms=_UNKNOWN_TIME_MS)
+    sent, _ = RemoteForm(bridge).transform(batch, now_ms=_UNKNOWN_TIME_MS, places=(0,))
+    message_route = MessageRoute.decode(route.message_route)
     qos = sent.flags[0] & QOS_MASK
     where = {"file-native": "disk", "replicated": "majority"}.get(settings.persistence.mode, "memory")
     return ExplainedWay(
-        rule=MessageRoute.decode(route.message_route).rule,
+        rule=message_route.rule,
         queue=route.queue,
         lane=lane.number,
         lanes=bridge.lanes,
@@ -167,6 +170,7 @@ def _way(settings: NodeSettings, bridge: BridgeSettings, route: BridgeRoute, top
         retain=bool(sent.flags[0] & RETAIN),
         kept=where if qos else "memory",
         user_properties=_user_properties(sent),
+        provenance=message_route.provenance,
     )
 
 
@@ -180,8 +184,9 @@ def _limits(bridge: BridgeSettings, route: BridgeRoute, flags: int) -> Explained
     limits = bridge.limits
     return ExplainedLimits(
         max_messages=limits.max_messages,
-        max_bytes=limits.max_bytes if stored else limits.volatile_max_bytes,
-        overflow=limits.overflow,
+        max_bytes=limits.max_bytes,
+        volatile_max_bytes=None if stored else limits.volatile_max_bytes,
+        overflow="drop-newest" if limits.overflow == "reject" and not flags & QOS_MASK else limits.overflow,
         max_age_s=limits.max_age_s,
         packet_max_bytes=bridge.remote.packet_max_bytes,
         messages_per_s=bridge.rate.messages_per_s,

@@ -37,7 +37,7 @@ def _bridge_lines(told: ExplainedBridge) -> Iterator[str]:
         assert told.limits is not None
         yield f"  bridge {told.bridge}: takes it"
         yield from (f"    {line}" for line in _way_lines(told.way))
-        yield f"    limits: {'; '.join(_limits(told.limits, told.way))}"
+        yield f"    limits: {'; '.join(_limits(told.limits))}"
     for rule in told.rules:
         yield f"    rule {printable(rule.rule)} {'takes it' if rule.takes else 'does not'}: {printable(rule.why)}"
 
@@ -50,13 +50,17 @@ def _way_lines(way: ExplainedWay) -> Iterator[str]:
         yield f"client identifier {printable(way.client_id)}"
     if way.user_properties:
         yield f"user properties {', '.join(printable(f'{name}={value}') for name, value in way.user_properties)}"
+    if way.provenance != "none":
+        yield f"tells when and where it was accepted by {way.provenance}"
 
 
-def _limits(limits: ExplainedLimits, way: ExplainedWay) -> Iterator[str]:
+def _limits(limits: ExplainedLimits) -> Iterator[str]:
     if limits.max_messages is not None:
         yield counted(limits.max_messages, "message")
     if limits.max_bytes is not None:
-        yield write_size(limits.max_bytes) + (" in memory" if way.kept == "memory" else "")
+        yield write_size(limits.max_bytes)
+    if limits.volatile_max_bytes is not None:
+        yield f"{write_size(limits.volatile_max_bytes)} in memory"
     yield f"then {limits.overflow}"
     yield "never expires by age" if limits.max_age_s is None else f"expires after {write_duration(limits.max_age_s)}"
     packet = "as large as the remote says" if limits.packet_max_bytes is None else f"of {write_size(limits.packet_max_bytes)}"

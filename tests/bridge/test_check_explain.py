@@ -99,7 +99,8 @@ def test_where_it_waits_is_where_it_is_queued(remote: Mosquitto, tmp_path: Path,
             publisher.publish("plant/1/temp", "1")
         node.wait_lane("cloud", lane=way["lane"], depth=1)
         assert (way["queue"], way["raised"], way["kept"]) == (f"bridge:cloud:{way['lane']}", True, "disk")
-        assert told["bridges"][0]["limits"]["max_messages"] == 7
+        limits = told["bridges"][0]["limits"]
+        assert (limits["max_messages"], limits["volatile_max_bytes"], limits["overflow"]) == (7, None, "drop-newest")
         assert (told["bridges"][1]["way"]["qos"], told["bridges"][1]["way"]["kept"]) == (0, "memory")
 
 

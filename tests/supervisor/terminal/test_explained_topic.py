@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +71,18 @@ def test_the_nearest_filter_is_told() -> None:
         client=None,
     )
     assert told.bridges[0].rules[0].why.startswith("plant/+/alarm ")
+
+
+@pytest.mark.parametrize("provenance", ["none", "user-properties", "envelope"])
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_what_the_rule_adds_is_told(provenance: str, protocol: int) -> None:
+    adding = replace(rule(1, "#"), user_properties=(("site", "a"), ("site", "b")), provenance=provenance)
+    one = bridge_of("one", adding)
+    told = explain(node(replace(one, remote=replace(one.remote, protocol=protocol))), "a", qos=1, retain=True, client=None)
+    way = told.bridges[0].way
+    assert way is not None
+    assert way.user_properties == ((("site", "a"), ("site", "b")) if protocol == 5 else ())
+    assert way.provenance == provenance
 
 
 @pytest.mark.parametrize("topic", ["$SYS/broker/uptime", "a/" * 300 + "a", "x" * 5000])
