@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from actors.remote.remote_tls import context
+from actors.remote.remote_tls import context, passphrase_of
 from actors.remote.secret_source import CannotRead, Source
 from actors.system.certificates import CertificateFault
 from actors.system.tls import certificate_dates
@@ -29,13 +29,14 @@ SOON_S = 30 * 86_400.0  # before a certificate ends, or the last third of its li
 class Login:
     """What a CONNECT says of who we are. It is not shown by ``repr``, which a log might write.
 
-    ends_at_s: when the first of its secrets ends, in seconds of UTC; None where none says so. certificate_ends_at_s,
-    certificate_ends_soon_at_s: the same of our certificate, and from when on that is worth a warning. stale: why it is the login
-    from before; empty if it is not.
+    passphrase: of the key of our certificate. ends_at_s: when the first of its secrets ends, in seconds of UTC; None where none
+    says so. certificate_ends_at_s, certificate_ends_soon_at_s: the same of our certificate, and from when on that is worth a
+    warning. stale: why it is the login from before; empty if it is not.
     """
 
     password: str | None = None
     data: bytes | None = None
+    passphrase: str | None = None
     ends_at_s: float | None = None
     certificate_ends_at_s: float | None = None
     certificate_ends_soon_at_s: float | None = None
@@ -138,7 +139,8 @@ class Credentials:
         state, timeout_s = self._state(), self._settings.command_timeout_s
         try:
             password, data = self._password.read(timeout_s), self._data.read(timeout_s)
-            begins_s, ends_s = self._certificate()
+            passphrase = None if self._tls is None else passphrase_of(self._tls).read(timeout_s)
+            begins_s, ends_s = self._certificate(passphrase)
         except CannotRead as error:
             self._used = state
             last = self._last
@@ -151,17 +153,18 @@ class Credentials:
         self._last = Login(
             password=password,
             data=None if data is None else data.encode(),
+            passphrase=passphrase,
             ends_at_s=min(ends, default=None),
             certificate_ends_at_s=ends_s,
             certificate_ends_soon_at_s=None if ends_s is None else ends_s - min(SOON_S, (ends_s - begins_s) / 3),
         )
         return self._last
 
-    def _certificate(self) -> tuple[float, float | None]:
+    def _certificate(self, passphrase: str | None) -> tuple[float, float | None]:
         """From when and until when our certificate is valid; it fits its key, so a half-written pair is none."""
         if self._tls is None or self._tls.cert_file is None:
             return 0.0, None
-        context(self._tls, self._settings.command_timeout_s)
+        context(self._tls, passphrase)
         begins, ends = (calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ")) for text in certificate_dates(self._tls.cert_file))
         return begins, ends
 

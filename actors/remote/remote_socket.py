@@ -24,7 +24,7 @@ from paho.mqtt.properties import Properties
 
 from actors.remote.credentials import NO_LOGIN, Login, sources_of
 from actors.remote.remote_tcp import connect_tcp
-from actors.remote.remote_tls import context
+from actors.remote.remote_tls import context, passphrase_of
 from actors.remote.secret_source import CannotRead
 from actors.system.certificates import CertificateFault
 from actors.system.receive_buffer import RECEIVE_BYTES, BufferSource, receive
@@ -207,7 +207,7 @@ def probe_remote(settings: RemoteSettings, address: Address) -> None:
     place = f"{address[0]}:{address[1]}"
     try:
         with connect_tcp(address, settings) as sock:
-            context = _tls_context(settings)
+            context = _tls_context(settings, _passphrase(settings))
             if context is not None:
                 with context.wrap_socket(sock, server_hostname=address[0]):
                     pass
@@ -260,9 +260,13 @@ class _Client(Client):
         return connect_tcp((self.host, self.port), self._settings)
 
 
-def _tls_context(settings: RemoteSettings) -> ssl.SSLContext | None:
+def _passphrase(settings: RemoteSettings) -> str | None:
+    return passphrase_of(settings.tls).read(settings.credentials.command_timeout_s) if settings.secure else None
+
+
+def _tls_context(settings: RemoteSettings, passphrase: str | None) -> ssl.SSLContext | None:
     """Made of what is in the files now, and raises what ``remote_tls.context`` does; None without TLS."""
-    return context(settings.tls, settings.credentials.command_timeout_s) if settings.secure else None
+    return context(settings.tls, passphrase) if settings.secure else None
 
 
 def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str, login: Login) -> Client:
@@ -281,7 +285,7 @@ def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str, 
     try:
         if settings.username is not None:
             client.username_pw_set(settings.username, login.password)
-        context = _tls_context(settings)
+        context = _tls_context(settings, login.passphrase)
         if context is not None:
             client.tls_set_context(context)
     except CannotRead as error:  # ssl.SSLError is an OSError
@@ -302,7 +306,7 @@ def credentials_fault(settings: RemoteSettings) -> str | None:
         if (found := source.fault()) is not None:
             return found
     try:
-        _tls_context(settings)
+        _tls_context(settings, _passphrase(settings))
     except CannotRead as error:
         return _why(error)
     return None

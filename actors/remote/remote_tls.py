@@ -21,12 +21,14 @@ class _NamedContext(ssl.SSLContext):
         return super().wrap_socket(*arguments, **options)
 
 
-def context(settings: TlsSettings, command_timeout_s: float) -> ssl.SSLContext:
-    """The context for a connection; files are read anew each time, so that renewed certificates count. Blocks for a command.
+def context(settings: TlsSettings, passphrase: str | None) -> ssl.SSLContext:
+    """The context for a connection; files are read anew each time, so that renewed certificates count.
+
+    passphrase: of the key, where it has one.
 
     Raises:
         FileFault: a file cannot be used.
-        OSError, ValueError: OpenSSL refuses one, or one cannot be read, or a command fails.
+        OSError, ValueError: OpenSSL refuses one, or one cannot be read.
     """
     made = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
     made.server_name = settings.server_name or ""
@@ -46,7 +48,6 @@ def context(settings: TlsSettings, command_timeout_s: float) -> ssl.SSLContext:
     if settings.crl_file:
         revoke(made, settings.crl_file)
     if settings.cert_file and settings.key_file:
-        passphrase = passphrase_of(settings).read(command_timeout_s)
         show(made, settings.cert_file, settings.key_file, passphrase)
     if settings.alpn:
         made.set_alpn_protocols(list(settings.alpn))

@@ -129,7 +129,7 @@ def _listener(draft: Draft, part: Part, folder: Path) -> None:
         word = {(False, True): "tls", (True, False): "ws", (True, True): "wss"}[web, certificate is not None]
         draft.put((*base, "protocol"), word, protocol if protocol is not None and web else certificate or part.head)
     done = {"listener", "port", "bind_address", "protocol", "socket_domain", "cafile", "require_certificate", "tls_version"}
-    done |= {"use_identity_as_username", "use_subject_as_username", "certfile", "keyfile", "ciphers"}
+    done |= {"use_identity_as_username", "use_subject_as_username", "certfile", "keyfile", "ciphers", "crlfile"}
     _each(draft, base, part.lines, folder, done - {"certfile", "keyfile", "ciphers"} if certificate is not None else done)
     if certificate is not None:
         _certificates(draft, (*base, "tls"), part, folder)
@@ -153,22 +153,29 @@ def _bind(part: Part, folder: Path) -> tuple[str, Line]:
 
 
 def _certificates(draft: Draft, base: Key, part: Part, folder: Path) -> None:
-    authority, asked = part.last("cafile"), part.last("require_certificate")
+    asked = part.last("require_certificate")
+    checked_by = {
+        key: line for key, name in (("ca_file", "cafile"), ("crl_file", "crlfile")) if (line := part.last(name)) is not None
+    }
     if asked is not None and flag(asked.value):
         draft.put((*base, "client_certificate"), "required", asked)
-        if authority is not None:
-            draft.put((*base, "ca_file"), literally(str(folder.absolute() / authority.value)), authority)
+        for key, line in checked_by.items():
+            draft.put((*base, key), literally(str(folder.absolute() / line.value)), line)
         for name, word in (("use_identity_as_username", "common-name"), ("use_subject_as_username", "subject")):
             line = part.last(name)
             if line is not None and flag(line.value):
                 draft.put((*base, "identity"), word, line)
-    elif authority is not None:
-        draft.needless.append((authority.shown, "no certificate of a client is asked for, so there is none to check"))
-    version = part.last("tls_version")
-    if version is not None and version.value == "tlsv1.3":
-        draft.put((*base, "min_version"), "tls1.3", version)
-    elif version is not None and version.value != "tlsv1.2":
-        draft.refuse(version, "TLS 1.2 is the oldest that is spoken")
+    else:
+        for line in checked_by.values():
+            draft.needless.append((line.shown, "no certificate of a client is asked for, so there is none to check"))
+    _version(draft, base, part.last("tls_version"))
+
+
+def _version(draft: Draft, base: Key, line: Line | None) -> None:
+    if line is not None and line.value == "tlsv1.3":
+        draft.put((*base, "min_version"), "tls1.3", line)
+    elif line is not None and line.value != "tlsv1.2":
+        draft.refuse(line, "TLS 1.2 is the oldest that is spoken")
 
 
 def _access(draft: Draft, base: Key, lines: Iterable[Line], folder: Path) -> None:
@@ -278,7 +285,7 @@ def _bridge(draft: Draft, part: Part, folder: Path) -> None:
     secure = _transport(draft, remote, part)
     done = {"address", "addresses", "connection", "remote_clientid", "clientid", "bridge_protocol_version", "try_private"}
     done |= {"bridge_tls_use_os_certs", "topic", "bridge_outgoing_retain", "restart_timeout", "bridge_tcp_keepalive"}
-    done |= {"remote_password", "password"}
+    done |= {"remote_password", "password", "bridge_tls_version", "bridge_tcp_user_timeout"}
     lines = [line for line in part.lines if _fits(draft, line, secure=secure, new=new)]
     _each(draft, base, lines, folder, done)
     _password(draft, remote, part, name)
@@ -288,7 +295,7 @@ def _bridge(draft: Draft, part: Part, folder: Path) -> None:
 
 def _fits(draft: Draft, line: Line, *, secure: bool, new: bool) -> bool:
     """Whether ``line`` has an effect beside the others; else that is noted."""
-    if line.name in ("bridge_certfile", "bridge_keyfile", "bridge_alpn") and not secure:
+    if line.name in ("bridge_certfile", "bridge_keyfile", "bridge_alpn", "bridge_tls_version") and not secure:
         draft.refuse(line, "without bridge_cafile, bridge_capath or bridge_tls_use_os_certs Mosquitto does not encrypt either")
     elif line.name == "bridge_capath" and line.value.rstrip("/") in _SYSTEM_AUTHORITIES:
         draft.needless.append((line.shown, "without ca_file the system's authorities are trusted"))
@@ -326,6 +333,7 @@ def _transport(draft: Draft, remote: Key, part: Part) -> bool:
     if line is None or (line.name == "bridge_tls_use_os_certs" and not flag(line.value)):
         return False
     draft.put((*remote, "transport"), "tls", line)
+    _version(draft, (*remote, "tls"), part.last("bridge_tls_version"))
     return True
 
 
@@ -342,6 +350,10 @@ def _password(draft: Draft, remote: Key, part: Part, bridge: str) -> None:
 
 
 def _times(draft: Draft, base: Key, part: Part) -> None:
+    unconfirmed = part.last("bridge_tcp_user_timeout")
+    if unconfirmed is not None and number(unconfirmed.value) > 0:
+        seconds = min(number(unconfirmed.value) / 1000, 86_400)
+        draft.put((*base, "remote", "tcp_user_timeout"), write_duration(seconds), unconfirmed)
     if (line := part.last("restart_timeout")) is not None:
         first, *more = (number(word) for word in line.words[:3])
         initial = min(max(first, 1), 3600)

@@ -49,9 +49,9 @@ def read(setting: Setting, option: Option, text: str, folder: Path) -> tuple[obj
         return flag(text), ""
     if not text:
         raise ValueError("no value")
-    return os.path.normpath(
-        os.path.join(literally(str(folder.absolute())), text)
-    ) if setting.written is SettingForm.FILE else text, ""
+    if setting.written in (SettingForm.FILE, SettingForm.FOLDER):
+        text = os.path.normpath(os.path.join(literally(str(folder.absolute())), text))
+    return text, ""
 
 
 def flag(text: str) -> bool:

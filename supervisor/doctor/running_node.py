@@ -17,7 +17,7 @@ from wire.status.answers import Event
 from wire.status.bridges import BridgeLane
 from wire.status.client_figures import AccessFigures, ListenerFigures
 from wire.status.event_kinds import EventKind
-from wire.status.link_faults import cure_of
+from wire.status.link_faults import LinkFault, cure_of
 from wire.status.loss_reasons import Loss, cure_of_loss
 from wire.status.node_status import ControlFigures, HttpFigures, ProcessRow, Status, TelemetryFigures
 from wire.status.replication_figures import ReplicationFigures
@@ -221,7 +221,7 @@ def _link(row: BridgeLane, about: str) -> Iterator[Finding]:
         yield warn(about, f"the last connection ended: {row.last_error}", row.cure)
     link = row.link
     if link is not None and link.note:
-        works = link.session_expiry_s is not None or link.first_address is not None
+        works = link.session_expiry_s is not None or link.first_address is not None or link.note_fault == LinkFault.LOGIN_ENDS
         say = warn if works and not link.suspects else fail
         yield say(about, link.note, cure_of(link.note_fault))
 

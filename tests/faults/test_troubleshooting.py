@@ -123,8 +123,6 @@ class Links:
         self.mosquitto = stack.enter_context(Mosquitto(folder / "remote", users={"edge": "right"}))
         self.open = stack.enter_context(Mosquitto(folder / "open"))
         self.silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        self.missing = folder / "missing"
-        self.missing.write_text("x")
         self._add_links()
         self._add_fakes()
         self.http_port = free_port()
@@ -140,7 +138,6 @@ class Links:
         telemetry = {"otlp": {"endpoint": f"http://127.0.0.1:{collector}", "interval": "1s"}}
         config = node_config(*self.bridges, access=access, http=http, telemetry=telemetry)
         self.node = stack.enter_context(Node(config, folder / "edge"))
-        self.missing.unlink()
 
     def add(self, name: str, port: int, **keys: Any) -> None:
         self.bridges.append(bridge_config(name, port, local_subscriptions=[{"filters": [f"{name}/#"]}], **keys))
@@ -167,7 +164,7 @@ class Links:
         self.add("not-mqtt", self.stack.enter_context(port_that(speaks_http)))
         self.add("hangs", self.silent.getsockname()[1], protocol="mqtt5", remote={"connect_timeout": "1s"})
         self.add("not-tls", self.open.port, remote={"transport": "tls", "tls": {"ca_file": str(ours.ca_file)}})
-        self.add("no-password-file", free_port(), remote={"username": "u", "password_file": str(self.missing)})
+        self.add("no-password", free_port(), remote={"username": "u", "password_command": ["false"]})
         self.add("twin", self.open.port, protocol="mqtt5")
         self.add("paused", self.open.port)
         self.add("killed", self.open.port)
@@ -218,7 +215,7 @@ def links(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Links]:
         "not-mqtt",
         "hangs",
         "not-tls",
-        "no-password-file",
+        "no-password",
     ],
 )
 @plants(
@@ -232,7 +229,7 @@ def links(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Links]:
     "not-mqtt",
     "hangs",
     "not-tls",
-    "no-password-file",
+    "no-password",
 )
 def test_a_link_that_does_not_come_up_says_why(fault: str, links: Links) -> None:
     told(fault, links, about=f"bridge {fault}:0")

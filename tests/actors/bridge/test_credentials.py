@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 from actors.remote.credentials import Credentials, sources_of
+from actors.remote.remote_socket import open_remote
 from actors.remote.secret_source import run
+from tests.support.authority import Authority
+from tests.support.ports import free_port
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.wire.exchange.test_credential_expiry import jwt
-from wire.config_settings import AuthenticationSettings, CredentialSettings, RemoteSettings
+from wire.config_settings import AuthenticationSettings, CredentialSettings, RemoteSettings, TlsSettings
 from wire.errors import Unavailable
 
 pytestmark = pytest.mark.process
@@ -144,6 +147,18 @@ def test_a_change_of_a_file_is_taken_up_once_it_is_the_same_for_two_looks(tmp_pa
     assert credentials.has_changed()
     assert credentials.renewed().password == "two and three"
     assert not credentials.has_changed()
+
+
+def test_a_passphrase_is_asked_for_once_a_connection(tmp_path: Path) -> None:
+    authority, runs = Authority(tmp_path), tmp_path / "runs"
+    own = authority.issue("own")
+    code = f"print('open sesame'); open({str(runs)!r}, 'a').write('.')"
+    tls = TlsSettings(cert_file=str(own.cert_file), key_file=str(own.key_file), key_passphrase_command=python(code))
+    settings = remote(transport="tls", tls=tls, connect_timeout_s=PATIENCE_S)
+    login = Credentials(settings).login()
+    with pytest.raises(Unavailable):
+        open_remote(settings, "c", ("127.0.0.1", free_port()), clean=False, login=login)
+    assert runs.read_text() == "."
 
 
 def test_no_secret_is_in_what_a_log_would_show_of_a_login() -> None:

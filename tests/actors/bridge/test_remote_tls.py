@@ -146,11 +146,11 @@ def test_an_older_version_than_is_wanted_is_not_spoken(tmp_path: Path) -> None:
 
 
 def test_only_the_ciphers_that_are_given_are_offered(tmp_path: Path) -> None:
-    made = context(TlsSettings(ciphers="ECDHE-RSA-AES256-GCM-SHA384"), 1.0)
+    made = context(TlsSettings(ciphers="ECDHE-RSA-AES256-GCM-SHA384"), None)
     offered = {cipher["name"] for cipher in made.get_ciphers() if cipher["protocol"] == "TLSv1.2"}
     assert offered == {"ECDHE-RSA-AES256-GCM-SHA384"}
     with pytest.raises(CertificateFault, match="selects no cipher"):
-        context(TlsSettings(ciphers="NO-SUCH"), 1.0)
+        context(TlsSettings(ciphers="NO-SUCH"), None)
 
 
 def test_a_key_with_a_passphrase_opens_with_it_and_with_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +183,6 @@ def test_a_file_without_a_revocation_list_is_refused(tmp_path: Path, content: st
     crl = tmp_path / "crl"
     crl.write_text(content)
     with pytest.raises(CertificateFault, match="holds no revocation lists"):
-        context(TlsSettings(crl_file=str(crl)), 1.0)
+        context(TlsSettings(crl_file=str(crl)), None)
     with pytest.raises(CertificateFault, match="holds no revocation lists"):
-        context(TlsSettings(crl_file=str(Authority(tmp_path / "ca").ca_file)), 1.0)
+        context(TlsSettings(crl_file=str(Authority(tmp_path / "ca").ca_file)), None)

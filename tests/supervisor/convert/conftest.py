@@ -18,6 +18,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     authority = Authority(tmp_path_factory.mktemp("certs"))
     authority.issue("server")
     authority.issue("client")
+    authority.revoke()
     return authority.folder
 
 

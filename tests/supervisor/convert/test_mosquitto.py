@@ -127,6 +127,7 @@ def test_rights_are_those_of_the_acl_file(configs: Path) -> None:
     (listener,) = settings.listeners
     assert listener.tls is not None
     assert (listener.tls.client_certificate, listener.tls.identity) == ("required", "common-name")
+    assert listener.tls.crl_file == str(configs / "certs" / "revoked.crl")
     rules = AccessRules(settings.access.acl or ())
 
     def may(user: str | None, publish: str = "", receive: str = "") -> bool:
@@ -181,6 +182,15 @@ def test_a_listener_is_there_as_it_was_or_not_at_all(tmp_path: Path, line: str) 
 def test_a_bridge_is_there_as_it_was_or_not_at_all(tmp_path: Path, line: str) -> None:
     text = f"connection a\naddress b:1\nremote_clientid same\ntopic # out\nconnection c\naddress b:1\n{line}\ntopic # out 1\n"
     assert [bridge.name for bridge in written(tmp_path, text, 3).bridges] == ["a"]
+
+
+def test_how_a_bridge_is_encrypted_and_how_long_its_socket_waits_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "authorities").mkdir()
+    text = "connection a\naddress b:8883\nbridge_capath authorities\nbridge_tls_version tlsv1.3\nbridge_tcp_user_timeout 1500\n"
+    (bridge,) = written(tmp_path, f"{text}topic # out 1\n", 0).bridges
+    tls = bridge.remote.tls
+    assert (tls.ca_path, tls.min_version) == (str(tmp_path / "authorities"), "tls1.3")
+    assert bridge.remote.tcp_user_timeout_s == 1.5
 
 
 def test_numbers_keep_within_our_bounds(tmp_path: Path) -> None:
