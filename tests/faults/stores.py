@@ -16,7 +16,7 @@ from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, bridge, messages, node, settle_frame, wait_idle
 from tests.support.stores import open_store
 from wire.config_settings import NodeSettings
-from wire.frames.batch import Batch
+from wire.frames.batch import RAISED, RETAIN, UNPROMISED, Batch
 from wire.frames.frame import Frame
 from wire.frames.intake import Committed, SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneReopen
@@ -26,17 +26,22 @@ from wire.status.store import StoreReport
 OTHER = "bridge:cloud:1"
 SESSION = "c"
 MANY = 1 << 40
+RAISED_TO_2 = bytes(flags & RETAIN | 2 | RAISED | UNPROMISED for flags in range(256))
 LANES = 2
 
 
 @dataclass
 class Commit:
-    """One acknowledged commit: where its record ends in which log (0: not known), the mark after it, what each queue held."""
+    """One acknowledged commit: where its record ends in which log (0: not known), the mark after it, what each queue held.
+
+    raised: how much of ``QUEUE`` a rule had raised.
+    """
 
     log: str
     end: int
     mark: bytes
     totals: dict[str, int]
+    raised: int
 
 
 @dataclass
@@ -47,6 +52,7 @@ class Filled:
     engine: RocksEngine
     payloads: dict[str, list[bytes]] = field(default_factory=lambda: {QUEUE: [], OTHER: []})
     commits: list[Commit] = field(default_factory=list)
+    raised: int = 0
     former: bytes = b""  # the newest log when it came into use: what stands behind its first record is its former life
 
     def is_recycled(self, log_bytes: int) -> bool:
@@ -67,7 +73,8 @@ def settings(folder: Path, sync: str = "full") -> NodeSettings:
 def filled(
     folder: Path, seed: int, *, commits: int, size_bytes: int, watched: int = 0, log_bytes: int = 0, sync: str = "full"
 ) -> Iterator[Filled]:
-    """A store with so many commits of about ``size_bytes``, QoS 2; the last ``watched`` are measured in the log.
+    """A store with so many commits of about ``size_bytes``, QoS 2; the last ``watched`` are measured in the log. In ``QUEUE`` each
+    second commit's came at QoS 0, and a rule has raised it.
 
     It goes on until those in the newest log are ``log_bytes``, and that was another one before: RocksDB recycles those it is done
     with in time. Its work in the background has ended then, and the files stay as they are.
@@ -91,7 +98,11 @@ def filled(
                 first = len(made.payloads[queue])
                 new = [b"%s %d " % (queue.encode(), first + row) + chance.randbytes(size_bytes // rows) for row in range(rows)]
                 made.payloads[queue] += new
-                parts[queue] = (batch(new, 2), None)
+                part = batch(new, 2)
+                if queue == QUEUE and number % 2:
+                    part.change_flags(0, part.flags.translate(RAISED_TO_2))
+                    made.raised += rows
+                parts[queue] = (part, None)
         before = made.log_path()
         if before.name != newest:
             newest, made.former = before.name, before.read_bytes()
@@ -105,7 +116,7 @@ def filled(
             changed = (at + 1 for at in range(len(new_log)) if at >= len(old) or new_log[at] != old[at])
             end = max(changed) if after == before else 0  # nobody knows what a log had that has just come into use
             totals = {queue: len(all_of) for queue, all_of in made.payloads.items()}
-            made.commits.append(Commit(after.name, end, (folder / MARK_NAME).read_bytes(), totals))
+            made.commits.append(Commit(after.name, end, (folder / MARK_NAME).read_bytes(), totals, made.raised))
     wait_idle(engine)
     yield made
     store.close()

@@ -81,6 +81,9 @@ def test_what_was_acknowledged_outlives_a_log_torn_at_any_byte(made: Filled, tmp
         found = emptied(image)
 
         judge(found, made.payloads, synced.totals, may_lose=False)
+        raised = found.status.queues[QUEUE].raised
+        assert raised is not None
+        assert synced.raised <= raised <= made.raised, f"what was raised from QoS 0 is counted, cut at {at}"
         assert found.received >= made.commits.index(synced) + 371, f"an identifier for each commit, cut at {at}, seed {SEED}"
         assert not list(image.parent.glob("store.damaged-*")), "a torn tail is no damage"
         shutil.rmtree(image.parent)
