@@ -118,6 +118,7 @@ def _queue(snapshot: Snapshot, queue: QueueFacts, letters: dict[str, int], with_
         "dead": list(row.ledger.dead.items()),
         "dead_letters": list(letters.items()),
         "refused": row.ledger.refused,
+        "raised": row.ledger.raised,
         "generation": row.generation,
         "remote_session": row.session,
         "oldest_at": oldest_us,
@@ -134,7 +135,8 @@ def _row_of_facts(queue: QueueFacts) -> LedgerRow:
     """The manifest's facts about a queue whose row cannot be read."""
     facts = queue.ledger
     ledger = Ledger(
-        facts.accepted, facts.delivered, facts.expired, facts.redelivered, dict(facts.dropped), dict(facts.dead), facts.refused
+        *(facts.accepted, facts.delivered, facts.expired, facts.redelivered),
+        *(dict(facts.dropped), dict(facts.dead), facts.refused, facts.raised),
     )
     return LedgerRow(
         head=queue.head,

@@ -89,6 +89,7 @@ _QUEUES = _columns(
         "Fate of the bridge's dead letters, on its first lane: held, evicted, purged, replayed, damaged.",
     ),
     ("refused", "long", "Beside the ledger: refused for want of room and not offered again, so never accepted."),
+    ("raised", "long", "Of accepted: came with less than min_qos of their rule."),
     ("generation", "long", "The number of the remote session; it differs from those at other addresses."),
     ("remote_session", "string", "The remote session on record."),
     ("oldest_at?", "timestamp", "Time at which the oldest durable message that is not settled was accepted; null without one."),

@@ -65,7 +65,7 @@ class ManifestNewer(ConfigError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerFacts:
     """The messages that came into a queue, by what became of them; ``redelivered`` counts sendings, ``refused`` those that never
-    came in."""
+    came in, ``raised`` those of ``accepted`` whose QoS a rule has raised."""
 
     accepted: int = 0
     delivered: int = 0
@@ -74,6 +74,7 @@ class LedgerFacts:
     dropped: Mapping[str, int] = field(default_factory=dict)
     dead: Mapping[str, int] = field(default_factory=dict)
     refused: int = 0
+    raised: int = 0
 
     def ended(self) -> int:
         """How many messages have left the queue."""
@@ -461,6 +462,7 @@ def queue_fields(queue: QueueFacts) -> dict[str, Any]:
             "dropped": dict(ledger.dropped),
             "dead": dict(ledger.dead),
             "refused": ledger.refused,
+            "raised": ledger.raised,
         },
         "max_messages": queue.max_messages,
         "max_bytes": queue.max_bytes,
@@ -502,6 +504,7 @@ def queue_of(fields: Mapping[str, Any]) -> QueueFacts:
             dropped=dict(ledger["dropped"]),
             dead=dict(ledger["dead"]),
             refused=ledger["refused"],
+            raised=ledger["raised"],
         ),
         max_messages=fields["max_messages"],
         max_bytes=fields["max_bytes"],

@@ -158,6 +158,7 @@ def _ledger_facts(ledger: Ledger) -> LedgerFacts:
         dropped=dict(ledger.dropped),
         dead=dict(ledger.dead),
         refused=ledger.refused,
+        raised=ledger.raised,
     )
 
 

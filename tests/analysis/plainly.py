@@ -196,6 +196,7 @@ class Plain:
                     "dead": sorted(ledger.dead.items()),
                     "dead_letters": self._letters_of(queue),
                     "refused": ledger.refused,
+                    "raised": ledger.raised,
                     "generation": row.generation,
                     "remote_session": row.session,
                     "oldest_at": min((message["accepted_at"] for message in unsettled), default=None),

@@ -72,11 +72,8 @@ def test_a_snapshot_of_a_node_under_load_is_whole_and_holds_what_its_manifest_sa
     remote: Mosquitto, start_node: StartNode
 ) -> None:
     """store.snapshot-as-rows-say: messages of each QoS to a bridge that delivers and to one that waits, and a client's session."""
-    node = start_node(
-        node_config(
-            bridge_config("cloud", remote.port, retention="1h"), bridge_config("away", free_port()), bridge_config("dead", 1)
-        )
-    )
+    raises = bridge_config("dead", 1, local_subscriptions=[{"filters": ["#"], "min_qos": 1}])
+    node = start_node(node_config(bridge_config("cloud", remote.port, retention="1h"), bridge_config("away", free_port()), raises))
     with MqttClient(node.port, "sleeper", clean=False) as client:
         client.subscribe("load/#", qos=1)
     running = [Publisher(node.port, f"load/{qos}", qos=qos, size_bytes=200) for qos in (1, 2)]
@@ -108,6 +105,7 @@ def test_a_snapshot_of_a_node_under_load_is_whole_and_holds_what_its_manifest_sa
     last = manifests[-1]
     assert {queue.bridge for queue in last.queues} == {"cloud", "away", "dead", None}
     assert any(queue.volatile.messages for queue in last.queues)
+    assert {queue.bridge for queue in last.queues if queue.ledger.raised} == {"dead"}, "a rule raises QoS 0 there"
     assert last.sessions == 3  # the publishers keep theirs, too
     cloud = next(queue for queue in last.queues if queue.bridge == "cloud")
     assert cloud.settlements[1] > cloud.settlements[0]
