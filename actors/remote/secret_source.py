@@ -6,14 +6,16 @@ import os
 import selectors
 import shutil
 import signal
-import subprocess
 import time
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from actors.system.certificates import CertificateFault
 from actors.system.plain_file import read_secret
 from storage import trusted_files
+
+if TYPE_CHECKING:
+    import subprocess
 
 SECRET_BYTES_MAX = 65_535  # of a string of MQTT [MQTT-1.5.4]
 _SAID_BYTES_MAX = 4_096  # of what a command writes to its standard error
@@ -82,6 +84,8 @@ def run(command: tuple[str, ...], timeout_s: float) -> str:
         OSError, ValueError: it cannot be run, fails, writes too much or nothing, or takes too long; of what it wrote only the
             last line of its standard error is told.
     """
+    import subprocess  # most nodes run no command
+
     name = os.path.basename(command[0])
     deadline_s = time.monotonic() + timeout_s
     process = subprocess.Popen(
@@ -92,9 +96,9 @@ def run(command: tuple[str, ...], timeout_s: float) -> str:
         start_new_session=True,
     )
     try:
-        written, said = _output(process, deadline_s, name, timeout_s)
+        written, said = _output(process, deadline_s, name)
         status = process.wait(max(0.0, deadline_s - time.monotonic()))
-    except subprocess.TimeoutExpired:
+    except (TimeoutError, subprocess.TimeoutExpired):
         raise ValueError(f"{name} took longer than {timeout_s:g} s") from None
     finally:
         if process.returncode is None:
@@ -112,7 +116,7 @@ def run(command: tuple[str, ...], timeout_s: float) -> str:
     return line
 
 
-def _output(process: subprocess.Popen[bytes], deadline_s: float, name: str, timeout_s: float) -> tuple[bytes, bytes]:
+def _output(process: subprocess.Popen[bytes], deadline_s: float, name: str) -> tuple[bytes, bytes]:
     """All that it writes to its standard output, and the end of what it writes to its standard error."""
     assert process.stdout is not None
     assert process.stderr is not None
@@ -123,7 +127,7 @@ def _output(process: subprocess.Popen[bytes], deadline_s: float, name: str, time
         while selector.get_map():
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
-                raise subprocess.TimeoutExpired(name, timeout_s)
+                raise TimeoutError
             for key, _ in selector.select(left_s):
                 stream = key.fileobj  # type: ignore[assignment]  # they are ours
                 piece = os.read(stream.fileno(), 65_536)

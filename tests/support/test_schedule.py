@@ -51,6 +51,6 @@ def test_a_file_stays_together_and_all_that_use_one_spark_session_or_one_page() 
     sessions.discard("tests/support/test_schedule.py")
     assert {path for path in there if together(f"{path}::test_it") == "tests/spark"} == sessions
     assert len(sessions) == 4
-    page = {path for path in there if path.startswith("tests/supervisor/http/page/")}
+    page = {path for path in there if path.startswith("tests/supervisor/http/page/") and "test_picture" not in path}
     assert {path for path in there if together(f"{path}::test_it") == "tests/supervisor/http/page"} == page
     assert together("tests/wire/frames/test_frames.py::test_it[a::b]") == "tests/wire/frames/test_frames.py"
