@@ -129,6 +129,7 @@ def test_what_the_remote_refuses_is_kept_shown_replayed_and_purged(
     assert (dead["held"], dead["purged"], dead["replayed"], dead["bytes"]) == (0, 3, 5, 0)
 
 
+@one_process_alone  # together, the clients go down too, and publish QoS 1 again
 def test_messages_that_die_while_the_store_is_killed_are_kept_once_each(
     refusing: FakeRemote, start_node: StartNode, capsys: pytest.CaptureFixture[str]
 ) -> None:

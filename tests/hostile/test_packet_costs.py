@@ -138,6 +138,14 @@ def name_of(kind: int, place: Place, said: Properties) -> str:
 # --- what it costs ---
 
 
+def _figure(file: Path, name: str) -> int:
+    """A figure of a process; 0 once it has ended, as the template does where actors share a process."""
+    try:
+        return int(file.read_text().split(name)[1].split()[0])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
 class Cost:
     """The bytes that the node writes and holds from here on, and for what; for all messages together, as RocksDB writes large
     files."""
@@ -150,8 +158,8 @@ class Cost:
     def _now(self) -> tuple[int, int]:
         self._node.status()  # every process has answered, so has had its turn
         places = [Path(f"/proc/{pid}") for pid in self._node.pids()]
-        wrote = sum(int((place / "io").read_text().split("wchar: ")[1].split()[0]) for place in places)
-        held = sum(int((place / "smaps_rollup").read_text().split("Private_Dirty:")[1].split()[0]) for place in places)
+        wrote = sum(_figure(place / "io", "wchar: ") for place in places)
+        held = sum(_figure(place / "smaps_rollup", "Private_Dirty:") for place in places)
         return wrote, held * 1024
 
     def add(self, packets: int, sent: int, clients: int = 0) -> None:
