@@ -32,6 +32,7 @@ from tests.simulation.world import Violation
 from tests.support.arrivals import Order
 from tests.support.history_audit import Kept, problems_of
 from wire.config_settings import RuleSettings
+from wire.exchange.quarantine import LEARNT
 from wire.exchange.quarantine_class import CONVICTED_IN_PLACE
 from wire.exchange.receiver import QUOTA_EXCEEDED
 from wire.frames.batch import Batch, unpack_column
@@ -602,8 +603,9 @@ class Oracle:
             self.rules.judge(message, packet.topic)
         elif packet.topic != f"up/{message.topic}":
             raise Violation("corruption", f"m{message.number} came under {packet.topic}")
-        # The remote closed on it: it may be tried at a lower QoS, or without RETAIN; so may others that are like many of those.
-        tried = payload in self._remote_refused
+        # The remote closed on it: it may be tried at a lower QoS, or without RETAIN; so may others that are like many of those, and
+        # all others once so many were taken only so. That may be a wrong lesson, of a remote that was mended meanwhile.
+        tried = payload in self._remote_refused or len(self._remote_refused) >= LEARNT
         lowered = packet.qos == 1 and (tried or "qos" in self._classes_closed_on)
         stripped = not packet.retain and (tried or "retain" in self._classes_closed_on)
         if packet.qos != self.applied_qos(message):
