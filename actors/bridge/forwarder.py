@@ -48,7 +48,7 @@ class Forwarder(MailboxActor):
         self._openings = 0
         self._lane_epoch = 0
         self._open = False
-        self._linked_ms = 0  # when the link was made last
+        self._linked_ms = 0  # when the link came or went last
         # While the remote is away Tier 2 holds what comes, and the store hands out nothing more: what it hands out counts as sent.
         self._linked = False
         self._settled: list[tuple[str, Ranges]] = []

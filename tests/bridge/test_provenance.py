@@ -15,6 +15,7 @@ from tests.support.mqtt_packets import Packet
 from tests.support.node import bridge_config, node_config
 from tests.support.proxy import Proxy
 from tests.support.subscriber import Subscriber
+from tests.support.waiting import PATIENCE_S, wait_until
 
 NUMBERS = [str(number) for number in range(20)]
 FORMS = {"mqtt311": "envelope", "mqtt5": "user-properties"}
@@ -58,6 +59,27 @@ def test_a_message_tells_when_and_where_it_was_accepted_and_whether_it_waited(
     if protocol == "mqtt311":
         assert {each["topic"] for each in told} == {"plant/a"}
     assert (own_properties(bare), bare.payload) == ([], b"bare")
+
+
+@pytest.mark.parametrize("protocol", FORMS)
+def test_what_a_message_tells_counts_for_the_packet_size_of_the_remote(
+    remote: Mosquitto, start_node: StartNode, protocol: str
+) -> None:
+    """The same payload fits by another rule."""
+    rules = [{"filters": ["plant/#"], "provenance": FORMS[protocol]}, {"filters": ["#"]}]
+    with Subscriber(remote.port, "#", version=5) as subscriber:
+        limited = {"packet_max_bytes": "1000B"}
+        node = start_node(
+            node_config(bridge_config("cloud", remote.port, protocol=protocol, remote=limited, local_subscriptions=rules))
+        )
+        with MqttClient(node.port) as client:
+            for topic in ("plant/a", "other/a"):
+                publish(client, topic, "x" * 900, qos=1)
+            publish(client, "plant/a", "small", qos=1)
+        lane = node.wait_lane("cloud", delivered=2, depth=0, ledger_closes=True)
+        wait_until(lambda: len(subscriber.packets) == 2, PATIENCE_S, "both that fit")
+    assert (lane["dead_lettered"], lane["exchange"]["too_large"]) == (1, 1)
+    assert [packet.topic for packet in subscriber.packets] == ["other/a", "plant/a"]
 
 
 def own_properties(packet: Packet) -> list[tuple[str, str]]:
