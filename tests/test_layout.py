@@ -123,6 +123,7 @@ OWNERS = {
     "prometheus_client": ("supervisor/metrics/exposition.py",),
     "pydantic": ("supervisor/config/*", "supervisor/http/*"),
     "pydantic_core": ("supervisor/config/*",),
+    "python_socks": ("actors/remote/remote_proxy.py",),
     "pykka": ("actors/process/actor.py", "actors/process/host.py", "actors/process/mailbox.py"),
     "pyspark": (
         "analysis/spark/*",
@@ -152,6 +153,7 @@ DISTRIBUTIONS = {
     "paho": "paho-mqtt",
     "prometheus_client": "prometheus-client",
     "pydantic_core": "pydantic",
+    "python_socks": "python-socks",
     "pythonjsonlogger": "python-json-logger",
     "yaml": "pyyaml",
     "zmq": "pyzmq",

@@ -448,6 +448,26 @@ class AuthenticationSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProxySettings:
+    """A proxy by which the remote is reached; TLS and WebSocket go through it."""
+
+    url: Annotated[
+        str,
+        SettingForm.PROXY,
+        "http://HOST:PORT for HTTP CONNECT, socks5h://HOST:PORT, or socks5:// where the node looks the remote's name up itself.",
+    ]
+    username: Annotated[str | None, SettingForm.FILLED, "User name at the proxy."] = None
+    password_file: Annotated[
+        str | None, SettingForm.FILE, "File with its password in the first line; read for each connection."
+    ] = None
+    no_proxy: Annotated[
+        tuple[str, ...],
+        SettingForm.FILLED,
+        "Remotes that are reached without it: names, with all below them, addresses, networks.",
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSettings:
     """The remote broker of a bridge."""
 
@@ -477,6 +497,7 @@ class RemoteSettings:
     bind_interface: Annotated[str | None, SettingForm.FILLED, "The interface to connect by, such as wwan0; without it, any."] = None
     ip_version: Annotated[str, Choices("any", "ipv4", "ipv6"), "The addresses of a host name that are tried."] = "any"
     dscp: Annotated[int, Number(0, 63, bound=False), "The class of its packets (DSCP), such as 46 for expedited forwarding."] = 0
+    proxy: Annotated[ProxySettings | None, "A proxy, HTTP or SOCKS5, by which it is reached; the environment names none."] = None
     connect_timeout_s: Annotated[float, Duration(0.1, 600), "From the name look-up to CONNACK."] = 10.0
     clean_start: Annotated[bool, "true forgets the remote session at each connect: no exactly-once across a disconnect."] = False
     session_expiry_s: Annotated[

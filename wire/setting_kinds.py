@@ -77,6 +77,7 @@ class SettingForm(Enum):
     ADDRESS = auto()  # of this machine, without a port
     NETWORK = auto()
     REMOTE = auto()  # the address of a remote broker
+    PROXY = auto()
     COLLECTOR = auto()
     LOG_SERVER = auto()
     STREAM_NAME = auto()

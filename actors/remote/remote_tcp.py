@@ -1,11 +1,11 @@
-"""TCP towards remote brokers: from which address and interface, to which kind of address, and what the system does for it."""
+"""TCP towards remotes, by a proxy or not: from which address and interface, to which kind of address, and with which options."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
 from functools import partial
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 from wire.config_settings import RemoteSettings
 from wire.exchange.failback import Address
@@ -14,11 +14,37 @@ _FAMILIES = {"any": socket.AF_UNSPEC, "ipv4": socket.AF_INET, "ipv6": socket.AF_
 
 
 def connect_tcp(address: Address, settings: RemoteSettings) -> socket.socket:
-    """A socket connected to the first address of that name that answers; blocks, for each ``connect_timeout_s`` at most.
+    """A socket connected to ``address``, by the proxy if one is to be used; blocks.
 
     Raises:
-        OSError: none does; of the last. socket.gaierror: the name has none of the wanted kind.
+        OSError: none of its addresses answers; of the last. socket.gaierror: the name has none of the wanted kind.
+        Unavailable: it is the proxy's fault.
     """
+    proxy = settings.proxy
+    if proxy is None or _goes_past(address[0], proxy.no_proxy):
+        return _connect(settings, address)
+    from actors.remote.remote_proxy import connect_by_proxy  # only here is its library needed
+
+    return connect_by_proxy(address, proxy, settings, partial(_connect, settings))
+
+
+def _goes_past(host: str, no_proxy: tuple[str, ...]) -> bool:
+    """Whether ``host`` is one of these names, below one of them, or within one of these networks."""
+    try:
+        literal = ip_address(host)
+    except ValueError:
+        return any(f".{host.lower()}".endswith(f".{name.lower().removeprefix('.')}") for name in no_proxy)
+    networks = []
+    for each in no_proxy:
+        try:
+            networks.append(ip_network(each, strict=False))
+        except ValueError:
+            pass  # a name
+    return any(literal in network for network in networks)
+
+
+def _connect(settings: RemoteSettings, address: Address) -> socket.socket:
+    """Connected to the first address of that name that answers, each tried for ``connect_timeout_s`` at most."""
     family = _FAMILIES[settings.ip_version]
     if settings.bind_address is not None:
         family = socket.AF_INET if ip_address(settings.bind_address).version == 4 else socket.AF_INET6

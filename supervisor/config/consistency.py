@@ -31,6 +31,7 @@ from wire.config_settings import (
     ListenerTlsSettings,
     NodeSettings,
     OtlpSettings,
+    ProxySettings,
     RefusalSettings,
     RemoteSettings,
     ReplicationSettings,
@@ -223,6 +224,13 @@ def _one_source(settings: RemoteSettings | AuthenticationSettings | TlsSettings,
     """At most one of file, environment and command says a secret."""
     given = [f"{what}_{key}" for key in _SOURCES if getattr(settings, f"{what}_{key}")]
     return [((key,), f"cannot stand beside {given[0]}; keep one of them") for key in given[1:]]
+
+
+def _proxy(proxy: ProxySettings, _: _File) -> ProxySettings:
+    if (proxy.username is None) != (proxy.password_file is None):
+        said, missing = ("username", "password_file") if proxy.username else ("password_file", "username")
+        raise Inconsistent([((said,), f"needs {missing} beside it")])
+    return proxy
 
 
 def _authentication(authentication: AuthenticationSettings, _: _File) -> AuthenticationSettings:
@@ -513,6 +521,7 @@ CHECKS: dict[type, Callable[[Any, _File], Any]] = {
     ListenerTlsSettings: _listener_tls,
     NodeSettings: _node,
     OtlpSettings: _otlp,
+    ProxySettings: _proxy,
     RemoteSettings: _remote,
     ReplicationSettings: _replication,
     RuleSettings: _rule,

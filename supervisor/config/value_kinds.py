@@ -256,6 +256,20 @@ def _collector_url(value: str) -> str:
     return value
 
 
+def _proxy_url(value: str) -> str:
+    example = "http://proxy.example:3128 or socks5h://127.0.0.1:1080"
+    scheme, _, place = value.partition("://")
+    if scheme not in ("http", "socks5", "socks5h"):
+        raise ValueError(f"{shown(value)} is no proxy that is spoken with; write it such as {example}")
+    if "@" in place:
+        raise ValueError("who the node is there stands beside it: username and password_file")
+    try:
+        parse_address(place.removesuffix("/"))
+    except ValueError:
+        raise ValueError(f"{shown(value)} names no host and port; write it such as {example}") from None
+    return value.removesuffix("/")
+
+
 def _log_server(value: str) -> str:
     example = "nats://10.0.0.1:4222"
     if "@" in value:
@@ -364,6 +378,7 @@ WRITTEN: dict[SettingForm, Any] = {
     SettingForm.ADDRESS: Annotated[Text, AfterValidator(_address)],
     SettingForm.NETWORK: Annotated[Text, AfterValidator(_network)],
     SettingForm.REMOTE: Annotated[Text, AfterValidator(parse_remote_address)],
+    SettingForm.PROXY: Annotated[Text, AfterValidator(_proxy_url), Field(pattern="^(http|socks5h?)://")],
     SettingForm.COLLECTOR: Annotated[Text, AfterValidator(_collector_url), Field(pattern="^https?://")],
     SettingForm.LOG_SERVER: Annotated[Text, AfterValidator(_log_server), Field(pattern="^(nats|tls)://")],
     SettingForm.STREAM_NAME: Annotated[Text, AfterValidator(_stream_name), Field(pattern="^[A-Za-z0-9_-]{1,60}$")],

@@ -37,6 +37,7 @@ class LinkFault(WithCure):
     REVOCATION_LIST = "revocation_list", "put a list of the remote's authority that holds now into tls.crl_file"
     CERTIFICATE_NAME = "certificate_name", _SERVER_NAME
     CERTIFICATE_AUTHORITY = "certificate_authority", "give the authority that signed the remote's certificate as tls.ca_file"
+    PROXY = "proxy", "check url, username and password of remote.proxy, and what the proxy lets through; its log says more"
     NO_TLS = "no_tls", "what listens there speaks no TLS: check port and transport"
     TLS = "tls", "check tls.ca_file, tls.server_name and that transport and port belong together"
     WEBSOCKET = "websocket", "check websocket_path, and that the port speaks WebSocket"
