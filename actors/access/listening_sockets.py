@@ -34,6 +34,7 @@ from actors.system.tls import Certificates
 from wire.backoff import Backoff
 from wire.config_settings import ListenerSettings, ListenerTlsSettings, SettingsNow
 from wire.errors import PeerViolation, Unavailable
+from wire.frames.placement import Placement
 from wire.status.client_figures import ReceptionFigures
 
 log = logging.getLogger("bascule")
@@ -131,6 +132,7 @@ class ListeningSockets:
         self.connections = 0  # how many have come in, ever
         self._numbers = 0
         self._looked_s = float("-inf")
+        self._kept = (0, settings.now, 0)  # from clients, by the limit of descriptors and the settings
         self._told: dict[str, tuple[float, int]] = {}
 
     # --- listening sockets ---
@@ -265,13 +267,12 @@ class ListeningSockets:
         give_way: closes the one whose place a newcomer gets. see_off: called where a limit is reached; closes those that have left,
         since whoever goes before another comes is not to count.
         """
-        descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_KEPT
         for _ in range(ACCEPTS_PER_TURN):
             if not self.accepting or (listening_socket.secure and not self.turn.left):  # those who are here shake hands first
                 return
-            if _lowest_free_descriptor() >= descriptors_max:
+            if self._is_crowded():
                 self.lingering.close()
-            if _lowest_free_descriptor() >= descriptors_max:
+            if self._is_crowded():
                 self.pause(now_s, "file descriptors are used up")
                 return
             try:
@@ -296,6 +297,14 @@ class ListeningSockets:
             settings = listening_socket.settings
             client.came_by(settings.bind, settings if listening_socket.is_proxy(host) else None)
             yield client
+
+    def _is_crowded(self) -> bool:
+        """Whether one more client would have a descriptor that others need."""
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if self._kept[:2] != (limit, self._settings.now):
+            self._kept = (limit, self._settings.now, Placement(self._settings.now).kept_from_clients(limit))
+        here = len(self.admission) + len(self.lingering)
+        return here >= limit - self._kept[2] or _lowest_free_descriptor() >= limit - DESCRIPTORS_KEPT
 
     def _client(self, listening_socket: ListeningSocket, sock: socket.socket, address: str, now_s: float) -> Client:
         return (

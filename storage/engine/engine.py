@@ -46,6 +46,7 @@ from storage.engine.store_folder import PROBE_NAME
 from storage.engine.store_identity import IDENTITY_KEY, KnownStore
 from storage.engine.store_opening import StoreOpening
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
+from wire.frames.placement import tables_open_max
 from wire.status.store import RocksFigures
 
 log = logging.getLogger("bascule")
@@ -66,8 +67,6 @@ STALL_LOOK_S = 0.002
 PROBE_BYTES = 16 << 10  # opening the store takes more, but for a moment it cannot be read then
 LOG_MAX_BYTES = 1 << 20  # of what RocksDB does; each table that it writes is told there
 MANIFEST_MAX_BYTES = 4 << 20  # which tables came and went; then it starts again with those that are there
-TABLES_OPEN_PART = 2  # of the files that the process may have open, half
-TABLES_OPEN_MAX = 2048
 LEVELS = 7
 BLOB_MERGES = 8  # each writes what is alive in the oldest quarter of the blob files into new ones
 # Figures of ``status``, and what RocksDB calls them: those that each family has of its own, and those of the whole.
@@ -635,7 +634,7 @@ def _options(cache: Cache, *, tolerant: bool) -> Options:
     options.set_max_manifest_file_size(MANIFEST_MAX_BYTES)
     options.set_stats_dump_period_sec(0)
     options.set_stats_persist_period_sec(0)
-    options.set_max_open_files(min(TABLES_OPEN_MAX, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // TABLES_OPEN_PART))
+    options.set_max_open_files(tables_open_max(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
     options.set_compression_type(DBCompressionType.lz4())
     options.set_enable_blob_files(False)  # until it is open: an opening says that a table is missing, and not that a blob is
     options.set_min_blob_size(BLOB_MIN_BYTES)

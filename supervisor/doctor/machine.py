@@ -16,6 +16,7 @@ from pathlib import Path
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from supervisor.units import write_size
 from wire.config_settings import NodeSettings
+from wire.frames.placement import Placement
 
 SYNC_SLOW_S = 0.02
 DESCRIPTORS_BESIDE = 256  # what a process has open beside its clients
@@ -165,7 +166,7 @@ def descriptors(settings: NodeSettings, pid: int | None = None) -> Finding:
     if pid is not None:
         with suppress(OSError, StopIteration, ValueError):
             limit, whose = _descriptors_max(Path(f"/proc/{pid}/limits").read_text(encoding="ascii")), "each process of the node"
-    wanted = settings.clients.connections_max + DESCRIPTORS_BESIDE
+    wanted = Placement(settings).wanted_for(settings.clients.connections_max + DESCRIPTORS_BESIDE)
     found = f"{'no limit' if limit == resource.RLIM_INFINITY else limit} for {whose}; {wanted} are wanted for all clients"
     if limit != resource.RLIM_INFINITY and limit < wanted:
         return warn("open files", found, "raise it (LimitNOFILE= of the service, or ulimit -Hn), or lower clients.connections_max")

@@ -23,6 +23,7 @@ from tests.support.placements import one_process_alone
 from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S, holds_for, wait_until
+from wire.frames.placement import tables_open_max
 
 # --- descriptors ---
 
@@ -77,6 +78,27 @@ def test_a_crowd_that_uses_up_the_descriptors_neither_spins_nor_stops_the_others
             late.expect(PUBACK, packet_id=1)
         assert subscriber.wait_for("t", publisher.finish()).are_exact()
         assert publisher.reconnects == 0
+
+
+def test_a_crowd_leaves_files_for_the_store_and_the_lanes_that_share_its_process(remote: Mosquitto, tmp_path: Path) -> None:
+    """The store can open as many tables as it may, and a lane its connection, while clients wait for a place."""
+    limit = 400
+    config = node_config(bridge_config("cloud", remote.port), placement="together", clients={"connect_timeout": "60s"})
+    with Node(config, tmp_path, descriptors_max=limit) as node, MqttClient(node.port, "first") as first:
+        node.wait_lane("cloud", state="connected")
+        alone = len(os.listdir(f"/proc/{node.pid('store')}/fd"))
+        with crowd(node.port, 500):
+            wait_until(lambda: node.events("listener.paused"), 10.0, "a word about it")
+            clients = node.status()["listener"]["clients"]
+            assert 20 <= clients <= limit - alone - tables_open_max(limit), "each table that the store may open finds a file"
+            remote.kill()
+            node.wait_lane_until(lambda lane: lane["state"] != "connected", "its remote gone")
+            remote.start()
+            node.wait_lane("cloud", state="connected")
+            with Subscriber(remote.port, "#") as subscriber:
+                first.publish("t", "m", qos=1, packet_id=1)
+                first.expect(PUBACK, packet_id=1)
+                assert subscriber.wait_for("t", ["m"]).are_exact()
 
 
 @one_process_alone

@@ -118,10 +118,23 @@ def test_a_clock_that_was_never_set_or_set_back_is_told(tmp_path: Path) -> None:
     assert machine.clock(tmp_path / "nothing", 1_800_000_010.0).verdict == OK
 
 
-@pytest.mark.parametrize(("limit", "verdict"), [(1024, WARN), (1 << 20, OK), (-1, OK)])
-def test_descriptors_for_all_clients(limit: int, verdict: str, settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("limit", "placement", "verdict"),
+    [
+        (1024, "isolated", WARN),
+        (5000, "isolated", OK),
+        (5000, "together", WARN),
+        (1 << 20, "isolated", OK),
+        (1 << 20, "together", OK),
+        (-1, "together", OK),
+    ],
+)
+def test_descriptors_for_all_clients(
+    limit: int, placement: str, verdict: str, settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda which: (limit, limit))
-    settings = replace(settings, clients=replace(settings.clients, connections_max=4096))
+    supervision = replace(settings.supervision, placement=placement)
+    settings = replace(settings, clients=replace(settings.clients, connections_max=4096), supervision=supervision)
 
     assert machine.descriptors(settings).verdict == verdict
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.settings import bridge, node
 from wire.config_settings import NodeSettings
 from wire.frames.names import CLIENTS, HTTP, STORE, SUPERVISOR, actors_of, child_name
-from wire.frames.placement import SITE, Placement
+from wire.frames.placement import SITE, Placement, tables_open_max
 
 A, B, B1 = (child_name("bridge", *lane) for lane in (("a", 0), ("b", 0), ("b", 1)))
 
@@ -45,3 +45,20 @@ def test_what_has_no_part_in_a_messages_way_has_a_process_of_its_own(placement: 
         HTTP,
         "telemetry",
     ]
+
+
+@pytest.mark.parametrize("clients", [10, 1000, 4096])
+@pytest.mark.parametrize(
+    ("given", "lanes"), [(settings("together"), 3), (settings("together", b=True), 1), (settings("together", apart=(B1,)), 2)]
+)
+def test_clients_leave_files_for_the_store_and_the_lanes_beside_them(given: NodeSettings, lanes: int, clients: int) -> None:
+    place = Placement(given)
+    wanted = place.wanted_for(clients)
+    kept = place.kept_from_clients(wanted)
+    assert kept >= tables_open_max(wanted) + lanes
+    assert clients <= wanted - kept <= clients + 1, "all of them fit, and no more was wanted than that takes"
+
+
+def test_clients_have_the_files_of_their_own_process_to_themselves() -> None:
+    place = Placement(settings("isolated"))
+    assert (place.kept_from_clients(1000), place.wanted_for(1000)) == (0, 1000)
