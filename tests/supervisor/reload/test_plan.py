@@ -25,6 +25,7 @@ from wire.config_settings import (
     LogSettings,
     NodeSettings,
     ProxyProtocolSettings,
+    ProxySettings,
     RefusalSettings,
     ReplicationSettings,
     RuleSettings,
@@ -42,7 +43,11 @@ ACCESS = AccessSettings(allow_anonymous=False, login_limits=HTTP.login_limits, p
 TLS = ListenerTlsSettings(cert_file="/cert", key_file="/key")
 PROXIES = ProxyProtocolSettings(sources=("10.0.0.7/32",))
 LISTENER = ListenerSettings(bind="127.0.0.1:1883", protocol="tls", tls=TLS, access=ACCESS, proxy_protocol=PROXIES)
-REMOTE = replace(bridge().remote, authentication=AuthenticationSettings(method="CUSTOM-JWT"))
+REMOTE = replace(
+    bridge().remote,
+    authentication=AuthenticationSettings(method="CUSTOM-JWT"),
+    proxy=ProxySettings(url="http://p:1", username="u", password_file="/proxy"),
+)
 FULL = node(
     bridge(
         "cloud",
