@@ -74,16 +74,17 @@ def test_each_planted_bug_is_found_at_a_seed_on_record(soak: bool) -> None:
         )
 
 
-JUDGED = {
+RECORDED = {
     "505": "the remote closes by what a message says, gets one five times, and its topic is a class by then",
     "203616": "without persistence QoS 1 is QoS 0, and has no place kept at a full queue, in whatever mode the store is",
     "215395": "a remote that closes by topic is mended while messages are tried at QoS 1, which is a lesson then",
+    "223294": "an isolated lane outlives its bridge's removal, and the bridge is back before it has ended",
     "209611": "a message left at QoS 1, since the remote had closed on it, and goes again at QoS 2 after a restart",
 }
 
 
-@pytest.mark.parametrize("seed", JUDGED, ids=JUDGED.get)
-def test_what_the_promises_allow_is_no_violation(seed: str) -> None:
+@pytest.mark.parametrize("seed", RECORDED, ids=RECORDED.get)
+def test_what_once_was_a_violation_is_none(seed: str) -> None:
     done = simulation("--seed", seed)
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,8 @@
 """The placement: which process each child of the supervisor lives in. Pure.
 
 Isolated, each has a process that is called as it is. Together, the store, the clients and the lanes share one, ``SITE``; a lane
-that is to be on its own, or has failed too often, has its own all the same. HTTP and telemetry always have.
+that is to be on its own, or has failed too often, has its own all the same, and so has one whose bridge is configured no more, as
+long as it goes on: within ``SITE`` such a lane has ended. HTTP and telemetry always have.
 
 A process may have so many files open, and no more. Where clients share theirs, what the others in it need is kept from them: a
 crowd lets neither the store run out of files nor a lane out of a connection.
@@ -13,7 +14,6 @@ from wire.config_settings import NodeSettings
 from wire.frames.names import BRIDGE, CLIENTS, STORE, bridge_of_child, child_name, child_of
 
 SITE = "site"
-_SHARING = (STORE, BRIDGE, CLIENTS)
 _TABLES_OPEN_PART = 2  # of the files that the store's process may have open, half
 _TABLES_OPEN_MAX = 2048
 _DESCRIPTORS_OF_STORE = 64  # its logs, its folders, and what every process has open
@@ -27,20 +27,20 @@ def tables_open_max(descriptors_max: int) -> int:
 class Placement:
     """The table of ``settings``."""
 
-    __slots__ = ("_apart", "_isolated", "_lanes", "_together")
+    __slots__ = ("_apart", "_lanes", "_sharing", "_together")
 
     def __init__(self, settings: NodeSettings) -> None:
         self._together = settings.supervision.placement == "together"
-        self._isolated = frozenset(bridge.name for bridge in settings.bridges if bridge.isolated)
+        self._sharing = frozenset(bridge.name for bridge in settings.bridges if not bridge.isolated)
         self._apart = frozenset(settings.apart)
         self._lanes = [child_name(BRIDGE, bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)]
 
     def process_of(self, name: str) -> str:
         """The process in which the actor or child ``name`` is to live."""
         child = child_of(name)
-        if not self._together or child.partition(":")[0] not in _SHARING:
+        if not self._together or child in self._apart:
             return child
-        return child if child in self._apart or bridge_of_child(child) in self._isolated else SITE
+        return SITE if child in (STORE, CLIENTS) or bridge_of_child(child) in self._sharing else child
 
     def kept_from_clients(self, descriptors_max: int) -> int:
         """How many of ``descriptors_max`` files of the clients' process are for the store and the lanes in it."""

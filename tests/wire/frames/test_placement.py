@@ -36,6 +36,12 @@ def test_each_child_and_its_actors_live_where_the_settings_say(given: NodeSettin
         assert [place.process_of(name) for name in (child, *actors_of(child))] == [process] * (1 + len(actors_of(child)))
 
 
+def test_a_lane_whose_bridge_is_configured_no_more_has_a_process_of_its_own_while_it_goes_on() -> None:
+    """Nothing says any more whether it was isolated; within the process that is shared it has ended."""
+    place = Placement(settings("together"))
+    assert place.process_of("forwarder:gone:0") == "bridge:gone:0"
+
+
 @pytest.mark.parametrize("placement", ["isolated", "together"])
 def test_what_has_no_part_in_a_messages_way_has_a_process_of_its_own(placement: str) -> None:
     place = Placement(settings(placement))
