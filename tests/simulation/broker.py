@@ -189,7 +189,7 @@ class _Judge:
         if payload is not None:
             session.released.add(payload)
         order = session.recs.get(packet.packet_id)
-        if order is not None:
+        if order is not None and packet.packet_id not in session.closed_on:  # else its PUBREC was to a message long before
             if order <= self._last_release and not session.left:
                 raise Violation("exchange.pubrels-in-pubrec-order", f"{packet} out of order")
             self._last_release = order

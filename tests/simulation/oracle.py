@@ -753,9 +753,8 @@ class Oracle:
         """
         if self.relaxed:
             return
-        for queue in self._queues.values():
-            if session_of_queue(queue.name) is not None:
-                continue
+        queue = self._queues.get(_queue_of(client_id))  # another lane may have it, too, published again at QoS 1 and raised
+        if queue is not None:
             for seq in queue.entries.get(payload, ()):
                 if self._packet_id(seq) != packet_id:
                     continue

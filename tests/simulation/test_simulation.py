@@ -78,7 +78,9 @@ RECORDED = {
     "505": "the remote closes by what a message says, gets one five times, and its topic is a class by then",
     "203616": "without persistence QoS 1 is QoS 0, and has no place kept at a full queue, in whatever mode the store is",
     "215395": "a remote that closes by topic is mended while messages are tried at QoS 1, which is a lesson then",
+    "236815": "an identifier that was given up is released after others, whatever message had its PUBREC long before",
     "223294": "an isolated lane outlives its bridge's removal, and the bridge is back before it has ended",
+    "233461": "a message of QoS 1 that is raised was published twice, and two lanes have it under one identifier",
     "209611": "a message left at QoS 1, since the remote had closed on it, and goes again at QoS 2 after a restart",
 }
 
