@@ -27,13 +27,13 @@ def tables_open_max(descriptors_max: int) -> int:
 class Placement:
     """The table of ``settings``."""
 
-    __slots__ = ("_apart", "_lanes", "_sharing", "_together")
+    __slots__ = ("_apart", "_bridges", "_sharing", "_together")
 
     def __init__(self, settings: NodeSettings) -> None:
         self._together = settings.supervision.placement == "together"
         self._sharing = frozenset(bridge.name for bridge in settings.bridges if not bridge.isolated)
         self._apart = frozenset(settings.apart)
-        self._lanes = [child_name(BRIDGE, bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)]
+        self._bridges = settings.bridges
 
     def process_of(self, name: str) -> str:
         """The process in which the actor or child ``name`` is to live."""
@@ -46,7 +46,8 @@ class Placement:
         """How many of ``descriptors_max`` files of the clients' process are for the store and the lanes in it."""
         clients = self.process_of(CLIENTS)
         store = _DESCRIPTORS_OF_STORE + tables_open_max(descriptors_max) if self.process_of(STORE) == clients else 0
-        return store + sum(self.process_of(lane) == clients for lane in self._lanes)
+        lanes = (child_name(BRIDGE, bridge.name, lane) for bridge in self._bridges for lane in range(bridge.lanes))
+        return store + sum(self.process_of(lane) == clients for lane in lanes)
 
     def wanted_for(self, clients: int) -> int:
         """How many files the clients' process must be allowed, so that ``clients`` are left beside ``kept_from_clients``."""
