@@ -86,8 +86,7 @@ class Target:
     def _processes(self) -> list[tuple[int, str]]:
         """Those that hear of clients; a template ends when it is not needed any more."""
         found = []
-        for pid in self.node.pids():
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+        for pid, words in self.node.processes().items():
             if TEMPLATE not in words:
                 found.append((pid, dict(pairwise(words)).get("--process", "supervisor")))
         return found

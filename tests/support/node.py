@@ -223,7 +223,7 @@ class Node:
     def find_pid(self, process: str, bridge: str | None = None, lane: int | None = None) -> int | None:
         """The process of that kind (the first lane's, unless told), or the one that has it and others; or None."""
         shared = None
-        for pid, words in sorted(self._processes().items()):
+        for pid, words in sorted(self.processes().items()):
             kind, _, place = dict(pairwise(words)).get("--process", "").partition(":")
             if kind == process and (bridge is None or place == f"{bridge}:{lane or 0}"):
                 return pid
@@ -246,14 +246,28 @@ class Node:
         )
         return next(pid for pid in replaced if pid is not None)
 
+    def processes(self) -> dict[int, list[str]]:
+        """The processes of the supervisor's session and their command lines."""
+        assert self._process is not None
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                    if int(stat[3]) == self._process.pid and stat[0] != "Z":
+                        found[int(entry.name)] = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                except OSError:
+                    continue  # it ended meanwhile
+        return found
+
     def pids(self) -> list[int]:
         """Every process of the node."""
-        return sorted(self._processes())
+        return sorted(self.processes())
 
     def rss_bytes(self) -> dict[str, int]:
         """Resident memory of each process."""
         found = {}
-        for pid, words in self._processes().items():
+        for pid, words in self.processes().items():
             named = dict(pairwise(words))
             name = named.get("--process", "template" if TEMPLATE in words else "supervisor")
             pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -340,23 +354,9 @@ class Node:
     def _is_ready_or_ended(self) -> bool:
         return bool(self.events("node.ready")) or self.supervisor.poll() is not None
 
-    def _processes(self) -> dict[int, list[str]]:
-        """The processes of the supervisor's session and their command lines."""
-        assert self._process is not None
-        found = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    stat = (entry / "stat").read_text().rpartition(")")[2].split()
-                    if int(stat[3]) == self._process.pid and stat[0] != "Z":
-                        found[int(entry.name)] = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                except OSError:
-                    continue  # it ended meanwhile
-        return found
-
     def _gone(self) -> int:
         process = self.supervisor
-        wait_until(lambda: not self._processes(), 5.0, lambda: f"end of every process of the node; left are {self._processes()}")
+        wait_until(lambda: not self.processes(), 5.0, lambda: f"end of every process of the node; left are {self.processes()}")
         self._process = None
         assert process.returncode is not None
         return process.returncode
