@@ -183,6 +183,7 @@ class LoneMessages:
         while not _packets(self._remote, self._to_remote):
             self._pass_time(0.001)
         self._remote.send(connack_bytes(4))
+        self._run()
         self._publisher = socket.create_connection(("127.0.0.1", self._port))
         self._publisher.setblocking(False)
         self._publisher.send(connect_bytes(4, "publisher"))
@@ -212,9 +213,9 @@ class LoneMessages:
             self._number = self._number % 65_535 + 1
             self._publisher.send(publish_bytes(4, "plant/line/1/temperature", PAYLOAD, qos=1, packet_id=self._number))
             self._run()
-            (answer,) = _packets(self._publisher, self._to_publisher)
+            (answer,) = self._awaited(self._publisher, self._to_publisher)
             assert (answer.kind, answer.packet_id) == (PUBACK, self._number)
-            (publish,) = _packets(self._remote, self._to_remote)
+            (publish,) = self._awaited(self._remote, self._to_remote)
             assert (publish.kind, publish.payload) == (PUBLISH, PAYLOAD)
             self._remote.send(acknowledge_bytes(PUBACK, publish.packet_id))
             self._run()
@@ -223,6 +224,13 @@ class LoneMessages:
             self._advance(end_s - self._now_s)
 
     # --- inside ---
+
+    def _awaited(self, sock: socket.socket, reader: PacketReader) -> list[Packet]:
+        """What has come; under load the system takes a moment on loopback too, to the node or from it."""
+        while not (packets := _packets(sock, reader)):
+            assert select.select([sock, *(post._epoll for post in self._hosts)], [], [], PATIENCE_S)[0], "something comes"
+            self._run()
+        return packets
 
     def _herald(self, ready: Post) -> None:
         """Tell the other processes, as the supervisor does."""
