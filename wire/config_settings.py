@@ -478,6 +478,11 @@ class RemoteSettings:
         "with WebSocket 80 and 443.",
     ]
     protocol: Annotated[int, Choices(mqtt5=5, mqtt311=4), "MQTT 5.0 or 3.1.1."] = 5
+    try_private: Annotated[
+        bool,
+        "At MQTT 3.1.1, tell a remote that is subscribed to that a bridge comes: it sends no echo then, and keeps RETAIN. "
+        "One that refuses this is connected to without it, and asked again after a day.",
+    ] = True
     transport: Annotated[str, Choices("tcp", "tls", "ws", "wss"), "tls and wss encrypt; ws and wss are WebSocket."] = "tcp"
     client_id: Annotated[
         str, "The remote keeps the session under it, so clean_start: false needs one. Lanes from the second on add their number."

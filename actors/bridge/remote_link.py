@@ -15,6 +15,7 @@ from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
 from actors.bridge.link_status import NOT_OPEN, LinkStatus
 from actors.bridge.login_renewal import LoginRenewal
+from actors.bridge.remote_intake import RemoteIntake
 from actors.process.local_messages import LinkStateChanged
 from actors.process.mailbox import Mailbox
 from actors.remote.credentials import Login
@@ -55,7 +56,13 @@ class RemoteLink:
         self._lane = lane
         self._exchange = exchange
         self._reports = reports
-        self._dialer = RemoteDialer(settings, lane.client_id, in_thread=mailbox.in_thread, tell=tell)
+        self._dialer = RemoteDialer(
+            settings,
+            lane.client_id,
+            try_private=settings.try_private and RemoteIntake.is_wanted(lane.bridge, lane.number),
+            in_thread=mailbox.in_thread,
+            tell=tell,
+        )
         self._logins = LoginRenewal(mailbox, lane, reports, self._dialer)
         exchange.reader.give_auth_to(self._logins.on_auth)
         self._level = settings.protocol
@@ -87,7 +94,8 @@ class RemoteLink:
             return
         self._opening = True
         first = first or self._exchange.wanted_place
-        self._dialer.dial(self.failback.order(first), self._exchange.reader.limits, preferred=first, clean=clean)
+        addresses, now_s = self.failback.order(first), self._mailbox.now_s()
+        self._dialer.dial(addresses, self._exchange.reader.limits, preferred=first, clean=clean, now_s=now_s)
 
     def remake(self, reason: str, *, first: str = "") -> None:
         """Connect again at once."""
@@ -97,6 +105,7 @@ class RemoteLink:
     def reconnect(self) -> None:
         """Connect again, by the operator's order; what is paused stays so."""
         if not self._paused:
+            self._dialer.forget_dialects()
             self.remake("reconnect was asked for")
 
     def pause(self) -> None:
@@ -110,6 +119,7 @@ class RemoteLink:
     def resume(self) -> None:
         """End the pause."""
         self._paused = False
+        self._dialer.forget_dialects()
         if self.status.state is LinkState.PAUSED:
             self.status.connecting(NOT_OPEN, self._mailbox.now_s(), self._mailbox.wall_ms())  # if it is, that is said next
             self._send_state()
@@ -182,6 +192,7 @@ class RemoteLink:
             else:
                 self.connect("the remote has a session that is on no record", first=remote.address, clean=True)
             return
+        self._dialer.on_connected(remote.address, ended.refused, self._mailbox.now_s())
         self._on_connected(remote, ended.login, tried_first=ended.tried_first)
 
     def _on_connected(self, remote: Remote, login: Login, *, tried_first: bool) -> None:

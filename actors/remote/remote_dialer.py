@@ -6,7 +6,8 @@ caller's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,7 +16,10 @@ from actors.remote.remote_socket import DISCONNECT, LEVEL_5, InputLimits, Remote
 from wire.config_settings import RemoteSettings
 from wire.errors import Unavailable
 from wire.exchange.failback import Address, place_of
+from wire.exchange.remote_dialects import Dialect, RemoteDialects, is_of_dialect
 from wire.status.link_faults import LinkFault, fault_of
+
+log = logging.getLogger("bascule")
 
 _LOGIN_FAULTS = (LinkFault.USER, LinkFault.NOT_AUTHORIZED, LinkFault.LOGIN)
 ASKS = "-limits"  # behind the client identifier: the session of the bridge itself is not to be touched
@@ -25,7 +29,8 @@ ASKS = "-limits"  # behind the client identifier: the session of the bridge itse
 class OpeningEnded:
     """Opening thread -> Connection: it is connected, or could not connect. ``clean``: it had ended the remote's session first.
 
-    tried_first: the first of the addresses was tried in vain. login: what it said of who we are.
+    tried_first: the first of the addresses was tried in vain. login: what it said of who we are. refused: in which dialects the
+    remote did not let us in before it did.
     """
 
     remote: Remote | None
@@ -33,6 +38,7 @@ class OpeningEnded:
     clean: bool
     tried_first: bool
     login: Login = NO_LOGIN
+    refused: tuple[Dialect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,19 +79,34 @@ class RemoteDialer:
         settings: RemoteSettings,
         client_id: str,
         *,
+        try_private: bool,
         in_thread: Callable[[str, Callable[[], None]], None],
         tell: Callable[[object], bool],
     ) -> None:
-        """in_thread: runs a job in a thread of that name. tell: takes its message, in that thread; False if nobody wants it."""
+        """try_private: at MQTT 3.1.1, say first that a bridge comes. in_thread: runs a job in a thread of that name. tell: takes
+        its message, in that thread; False if nobody wants it.
+        """
         self._settings = settings
         self._client_id = client_id
         self.credentials = Credentials(settings)
+        self._dialects = RemoteDialects(settings.protocol, try_private=try_private)
         self._in_thread = in_thread
         self._tell = tell
 
-    def dial(self, addresses: list[Address], limits: InputLimits, *, preferred: str, clean: bool) -> None:
+    def dial(self, addresses: list[Address], limits: InputLimits, *, preferred: str, clean: bool, now_s: float) -> None:
         """Connect to the first of ``addresses`` that lets us in; ``OpeningEnded`` is told. Only the preferred one is cleaned."""
-        self._in_thread("opening", partial(self._dial, addresses, limits, preferred, clean))
+        ways = [(address, self._dialects.at(place_of(address), now_s)) for address in addresses]
+        self._in_thread("opening", partial(self._dial, ways, limits, preferred, clean))
+
+    def on_connected(self, place: str, refused: tuple[Dialect, ...], now_s: float) -> None:
+        """Remember in which dialects ``place`` is not to be reached, and say so."""
+        self._dialects.on_connected(place, refused, now_s)
+        for dialect in refused:
+            log.info("remote.dialect_refused", extra={"address": place, **dialect._asdict()})
+
+    def forget_dialects(self) -> None:
+        """Try the best dialect again, whatever was refused."""
+        self._dialects.forget()
 
     def probe(self, number: int, address: Address) -> None:
         """See whether ``address`` answers; ``ProbeEnded`` is told."""
@@ -126,19 +147,21 @@ class RemoteDialer:
         finally:
             self._tell(told)
 
-    def _dial(self, addresses: list[Address], limits: InputLimits, preferred: str, clean: bool) -> None:
+    def _dial(self, ways: list[tuple[Address, Sequence[Dialect]]], limits: InputLimits, preferred: str, clean: bool) -> None:
         ended = OpeningEnded(remote=None, error=None, clean=clean, tried_first=False)
         tried_first = False
         try:
             errors: list[str] = []
             fault = LinkFault.OTHER  # of the first address
-            for address in addresses:
+            for address, dialects in ways:
                 place = place_of(address)
                 cleans = clean and place == preferred
                 try:
                     login = self.credentials.login()
-                    remote = open_remote(self._settings, self._client_id, address, clean=cleans, limits=limits, login=login)
-                    ended = OpeningEnded(remote=remote, error=None, clean=cleans, tried_first=tried_first, login=login)
+                    remote, refused = self._open(address, dialects, limits, login, clean=cleans)
+                    ended = OpeningEnded(
+                        remote=remote, error=None, clean=cleans, tried_first=tried_first, login=login, refused=refused
+                    )
                     break
                 except Unavailable as error:
                     if fault_of(error) in _LOGIN_FAULTS:
@@ -152,6 +175,20 @@ class RemoteDialer:
         finally:
             if not self._tell(ended) and ended.remote is not None:
                 ended.remote.close()
+
+    def _open(
+        self, address: Address, dialects: Sequence[Dialect], limits: InputLimits, login: Login, *, clean: bool
+    ) -> tuple[Remote, tuple[Dialect, ...]]:
+        """Connect by the first of ``dialects`` that the remote does not refuse as such; those that it did come with it."""
+        for number, dialect in enumerate(dialects):
+            settings, own = replace(self._settings, protocol=dialect.level), self._client_id
+            try:
+                remote = open_remote(settings, own, address, clean=clean, limits=limits, login=login, private=dialect.private)
+                return remote, tuple(dialects[:number])
+            except Unavailable as error:
+                if dialect == dialects[-1] or not is_of_dialect(error):
+                    raise
+        raise AssertionError("no dialect to try")
 
     def _probe(self, number: int, address: Address) -> None:
         error = "it could not be probed"

@@ -33,6 +33,7 @@ from wire.config_settings import RemoteSettings
 from wire.errors import PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import Address
+from wire.exchange.remote_dialects import Dialect
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.mqtt import packets
 from wire.mqtt.codec import missing_bytes, split
@@ -92,17 +93,21 @@ def _always() -> bool:
 
 
 class Remote:
-    """A connection that the remote broker has accepted; its socket does not block. leads: whether anything may be said on it."""
+    """A connection that the remote broker has accepted, in ``dialect``; its socket does not block.
+
+    leads: whether anything may be said on it.
+    """
 
     leads: Callable[[], bool] = staticmethod(_always)
 
-    def __init__(self, client: Client, sock: _Socket, connack: Connack, address: str, *, websocket: bool) -> None:
+    def __init__(self, client: Client, sock: _Socket, connack: Connack, address: str, *, dialect: Dialect, websocket: bool) -> None:
         self._client = client  # closes the socket when it is collected
         self._socket = sock
         self._read = partial(sock.recv, RECEIVE_BYTES) if websocket else partial(receive, cast("BufferSource", sock))
         self._pending: Callable[[], int] | None = getattr(sock, "pending", None)
         self._websocket = websocket
         self.connack = connack
+        self.dialect = dialect
         self.address = address
         with socket.socket(fileno=socket.dup(sock.fileno())) as plain:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -181,8 +186,11 @@ def open_remote(
     clean: bool,
     limits: InputLimits = NOTHING_SUBSCRIBED,
     login: Login = NO_LOGIN,
+    private: bool = False,
 ) -> Remote:
     """Connect to ``address`` as ``login`` says; blocks, each step for ``connect_timeout_s`` at most.
+
+    private: CONNECT says by the bridge bit of MQTT 3.1.1 that a bridge comes.
 
     With ``clean`` whatever session the remote has is ended first. At level 4 that takes a connection of its own, because a clean
     session there ends with its connection [MQTT-3.1.2-6].
@@ -191,11 +199,11 @@ def open_remote(
         Unavailable: it did not work; ``step`` says where (credentials, name, tcp, tls, websocket, connack) and ``fault`` why.
     """
     if clean and settings.protocol != LEVEL_5 and not settings.clean_start:
-        ended = _open(settings, identifier, address, limits, login, clean=True)
+        ended = _open(settings, identifier, address, limits, login, clean=True, private=private)
         ended.send(memoryview(DISCONNECT))
         ended.close()
         clean = False
-    return _open(settings, identifier, address, limits, login, clean=clean or settings.clean_start)
+    return _open(settings, identifier, address, limits, login, clean=clean or settings.clean_start, private=private)
 
 
 def probe_remote(settings: RemoteSettings, address: Address) -> None:
@@ -221,7 +229,9 @@ def probe_remote(settings: RemoteSettings, address: Address) -> None:
         raise _no_connection(place, error) from error
 
 
-def _open(settings: RemoteSettings, identifier: str, address: Address, limits: InputLimits, login: Login, *, clean: bool) -> Remote:
+def _open(
+    settings: RemoteSettings, identifier: str, address: Address, limits: InputLimits, login: Login, *, clean: bool, private: bool
+) -> Remote:
     place = f"{address[0]}:{address[1]}"
     client = _client(settings, identifier, clean, place, login)
     try:
@@ -229,6 +239,8 @@ def _open(settings: RemoteSettings, identifier: str, address: Address, limits: I
             properties = _connect_properties(settings, limits, login)
             client.connect(address[0], address[1], settings.keep_alive_s, clean_start=clean, properties=properties)
         else:
+            if private:
+                client.enable_bridge_mode()
             client.connect(address[0], address[1], settings.keep_alive_s)
     except socket.gaierror as error:
         raise _unavailable("name", place, error.strerror or str(error), LinkFault.NAME) from error
@@ -246,7 +258,7 @@ def _open(settings: RemoteSettings, identifier: str, address: Address, limits: I
     except Unavailable:
         sock.close()
         raise
-    return Remote(client, sock, connack, place, websocket=settings.web)
+    return Remote(client, sock, connack, place, dialect=Dialect(settings.protocol, private), websocket=settings.web)
 
 
 class _Client(Client):

@@ -281,9 +281,9 @@ def _bridge(draft: Draft, part: Part, folder: Path) -> None:
     identifier = part.last("remote_clientid", "clientid")
     given = identifier.value if identifier is not None else f"{socket.gethostname()}.{part.head.value}"
     draft.put((*remote, "client_id"), literally(given), identifier or f"{DEFAULT}: HOST.CONNECTION")
-    new = _protocol(draft, remote, part, comes_in=any(rule.direction == "in" for rule in topics))
+    new = _protocol(draft, remote, part)
     secure = _transport(draft, remote, part)
-    done = {"address", "addresses", "connection", "remote_clientid", "clientid", "bridge_protocol_version", "try_private"}
+    done = {"address", "addresses", "connection", "remote_clientid", "clientid", "bridge_protocol_version"}
     done |= {"bridge_tls_use_os_certs", "topic", "bridge_outgoing_retain", "restart_timeout", "bridge_tcp_keepalive"}
     done |= {"remote_password", "password", "bridge_tls_version", "bridge_tcp_user_timeout"}
     lines = [line for line in part.lines if _fits(draft, line, secure=secure, new=new)]
@@ -301,6 +301,8 @@ def _fits(draft: Draft, line: Line, *, secure: bool, new: bool) -> bool:
         draft.needless.append((line.shown, "without ca_file the system's authorities are trusted"))
     elif line.name == "bridge_session_expiry_interval" and not new:
         draft.refuse(line, "MQTT 3.1.1 has none")
+    elif line.name == "try_private" and new:
+        draft.needless.append((line.shown, "MQTT 5 has no local and retain as published for it"))
     else:
         return True
     return False
@@ -313,15 +315,11 @@ def _address(text: str) -> str:
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
-def _protocol(draft: Draft, remote: Key, part: Part, *, comes_in: bool) -> bool:
+def _protocol(draft: Draft, remote: Key, part: Part) -> bool:
     """Say which MQTT is spoken. Returns whether it is 5.0."""
-    version, private = part.last("bridge_protocol_version"), part.last("try_private")
+    version = part.last("bridge_protocol_version")
     if version is not None and version.value == "mqttv50":
         draft.put((*remote, "protocol"), "mqtt5", version)
-        return True
-    if comes_in and (private is None or flag(private.value)):
-        note = "MQTT 5 keeps echoes away and RETAIN as it is; a remote that speaks 3.1.1 only wants mqtt311 here"
-        draft.put((*remote, "protocol"), "mqtt5", private or f"{DEFAULT}: try_private", note)
         return True
     draft.put((*remote, "protocol"), "mqtt311", version or DEFAULT, "3.1 there" if version and version.value == "mqttv31" else "")
     return False

@@ -191,7 +191,7 @@ BRIDGE_OPTIONS = (
     Option("bridge_max_packet_size", f"{_REMOTE}.packet_max_bytes", default="0"),
     _later("bridge_max_topic_alias", "topics are sent whole"),
     Option("bridge_outgoing_retain", f"{_OUT}[].preserve_retain"),
-    Option("bridge_protocol_version", f"{_REMOTE}.protocol", "mqttv31 becomes mqtt311; see try_private"),
+    Option("bridge_protocol_version", f"{_REMOTE}.protocol", "mqttv31 becomes mqtt311"),
     _later("bridge_psk", _PSK, fatal=True),
     Option("bridge_receive_maximum", f"{_REMOTE}.receive_maximum"),
     _needless("bridge_reload_type", "a reload takes what has changed, when one asks for it"),
@@ -222,7 +222,7 @@ BRIDGE_OPTIONS = (
     _later("start_type", _ALWAYS_TRIED, "automatic"),
     _later("threshold", _ALWAYS_TRIED),
     Option("topic", _OUT, f"out: {_OUT}; in: {_IN}; both: one rule in each; prefixes in destination"),
-    Option("try_private", f"{_REMOTE}.protocol", "mqtt5 where anything comes in: its no local and retain as published do the same"),
+    Option("try_private", f"{_REMOTE}.try_private", "with MQTT 3.1.1; with 5.0 there are no local and retain as published"),
     Option("username", f"{_REMOTE}.username"),
 )
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import deque
 
 from actors.remote.remote_socket import Connack, Remote
+from wire.exchange.remote_dialects import Dialect
 
 RATE = 1_000  # bytes a second
 
 
 class SlowRemote(Remote):
     """A remote behind a buffer and a slow wire; it answers what is whole."""
+
+    dialect = Dialect(4)
 
     def __init__(self, kernel_bytes: int) -> None:
         self.connack = Connack(session_present=True)

@@ -25,6 +25,7 @@ from tests.support.settings import bridge, node
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.wire.outbound_model import lane_opened
 from wire.config_settings import RuleSettings
+from wire.exchange.remote_dialects import Dialect
 from wire.frames.batch import from_rows
 from wire.frames.frame import Frame
 from wire.frames.intake import SessionOpen, SessionOpened
@@ -220,7 +221,7 @@ def test_the_bytes_that_the_far_end_does_not_take_are_counted_as_unsent(tmp_path
         with near, far:
             near.setblocking(False)
             far.settimeout(PATIENCE_S)
-            remote = Remote(None, near, Connack(session_present=False), "far", websocket=False)  # type: ignore[arg-type]  # no paho here
+            remote = Remote(None, near, Connack(session_present=False), "far", dialect=Dialect(4), websocket=False)  # type: ignore[arg-type]  # no paho here
             assert remote.unsent_bytes() == 0
             sent = 0
             while count := remote.send(memoryview(bytes(1 << 20))):

@@ -181,17 +181,18 @@ def test_a_filter_that_was_made_wider_or_narrower_brings_nothing_twice(
     assert figures(node)["received"] == len(LINES) + 1
 
 
-@pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
-def test_what_the_bridge_sent_does_not_go_round(source: Mosquitto, start_node: StartNode, protocol: str) -> None:
-    """Everything crosses both ways. At MQTT 5 the remote does not echo; at MQTT 3.1.1 an echo ends at the node."""
-    both = taking(source.port, {"filters": ["#"]}, protocol=protocol, local_subscriptions=[{"filters": ["#"]}])
+@pytest.mark.parametrize(("protocol", "private"), [("mqtt311", True), ("mqtt311", False), ("mqtt5", True)])
+def test_what_the_bridge_sent_does_not_go_round(source: Mosquitto, start_node: StartNode, protocol: str, private: bool) -> None:
+    """Everything crosses both ways. A remote that knows a bridge does not echo; without, an echo ends at the node."""
+    remote = {"try_private": private}
+    both = taking(source.port, {"filters": ["#"]}, protocol=protocol, remote=remote, local_subscriptions=[{"filters": ["#"]}])
     node = start_node(node_config(both))
     with Subscriber(source.port, "#") as arrived:
         subscribed(node)
         publish(node.port, "t", LINES, qos=1)
         arrived.wait_for("t", LINES)
         publish(source.port, "u", LINES, qos=1)
-        echoes = 0 if protocol == "mqtt5" else len(LINES)
+        echoes = 0 if protocol == "mqtt5" or private else len(LINES)
         wait_until(
             lambda: figures(node)["received"] >= len(LINES) + echoes, 10.0, lambda: f"the remote's messages; {figures(node)}"
         )
@@ -200,6 +201,23 @@ def test_what_the_bridge_sent_does_not_go_round(source: Mosquitto, start_node: S
         assert arrived.arrivals("t", LINES).are_exact()
         assert arrived.arrivals("u", LINES).are_exact()
         assert figures(node)["received"] in range(len(LINES) + echoes, len(LINES) + echoes + 2)
+
+
+def test_a_remote_that_knows_a_bridge_of_mqtt_311_keeps_retain(source: Mosquitto, sink: Mosquitto, start_node: StartNode) -> None:
+    """RETAIN of a message that was not retained before the subscription is passed on only to a bridge [MQTT-3.3.1-9]."""
+    node = start_node(
+        node_config(
+            taking(source.port, {"filters": ["#"]}, protocol="mqtt311"),
+            bridge_config("to", sink.port, local_subscriptions=[{"filters": ["#"]}], loop_prevention={"max_hops": 2}),
+        )
+    )
+    subscribed(node)
+    publish(source.port, "kept", ["on"], qos=1, retain=True)
+    with Subscriber(node.port, "kept") as here:
+        here.wait_for("kept", ["on"])
+    wait_until(lambda: node.lane("to")["delivered"] == 1, 10.0, "it went on")
+    with Subscriber(sink.port, "kept") as there:
+        there.wait_for("kept", ["on"])
 
 
 def test_a_ring_of_two_nodes_and_two_brokers_ends_after_max_hops(source: Mosquitto, sink: Mosquitto, start_node: StartNode) -> None:

@@ -53,12 +53,14 @@ from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
 from wire.config_settings import ListenerSettings, NodeSettings, RemoteSettings
 from wire.errors import Unavailable
+from wire.exchange.remote_dialects import Dialect
 from wire.frames.frame import Frame
 from wire.frames.intake import Publishes
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened
 from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR, actors_of, child_of, session_of_queue
 from wire.frames.placement import SITE, Placement
 from wire.frames.supervision import Command, SnapshotMade
+from wire.mqtt.reason_codes import ReasonCode
 
 
 class SimListening(Pollable):
@@ -263,7 +265,8 @@ class SimPauses(Pauses):
 class SimRemote(Remote):
     """A connection to the broker's model."""
 
-    def __init__(self, sock: SimSocket, connack: Connack, address: str) -> None:
+    def __init__(self, sock: SimSocket, connack: Connack, address: str, dialect: Dialect) -> None:
+        self.dialect = dialect
         self._socket = sock
         self._read = partial(receive, sock)
         self._pending = None
@@ -321,9 +324,12 @@ def open_remote(
     clean: bool,
     limits: InputLimits = NOTHING_SUBSCRIBED,
     login: Login,
+    private: bool = False,
 ) -> Remote:
     """Takes the place of ``actors.remote.remote_socket.open_remote``."""
     assert login.is_same(NO_LOGIN), "nobody has credentials there"
+    if private:
+        raise Unavailable("connack: refused", reason_code=ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
     return machine_of(current()).open_remote(settings, identifier, address, clean=clean, limits=limits)
 
 
@@ -594,7 +600,7 @@ class Machine:
         connection.link = self._link(process, connection, "remote")
         self.world.after(self.shape.latency_s, connection.delivery.resume, connection.link)
         connack = Connack(session_present=present, receive_maximum=self.shape.remote_window if level == LEVEL_5 else 65_535)
-        return SimRemote(connection.link.near, connack, place)
+        return SimRemote(connection.link.near, connack, place, Dialect(level))
 
     def _link(self, process: Process, far: Far, name: str) -> Link:
         link = Link(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import queue
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -17,6 +19,7 @@ from tests.support.ports import free_port
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S
 from wire.exchange.failback import Address
+from wire.exchange.remote_dialects import Dialect
 
 pytestmark = pytest.mark.process
 
@@ -24,13 +27,14 @@ pytestmark = pytest.mark.process
 class Caller:
     """Has threads run, and takes what they tell unless it ``is_gone``."""
 
-    def __init__(self, *addresses: Address) -> None:
+    def __init__(self, *addresses: Address, try_private: bool = False) -> None:
         self.is_gone = False
         self.refused: list[OpeningEnded] = []
         self._told: queue.Queue[object] = queue.Queue()
         self._threads: list[threading.Thread] = []
         remote = replace(bridge().remote, addresses=addresses, protocol=5, session_expiry_s=3600, connect_timeout_s=PATIENCE_S)
-        self.dialer = RemoteDialer(remote, "edge", in_thread=self._in_thread, tell=self._tell)
+        remote = replace(remote, protocol=4) if try_private else remote
+        self.dialer = RemoteDialer(remote, "edge", try_private=try_private, in_thread=self._in_thread, tell=self._tell)
 
     def _in_thread(self, name: str, job: Callable[[], None]) -> None:
         self._threads.append(threading.Thread(target=job, name=name))
@@ -44,9 +48,9 @@ class Caller:
         self._told.put(message)
         return True
 
-    def dial(self, *addresses: Address, preferred: str = "", clean: bool = False) -> OpeningEnded:
+    def dial(self, *addresses: Address, preferred: str = "", clean: bool = False, now_s: float = 0.0) -> OpeningEnded:
         """The message of the opening thread."""
-        self.dialer.dial(list(addresses), NOTHING_SUBSCRIBED, preferred=preferred, clean=clean)
+        self.dialer.dial(list(addresses), NOTHING_SUBSCRIBED, preferred=preferred, clean=clean, now_s=now_s)
         message = self._told.get(timeout=PATIENCE_S)
         assert isinstance(message, OpeningEnded)
         return message
@@ -109,7 +113,7 @@ def test_a_connection_that_nobody_wants_any_more_is_closed(tmp_path: Path) -> No
         caller = Caller(address)
         caller.is_gone = True
 
-        caller.dialer.dial([address], NOTHING_SUBSCRIBED, preferred="", clean=False)
+        caller.dialer.dial([address], NOTHING_SUBSCRIBED, preferred="", clean=False, now_s=0.0)
         caller.join()
 
         [ended] = caller.refused
@@ -127,3 +131,77 @@ def test_a_probe_says_whether_anybody_is_there_under_its_number(tmp_path: Path) 
 
         assert refused.number == 8
         assert refused.error.startswith("tcp: ")
+
+
+class LevelJudge:
+    """A broker that answers CONNECT of these protocol levels as it is told, and notes the levels that came."""
+
+    def __init__(self, answers: dict[int, bytes]) -> None:
+        self.levels: list[int] = []
+        self._answers = answers
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address: Address = ("127.0.0.1", self._listening.getsockname()[1])
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._thread.join(PATIENCE_S)
+        self._listening.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            with connection:
+                self.levels.append(connection.recv(1000)[8])
+                connection.sendall(self._answers[self.levels[-1]])
+
+
+TAKEN, REFUSED, CLOSED = b"\x20\x02\x00\x00", b"\x20\x02\x00\x01", b""
+
+
+@pytest.mark.parametrize("answer", [REFUSED, CLOSED])
+def test_a_remote_that_refuses_the_bridge_bit_is_spoken_to_without_for_a_day(answer: bytes) -> None:
+    with LevelJudge({0x84: answer, 4: TAKEN}) as judge:
+        caller = Caller(judge.address, try_private=True)
+        place = f"127.0.0.1:{judge.address[1]}"
+
+        def connect(now_s: float) -> tuple[Dialect, ...]:
+            ended = caller.dial(judge.address, now_s=now_s)
+            assert ended.remote is not None
+            assert ended.remote.dialect == Dialect(4)
+            ended.remote.close()
+            caller.dialer.on_connected(place, ended.refused, now_s)
+            return ended.refused
+
+        assert connect(0.0) == (Dialect(4, private=True),)
+        assert connect(86_399.0) == ()
+        assert connect(86_400.0) == (Dialect(4, private=True),)
+        caller.dialer.forget_dialects()
+        assert connect(86_401.0) == (Dialect(4, private=True),)
+        assert judge.levels == [0x84, 4, 4, 0x84, 4, 0x84, 4]
+        caller.join()
+
+
+def test_a_remote_that_refuses_everybody_is_not_known_to_refuse_the_bit() -> None:
+    with LevelJudge({0x84: REFUSED, 4: CLOSED}) as judge:
+        caller = Caller(judge.address, try_private=True)
+        for _ in range(2):
+            ended = caller.dial(judge.address)
+            assert ended.remote is None
+        assert judge.levels == [0x84, 4] * 2
+        caller.join()
+
+
+def test_what_is_no_question_of_the_bit_is_asked_once() -> None:
+    with LevelJudge({0x84: b"\x20\x02\x00\x05", 4: TAKEN}) as judge:
+        caller = Caller(judge.address, try_private=True)
+        assert caller.dial(judge.address).remote is None
+        assert judge.levels == [0x84]
+        caller.join()

@@ -75,8 +75,9 @@ def test_a_bridge_has_what_its_connection_had(configs: Path) -> None:
     assert set(read_passwords(settings.access.password_file or "")._hashes) == {"operator", "pump-7"}
 
 
-def test_what_comes_in_is_spoken_of_by_mqtt_5_unless_the_connection_said_otherwise(configs: Path) -> None:
-    assert converted(configs, "02-both-whole.conf")[0].bridges[0].remote.protocol == 5
+def test_a_bridge_says_that_it_is_one_unless_the_connection_said_otherwise(configs: Path) -> None:
+    remotes = [converted(configs, f"{name}.conf")[0].bridges[0].remote for name in ("02-both-whole", "17-overlapping-topics")]
+    assert [(remote.protocol, remote.try_private) for remote in remotes] == [(4, True), (4, False)]
 
 
 @pytest.mark.parametrize(
