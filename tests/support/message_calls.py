@@ -228,7 +228,8 @@ class LoneMessages:
     def _awaited(self, sock: socket.socket, reader: PacketReader) -> list[Packet]:
         """What has come; under load the system takes a moment on loopback too, to the node or from it."""
         while not (packets := _packets(sock, reader)):
-            assert select.select([sock, *(post._epoll for post in self._hosts)], [], [], PATIENCE_S)[0], "something comes"
+            sources: list[Any] = [sock, *(post._epoll for post in self._hosts)]
+            assert select.select(sources, [], [], PATIENCE_S)[0], "something comes"
             self._run()
         return packets
 
