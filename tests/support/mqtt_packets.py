@@ -124,7 +124,10 @@ class Will:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connect:
-    """Fields that only a CONNECT has. clean: Clean Session of MQTT 3.1.1, Clean Start of MQTT 5.0."""
+    """Fields that only a CONNECT has. clean: Clean Session of MQTT 3.1.1, Clean Start of MQTT 5.0.
+
+    bridge: its protocol level has the bit by which Mosquitto's bridges of 3.1.1 say that they are bridges.
+    """
 
     version: int
     clean: bool
@@ -133,6 +136,7 @@ class Connect:
     will: Will | None
     username: str | None
     password: bytes | None
+    bridge: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -472,10 +476,14 @@ def _is_filter(topic_filter: str) -> bool:
     return bool(topic_filter) and alone and "#" not in levels[:-1]
 
 
+_BRIDGE = 0x80
+
+
 def _connect(body: _Body) -> Packet:
     assert body.text() == "MQTT", "MQTT-3.1.2-1"
     version, flags, keep_alive_s = body.number(1), body.number(1), body.number(2)
-    assert version in (4, 5), f"MQTT-3.1.2-2: protocol version {version}"
+    assert version in (4, 4 | _BRIDGE, 5), f"MQTT-3.1.2-2: protocol version {version}"
+    version, bridge = version & ~_BRIDGE, bool(version & _BRIDGE)
     five, allowed = version == 5, _ALLOWED[Sender.CLIENT]
     assert not flags & 1, "MQTT-3.1.2-3: the reserved flag"
     assert flags & 4 or not flags & 0x38, "MQTT-3.1.2-11, MQTT-3.1.2-13, MQTT-3.1.2-15: of a Will that is not there"
@@ -499,6 +507,7 @@ def _connect(body: _Body) -> Packet:
         will=will,
         username=body.text() if flags & 0x80 else None,
         password=body.binary() if flags & 0x40 else None,
+        bridge=bridge,
     )
     return Packet(kind=CONNECT, properties=properties, connect=connect)
 
