@@ -430,8 +430,7 @@ class Machine:
 
     def process(self, name: str) -> Process | None:
         """The process that has the child ``name``, started or not."""
-        if child_of(name) != name:
-            return None
+        assert child_of(name) == name, f"{name} is no process that a fault could befall"
         process = self.supervisor if name == SUPERVISOR else self._processes.get(self.process_of(name))
         return process if process is not None and process.alive else None
 

@@ -31,7 +31,7 @@ def steps(rng: Random, span_s: float) -> list[tuple[float, str, str, float]]:
         at_s = 0.2 + rng.random() * span_s
         found.append((at_s, "snapshot", "", 0.0))
         if rng.random() < 0.3:
-            found.append((at_s + rng.random() * 0.02, "kill", QUEUE_STORE, float(rng.choice((0, 1, 2, 3, 5)))))
+            found.append((at_s + rng.random() * 0.02, "kill", STORE, float(rng.choice((0, 1, 2, 3, 5)))))
         if rng.random() < 0.15:
             found.append((at_s, "disk-full", "", rng.choice((0.05, 0.5))))
     return found
