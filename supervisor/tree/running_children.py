@@ -147,6 +147,7 @@ class RunningChildren:
         self._pauses = pauses
         self._liveness = HeartbeatMonitor(settings, mailbox.now_s())
         self._processes: dict[str, Life] = {}
+        self._placed = (settings.now, Placement(settings.now))
         self._children = {spec.name: Child(spec, _restarts(spec, mailbox)) for spec in table(settings.now)}
 
     def __iter__(self) -> Iterator[Child]:
@@ -236,16 +237,20 @@ class RunningChildren:
         return [
             child
             for child in self._children.values()
-            if child.life is None and child.state is ChildState.RESTARTING and self._place(child) == process
+            if child.life is None and child.state is ChildState.RESTARTING and self._placement.process_of(child.name) == process
         ]
 
     def process_of(self, name: str) -> str:
         """The process in which the actor or child ``name`` lives, or is to live."""
         child = self._children.get(child_of(name))
-        return child.process if child is not None and child.life is not None else Placement(self._settings.now).process_of(name)
+        return child.process if child is not None and child.life is not None else self._placement.process_of(name)
 
-    def _place(self, child: Child) -> str:
-        return Placement(self._settings.now).process_of(child.name)
+    @property
+    def _placement(self) -> Placement:
+        """The table of what is configured now, made once."""
+        if self._placed[0] is not self._settings.now:
+            self._placed = (self._settings.now, Placement(self._settings.now))
+        return self._placed[1]
 
     # --- pauses ---
 
@@ -279,7 +284,7 @@ class RunningChildren:
         child.state = ChildState.STARTING
         child.hung = child.ordered = False
         paused = self.paused_since_ms(child.spec.bridge) is not None
-        place = self._place(child)
+        place = self._placement.process_of(child.name)
         if place != child.process:
             for name in (child.name, *actors_of(child.name)):
                 self._mailbox.moves(name)

@@ -244,7 +244,9 @@ class Supervisor(PolledActor):
 
     def _became_ready(self, child: Child) -> None:
         assert child.life is not None
-        self._notes.note(EventKind.PROCESS_STARTED, actor=child.name, count=child.restart_count, details={"pid": child.life.pid})
+        if child.name == STORE or not child.shares:  # of those that share a process, the store is the first
+            details = {"pid": child.life.pid}
+            self._notes.note(EventKind.PROCESS_STARTED, actor=child.process, count=child.restart_count, details=details)
         if child.name == STORE:
             self._send_notes()
             self._answer(self._store_requests.on_store_ready())

@@ -12,7 +12,7 @@ from tests.support.settings import bridge, node
 from wire.config_settings import LogSettings
 from wire.frames.names import CLIENTS, STORE
 from wire.frames.placement import SITE
-from wire.frames.supervision import Reconfigure
+from wire.frames.supervision import NodeEvents, Reconfigure
 
 BAD, GOOD = "bridge:bad:0", "bridge:good:0"
 BUG = 70
@@ -74,6 +74,17 @@ class Together(Tree):
 
 
 ALL_TOGETHER = dict.fromkeys((STORE, BAD, GOOD, CLIENTS), SITE)
+
+
+def test_a_life_of_a_process_is_told_once_however_many_share_it() -> None:
+    tree = Together()
+    tree.fails(SITE)
+    tree.supervisor._send_notes()
+
+    told = [event for _, frame in tree.sent(NodeEvents) for event in frame.events if event[1].startswith("process.")]
+
+    kinds = ["process.started", "process.ended", "process.started"]
+    assert [(kind, actor) for _, kind, _, _, actor, *_ in told] == [(kind, SITE) for kind in kinds]
 
 
 def test_a_lane_that_failed_twice_lives_apart_and_a_day_of_quiet_later_with_the_others() -> None:
