@@ -132,7 +132,8 @@ def _processes(status: Status) -> Iterator[Finding]:
 
 _LIVES = {
     STORE: "the last log lines of the store say why; dmesg tells of the out-of-memory killer; status has the ledgers",
-    SITE: "the last log lines of site say why, and which actor; isolated: true of a bridge keeps its failures from the others",
+    SITE: "the last log lines of site say why, and which actor; dmesg tells of the out-of-memory killer; "
+    "isolated: true of a bridge keeps it from the others",
 }
 _OTHER_PORT = "stop that process, or take another port"
 _LIVES_ELSE = "its last log lines say why; dmesg tells of the out-of-memory killer"

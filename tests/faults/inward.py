@@ -10,12 +10,16 @@ published there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import takewhile
 
+from tests.support.arrivals import Arrivals
 from tests.support.intake_order import IntakeOrder
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import Packet
 from tests.support.node import Node
 from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber
@@ -104,11 +108,11 @@ class Inward:
         self._totals.runs_late += bool(late)
         self._totals.late += late
         for topic in (BOTH, LOWERED):
-            taken = keeper.payloads(topic)
+            taken = _before_fence(keeper.packets, topic)
             self._totals.taken += len(taken)
             fault = order.fault(topic, taken)
             assert fault is None, fault
-            arrivals = self._watcher.arrivals(topic, taken)
+            arrivals = Arrivals.of(_before_fence(self._watcher.packets, topic), taken)
             assert arrivals.are_complete(), f"{topic}: {arrivals}"
             fault = order.live_fault(topic, self._live.payloads(topic))
             assert fault is None, f"live: {fault}"
@@ -123,3 +127,9 @@ class Inward:
             if left:
                 waiting[publisher.topic] = waiting.get(publisher.topic, 0) + left
         return waiting
+
+
+def _before_fence(packets: Sequence[Packet], topic: str) -> list[str]:
+    """The payloads of ``topic`` that came in front of the fence; a remote that was down may have more, which come behind it."""
+    before = takewhile(lambda packet: packet.topic != FENCE, packets)
+    return [packet.payload.decode() for packet in before if packet.topic == topic]

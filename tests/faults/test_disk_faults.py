@@ -39,6 +39,7 @@ from tests.support.shim import (
 )
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S, holds_for, wait_still, wait_until
+from wire.frames.names import STORE
 
 __all__ = ["small_disk"]  # a fixture
 
@@ -366,7 +367,7 @@ class Opener:
     """Opens a store and adds a row, each time in a new process; every second one closes it, the others leave a log to replay."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        words = [sys.executable, "-c", OPENER, "store", str(folder)]
+        words = [sys.executable, "-c", OPENER, STORE, str(folder)]
         self._process = subprocess.Popen(
             words,
             cwd=ROOT,
@@ -408,7 +409,7 @@ def test_whichever_call_fails_while_the_store_opens_and_closes_it_is_unavailable
     shim: Path, tmp_path: Path, calls: int, error: int, names: set[str], soak: bool
 ) -> None:
     """Our error and no other, nothing committed is missing, and the next attempt works. A soak tries every call."""
-    faults = DiskFaults(shim, tmp_path / "faults", tmp_path / "store")
+    faults = DiskFaults(shim, tmp_path / "faults", tmp_path / "store", word=STORE)
     with Opener(tmp_path / "store", faults.environment) as opener:
         rows = int(opener.open())
         failures = 0

@@ -12,7 +12,15 @@ import pytest
 
 ISOLATED, TOGETHER, ALTERNATING = "isolated", "together", "alternating"
 one_process_alone = pytest.mark.placement(ISOLATED)  # stands still or dies while the others go on: together, none goes on
-SUITES = ("tests/bridge/", "tests/broker/", "tests/conformance/", "tests/hostile/")
+SUITES = (
+    "tests/bridge/",
+    "tests/broker/",
+    "tests/conformance/",
+    "tests/faults/",
+    "tests/hostile/",
+    "tests/snapshots/",
+    "tests/supervisor/",
+)
 
 _now = ISOLATED
 
