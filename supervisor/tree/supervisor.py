@@ -245,8 +245,8 @@ class Supervisor(PolledActor):
     def _became_ready(self, child: Child) -> None:
         assert child.life is not None
         if child.name == STORE or not child.shares:  # of those that share a process, the store is the first
-            details = {"pid": child.life.pid}
-            self._notes.note(EventKind.PROCESS_STARTED, actor=child.process, count=child.restart_count, details=details)
+            pid, count = child.life.pid, child.restart_count
+            self._notes.note(EventKind.PROCESS_STARTED, actor=child.process, count=count, details={"pid": pid})
         if child.name == STORE:
             self._send_notes()
             self._answer(self._store_requests.on_store_ready())

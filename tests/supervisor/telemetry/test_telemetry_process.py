@@ -146,7 +146,7 @@ def test_a_reload_takes_it_away_changes_it_and_brings_it_back(sending: Node, rec
     (change,) = reload(sending, node_config())
     assert (change.what, change.how, change.target) == ("telemetry", "restart", "telemetry")
     wait_until(lambda: sending.find_pid("telemetry") is None, PATIENCE_S, "its end")
-    assert telemetry(sending) == {}
+    wait_until(lambda: telemetry(sending) == {}, PATIENCE_S, "a supervisor that knows of its end")
     count = len(receiver.exports)
 
     reload(sending, config(receiver))
