@@ -647,6 +647,17 @@ class LoopPreventionSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkStateSettings:
+    """The state of the link as a retained message at the remote: 1 while it stands; 0, by a Will, else. It is the first lane's."""
+
+    topic: Annotated[
+        str,
+        SettingForm.FILLED,
+        "Its topic; {client_id} is remote.client_id, {bridge} the bridge's name. The default is Mosquitto's.",
+    ] = "$SYS/broker/connection/{client_id}/state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSettings:
     """A bridge: a remote broker and what crosses."""
 
@@ -689,6 +700,7 @@ class BridgeSettings:
         tuple[RuleSettings, ...], Without("min_qos", "provenance"), "Messages from the remote, by lane 0."
     ] = ()
     loop_prevention: Annotated[LoopPreventionSettings, "Keeps messages from going round."] = LoopPreventionSettings()
+    link_state: Annotated[LinkStateSettings | None, "The state of the link as a retained message; absent is off."] = None
     on_session_loss: Annotated[
         str,
         Choices("assume-delivered", "republish"),

@@ -19,12 +19,16 @@ from actors.remote.remote_socket import Remote
 from wire.config_settings import NodeSettings
 from wire.errors import Unavailable
 from wire.exchange import remote_packets
+from wire.exchange.announcements import NOTHING_ANNOUNCED, Announcement, announcements_of
 from wire.exchange.failback import place_of
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.learnt_limits import LearntLimits
+from wire.exchange.packet_identifiers import CONNECTED_ID, LEAVING_ID
+from wire.exchange.refusal_policy import FAILURE
 from wire.exchange.remote_keep_alive import RemoteKeepAlive, Verdict
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.frames.names import remote_session_name
+from wire.mqtt.reason_codes import reason_name
 from wire.status.link_faults import LinkFault
 
 log = logging.getLogger("bascule")
@@ -55,6 +59,8 @@ class Exchange:
         self._place = ""
         self.settlements = Settlements(mailbox, settings, lane, flow)
         self.intake: RemoteIntake | None = None
+        self.announced = announcements_of(lane.bridge, lane.number)
+        self.last_word = b""  # before DISCONNECT, on the live connection
 
     def take_in(self, peers: Mapping[str, int]) -> None:
         """From now on take what the remote publishes. peers: the epochs of those that are known."""
@@ -76,7 +82,7 @@ class Exchange:
 
     def on_connected(self, remote: Remote, now_s: float) -> None:
         """A connection is up: go on where its session stands."""
-        connack, settings = remote.connack, self._remote_settings
+        connack, settings, announced = remote.connack, self._remote_settings, self.announced
         session = self._lane.session_at(remote.address)
         self._place, self._known = remote.address, self.learnt.of(remote.address, now_s)
         self.writer.on_opened(remote)
@@ -85,7 +91,7 @@ class Exchange:
             session=session,
             session_present=connack.session_present,
             level=settings.protocol,
-            receive_maximum=connack.receive_maximum,
+            receive_maximum=max(1, connack.receive_maximum - announced.in_flight_max),
             learnt=self._known,
             limits=connack.limits.joined(RemoteLimits(packet_max_bytes=settings.packet_max_bytes)),
         )
@@ -95,6 +101,31 @@ class Exchange:
         self.reader.on_opened(remote)
         self._heard_s = self.reader.heard_s
         self._poll.on_opened(remote)
+        if announced is not NOTHING_ANNOUNCED:
+            self._announce(connack.limits.joined(self._known), connack.receive_maximum)
+
+    def _announce(self, limits: RemoteLimits, receive_maximum: int) -> None:
+        """Say that the lane is connected, before its first message, and have ready what it says last."""
+
+        def said(announcement: Announcement, packet_id: int) -> bytes:
+            return announcement.encode(
+                packet_id,
+                self._remote_settings.protocol,
+                maximum_qos=limits.maximum_qos,
+                retain_available=limits.retain_available,
+                receive_maximum=receive_maximum,
+            )
+
+        announced = self.announced
+        if announced.connected is not None:
+            self.writer.say(said(announced.connected, CONNECTED_ID))
+            self.flow.exchange.answers.expect(CONNECTED_ID, self._on_announced)
+        self.last_word = b"" if announced.leaving is None else said(announced.leaving, LEAVING_ID)
+
+    def _on_announced(self, reason_code: int) -> None:
+        """The remote has answered what was said of the lane."""
+        if reason_code >= FAILURE:
+            log.warning("announcement.refused", extra={**self._lane.facts, "reason": reason_name(reason_code)})
 
     def on_disconnected(self, *, by_remote: bool) -> None:
         """The connection is about to be closed. by_remote: the remote ended it, maybe because of a message."""

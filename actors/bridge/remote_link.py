@@ -62,6 +62,7 @@ class RemoteLink:
             try_private=settings.try_private and RemoteIntake.is_wanted(lane.bridge, lane.number),
             in_thread=mailbox.in_thread,
             tell=tell,
+            will=exchange.announced.will,
         )
         self._logins = LoginRenewal(mailbox, lane, reports, self._dialer)
         exchange.reader.give_auth_to(self._logins.on_auth)
@@ -134,7 +135,7 @@ class RemoteLink:
         """End the connection in good order, if there is one; the session stays."""
         if self.remote is not None:
             if self._exchange.writer.between_packets:
-                self._say(self.remote, DISCONNECT)
+                self._say(self.remote, self._exchange.last_word + DISCONNECT)
             self._drop(reason)
 
     def on_lost(self, error: Unavailable) -> None:

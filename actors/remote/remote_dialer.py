@@ -15,6 +15,7 @@ from actors.remote.credentials import NO_LOGIN, Credentials, Login
 from actors.remote.remote_socket import DISCONNECT, LEVEL_5, InputLimits, Remote, open_remote, probe_remote
 from wire.config_settings import RemoteSettings
 from wire.errors import Unavailable
+from wire.exchange.announcements import Announcement
 from wire.exchange.failback import Address, place_of
 from wire.exchange.remote_dialects import Dialect, RemoteDialects, is_of_dialect
 from wire.status.link_faults import LinkFault, fault_of
@@ -82,12 +83,15 @@ class RemoteDialer:
         try_private: bool,
         in_thread: Callable[[str, Callable[[], None]], None],
         tell: Callable[[object], bool],
+        will: Announcement | None = None,
     ) -> None:
         """try_private: at MQTT 3.1.1, say first that a bridge comes. in_thread: runs a job in a thread of that name. tell: takes
-        its message, in that thread; False if nobody wants it.
+        its message, in that thread; False if nobody wants it. will: of the connections that are dialled; one that only asks has
+        none.
         """
         self._settings = settings
         self._client_id = client_id
+        self._will = will
         self.credentials = Credentials(settings)
         self._dialects = RemoteDialects(settings.protocol, try_private=try_private)
         self._in_thread = in_thread
@@ -183,7 +187,9 @@ class RemoteDialer:
         for number, dialect in enumerate(dialects):
             settings, own = replace(self._settings, protocol=dialect.level), self._client_id
             try:
-                remote = open_remote(settings, own, address, clean=clean, limits=limits, login=login, private=dialect.private)
+                remote = open_remote(
+                    settings, own, address, clean=clean, limits=limits, login=login, private=dialect.private, will=self._will
+                )
                 return remote, tuple(dialects[:number])
             except Unavailable as error:
                 if dialect == dialects[-1] or not is_of_dialect(error):

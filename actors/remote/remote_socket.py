@@ -32,6 +32,7 @@ from actors.system.send_queue import unsent_bytes
 from wire.config_settings import RemoteSettings
 from wire.errors import PeerViolation, Unavailable
 from wire.exchange import remote_packets
+from wire.exchange.announcements import Announcement
 from wire.exchange.failback import Address
 from wire.exchange.remote_dialects import Dialect
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
@@ -187,13 +188,14 @@ def open_remote(
     limits: InputLimits = NOTHING_SUBSCRIBED,
     login: Login = NO_LOGIN,
     private: bool = False,
+    will: Announcement | None = None,
 ) -> Remote:
     """Connect to ``address`` as ``login`` says; blocks, each step for ``connect_timeout_s`` at most.
 
     private: CONNECT says by the bridge bit of MQTT 3.1.1 that a bridge comes.
 
     With ``clean`` whatever session the remote has is ended first. At level 4 that takes a connection of its own, because a clean
-    session there ends with its connection [MQTT-3.1.2-6].
+    session there ends with its connection [MQTT-3.1.2-6]; it has no ``will``.
 
     Raises:
         Unavailable: it did not work; ``step`` says where (credentials, name, tcp, tls, websocket, connack) and ``fault`` why.
@@ -203,7 +205,7 @@ def open_remote(
         ended.send(memoryview(DISCONNECT))
         ended.close()
         clean = False
-    return _open(settings, identifier, address, limits, login, clean=clean or settings.clean_start, private=private)
+    return _open(settings, identifier, address, limits, login, clean=clean or settings.clean_start, private=private, will=will)
 
 
 def probe_remote(settings: RemoteSettings, address: Address) -> None:
@@ -230,10 +232,20 @@ def probe_remote(settings: RemoteSettings, address: Address) -> None:
 
 
 def _open(
-    settings: RemoteSettings, identifier: str, address: Address, limits: InputLimits, login: Login, *, clean: bool, private: bool
+    settings: RemoteSettings,
+    identifier: str,
+    address: Address,
+    limits: InputLimits,
+    login: Login,
+    *,
+    clean: bool,
+    private: bool,
+    will: Announcement | None = None,
 ) -> Remote:
     place = f"{address[0]}:{address[1]}"
     client = _client(settings, identifier, clean, place, login)
+    if will is not None:
+        client.will_set(will.topic, will.payload, will.qos, will.retain)
     try:
         if settings.protocol == LEVEL_5:
             properties = _connect_properties(settings, limits, login)

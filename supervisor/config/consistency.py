@@ -42,10 +42,11 @@ from wire.config_settings import (
     TlsSettings,
 )
 from wire.errors import BasculeError
+from wire.exchange.announcements import link_state_topic
 from wire.exchange.failback import place_of
 from wire.exchange.refusal_policy import DEFAULT_REASON, WITHOUT_CODE, code_of
 from wire.frames.names import remote_client_id
-from wire.mqtt.topics import covers, overlap
+from wire.mqtt.topics import covers, overlap, topic_fault
 from wire.routing.provenance import ENVELOPE, USER_PROPERTIES
 from wire.routing.topic_mapping import TopicTemplate
 
@@ -272,6 +273,7 @@ def _bridge(bridge: BridgeSettings, written: _File) -> BridgeSettings:
             for index, rule in enumerate(bridge.local_subscriptions)
             if rule.min_qos
         ]
+    problems += _link_state(bridge)
     problems += [
         (("local_subscriptions", index, "provenance"), why)
         for index, rule in enumerate(bridge.local_subscriptions)
@@ -293,6 +295,18 @@ def _bridge(bridge: BridgeSettings, written: _File) -> BridgeSettings:
         ]
     _raise(problems)
     return bridge
+
+
+def _link_state(bridge: BridgeSettings) -> list[Fault]:
+    topic, told = link_state_topic(bridge), bridge.link_state
+    if topic is None or told is None:
+        return []
+    key = ("link_state", "topic")
+    if "{client_id}" in told.topic and not bridge.remote.client_id:
+        return [(key, "has the name of remote.client_id, and there is none; write that, or a topic of your own")]
+    if (fault := topic_fault(topic)) is not None:
+        return [(key, f"{topic} is no topic name: {fault}")]
+    return []
 
 
 def _needs_no_code(reason: str, action: str) -> bool:

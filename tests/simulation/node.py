@@ -53,6 +53,7 @@ from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
 from wire.config_settings import ListenerSettings, NodeSettings, RemoteSettings
 from wire.errors import Unavailable
+from wire.exchange.announcements import Announcement
 from wire.exchange.remote_dialects import Dialect
 from wire.frames.frame import Frame
 from wire.frames.intake import Publishes
@@ -325,9 +326,11 @@ def open_remote(
     limits: InputLimits = NOTHING_SUBSCRIBED,
     login: Login,
     private: bool = False,
+    will: Announcement | None = None,
 ) -> Remote:
     """Takes the place of ``actors.remote.remote_socket.open_remote``."""
     assert login.is_same(NO_LOGIN), "nobody has credentials there"
+    assert will is None, "no bridge there tells its state"
     if private:
         raise Unavailable("connack: refused", reason_code=ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
     return machine_of(current()).open_remote(settings, identifier, address, clean=clean, limits=limits)

@@ -51,6 +51,7 @@ class Acknowledgements:
         self._publishing = publishing
         self._unexpected = UnexpectedAcknowledgements(messages)
         self._before = 0
+        self._expected: dict[int, Callable[[int], None]] = {}
 
     def on_connected(self, level: int) -> None:
         """A connection is up at that protocol level."""
@@ -165,12 +166,19 @@ class Acknowledgements:
             self.retried += 1
             refusals.hold.on_refused(reason_code)
 
+    def expect(self, packet_id: int, hears: Callable[[int], None]) -> None:
+        """A PUBLISH of QoS 1 that is no message of a queue has left on this connection: ``hears`` is to be told the reason code."""
+        self._expected[packet_id] = hears
+
     def on_unexpected(self) -> None:
         """An acknowledgement came that answers nothing which may be answered."""
         self.unexpected += 1
 
     def _act_on_unexpected(self, first_byte: int, packet_id: int, reason_code: int) -> None:
         """An acknowledgement that its identifier does not wait for."""
+        if packet_id in self._expected and first_byte == PUBACK:
+            self._expected.pop(packet_id)(reason_code)
+            return
         self.on_unexpected()
         meaning, standing, seq = self._unexpected.meaning(first_byte, packet_id, reason_code)
         if meaning is Meaning.HAS_IT:

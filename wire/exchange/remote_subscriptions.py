@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from wire.config_settings import RuleSettings
-from wire.exchange.packet_identifiers import PACKET_IDS
+from wire.exchange.packet_identifiers import PACKET_IDS, SUBSCRIBE_IDS
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
@@ -18,7 +18,7 @@ from wire.mqtt.reason_codes import ReasonCode
 from wire.mqtt.topics import covers, has_wildcard
 
 FAILURE = 0x80
-PACKETS_MAX = 65_535 - PACKET_IDS  # their identifiers are above those of the messages
+PACKETS_MAX = SUBSCRIBE_IDS  # their identifiers are above those of the messages
 _SUBSCRIBE_BYTES_MAX = 60_000  # one SUBSCRIBE, where the remote sets no smaller limit
 _HEAD_BYTES = 8  # fixed header, packet identifier, properties
 _ONLY_WHEN_NEW = 1

@@ -1,0 +1,81 @@
+"""What a bridge says of itself at its remote, beside its messages: a Will, a word when it is connected, one before it leaves. Pure.
+
+The Will goes with CONNECT, so the remote publishes it when the connection ends without DISCONNECT [MQTT-3.1.2-8]. The two words
+are PUBLISHes with packet identifiers of their own, above those of messages and of SUBSCRIBE. They are in no queue and no ledger:
+each connection says them anew. With ``link_state`` all three tell whether the link stands, as Mosquitto's bridges do.
+
+exchange.announced-in-window [P2, MQTT]: a word of QoS 1 takes one place of the remote's Receive Maximum; a remote that allows one
+    message in flight gets it at QoS 0 [MQTT-3.3.4-9]. A remote without RETAIN, or without QoS 1, gets it so [MQTT-3.2.2-11,
+    MQTT-3.2.2-14].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wire.config_settings import BridgeSettings
+from wire.mqtt.codec import encode
+from wire.mqtt.packets import Publish
+
+UP, DOWN = b"1", b"0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """One message of a bridge about itself."""
+
+    topic: str
+    payload: bytes
+    qos: int = 1
+    retain: bool = True
+
+    def encode(self, packet_id: int, level: int, *, maximum_qos: int, retain_available: bool, receive_maximum: int) -> bytes:
+        """The PUBLISH of it, as far as the remote allows (exchange.announced-in-window)."""
+        qos = min(self.qos, maximum_qos, receive_maximum - 1, 1)
+        return encode(
+            Publish(
+                topic=self.topic,
+                payload=self.payload,
+                qos=qos,
+                retain=self.retain and retain_available,
+                packet_id=packet_id if qos else 0,
+            ),
+            level,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcements:
+    """What one lane says. will: with CONNECT; connected: when it is; leaving: before DISCONNECT."""
+
+    will: Announcement | None = None
+    connected: Announcement | None = None
+    leaving: Announcement | None = None
+
+    @property
+    def in_flight_max(self) -> int:
+        """How many places of the remote's Receive Maximum the words take."""
+        return int(self.connected is not None or self.leaving is not None)
+
+
+NOTHING_ANNOUNCED = Announcements()
+
+
+def link_state_topic(bridge: BridgeSettings) -> str | None:
+    """The topic on which the state of the bridge's link is told; None where it is not."""
+    if bridge.link_state is None:
+        return None
+    names = {"{client_id}": bridge.remote.client_id, "{bridge}": bridge.name}
+    topic = bridge.link_state.topic
+    for name, value in names.items():
+        topic = topic.replace(name, value)
+    return topic
+
+
+def announcements_of(bridge: BridgeSettings, lane: int) -> Announcements:
+    """What the ``lane`` of ``bridge`` says at the remote; the first one speaks for all."""
+    topic = link_state_topic(bridge)
+    if topic is None or lane:
+        return NOTHING_ANNOUNCED
+    down = Announcement(topic=topic, payload=DOWN)
+    return Announcements(will=down, connected=Announcement(topic=topic, payload=UP), leaving=down)
