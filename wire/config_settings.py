@@ -570,6 +570,14 @@ class RemoteSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OnlySettings:
+    """The messages of a rule that cross: all, those that have another payload than the one before, or the last of each period."""
+
+    changed: bool = False
+    one_per_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSettings:
     """Topics that cross the bridge, and their names on the other side."""
 
@@ -596,6 +604,13 @@ class RuleSettings:
         Choices("none", "user-properties", "envelope"),
         "How each message tells when and where it was accepted: by MQTT 5 user properties, or as JSON around its payload.",
     ] = "none"
+    only: Annotated[
+        OnlySettings,
+        SettingForm.ONLY,
+        "The messages of each topic that cross: all; changed, with another payload than the one before; or {one_per: 10s},"
+        " the last of each period.",
+    ] = OnlySettings()
+    keep_last: Annotated[bool, "While the link is down, of what comes only the last message of each topic waits."] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -658,6 +673,16 @@ class LinkStateSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThinningSettings:
+    """Memory of each lane for rules with ``only`` or ``keep_last``. A message for which there is none crosses as any other."""
+
+    max_topics: Annotated[int, Number(1, 1_000_000), "Topics that are remembered."] = 10_000
+    max_bytes: Annotated[
+        int, Size(1024), "Bytes of the messages that wait for a newer one, for their period's end or the link."
+    ] = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSettings:
     """A bridge: a remote broker and what crosses."""
 
@@ -697,8 +722,11 @@ class BridgeSettings:
     ] = 1 << 30
     local_subscriptions: Annotated[tuple[RuleSettings, ...], "Messages to the remote.", Effect.LIVE] = ()
     remote_subscriptions: Annotated[
-        tuple[RuleSettings, ...], Without("min_qos", "provenance"), "Messages from the remote, by lane 0."
+        tuple[RuleSettings, ...],
+        Without("min_qos", "provenance", "only", "keep_last"),
+        "Messages from the remote, by lane 0.",
     ] = ()
+    thinning: Annotated[ThinningSettings, "Memory for rules that leave messages out.", Effect.LIVE] = ThinningSettings()
     loop_prevention: Annotated[LoopPreventionSettings, "Keeps messages from going round."] = LoopPreventionSettings()
     link_state: Annotated[LinkStateSettings | None, "The state of the link as a retained message; absent is off."] = None
     on_session_loss: Annotated[

@@ -85,6 +85,7 @@ class SettingForm(Enum):
     PROPERTIES = auto()  # a mapping; the field has pairs
     HEADERS = auto()  # the same, of HTTP
     REFUSALS = auto()  # a mapping of reasons to actions
+    ONLY = auto()  # a word, or a mapping with a duration
 
 
 @dataclass(frozen=True, slots=True)

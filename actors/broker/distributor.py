@@ -18,7 +18,7 @@ from actors.process.actor import MailboxActor
 from actors.process.local_messages import Deliver, PublishedAhead, PublishedMessages, SessionDown, SessionUp
 from actors.process.mailbox import Mailbox
 from wire.config_settings import NodeSettings
-from wire.frames.batch import QOS_ONLY, RETAIN, RETAIN_ONLY, Batch, pack_column, raised_rows, route_columns, unpack_column
+from wire.frames.batch import QOS_ONLY, RETAIN, RETAIN_ONLY, Batch, head_of, pack_column, raised_rows, route_columns, unpack_column
 from wire.frames.frame import Frame
 from wire.frames.intake import NO_ROW, Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
 from wire.frames.names import LISTENER, QUEUE_STORE, LaneName, lane_of_actor, lane_of_queue
@@ -63,6 +63,7 @@ class Distributor(MailboxActor):
         """New messages go by these rules; messages that were routed before and are sent again go where they went."""
         self._router = BridgeRules(settings.bridges)
         self._raises = self._router.raise_qos
+        self._thinning_routes = self._router.thinning_routes
         self._lanes = tuple((bridge.name, bridge.lanes) for bridge in settings.bridges if bridge.lanes > 1)
         self._hops_max = {
             bridge.name: bridge.loop_prevention.max_hops for bridge in settings.bridges if bridge.loop_prevention.enabled
@@ -153,6 +154,7 @@ class Distributor(MailboxActor):
         sender = lane_of_actor(frame.sender) if published is None else None
         raised: dict[str, tuple[int, int]] = {}
         parts, bodies = self._parts(batch, None if sender is None else sender.bridge, raised)
+        thinned = self._thinned(parts, bodies) if self._thinning_routes else ()
         rows = len(batch.flags)
         self._routed += rows
         live = 0
@@ -178,6 +180,7 @@ class Distributor(MailboxActor):
             room=0 if published is None else published.room,
             refused={} if published is None else published.refused,
             raised=raised,
+            thinned=thinned,
             parts=tuple(parts),
             bodies=tuple(bodies),
         )
@@ -239,6 +242,11 @@ class Distributor(MailboxActor):
             parts.append((queue, len(qos), part.size_bytes(), volatile, column))
             bodies.append(part.encode())
         return parts, bodies
+
+    def _thinned(self, parts: list[Part], bodies: list[bytes]) -> tuple[str, ...]:
+        """The queues that get something by a rule that leaves some out."""
+        routes = self._thinning_routes
+        return tuple(part[0] for part, body in zip(parts, bodies, strict=True) if not routes.isdisjoint(head_of(body).routes))
 
     def _looping_rows(self, batch: Batch) -> dict[int, int]:
         """Rows that have crossed bridges before -> how many."""

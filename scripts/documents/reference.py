@@ -236,6 +236,8 @@ def what_it_takes(one: Setting) -> str:
         return "`true`, `false`"
     if one.written in (SettingForm.PROPERTIES, SettingForm.HEADERS, SettingForm.REFUSALS):
         return "a mapping"
+    if one.written is SettingForm.ONLY:
+        return "`all`, `changed`, `{one_per: 10s}`"
     return "a list of texts" if one.many else "a text"
 
 

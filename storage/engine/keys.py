@@ -6,7 +6,8 @@
 ``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>``
 the row of a dead-letter queue (its letters: ``dead_letters``), ``B<bridge>`` the lanes of a bridge (``lane_changes``),
 ``T<number>`` what events have told of a queue's losses, ``G<number><filter>`` how far a session's queue has what is retained,
-``E`` what became of the messages of sessions that have ended, ``U<session><part>`` what is kept of a session beside its row.
+``E`` what became of the messages of sessions that have ended, ``U<session><part>`` what is kept of a session beside its row,
+``W<number><topic>`` a message that a queue does not have yet (``thinned_messages``).
 
 A session's name, and what is subscribed to in it, may have 65,535 bytes. ``U`` has 16 of a digest of each, so that no row is
 written for the sake of its key, and all keys of a session stand together.
@@ -30,6 +31,7 @@ HIGHEST_NUMBER = b"H"
 PASSES = b"G"
 GONE = b"E"
 PARTS, PARTS_END = b"U", b"V"
+HELD, HELD_END = b"W", b"X"
 DIGEST_BYTES = 16
 
 
@@ -92,6 +94,16 @@ def pass_key(queue: int, topic_filter: str, early: bytes = b"") -> bytes:
     Neither has a NUL [MQTT-1.5.4-2].
     """
     return PASSES + queue.to_bytes(4, "big") + topic_filter.encode() + (b"\0" + early if early else b"")
+
+
+def held_key(queue: int, topic: bytes) -> bytes:
+    """The key of the message of ``topic`` that is held for ``queue``."""
+    return HELD + queue.to_bytes(4, "big") + topic
+
+
+def held_of(key: bytes) -> tuple[int, bytes]:
+    """The queue and the topic of ``held_key``."""
+    return int.from_bytes(key[1:5], "big"), key[5:]
 
 
 def open_format(engine: Engine) -> tuple[str, bool]:

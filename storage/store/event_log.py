@@ -23,6 +23,7 @@ from wire.errors import ConfigError, StorageDamaged
 from wire.figure import joined
 from wire.status.answers import Event as EventRow
 from wire.status.event_kinds import EventKind
+from wire.status.loss_reasons import THINNED
 from wire.status.states import StoreState
 from wire.status.store import EventFigures
 
@@ -309,7 +310,9 @@ class _Overflow:
 def _losses(ledger: Ledger) -> _Losses:
     """Kind and reason of every loss in ``ledger``, and how many messages."""
     losses = {(EventKind.MESSAGES_EXPIRED, ""): ledger.expired} if ledger.expired else {}
-    losses.update({(EventKind.MESSAGES_DROPPED, reason): count for reason, count in ledger.dropped.items()})
+    losses.update(
+        {(EventKind.MESSAGES_DROPPED, reason): count for reason, count in ledger.dropped.items() if reason not in THINNED}
+    )
     losses.update({(EventKind.MESSAGES_DEAD, reason): count for reason, count in ledger.dead.items()})
     return losses
 

@@ -16,8 +16,7 @@ from storage.engine.queue_numbers import QueueNumbers
 from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog, event_of
-from storage.store.history_retention import Retention
-from storage.store.lane import Lane
+from storage.store.history_retention import Lane, Retention
 from wire.config_settings import SettingsNow
 from wire.errors import Unavailable
 from wire.frames.frame import Frame

@@ -33,6 +33,7 @@ from storage.store.lane import Lane, State
 from storage.store.lane_changes import LaneChanges
 from storage.store.next_commit import NextCommit
 from storage.store.session_rows import Sessions
+from storage.store.thinned_messages import ThinnedMessages
 from wire.clock_steps import elapsed_ms
 from wire.config_settings import BridgeSettings, LimitSettings, RuleSettings, SessionSettings, SettingsNow
 from wire.errors import ConfigError, StorageDamaged, Unavailable
@@ -104,6 +105,7 @@ class Lanes:
         self._quarantine = QueueDamage(Path(settings.now.node.data_dir) / "damaged")
         self._trimmed_s = 0.0
         self._open_all()
+        self.thinned = ThinnedMessages(self.of_bridges, next_commit, settings, self.ready.add)
         self.changes = LaneChanges(self._engine, settings, self.of_bridges)
 
     def settings_changed(self) -> None:
@@ -533,6 +535,8 @@ class Lanes:
         deleted with ``write``.
         """
         self.expire(now_s, wall_ms)
+        if self.thinned.holds:
+            self.thinned.tick(wall_ms)
         if now_s - self._trimmed_s >= TRIM_IDLE_S:
             self._trimmed_s = now_s
             for lane in self.all.values():
@@ -556,11 +560,14 @@ class Lanes:
 
     def _figures_of(self, lane: Lane, oldest_ms: int | None, rules: Sequence[RuleSettings], wall_ms: int) -> QueueFigures:
         queue, ledger, history = lane.queue, lane.queue.ledger, lane.queue.trimming
+        held = self.thinned.held(queue.name)
         return QueueFigures(
-            depth=queue.depth,
-            bytes=queue.size_bytes,
+            depth=queue.depth + held,
+            bytes=queue.size_bytes + self.thinned.size_bytes(queue.name),
+            held=held,
+            untracked=self.thinned.untracked(queue.name),
             oldest_age_s=elapsed_ms(oldest_ms, wall_ms) / 1000 if oldest_ms is not None else None,
-            accepted=ledger.accepted,
+            accepted=ledger.accepted + held,
             delivered=ledger.delivered,
             expired=ledger.expired,
             dropped=dict(ledger.dropped),

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from storage.queue.admission import AdmissionRoom, Admitted, admit_all, admit_rows, fits
+from storage.queue.thinned_topics import Sifted
 from storage.store.client_room import ClientRoom, Overflowed, Rooms
 from storage.store.lanes import Lanes
 from storage.store.local_sessions import LocalSessions, SessionFrame
@@ -180,8 +181,12 @@ class Links:
         if self.senders.is_fenced(frame.sender, frame.epoch):
             return True  # since it came: its sender has begun a new life
         if frame.lanes != self._lanes.changes.routed_by:
+            self._lanes.thinned.release_all()
             self._lanes.changes.route(frame.lanes)
         queued, retained = self._split_off(frame)
+        sifted: Mapping[str, Sifted] = {}
+        if frame.thinned or self._lanes.thinned.holds:
+            queued, sifted = self._lanes.thinned.sift(queued)
         holds = self._rooms.hold(queued, now_s)
         rooms = self._rooms.measured if holds else self._rooms.measure(now_s, [part[0] for part in queued.parts])
         held = {}
@@ -204,6 +209,9 @@ class Links:
             )
         if self._lanes.followed.all:
             self._lanes.followed.on_admitted(queued, admitted, now_s)
+        if sifted:
+            self._lanes.thinned.take(sifted)
+            self._rooms.forget()
         self._append(admitted)
         self.room.on_admitted(queued, rooms)
         self._take(queued, retained)

@@ -122,8 +122,8 @@ class QueueCommands:
             lane=lane.number,
             configured=self._lanes.is_configured(name),
             state=state.value,
-            depth=queue.depth,
-            bytes=queue.size_bytes,
+            depth=queue.depth + self._lanes.thinned.held(name),
+            bytes=queue.size_bytes + self._lanes.thinned.size_bytes(name),
             oldest_age_s=None if oldest_ms is None else elapsed_ms(oldest_ms, wall_ms) / 1000,
             in_flight=queue.in_flight,
             head=queue.head,
@@ -206,6 +206,7 @@ class QueueCommands:
         for name, queue in queues.items():
             lane = self._lanes.of_bridges[name]
             gone = queue.purge_all(write) if whole else queue.purge_unsent(unsent[name], write)
+            gone += self._lanes.thinned.purge(name)
             purged += gone
             self._lanes.on_purged(name, whole=whole)
             self._events.note(

@@ -441,6 +441,11 @@ def _bridges(node: NodeSettings) -> list[Fault]:
         if bridge.retention_s and node.persistence.mode == "in-memory":
             message = "in memory nothing is kept; write 0s, or persistence.mode: file-native"
             problems.append((("bridges", index, "retention"), message))
+        max_age_s = _own(bridge.limits).get("max_age_s", node.limits.max_age_s)
+        for rank, rule in enumerate(bridge.local_subscriptions):
+            if max_age_s is not None and rule.only.one_per_s >= max_age_s:
+                message = f"nothing waits longer than limits.max_age ({write_duration(max_age_s)}); take less"
+                problems.append((("bridges", index, "local_subscriptions", rank, "only"), message))
         for earlier, other in enumerate(node.bridges[:index]):
             shared = set(bridge.remote.addresses) & set(other.remote.addresses)
             if shared and (same := _identifiers(bridge) & _identifiers(other)):

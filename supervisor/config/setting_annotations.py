@@ -102,6 +102,8 @@ class Setting:
             case _, SettingForm.REFUSALS:
                 names = {code: name for name, code in REASONS.items()}
                 return {DEFAULT_REASON: value.default} | {names[code]: action for code, action in value.codes}
+            case _, SettingForm.ONLY:
+                return {"one_per": write_duration(value.one_per_s)} if value.one_per_s else "changed" if value.changed else "all"
         return value
 
 

@@ -31,7 +31,7 @@ from supervisor.units import (
     write_size,
 )
 from wire.access.access_rules import pattern_fault, prefix_fault
-from wire.config_settings import TCP, UNIX, RefusalSettings
+from wire.config_settings import DAY_S, TCP, UNIX, OnlySettings, RefusalSettings
 from wire.exchange.refusal_policy import ACTIONS, DEFAULT_REASON, REASONS, RETRY, TOO_LARGE, code_of
 from wire.mqtt.topics import filter_fault
 from wire.setting_kinds import Duration, Number, SettingForm, Size
@@ -319,6 +319,24 @@ def _refusals(value: object) -> RefusalSettings:
     return RefusalSettings(default=value.get(DEFAULT_REASON, left_out.default), codes=tuple(codes.items()))
 
 
+def _only(value: object) -> OnlySettings:
+    """``all``, ``changed``, or a mapping with ``one_per``."""
+    if value in ONLY_WORDS:
+        return OnlySettings(changed=value == "changed")
+    if not isinstance(value, dict):
+        hint = nearest(str(value), ONLY_WORDS)
+        raise ValueError(f"{shown(value)} is not one of {', '.join(ONLY_WORDS)}{hint}; or write {{one_per: 10s}}")
+    if list(value) != ["one_per"]:
+        raise Inconsistent(
+            [((key,), "is not known here; write {one_per: 10s}") for key in value if key != "one_per"]
+            or [((), "write {one_per: 10s}")]
+        )
+    try:
+        return OnlySettings(one_per_s=_duration(_ONE_PER, value["one_per"], whole=False))
+    except ValueError as error:
+        raise Inconsistent([(("one_per",), str(error))]) from None
+
+
 def _headers(value: object) -> object:
     """Names and values of HTTP headers; no sentence tells a value, which may be secret."""
     if not isinstance(value, dict):
@@ -340,6 +358,8 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
 
 UNIX_PATH_MAX_BYTES = 107
+ONLY_WORDS = ("all", "changed")
+_ONE_PER = Duration(1, DAY_S)
 
 Text = Annotated[str, BeforeValidator(_text)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
@@ -353,6 +373,24 @@ _Refusals = Annotated[
             "properties": {reason: {"enum": list(ACTIONS)} for reason in (DEFAULT_REASON, *REASONS)},
             "patternProperties": {"^0[xX][89a-fA-F][0-9a-fA-F]$": {"enum": list(ACTIONS)}},
             "additionalProperties": False,
+        }
+    ),
+]
+
+_Only = Annotated[
+    Any,
+    PlainValidator(_only),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": list(ONLY_WORDS)},
+                {
+                    "type": "object",
+                    "properties": {"one_per": _amount(_ONE_PER, whole=False, word="")[1]},
+                    "required": ["one_per"],
+                    "additionalProperties": False,
+                },
+            ]
         }
     ),
 ]
@@ -386,4 +424,5 @@ WRITTEN: dict[SettingForm, Any] = {
     SettingForm.PROPERTIES: Annotated[dict[_Filled, Text], AfterValidator(_pairs)],
     SettingForm.HEADERS: Annotated[dict[str, str], BeforeValidator(_headers), AfterValidator(_pairs)],
     SettingForm.REFUSALS: _Refusals,
+    SettingForm.ONLY: _Only,
 }

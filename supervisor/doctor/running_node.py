@@ -18,7 +18,7 @@ from wire.status.bridges import BridgeLane
 from wire.status.client_figures import AccessFigures, ListenerFigures
 from wire.status.event_kinds import EventKind
 from wire.status.link_faults import LinkFault, cure_of
-from wire.status.loss_reasons import Loss, cure_of_loss
+from wire.status.loss_reasons import INTENDED, cure_of_loss
 from wire.status.node_status import ControlFigures, HttpFigures, ProcessRow, Status, TelemetryFigures
 from wire.status.replication_figures import ReplicationFigures
 from wire.status.states import ChildState, CollectorFault, LinkState, StoreState
@@ -236,7 +236,7 @@ def _queue(row: BridgeLane, about: str) -> Iterator[Finding]:
         found = f"refused for want of room: {counted(row.refused, 'message')}"
         yield warn(about, found, "their publishers were told; raise limits of the bridge, or take drop-oldest for limits.overflow")
     for reason, count in row.dropped.items():
-        if reason != Loss.PURGED:
+        if reason not in INTENDED:
             yield warn(about, f"{counted(count, 'message')} dropped: {reason}", cure_of_loss(reason))
     if row.ledger_closes is False:
         yield fail(about, "its ledger does not add up", "keep the log and a snapshot, and tell us")

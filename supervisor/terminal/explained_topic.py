@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 
+from supervisor.units import write_duration
 from wire.access.access_lists import AccessLists
 from wire.config_settings import BridgeSettings, NodeSettings
 from wire.figure import figure, figures
@@ -19,7 +20,7 @@ from wire.mqtt.topics import TopicLimits, matches
 from wire.routing.bridge_rules import BridgeRoute, BridgeRules, RuleVerdict
 from wire.routing.form_for_remote import RemoteForm
 from wire.routing.hop_count import without_hops
-from wire.routing.message_route import MessageRoute
+from wire.routing.message_route import MessageRoute, Thinning
 from wire.routing.sys_topics import is_reserved
 
 _UNKNOWN_TIME_MS = 0  # no message is really made: it neither ages nor leaves
@@ -49,6 +50,8 @@ class ExplainedWay:
     retain: bool = figure("Whether it has RETAIN there.")
     kept: str = figure("Where it waits: `memory`, `disk`, or `majority` for the disks of a majority of servers.")
     user_properties: tuple[tuple[str, str], ...] = figure("User properties that the rule adds (MQTT 5).")
+    only: str = figure("The messages of the topic that cross: `all`, `changed`, or `one_per` with a duration.")
+    keep_last: bool = figure("Whether only the last message of the topic waits while the link is down.")
     provenance: str = figure("How it tells when and where it was accepted: `none`, `user-properties` or `envelope`.")
 
 
@@ -170,8 +173,16 @@ def _way(settings: NodeSettings, bridge: BridgeSettings, route: BridgeRoute, top
         retain=bool(sent.flags[0] & RETAIN),
         kept=where if qos else "memory",
         user_properties=_user_properties(sent),
+        only=_only(message_route.thinning),
+        keep_last=message_route.thinning.keep_last,
         provenance=message_route.provenance,
     )
+
+
+def _only(thinning: Thinning) -> str:
+    if thinning.period_ms:
+        return f"one_per {write_duration(thinning.period_ms / 1000)}"
+    return "changed" if thinning.changed else "all"
 
 
 def _user_properties(sent: Batch) -> tuple[tuple[str, str], ...]:

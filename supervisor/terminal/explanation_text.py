@@ -50,6 +50,10 @@ def _way_lines(way: ExplainedWay) -> Iterator[str]:
         yield f"client identifier {printable(way.client_id)}"
     if way.user_properties:
         yield f"user properties {', '.join(printable(f'{name}={value}') for name, value in way.user_properties)}"
+    if way.only != "all":
+        yield "crosses with another payload than the one before" if way.only == "changed" else f"the last of each topic: {way.only}"
+    if way.keep_last:
+        yield "while the link is down, only the last of its topic waits"
     if way.provenance != "none":
         yield f"tells when and where it was accepted by {way.provenance}"
 

@@ -20,7 +20,7 @@ from supervisor.units import counted, write_time
 from wire.figure import to_map
 from wire.status.answers import DeadLetterQueue, Queue, Queues, ReloadChange
 from wire.status.bridges import BridgeLane, Unserved
-from wire.status.loss_reasons import Loss
+from wire.status.loss_reasons import INTENDED, THINNED, Loss
 from wire.status.node_status import ConfigurationFigures, ControlFigures, SnapshotsFigures, Status, TelemetryFigures
 from wire.status.replication_figures import ReplicationFigures
 from wire.status.states import StoreState
@@ -260,7 +260,9 @@ def _losses(rows: Sequence[BridgeLane]) -> list[RenderableType]:
         for row in rows
         if (
             found := {
-                reason: count for reason, count in (*row.dropped.items(), ("expired", row.expired)) if count and reason != "purged"
+                reason: count
+                for reason, count in (*row.dropped.items(), ("expired", row.expired))
+                if count and reason not in INTENDED
             }
         )
     ]
@@ -277,6 +279,13 @@ def _losses(rows: Sequence[BridgeLane]) -> list[RenderableType]:
         lines.append(Text.assemble(("dead letters: ", _BAD), "; ".join(held), see))
     if lost:
         lines.append(Text.assemble(("dropped so far: ", _BUSY), "; ".join(lost)))
+    thinned = [
+        f"{_lane(row)} {', '.join(f'{row.dropped[reason]} {reason}' for reason in THINNED if row.dropped.get(reason))}"
+        for row in rows
+        if any(row.dropped.get(reason) for reason in THINNED)
+    ]
+    if thinned:
+        lines.append(Text("left out by rules: " + "; ".join(thinned), "dim"))
     if done:
         lines.append(Text("by operators: " + "; ".join(done), "dim"))
     return lines

@@ -79,6 +79,7 @@ def append_frame(
     sender: str = "listener",
     epoch: int = 1,
     owner: str = "",
+    thinned: Sequence[str] = (),
 ) -> Append:
     """An Append; each part is (batch, row numbers in the original, None for all of them). owner: of what is to be retained."""
     count = rows if rows is not None else max((len(of) for of, _ in parts.values()), default=0)
@@ -90,6 +91,7 @@ def append_frame(
         received={name: (u16(ids), u16(at)) for name, (ids, at) in (received or {}).items()},
         released={name: u16(ids) for name, ids in (released or {}).items()},
         raised={queue: found for queue, (of, _) in parts.items() if any(found := raised_rows(of.flags))},
+        thinned=tuple(thinned),
         parts=tuple(
             (queue, len(of), of.size_bytes(), qos0_rows(of), b"" if at is None else u16(at)) for queue, (of, at) in parts.items()
         ),

@@ -40,7 +40,7 @@ class Append(Frame):
     records lose them in the same commit. lanes: the bridges with several, and how many, as the batch was routed. room: number of
     the last ``Room`` that was heeded when the batch was sent: nothing that comes later was taken by an earlier one. refused:
     queue -> messages that were not taken, since the batch before, because it was full. raised: queue -> rows of its part that a
-    rule has raised, and how many of those came at QoS 0.
+    rule has raised, and how many of those came at QoS 0. thinned: queues whose part has rows of a rule that leaves some out.
     """
 
     sender: str
@@ -54,6 +54,7 @@ class Append(Frame):
     room: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     raised: dict[str, tuple[int, int]] = field(default_factory=dict)
+    thinned: tuple[str, ...] = ()
     parts: tuple[tuple[str, int, int, int, bytes], ...]
     bodies: tuple[bytes, ...]
 

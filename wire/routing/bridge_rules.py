@@ -94,6 +94,12 @@ class BridgeRules:
         return routes if never is None else tuple(route for route in routes if route.queue not in never)
 
     @property
+    def thinning_routes(self) -> frozenset[bytes]:
+        """The encoded routes of rules that leave messages out."""
+        rules = [rule for bridge in self._bridges for rule in bridge.local_subscriptions]
+        return frozenset(route.encode() for rule in rules if (route := MessageRoute.of(rule)).thins)
+
+    @property
     def raise_qos(self) -> bool:
         """Whether any rule raises what it takes."""
         return any(rule.min_qos for bridge in self._bridges for rule in bridge.local_subscriptions)

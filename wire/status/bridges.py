@@ -38,6 +38,17 @@ class QueueFigures:
 
     depth: int | None = figure("Messages that wait.", gauge("bridge_queue_messages"), default=None)
     bytes: int | None = figure("Bytes of the messages that wait.", gauge("bridge_queue_bytes"), default=None)
+    held: int | None = figure(
+        "Those of `depth` for which a newer one may stand soon: by `only` until their period ends, by `keep_last` until the link"
+        " is there.",
+        gauge("bridge_held_messages"),
+        default=None,
+    )
+    untracked: int | None = figure(
+        "Messages that `only` and `keep_last` let cross as they came, since the store began, for want of memory (`thinning`).",
+        counter("bridge_untracked_messages"),
+        default=None,
+    )
     oldest_age_s: float | None = figure(
         "How long the message at the head has waited; absent while none waits.",
         gauge("bridge_queue_oldest_age_seconds"),
@@ -49,7 +60,8 @@ class QueueFigures:
     )
     expired: int | None = figure("Messages that became too old, ever.", counter("bridge_expired_messages"), default=None)
     dropped: dict[str, int] = figure(
-        "Messages dropped, ever, by reason; `purged` is what operators removed.",
+        "Messages dropped, ever, by reason; `purged` is what operators removed, `unchanged`, `one_per` and `superseded` what rules"
+        " left out.",
         counter("bridge_dropped_messages", by="reason", known=OF_QUEUES, beside="accepted"),
         default_factory=dict,
     )

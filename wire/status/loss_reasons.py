@@ -23,8 +23,11 @@ class Loss(WithCure):
     DAMAGED = "damaged", "look for the cause (dmesg, smartctl); bascule events CONFIG says when"
     OVERFLOW = "overflow", "raise limits of the bridge, or let the link come up sooner"
     PURGED = "purged"
+    ONE_PER = "one_per"  # no loss: a newer one of its topic and period stands for it, as its rule says
     QOS0_MEMORY = "qos0_memory", "publish at QoS 1, or let the link come up sooner"
     RESTART = "restart", "publish at QoS 1: messages of QoS 0 are in memory only"
+    SUPERSEDED = "superseded"  # no loss: a newer one of its topic stands for it, by keep_last
+    UNCHANGED = "unchanged"  # no loss: its topic had this payload already, and the rule wants changes only
     CONNECTION_CLOSED = "connection_closed", "the remote closes the connection on them: its log says why"
     PACKET_TOO_LARGE = "packet_too_large", "the remote takes no larger packets: raise its limit, or publish smaller ones"
     WRONGLY_ACKNOWLEDGED = "wrongly_acknowledged", "the remote acknowledges them wrongly: bring it up to date, or lower max_qos"
@@ -36,7 +39,9 @@ class Loss(WithCure):
     SESSION_ENDED = "session_ended", LOSS_ELSE
 
 
-OF_QUEUES = (Loss.ACTOR_RESTART, Loss.DAMAGED, Loss.OVERFLOW, Loss.PURGED, Loss.QOS0_MEMORY, Loss.RESTART)
+THINNED = (Loss.UNCHANGED, Loss.ONE_PER, Loss.SUPERSEDED)  # as rules want it
+INTENDED = (Loss.PURGED, *THINNED)  # nobody is to be told of it as a loss
+OF_QUEUES = (Loss.ACTOR_RESTART, Loss.DAMAGED, Loss.OVERFLOW, Loss.QOS0_MEMORY, Loss.RESTART, *INTENDED)
 
 
 def cure_of_loss(reason: str) -> str:

@@ -248,6 +248,10 @@ def of_the_bridge(kind: str, keys: str, *hints: str) -> Bad:
     return Bad(kind, f"{HEAD}{BRIDGE}    {keys}\n", 8, f"bridges[0].{_innermost(keys)}", hints)
 
 
+def of_a_rule(kind: str, keys: str, key: str, *hints: str) -> Bad:
+    return Bad(kind, HEAD + BRIDGE.replace('"]}]', f'"], {keys}}}]'), 7, f"bridges[0].{key}", hints)
+
+
 def of_the_remote(kind: str, keys: str, *hints: str) -> Bad:
     return Bad(kind, remote(f"{CLIENT}, {keys}"), 6, f"bridges[0].remote.{_innermost(keys)}", hints)
 
@@ -308,6 +312,16 @@ VALUES = [
     of_the_remote("keep alive too long", "keep_alive: 1d", "out of range", "65535s"),
     of_the_remote("receive maximum", "receive_maximum: 65001", "from 1 to 65000"),
     of_the_bridge("lanes", "lanes: 65", "from 1 to 64"),
+    *(
+        of_a_rule(name, f"only: {value}", f"local_subscriptions[0].only{below}", *says)
+        for name, value, below, *says in (
+            ("unknown choice of only", "change", "", "is not one of all, changed", "did you mean changed?", "{one_per: 10s}"),
+            ("unknown key of only", "{every: 10s}", ".every", "write {one_per: 10s}"),
+            ("nothing in only", "{}", "", "write {one_per: 10s}"),
+            ("a period without unit", "{one_per: 10}", ".one_per", "no unit"),
+            ("a period that is too long", "{one_per: 2d}", ".one_per", "from 1s to 1d"),
+        )
+    ),
     of_the_bridge("hops", "loop_prevention: {max_hops: 0}", "from 1 to 100"),
     of_the_bridge("jitter", "backoff: {jitter: 25}", "from 0 to 1"),
     of_the_bridge("factor", "backoff: {factor: 0.5}", "from 1 to 100"),
@@ -338,6 +352,13 @@ VALUES = [
 ]
 
 TOGETHER = [
+    bad(
+        "a period longer than a message may wait",
+        HEAD + BRIDGE.replace('"]}]', '"], only: {one_per: 1m}}]') + "    limits: {max_age: 1m}\n",
+        7,
+        "bridges[0].local_subscriptions[0].only",
+        "nothing waits longer than limits.max_age (1m)",
+    ),
     bad("same listener", HEAD.replace('3"}', '3"}, {bind: "127.0.0.1:1883"}'), 2, "listeners[1].bind", "listeners[0]"),
     bad(
         "same bridge",

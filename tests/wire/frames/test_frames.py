@@ -63,6 +63,7 @@ GOLDEN: list[tuple[Frame, str]] = [
             room=4,
             refused={QUEUE: 2},
             raised={QUEUE: (1, 0)},
+            thinned=(QUEUE,),
             parts=((QUEUE, 1, 2, 0, b""),),
             bodies=(b"x",),
         ),

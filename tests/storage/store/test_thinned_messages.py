@@ -1,0 +1,196 @@
+"""Messages that rules leave out or hold, by the frames of a store: accounted for, in order, never lost once acknowledged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storage.engine.engine import Engine, Write
+from storage.engine.keys import HELD, HELD_END
+from storage.engine.memory_engine import MemoryEngine
+from storage.store.store import Store
+from tests.storage.building import QUEUE, RecordingEngine, append_frame, bridge, messages, node, settle_frame
+from tests.storage.turns import EPOCH, MANY, NEXT_LIFE, handed, of, open_lane, turn
+from tests.support.settings import limits
+from tests.support.stores import change_settings, open_store
+from wire.config_settings import OnlySettings, RuleSettings, ThinningSettings
+from wire.frames.batch import Batch, from_rows
+from wire.frames.intake import Append, Committed
+from wire.frames.lanes import Credit, HandOut, LaneOpen
+from wire.frames.supervision import QueueCommand
+from wire.routing.message_route import MessageRoute
+from wire.status.bridges import QueueFigures
+
+CHANGED = RuleSettings(name="changed", filters=("#",), only=OnlySettings(changed=True))
+ONE_PER = RuleSettings(name="one", filters=("#",), only=OnlySettings(one_per_s=10.0))
+LAST = RuleSettings(name="last", filters=("#",), keep_last=True)
+PLAIN = RuleSettings(name="plain", filters=("#",))
+
+
+def of_rule(rule: RuleSettings, *payloads: bytes, qos: int = 1, at_ms: int = 1000, topic: bytes = b"t") -> Batch:
+    batch = from_rows([(topic, qos, payload) for payload in payloads], accepted_ms=at_ms)
+    batch.take_route(MessageRoute.of(rule).encode())
+    return batch
+
+
+def comes(number: int, rule: RuleSettings, *payloads: bytes, qos: int = 1, at_ms: int = 1000, topic: bytes = b"t") -> Append:
+    thinned = () if rule is PLAIN else (QUEUE,)
+    return append_frame(number, {QUEUE: (of_rule(rule, *payloads, qos=qos, at_ms=at_ms, topic=topic), None)}, thinned=thinned)
+
+
+def figures(store: Store) -> QueueFigures:
+    return store.status(5000).queues[QUEUE]
+
+
+def counts(store: Store) -> tuple[int | None, int | None, int | None, dict[str, int]]:
+    """Accepted, depth, held and dropped; the ledger closes."""
+    found = figures(store)
+    assert found.ledger_closes
+    return found.accepted, found.depth, found.held, found.dropped
+
+
+def test_what_repeats_is_acknowledged_counted_and_takes_no_room(engine: Engine) -> None:
+    store = open_store(engine, node(bridge(limit=limits(max_messages=2))), 1)
+    open_lane(store)
+    turn(store, comes(1, CHANGED, b"1", b"1"))
+    effects = turn(store, comes(2, CHANGED, b"1", b"1", b"1", b"2"))
+
+    assert [frame.number for frame in of(effects, Committed)] == [2]
+    assert handed(effects) == [b"2"]
+    assert counts(store) == (6, 2, 0, {"unchanged": 4})
+
+
+@pytest.mark.parametrize("outcome", ["expired", "dropped:overflow", "dead:remote_0x99"])
+def test_what_the_remote_does_not_get_after_all_makes_the_same_payload_new(engine: Engine, outcome: str) -> None:
+    store = open_store(engine, node(), 1)
+    open_lane(store)
+    head = of(turn(store, comes(1, CHANGED, b"1")), HandOut)[0].first_seq
+    turn(store, settle_frame(1, EPOCH, (outcome, ((head, head + 1),))))
+    assert handed(turn(store, comes(2, CHANGED, b"1"))) == [b"1"]
+    turn(store, settle_frame(2, EPOCH, ("delivered", ((head + 1, head + 2),))))
+    assert handed(turn(store, comes(3, CHANGED, b"1"))) == []
+
+
+def test_a_store_that_opens_knows_no_last_payload(engine: Engine) -> None:
+    turn(open_store(engine, node(), 1), comes(1, CHANGED, b"1", b"1"))
+    again = open_store(engine, node(), 2)
+    turn(again, append_frame(1, {QUEUE: (of_rule(CHANGED, b"1"), None)}, thinned=(QUEUE,), epoch=2))
+    assert figures(again).depth == 2
+
+
+def test_the_last_of_a_period_enters_the_queue_when_that_ends(engine: Engine) -> None:
+    store = open_store(engine, node(), 1)
+    open_lane(store)
+    assert not handed(turn(store, comes(1, ONE_PER, b"1", b"2", at_ms=11_000), wall_ms=11_000))
+    assert not handed(turn(store, comes(2, ONE_PER, b"3", at_ms=12_000), wall_ms=12_000))
+    assert counts(store) == (3, 1, 1, {"one_per": 2})
+    store.tick(101.0, 19_999)
+    assert not handed(turn(store, wall_ms=19_999))
+    store.tick(102.0, 20_000)
+    (piece,) = of(turn(store, wall_ms=20_000), HandOut)
+    assert [payload for _, payload in messages(piece)] == [b"3"]
+    assert Batch.decode(piece.bodies[0]).accepted_ms == 12_000, "it tells when it was accepted"
+    assert counts(store) == (3, 1, 0, {"one_per": 2})
+
+
+def test_while_the_link_is_down_one_message_of_a_topic_waits(engine: Engine) -> None:
+    """Others wait in the queue; more of the topic takes no room, also where the queue is full."""
+    store = open_store(engine, node(bridge(limit=limits(max_messages=2))), 1)
+    turn(store, comes(1, PLAIN, b"p", b"q", topic=b"other"))
+    for number, payload in enumerate((b"1", b"2", b"3"), start=2):
+        assert of(turn(store, comes(number, LAST, payload)), Committed)
+    assert counts(store) == (5, 3, 1, {"superseded": 2})
+    assert handed(open_lane(store)) == [b"p", b"q"]
+    store.tick(101.0, 5000)
+    assert handed(turn(store)) == [b"3"]
+    assert handed(turn(store, comes(5, LAST, b"4", b"5"))) == [b"4", b"5"], "the link is there"
+    turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=0, size_bytes=0))
+    turn(store, comes(6, LAST, b"6"))
+    turn(store, comes(7, LAST, b"7"))
+    turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=100, size_bytes=MANY))
+    assert handed(turn(store, comes(8, PLAIN, b"8"))) == [b"7", b"8"], "queue.held-gives-way-in-order"
+
+
+def test_a_change_of_the_rule_leaves_what_waits_and_what_is_held(engine: Engine) -> None:
+    """The route that a message has says what holds for it; without the rule, it is held no longer than it would be."""
+    store = open_store(engine, node(), 1)
+    open_lane(store)
+    turn(store, comes(1, ONE_PER, b"1", at_ms=11_000))
+    change_settings(store, node())
+    assert handed(turn(store, comes(2, PLAIN, b"2", at_ms=12_000))) == [b"1", b"2"]
+    turn(store, comes(3, ONE_PER, b"3", at_ms=13_000))
+    assert handed(turn(store, comes(4, CHANGED, b"4", at_ms=14_000))) == [b"3", b"4"]
+
+
+def test_another_number_of_lanes_lets_what_is_held_go_first(engine: Engine) -> None:
+    """store.former-lanes-drain-first"""
+    store = open_store(engine, node(), 1)
+    open_lane(store)
+    turn(store, comes(1, ONE_PER, b"1", at_ms=11_000))
+    change_settings(store, node(bridge(lanes=2)))
+    routed = replace(comes(2, PLAIN, b"2", topic=b"u"), lanes=(("cloud", 2),))
+    assert handed(turn(store, routed)) == [b"1"], "what comes by the new number waits for it"
+
+
+def test_without_memory_messages_cross_and_are_counted(engine: Engine) -> None:
+    small = replace(bridge(), thinning=ThinningSettings(max_topics=1))
+    store = open_store(engine, node(small), 1)
+    turn(store, comes(1, LAST, b"1", topic=b"a"))
+    turn(store, comes(2, LAST, b"1", b"2", topic=b"b"))
+    assert counts(store) == (3, 3, 1, {})
+    assert figures(store).untracked == 2
+
+
+def test_a_purge_takes_what_is_held_too(engine: Engine) -> None:
+    store = open_store(engine, node(), 1)
+    turn(store, comes(1, LAST, b"1"), comes(2, PLAIN, b"p", topic=b"other"))
+    turn(store, QueueCommand(request=1, verb="purge", arguments={"bridge": "cloud"}))
+    assert counts(store) == (2, 0, 0, {"purged": 2})
+    assert not handed(open_lane(open_store(engine, node(), 2)))
+
+
+def test_in_memory_nothing_of_it_is_kept() -> None:
+    engine = MemoryEngine()
+    turn(open_store(engine, node(mode="in-memory"), 1), comes(1, LAST, b"1"))
+    assert counts(open_store(MemoryEngine(), node(mode="in-memory"), 2)) == (0, 0, 0, {})
+
+
+@pytest.mark.parametrize("rule", [ONE_PER, LAST, CHANGED], ids=lambda rule: rule.name)
+def test_a_kill_or_a_power_cut_at_any_write_loses_no_last_message_and_doubles_none(rule: RuleSettings) -> None:
+    """store.held-enters-once: what was acknowledged last is there, once; after a kill all that came is accounted for."""
+    engine = RecordingEngine()
+    store = open_store(engine, node(), 1)
+    store.receive(LaneOpen(queue=QUEUE, epoch=EPOCH))
+    came: list[tuple[int, int, bytes]] = []  # how many writes there were when it was acknowledged, batch, last payload
+    for number in range(1, 8):
+        at_ms = number * 4000
+        store.tick(100.0 + number, at_ms)
+        turn(store, comes(number, rule, b"%d" % (number // 2), b"%d" % (number // 2), at_ms=at_ms), wall_ms=at_ms)
+        came.append((len(engine.writes), number, b"%d" % (number // 2)))
+    for issued, kept, survived in engine.survivors():
+        acknowledged = [entry for entry in came if entry[0] <= issued]
+        again = open_store(survived, node(), 2)
+        open_lane(again, NEXT_LIFE)
+        found = figures(again)
+        assert found.ledger_closes
+        payloads = [message.payload for message in again.lanes.all[QUEUE].queue.read(0, 100)]
+        assert payloads == sorted(payloads), (issued, kept)
+        if acknowledged:
+            _, number, last = acknowledged[-1]
+            assert last in payloads, (issued, kept)
+            least = 2 * number if kept == issued else 0  # counts of what was left out are not worth a sync
+            assert found.accepted is not None
+            assert least <= found.accepted <= 2 * len(came), (issued, kept)
+
+
+def test_a_held_message_that_is_damaged_is_counted(engine: Engine) -> None:
+    turn(open_store(engine, node(), 1), comes(1, LAST, b"1"))
+    ((key, value),) = list(engine.scan("meta", HELD, HELD_END))
+    write = Write()
+    write.put("meta", key, value[:-1] + b"x")
+    engine.commit(write, sync=True)
+    again = open_store(engine, node(), 2)
+    turn(again)
+    assert counts(again) == (1, 0, 0, {"damaged": 1})
+    assert not list(engine.scan("meta", HELD, HELD_END))
