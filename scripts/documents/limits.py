@@ -83,6 +83,10 @@ SETTINGS = {
     "bridges[].tier2.max_bytes": Limit("their bytes", "a lane", "the same", "that lane"),
     "bridges[].remote.receive_maximum": Limit("messages in flight", "a lane", "the next ones wait", "that lane"),
     "bridges[].remote.qos2_maximum": Limit("messages of QoS 2 in flight", "a lane", "the next ones wait", "that lane"),
+    "bridges[].thinning.max_topics": Limit(
+        "topics that `only` and `keep_last` know", "a lane", "they cross, counted", "that bridge"
+    ),
+    "bridges[].thinning.max_bytes": Limit("messages that these hold", "a lane", "the same", "that bridge"),
     "bridges[].dead_letter.max_messages": Limit("dead letters", BRIDGE, "the oldest go, counted", "that bridge"),
     "bridges[].dead_letter.max_bytes": Limit("their bytes", BRIDGE, "the same", "that bridge"),
     "bridges[].dead_letter.max_age": Limit("a dead letter", BRIDGE, "it goes, counted", "that bridge"),

@@ -1,8 +1,9 @@
 """Messages that a bridge's rules leave out, or hold until their period has ended or the link is there.
 
-What is left out is decided by ``storage/queue/thinned_topics.py``. A message of QoS 1 or 2 that is held has a row of its own, written in
-the commit that acknowledges it; one of QoS 0 is in memory alone. It is no part of its queue, and of the queue's ledger, before it
-enters the queue or a newer one stands for it. A store that opens lets everything that it finds enter: a death ends every period.
+What is left out is decided by ``storage/queue/thinned_topics.py``. A message of QoS 1 or 2 that is held has a row of its own,
+written in the commit that acknowledges it; one of QoS 0 is in memory alone. It is no part of its queue, and of the queue's ledger,
+before it enters the queue or a newer one stands for it. A store that opens lets everything that it finds enter: a death ends
+every period.
 
 store.held-enters-once [P1, P3]: the row of a held message goes in the write that appends it, or that has the newer one's.
 """

@@ -43,7 +43,8 @@ def test_what_rules_leave_out_does_not_arrive_and_the_last_of_each_topic_does(
             publish(client, "place/b", "x", "y", qos=qos)
             publish(client, "state/a", "off", "off", qos=qos)
         node.wait_lane("cloud", held=2)
-        node.kill("store")
+        node.wait_replaced("store", node.kill("store"))
+        node.wait_actors_ready()
         node.wait_lane("cloud", held=0, depth=2, ledger_closes=True)
         with MqttClient(node.port) as client:
             publish(client, "place/a", "6", "7", qos=qos)
