@@ -663,13 +663,15 @@ class LoopPreventionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkStateSettings:
-    """The state of the link as a retained message at the remote: 1 while it stands; 0, by a Will, else. It is the first lane's."""
+    """The state of the link as a retained message: 1 while it stands, else 0. The first lane's stands for all."""
 
     topic: Annotated[
         str,
         SettingForm.FILLED,
         "Its topic; {client_id} is remote.client_id, {bridge} the bridge's name. The default is Mosquitto's.",
     ] = "$SYS/broker/connection/{client_id}/state"
+    local: Annotated[bool, "Tell it here, to local clients."] = True
+    remote: Annotated[bool, "Tell it at the remote, where 0 is the Will of the bridge's connection."] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

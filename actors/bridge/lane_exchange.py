@@ -41,7 +41,7 @@ class Exchange:
 
     def __init__(self, mailbox: Mailbox, epoch: int, settings: NodeSettings, lane: Lane, flow: LaneSender) -> None:
         self._mailbox = mailbox
-        self._epoch = epoch
+        self.epoch = epoch
         self._settings = settings
         self._lane = lane
         self._remote_settings = lane.bridge.remote
@@ -67,7 +67,7 @@ class Exchange:
         flow, lane = self.flow, self._lane
         self.intake = RemoteIntake(
             self._mailbox,
-            self._epoch,
+            self.epoch,
             self._settings,
             lane.bridge,
             writer=self.writer,

@@ -24,6 +24,9 @@ from actors.remote.remote_socket import DISCONNECT, LEVEL_5, Remote
 from wire.errors import BasculeError, PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import Failback
+from wire.frames.names import SUPERVISOR
+from wire.frames.supervision import LinkStands
+from wire.routing.link_states import told_here
 from wire.status.bridges import LinkFigures
 from wire.status.event_kinds import EventKind
 from wire.status.link_faults import LinkFault, fault_of
@@ -71,6 +74,7 @@ class RemoteLink:
         self._opening = False
         self._paused = self._stopping = False
         self._told = self.status.state  # to the Forwarder
+        self._is_told_here = lane.number == 0 and told_here(lane.bridge) is not None  # to local clients, by the supervisor
         self._failed = FailedAttempts()
         self._silent_until_s: dict[str, float] = {}  # remotes that do not say their limits, by address: until then
         self._ask_again_s = 0.0
@@ -273,8 +277,11 @@ class RemoteLink:
     def _send_state(self) -> None:
         """The Forwarder passes on while the link stands."""
         if self.status.state != self._told:
-            self._told = self.status.state
+            stood, self._told = self._told, self.status.state
             self._mailbox.send(self._lane.forwarder, LinkStateChanged(state=self._told))
+            if self._is_told_here and LinkState.CONNECTED in (stood, self._told):
+                stands = self._told is LinkState.CONNECTED
+                self._mailbox.send(SUPERVISOR, LinkStands(actor=self._lane.actor, epoch=self._exchange.epoch, stands=stands))
 
     def _say_disconnect(self, remote: Remote) -> None:
         self._say(remote, DISCONNECT)

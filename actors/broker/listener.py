@@ -4,6 +4,9 @@ It puts the parts together that serve them, and gives each what comes: frames, s
 ``actors/broker/client_input.py``'s, the batch that is being built ``actors/broker/client_batches.py``'s, and its departure
 ``actors/broker/batch_gathering.py``'s. ``actors/access/listening_sockets.py`` lets clients in; PUBACKs are released in
 ``actors/broker/puback_release.py``; what goes out to clients is ``actors/broker/client_deliveries.py``'s.
+
+broker.link-states-before-clients [P3, alive]: nobody is let in before what the supervisor knows of the links is in a batch, so what
+    an earlier life of the node has left retained is never taken for the state of now.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from actors.broker.client_sockets import ClientSockets
 from actors.broker.client_stalls import ClientStalls
 from actors.broker.client_subscriptions import ClientSubscriptions
 from actors.broker.client_sys_topics import SysTopics
-from actors.broker.client_wills import ClientWills
+from actors.broker.client_wills import NO_SOURCE, ClientWills
 from actors.broker.connected_clients import ConnectedClients
 from actors.broker.followed_publish import FollowedPublisher
 from actors.broker.puback_release import release
@@ -42,18 +45,21 @@ from actors.process.mailbox import Mailbox
 from wire.config_settings import NodeSettings
 from wire.errors import Unavailable
 from wire.figure import joined
+from wire.frames.batch import RETAIN
 from wire.frames.frame import Frame
 from wire.frames.intake import Committed, Room, SenderResumes, SessionClosed, SessionGone, SessionOpened, SessionsKnown
 from wire.frames.lanes import HandOut, LaneOpened, LaneReopen, Settled
 from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
 from wire.frames.subscriptions import RetainedPiece, SubscriptionsKept
-from wire.frames.supervision import AclChanged, NodeFigures, QueueAnswer, SessionCommand
+from wire.frames.supervision import AclChanged, LinkStates, NodeFigures, QueueAnswer, SessionCommand
 from wire.frames.traces import TraceMark, TraceWanted
 from wire.mqtt.reason_codes import ReasonCode
+from wire.routing.link_states import LinkStateTopics, told_here
 from wire.routing.sys_topics import SysFigures
 from wire.status.client_figures import ListenerFigures, TrafficFigures
 
 LOOK_TIMER = "housekeeping"
+LINK_STATE_FLAGS = 1 | RETAIN  # QoS 1
 
 
 class Listener(MailboxActor):
@@ -97,6 +103,7 @@ class Listener(MailboxActor):
             crowded=self._overtaking.on_crowded,
         )
         self._watch = FollowedPublisher(mailbox, clients)
+        self._links = LinkStateTopics()
         self.gathering = Gathering(
             mailbox,
             self._group,
@@ -194,6 +201,8 @@ class Listener(MailboxActor):
 
     def _open_doors(self) -> None:
         """Begin to serve once both actors behind are there; if an address cannot be had, try again later."""
+        if not self._links.told and any(map(told_here, self.settings.bridges)):
+            return  # broker.link-states-before-clients
         if self.reception.listening_sockets or self.state != "starting" or not {DISTRIBUTOR, QUEUE_STORE} <= self.peers.keys():
             return
         try:
@@ -243,6 +252,10 @@ class Listener(MailboxActor):
                     self._of_this_life(frame)
             case AclChanged():
                 self._access.on_acl_changed(frame)
+            case LinkStates():
+                self._links.on_told(frame)
+                self._publish_link_states()
+                self._open_doors()
             case NodeFigures():
                 self._sys.publish_values(frame)
             case TraceWanted():
@@ -320,6 +333,13 @@ class Listener(MailboxActor):
         self._retained.wait_no_longer(now_s)
         self._input.read_departed()
         self._wills.publish_due(now_s)
+        self._publish_link_states()
+
+    def _publish_link_states(self) -> None:
+        """Put the states of links that have changed into the batch that is being built, as far as it takes them."""
+        while not self.batches.full and (state := self._links.take_next()) is not None:
+            topic, payload = state
+            self.batches.builder.add(topic, LINK_STATE_FLAGS, payload, source=NO_SOURCE)
 
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
         rows = len(self.batches.builder.payloads)

@@ -42,12 +42,13 @@ from wire.config_settings import (
     TlsSettings,
 )
 from wire.errors import BasculeError
-from wire.exchange.announcements import link_state_topic
 from wire.exchange.failback import place_of
 from wire.exchange.refusal_policy import DEFAULT_REASON, WITHOUT_CODE, code_of
 from wire.frames.names import remote_client_id
 from wire.mqtt.topics import covers, overlap, topic_fault
+from wire.routing.link_states import link_state_topic, told_here
 from wire.routing.provenance import ENVELOPE, USER_PROPERTIES
+from wire.routing.sys_topics import is_reserved
 from wire.routing.topic_mapping import TopicTemplate
 
 RULE_NAME_MAX = 64
@@ -306,6 +307,10 @@ def _link_state(bridge: BridgeSettings) -> list[Fault]:
         return [(key, "has the name of remote.client_id, and there is none; write that, or a topic of your own")]
     if (fault := topic_fault(topic)) is not None:
         return [(key, f"{topic} is no topic name: {fault}")]
+    if told.local and is_reserved(topic.encode()):
+        return [(key, f"{topic} is among the node's own topics; below $SYS/ only $SYS/broker/connection/ is for bridges")]
+    if not told.local and not told.remote:
+        return [(("link_state",), "is told to nobody: local and remote are false; write true for one, or remove it")]
     return []
 
 
@@ -447,6 +452,9 @@ def _bridges(node: NodeSettings) -> list[Fault]:
                 message = f"nothing waits longer than limits.max_age ({write_duration(max_age_s)}); take less"
                 problems.append((("bridges", index, "local_subscriptions", rank, "only"), message))
         for earlier, other in enumerate(node.bridges[:index]):
+            if (topic := told_here(bridge)) is not None and topic == told_here(other):
+                message = f"makes {topic}, which is bridges[{earlier}]'s, too: the state of two links would be one; take another"
+                problems.append((("bridges", index, "link_state", "topic"), message))
             shared = set(bridge.remote.addresses) & set(other.remote.addresses)
             if shared and (same := _identifiers(bridge) & _identifiers(other)):
                 whose = f"makes {min(same)}, which is bridges[{earlier}]'s at {place_of(min(shared))}"

@@ -286,11 +286,26 @@ def _bridge(draft: Draft, part: Part, folder: Path) -> None:
     done = {"address", "addresses", "connection", "remote_clientid", "clientid", "bridge_protocol_version"}
     done |= {"bridge_tls_use_os_certs", "topic", "bridge_outgoing_retain", "restart_timeout", "bridge_tcp_keepalive"}
     done |= {"remote_password", "password", "bridge_tls_version", "bridge_tcp_user_timeout"}
+    done |= {"notifications", "notifications_local_only", "notification_topic"}
     lines = [line for line in part.lines if _fits(draft, line, secure=secure, new=new)]
     _each(draft, base, lines, folder, done)
     _password(draft, remote, part, name)
     _times(draft, base, part)
+    _link_state(draft, (*base, "link_state"), part)
     _put_rules(draft, base, topics, part.last("bridge_outgoing_retain"))
+
+
+def _link_state(draft: Draft, base: Key, part: Part) -> None:
+    """Say where the state of the link is told: at both ends, where nothing else is said."""
+    told, only_here, topic = (part.last(name) for name in ("notifications", "notifications_local_only", "notification_topic"))
+    if told is not None and not flag(told.value):
+        draft.needless.extend((line.shown, "there are no notifications") for line in (told, only_here, topic) if line is not None)
+        return
+    draft.put((*base, "local"), True, told or f"{DEFAULT}: notifications")
+    if only_here is not None:
+        draft.put((*base, "remote"), not flag(only_here.value), only_here)
+    if topic is not None:
+        draft.put((*base, "topic"), literally(topic.value), topic)
 
 
 def _fits(draft: Draft, line: Line, *, secure: bool, new: bool) -> bool:

@@ -56,7 +56,6 @@ _ON_DISK = "what waits is on disk when it is acknowledged, in node.data_dir"
 _TO_STDERR = "logs are JSON lines on standard error, which the service manager keeps"
 _NO_CLIENT = "the bridge is part of the node and no client of it; its rules say what it may take and bring"
 _ALWAYS_TRIED = "a bridge connects when the node starts, and stays until it is paused"
-_STATE = "status, events and metrics have the state of a link; as a topic, only $SYS/bascule/bridge/# locally"
 _PSK = "pre-shared keys are not spoken, and without them it would not be encrypted"
 _PLUGIN = "plug-ins are not loaded; where one decides who may come in, nobody comes in until there is a password file"
 _ENGINE = "keys are PEM files"
@@ -210,9 +209,9 @@ BRIDGE_OPTIONS = (
     _needless("local_clientid", _NO_CLIENT),
     _needless("local_password", _NO_CLIENT),
     _needless("local_username", _NO_CLIENT),
-    _later("notification_topic", _STATE),
-    _later("notifications", _STATE, "false"),
-    _later("notifications_local_only", _STATE, "false"),
+    Option("notification_topic", "bridges[].link_state.topic"),
+    Option("notifications", "bridges[].link_state", "where it is not false, as there"),
+    Option("notifications_local_only", "bridges[].link_state.remote"),
     Option("password", f"{_REMOTE}.password_file", "as remote_password"),
     Option("remote_clientid", f"{_REMOTE}.client_id", "without it HOST.CONNECTION, as there"),
     Option("remote_password", f"{_REMOTE}.password_file", "into a file in secrets/"),

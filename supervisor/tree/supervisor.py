@@ -49,9 +49,10 @@ from supervisor.version import VERSION
 from supervisor.workers import Then
 from wire.config_settings import NodeSettings
 from wire.frames.frame import Frame
-from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE, SUPERVISOR
-from wire.frames.supervision import Heartbeat, NodeFigures, QueueAnswer, RoleChanged, SnapshotMade
+from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE, SUPERVISOR, child_of, lane_of_actor
+from wire.frames.supervision import Heartbeat, LinkStands, NodeFigures, QueueAnswer, RoleChanged, SnapshotMade
 from wire.frames.traces import TopicCounts, TraceStep
+from wire.routing.link_states import StandingLinks
 from wire.status.answers import BridgeOrdered, Ping, SnapshotBegun, SnapshotState, Stopping, TraceSteps
 from wire.status.event_kinds import EventKind
 from wire.status.refusals import Refusal
@@ -86,6 +87,7 @@ class Supervisor(PolledActor):
         self._announced = False
         self._service = ServiceManager(os.environ)
         self._notes = Notes(mailbox.wall_ms)
+        self._links = StandingLinks(settings)
         self._peers = Peers(mailbox, settings, children)
         self._lives = Lives(mailbox, settings, children, self._notes, self._end_node, has_folder)
         self._snapshots = Snapshots(self, settings, self._store_state, self._note_snapshot)
@@ -197,6 +199,8 @@ class Supervisor(PolledActor):
                 self._turn_into(frame)
             case TopicCounts():
                 self._answer(self._traces.on_counted(frame))
+            case LinkStands():
+                self._on_link(frame)
             case Heartbeat():
                 child = self._children.on_heard(frame)
                 if child is not None:
@@ -211,6 +215,8 @@ class Supervisor(PolledActor):
             return
         self._peers.herald(child)
         if heartbeat.state == ChildState.STARTING:
+            if child.name == CLIENTS:  # before it can accept anyone
+                self.send(LISTENER, self._links.all())
             self._peers.brief(child)
         if child.says(heartbeat.state):
             self._became_ready(child)
@@ -222,11 +228,27 @@ class Supervisor(PolledActor):
         if self._status.on_reported(heartbeat):
             self._on_collected()
 
+    def _on_link(self, frame: LinkStands) -> None:
+        """A Connection says whether its link stands; a late word of a dead one does not count."""
+        name, lane = child_of(frame.actor), lane_of_actor(frame.actor)
+        if name in self._children and lane is not None:
+            child = self._children[name]
+            if child.life is not None and child.epoch == frame.epoch:
+                self._links.note(lane.bridge, stands=frame.stands)
+                self._tell_links()
+
+    def _tell_links(self) -> None:
+        """Tell the Listener which links stand, if that is news."""
+        if (news := self._links.news()) is not None and CLIENTS in self._children:
+            self.send(LISTENER, news)
+
     def _on_lives_ended(self, ended: Ended) -> None:
         children, ending = ended
         gone = [self._status.on_gone(child.name) for child in children]
         if any(gone):
             self._on_collected()
+        self._links.on_gone(child.lane.bridge for child in children if child.lane is not None and not child.lane.number)
+        self._tell_links()
         names = {child.name for child in children}
         if STORE in names:
             self._answer(self._store_requests.on_store_ended(starts_again=not self._lives.stopping))
@@ -292,6 +314,7 @@ class Supervisor(PolledActor):
             return
         settings = self._settings.now
         self._peers.watch_files()
+        self._tell_links()
         self._snapshots.on_settings_changed()
         self._doors.rebind(settings.control)
         if settings.clients.sys_period_s:

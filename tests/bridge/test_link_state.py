@@ -10,7 +10,7 @@ from tests.support.node import Config, bridge_config, node_config
 from tests.support.proxy import Proxy
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
-from wire.frames.names import BRIDGE
+from wire.frames.names import BRIDGE, CLIENTS
 
 MOSQUITTOS = "$SYS/broker/connection/bridge-cloud/state"
 
@@ -52,8 +52,49 @@ def test_a_killed_lane_says_so_by_its_will(remote: Mosquitto, start_node: StartN
     """MQTT 5, a topic of one's own, two lanes: the first speaks for both."""
     topic = "bridges/cloud"
     with Subscriber(remote.port, topic) as subscriber:
-        config = told(remote.port, protocol="mqtt5", lanes=2, link_state={"topic": "bridges/{bridge}"})
+        config = told(remote.port, protocol="mqtt5", lanes=2, link_state={"topic": "bridges/{bridge}", "local": False})
         node = start_node(config)
         wait_told(subscriber, "1", topic=topic)
         node.kill(BRIDGE, bridge="cloud", lane=0)
         wait_told(subscriber, "1", "0", "1", topic=topic)
+
+
+def test_local_clients_are_told_whoever_dies(remote: Mosquitto, start_node: StartNode) -> None:
+    """The link is cut and mended; its process is killed, then that of the clients, then the node: nobody sees a 1 of before
+    (broker.link-states-before-clients).
+    """
+    with Proxy(remote.port) as proxy:
+        node = start_node(told(proxy.port))
+        node.wait_lane_until(lambda lane: lane["link"]["state"] == "connected", "the link to stand", bridge="cloud")
+        with Subscriber(node.port, MOSQUITTOS) as subscriber:
+            wait_told(subscriber, "1")
+            assert subscriber.packets[0].retain
+            proxy.cut()
+            wait_told(subscriber, "1", "0")
+            proxy.restore()
+            wait_told(subscriber, "1", "0", "1")
+            if node.placement == "isolated":
+                node.kill(BRIDGE, bridge="cloud", lane=0)
+                wait_told(subscriber, "1", "0", "1", "0", "1")
+                node.kill(CLIENTS)
+                node.wait_actors_ready()
+                with Subscriber(node.port, MOSQUITTOS, client_id="after the clients' process") as late:
+                    wait_told(late, "1")
+        proxy.cut()
+        node.kill_supervisor()
+        node.start()
+        with Subscriber(node.port, MOSQUITTOS, client_id="after the node") as later:
+            wait_told(later, "0")
+            proxy.restore()
+            wait_told(later, "0", "1")
+
+
+def test_the_topic_of_a_bridge_that_is_gone_says_0(remote: Mosquitto, start_node: StartNode) -> None:
+    """Whoever reloads a configuration without it leaves no 1 behind."""
+    node = start_node(told(remote.port, link_state={"topic": "bridges/{bridge}", "remote": False}))
+    with Subscriber(node.port, "bridges/cloud") as subscriber:
+        wait_until(lambda: subscriber.payloads("bridges/cloud")[-1:] == ["1"], 20.0, "the link to stand")
+        other = bridge_config("other", remote.port, link_state={"topic": "bridges/{bridge}", "remote": False})
+        node.configure(node_config(other))
+        assert node.cli("reload", str(node.config_path), "--wait", "--yes").returncode == 0
+        wait_until(lambda: subscriber.payloads("bridges/cloud")[-1:] == ["0"], 20.0, "the bridge to be gone")

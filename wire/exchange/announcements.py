@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from wire.config_settings import BridgeSettings
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
-
-UP, DOWN = b"1", b"0"
+from wire.routing.link_states import DOWN, UP, link_state_topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +60,10 @@ class Announcements:
 NOTHING_ANNOUNCED = Announcements()
 
 
-def link_state_topic(bridge: BridgeSettings) -> str | None:
-    """The topic on which the state of the bridge's link is told; None where it is not."""
-    if bridge.link_state is None:
-        return None
-    names = {"{client_id}": bridge.remote.client_id, "{bridge}": bridge.name}
-    topic = bridge.link_state.topic
-    for name, value in names.items():
-        topic = topic.replace(name, value)
-    return topic
-
-
 def announcements_of(bridge: BridgeSettings, lane: int) -> Announcements:
     """What the ``lane`` of ``bridge`` says at the remote; the first one speaks for all."""
     topic = link_state_topic(bridge)
-    if topic is None or lane:
+    if topic is None or bridge.link_state is None or not bridge.link_state.remote or lane:
         return NOTHING_ANNOUNCED
     down = Announcement(topic=topic, payload=DOWN)
     return Announcements(will=down, connected=Announcement(topic=topic, payload=UP), leaving=down)

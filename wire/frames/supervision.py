@@ -122,6 +122,27 @@ class NodeFigures(Frame):
     values: dict[str, int]
 
 
+@frame_kind(67)
+class LinkStands(Frame):
+    """Connection -> Supervisor: the link of the lane of ``actor``, in its life ``epoch``, stands now, or does not; where local
+    clients are told of it. Lost with one of the two, which the other notices.
+    """
+
+    actor: str
+    epoch: int
+    stands: bool
+
+
+@frame_kind(68)
+class LinkStates(Frame):
+    """Supervisor -> Listener, as it begins and when something changes: which links stand. states: by topic.
+
+    It has all of them, so a repeat is without effect; after a loss the next has what that had.
+    """
+
+    states: dict[str, bool]
+
+
 @frame_kind(62)
 class NodeEvents(Frame):
     """Supervisor, Connection or Listener -> QueueStore: what happened, to be kept with the events of the node.

@@ -459,6 +459,7 @@ TOGETHER = [
         "bridges[0].local_subscriptions[0].user_properties",
         "mqtt5",
     ),
+    of_the_bridge("a link state among the node's own", "link_state: {topic: $SYS/bascule/x}", "node's own"),
     of_the_bridge("a link state on many topics", "link_state: {topic: state/#}", "wildcard"),
     bad(
         "a link state without a name",

@@ -17,7 +17,7 @@ from supervisor.convert.mosquitto_file import OPTIONS
 from supervisor.convert.options import ACCESS_OPTIONS, BRIDGE_OPTIONS, HIVEMQ_EDGE_OPTIONS, LISTENER_OPTIONS, NODE_OPTIONS, Fate
 from tests.supervisor.convert.conftest import CONFIGS
 from wire.access.access_rules import AccessRules
-from wire.config_settings import SESSION_NEVER_EXPIRES_S, BridgeSettings, NodeSettings
+from wire.config_settings import SESSION_NEVER_EXPIRES_S, BridgeSettings, LinkStateSettings, NodeSettings
 from wire.routing.topic_mapping import TopicTemplate
 
 pytestmark = pytest.mark.process  # openssl makes the certificates
@@ -290,3 +290,18 @@ def test_every_key_of_the_tables_is_one_of_ours() -> None:
     assert all(option.says for option in options if option.fate is not Fate.KEY)
     names = [option.name for option in options]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("", LinkStateSettings()),
+        ("notifications true", LinkStateSettings()),
+        ("notifications false\nnotification_topic bridge/state", None),
+        ("notifications_local_only true", LinkStateSettings(remote=False)),
+        ("notification_topic bridge/state", LinkStateSettings(topic="bridge/state")),
+    ],
+)
+def test_the_link_is_told_where_mosquitto_told_it(tmp_path: Path, lines: str, told: LinkStateSettings | None) -> None:
+    (bridge,) = written(tmp_path, f"connection a\naddress b:1\ntopic # out 1\n{lines}\n", 0).bridges
+    assert bridge.link_state == told

@@ -30,6 +30,8 @@ from wire.frames.supervision import (
     ChildBegins,
     Command,
     Heartbeat,
+    LinkStands,
+    LinkStates,
     NodeEvents,
     NodeFigures,
     PeerUp,
@@ -178,6 +180,8 @@ GOLDEN: list[tuple[Frame, str]] = [
     (Reconfigure(number=2, settings=b"s", children=("store",)), "95310102c4017391a573746f7265"),
     (ChildBegins(process=1, child="store", epoch=2, settings=3, flags=()), "97420101a573746f7265020390"),
     (NodeFigures(version="1", uptime_s=7, values={"a": 1}), "953d01a1310781a16101"),
+    (LinkStands(actor="connection:c:0", epoch=7, stands=True), "954301ae636f6e6e656374696f6e3a633a3007c3"),
+    (LinkStates(states={"a": True}), "93440181a161c3"),
     (SnapshotWanted(request=4, path="/p"), "943f0104a22f70"),
     (SnapshotMade(request=4, error="", message="", facts={"at_ms": 1}), "96400104a0a081a561745f6d7301"),
     (
