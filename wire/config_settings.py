@@ -68,6 +68,41 @@ class NodeItself:
     ] = "allow"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSettings:
+    """Stored events of the node: links, restarts, drops, overflow. The oldest give way."""
+
+    max: Annotated[int, Number(0, 10_000_000), "Events kept; 0 keeps none."] = 100_000
+    max_age_s: Annotated[float, Duration(1), "Older ones are removed."] = 30 * DAY_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersistenceSettings:
+    """The strength of an acknowledgement. All but the mode matter to file-native only."""
+
+    mode: Annotated[
+        str,
+        Choices("file-native", "in-memory", "replicated"),
+        "file-native keeps QoS 1 and 2 on disk; replicated on a majority of servers as well; in-memory keeps nothing.",
+        Effect.NODE_RESTART,
+    ] = "file-native"
+    acknowledge: Annotated[
+        str,
+        Choices("after-commit", "fast"),
+        "after-commit acknowledges what is committed; fast what is received, so a crash can lose acknowledged messages.",
+    ] = "after-commit"
+    flush_period_s: Annotated[
+        float, Duration(0, 60), "0s commits each cycle; longer commits, and acknowledges, on that period."
+    ] = 0.0
+    gather_s: Annotated[
+        float,
+        Duration(0, 1),
+        "While commits follow each other closely, the next waits so long after one, and carries more; a lone message never does.",
+    ] = 0.001
+    sync: Annotated[str, Choices("full", "os"), "full survives loss of power; os survives the death of processes only."] = "full"
+    events: Annotated[EventSettings, "Stored events of the node."] = EventSettings()
+
+
 @dataclass(frozen=True, slots=True)
 class AclRuleSettings:
     """One rule of an access control list. The first rule that fits a client, an action and a topic decides; if none does: deny."""
@@ -188,6 +223,13 @@ class ListenerSettings(_Bound):
         Without("login_limits"),
         "Access to this listener, as far as it differs from access; acl or acl_file takes the place of both there.",
     ] = None
+    durability: Annotated[
+        PersistenceSettings | None,
+        Inherits("persistence"),
+        Without("mode", "gather_s", "events"),
+        "The strength of an acknowledgement here, where it differs from persistence; the strictest that a message concerns holds.",
+        Effect.RESTART,
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,41 +334,6 @@ class SessionSettings:
     wills_max_bytes: Annotated[
         int, Size(1024), "Bytes of all Wills, of clients that are here or gone; who brings one more is refused (0x97)."
     ] = 64 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventSettings:
-    """Stored events of the node: links, restarts, drops, overflow. The oldest give way."""
-
-    max: Annotated[int, Number(0, 10_000_000), "Events kept; 0 keeps none."] = 100_000
-    max_age_s: Annotated[float, Duration(1), "Older ones are removed."] = 30 * DAY_S
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PersistenceSettings:
-    """The strength of an acknowledgement. All but the mode matter to file-native only."""
-
-    mode: Annotated[
-        str,
-        Choices("file-native", "in-memory", "replicated"),
-        "file-native keeps QoS 1 and 2 on disk; replicated on a majority of servers as well; in-memory keeps nothing.",
-        Effect.NODE_RESTART,
-    ] = "file-native"
-    acknowledge: Annotated[
-        str,
-        Choices("after-commit", "fast"),
-        "after-commit acknowledges what is committed; fast what is received, so a crash can lose acknowledged messages.",
-    ] = "after-commit"
-    flush_period_s: Annotated[
-        float, Duration(0, 60), "0s commits each cycle; longer commits, and acknowledges, on that period."
-    ] = 0.0
-    gather_s: Annotated[
-        float,
-        Duration(0, 1),
-        "While commits follow each other closely, the next waits so long after one, and carries more; a lone message never does.",
-    ] = 0.001
-    sync: Annotated[str, Choices("full", "os"), "full survives loss of power; os survives the death of processes only."] = "full"
-    events: Annotated[EventSettings, "Stored events of the node."] = EventSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -707,6 +714,13 @@ class BridgeSettings:
         "Limits of this bridge's queue, where they differ from the node's.",
         Effect.LIVE,
     ] = LimitSettings()
+    durability: Annotated[
+        PersistenceSettings | None,
+        Inherits("persistence"),
+        Without("mode", "gather_s", "events"),
+        "The strength of an acknowledgement of what goes to this bridge or comes by it, where it differs from persistence.",
+        Effect.RESTART,
+    ] = None
     dead_letter: Annotated[DeadLetterSettings, "Storage of messages that the remote refuses for good.", Effect.LIVE] = (
         DeadLetterSettings()
     )

@@ -72,6 +72,8 @@ class Gathering:
         if waiting or self._waiting.for_batch:
             self._send(now_s)
             waiting = self._batches.carries
+            if waiting:
+                self._batches.hurry()
         outstanding = bool(self._link.outstanding)
         if (outstanding and not self._resting) or (waiting and not outstanding):
             until_s = self._pace.rest_until_s(now_s, outstanding=outstanding, rows=rows, publishers=self._publishers)

@@ -17,10 +17,12 @@ from actors.broker.listener_interface import ListenerInterface
 from actors.broker.reserved_topics import ReservedTopics
 from actors.process.local_messages import PublishedMessages
 from wire.config_settings import ClientLimitSettings
+from wire.durability import Durability
+from wire.exchange.batch_durability import BatchDurability
 from wire.exchange.receiver import AnswerBurst
 from wire.exchange.wills import Message
 from wire.frames.batch import pack_column
-from wire.frames.intake import NO_ROW
+from wire.frames.intake import NO_ROW, CommitWanted
 from wire.frames.names import DISTRIBUTOR
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.frozen_records import record
@@ -45,7 +47,8 @@ class Owed:
 class ClientBatches:
     """The batch that is being built, and ``link``: those that are on their way.
 
-    builder: its rows. room: whether there is room for what comes. touched: by number, the clients that may be owed an answer.
+    builder: its rows. room: whether there is room for what comes. durability: how strongly it is to be kept.
+    touched: by number, the clients that may be owed an answer.
     published: the rows of all that were sent.
     """
 
@@ -62,6 +65,7 @@ class ClientBatches:
             forbidden_take_room=_limit_rates(limits),
         )
         self.room = QueueRoom(host, self.builder)
+        self.durability = BatchDurability(host.settings, lambda: host.send(DISTRIBUTOR, CommitWanted(epoch=host.epoch)))
         self.link: SendingLink[PublishedMessages, Owed] = SendingLink()
         self.touched: dict[int, Client] = {}
         self.published = 0
@@ -136,6 +140,7 @@ class ClientBatches:
             received = builder.received
             kept_sessions = {client.session for client in self.touched.values() if _keeps(client)}
             kept = {session: columns for session, columns in received.items() if session in kept_sessions}
+        durability = self.durability.of(client.listener for client in self.touched.values())
         bursts, released = self._seal()
         rows = len(builder.payloads)
         if not (bursts or rows or self._wills or self.room.unheeded):
@@ -156,11 +161,20 @@ class ClientBatches:
             wills=tuple(self._wills),
             room=room,
             refused=refused,
+            durability=durability,
         )
         self.link.on_sent(published, Owed(bursts, received, published.wills), now_s)
         self._wills.clear()
         self._host.send(DISTRIBUTOR, published)
         return True
+
+    def hurry(self) -> None:
+        """Something waits behind what is on its way: that is to be committed at once, if it would wait longer than this."""
+        if self.durability.differ and self.link.outstanding:
+            last = self.link.outstanding[-1]
+            waiting = self.durability.of(client.listener for client in self.touched.values())
+            sent = last.sent.durability
+            self.durability.hurry(last.number, None if sent is None else Durability(*sent), waiting, self.builder.topics)
 
     def _seal(self) -> tuple[list[tuple[Client, AnswerBurst]], dict[str, bytes]]:
         bursts: list[tuple[Client, AnswerBurst]] = []

@@ -20,7 +20,7 @@ from actors.process.mailbox import Mailbox
 from wire.config_settings import NodeSettings
 from wire.frames.batch import QOS_ONLY, RETAIN, RETAIN_ONLY, Batch, head_of, pack_column, raised_rows, route_columns, unpack_column
 from wire.frames.frame import Frame
-from wire.frames.intake import NO_ROW, Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
+from wire.frames.intake import NO_ROW, Append, CommitWanted, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
 from wire.frames.names import LISTENER, QUEUE_STORE, LaneName, lane_of_actor, lane_of_queue
 from wire.frames.subscriptions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.supervision import AclChanged
@@ -91,7 +91,7 @@ class Distributor(MailboxActor):
             case SubscriptionsDrop():
                 self._local.unsubscribe(frame.session, frame.filters)
                 self._on_subscribed(frame)
-            case RetainedWanted():
+            case RetainedWanted() | CommitWanted():
                 self.send(QUEUE_STORE, frame)  # behind all that was routed before
             case SessionUp():
                 self._local.up(frame)
@@ -181,6 +181,7 @@ class Distributor(MailboxActor):
             refused={} if published is None else published.refused,
             raised=raised,
             thinned=thinned,
+            durability=None if published is None else published.durability,
             parts=tuple(parts),
             bodies=tuple(bodies),
         )

@@ -140,6 +140,7 @@ class Listener(MailboxActor):
 
     def on_reconfigured(self, before: NodeSettings) -> None:
         self.batches.room.on_settings_changed()
+        self.batches.durability.on_settings_changed()
         self._input.room_came()
         self._access.on_settings_changed()
         if self.settings.clients != before.clients:

@@ -15,7 +15,7 @@ from wire.status.states import LinkState
 class PublishedMessages(Frame):
     """Listener -> Distributor: ``Publishes`` of local clients; again, as the same object, where a store may have lost it.
 
-    sources: per row the Listener's number of the connection (u32 column). room, refused: as in ``Append``.
+    sources: per row the Listener's number of the connection (u32 column). room, refused, durability: as in ``Append``.
     """
 
     sender: str
@@ -28,6 +28,7 @@ class PublishedMessages(Frame):
     wills: tuple[tuple[str, int], ...] = ()
     room: int = 0
     refused: dict[str, int] = field(default_factory=dict)
+    durability: tuple[bool, float, bool] | None = None
 
 
 @named_record

@@ -43,18 +43,21 @@ class State(Enum):
 class Lane:
     """A queue under one opening after another: totals are since it was opened under ``epoch``. Nobody else writes its fields.
 
-    max_age_s: of a message that is handed out. discarding: some were dropped or expired, which is not yet on record: nothing behind
-    them is handed out. unread: why its chunks could not be read the last time; retry_s: when to try again. by: what a history calls
-    its Forwarder and its Connection. linked_ms: when a link of it came up the last time, in this life. losses: places where
-    messages could not be read, in this life. end_to_end: of a bridge, how long what was delivered in this life took. settles: not
-    applied, since the first needs what cannot be read for now.
+    max_age_s: of a message that is handed out. synced: what is answered of it is to survive the loss of power. discarding: some
+    were dropped or expired, which is not yet on record: nothing behind them is handed out. unread: why its chunks could not be read
+    the last time; retry_s: when to try again. by: what a history calls its Forwarder and its Connection. linked_ms: when a link of
+    it came up the last time, in this life. losses: places where messages could not be read, in this life. end_to_end: of a bridge,
+    how long what was delivered in this life took. settles: not applied, since the first needs what cannot be read for now.
     """
 
-    def __init__(self, queue: Queue, limits: LimitSettings, max_age_s: float | None = None, *, readable: bool = True) -> None:
+    def __init__(
+        self, queue: Queue, limits: LimitSettings, max_age_s: float | None = None, *, readable: bool = True, synced: bool = True
+    ) -> None:
         """readable: whether its row is."""
         place = lane_of_queue(queue.name)
         self.queue = queue
         self.limits, self.max_age_s = limits, max_age_s
+        self.synced = synced
         self.peer = peer_of(queue.name)
         self.bridge, self.number = (place.bridge, place.number) if place is not None else ("", 0)
         self.state = State.CLOSED if readable else State.UNREADABLE
@@ -96,6 +99,11 @@ class Lane:
         """These hold from now on."""
         self.limits, self.max_age_s = limits, max_age_s
         self.queue.qos0.limit(limits.volatile_max_bytes)
+
+    def keeps_by(self, *, synced: bool) -> bool:
+        """What is answered is to survive the loss of power from now on, or need not; whether that is new and more."""
+        more, self.synced = synced and not self.synced, synced
+        return more
 
     # --- who takes from it ---
 

@@ -101,7 +101,6 @@ class Lanes:
         self._first_seq = first_seq
         self._keeps_history = keeps_history
         self._settings = settings
-        self._mark_holds = settings.now.persistence.sync == "full"
         self._quarantine = QueueDamage(Path(settings.now.node.data_dir) / "damaged")
         self._trimmed_s = 0.0
         self._open_all()
@@ -116,11 +115,25 @@ class Lanes:
         """
         for name, lane in self.all.items():
             lane.limit(*self._limits_of(name))
+            if lane.keeps_by(synced=self._is_synced(name)):
+                self._strengthen(lane)
         for name in self._queue_names():
             if name not in self.all:
                 self.open(name)
         self.changes.settings_changed()
         self.all_ready()
+
+    def _is_synced(self, name: str) -> bool:
+        """Whether what is answered of a queue is to survive the loss of power."""
+        place, durabilities = lane_of_queue(name), self._next.durabilities
+        return (durabilities.own if place is None else durabilities.of_bridge(place.bridge)).synced
+
+    def _strengthen(self, lane: Lane) -> None:
+        """A strict bridge has come back to a queue that was kept without it: what was committed of it is synced at once."""
+        lane.queue.change()
+        self._next.promise(synced=True)
+        self._next.time.hurry()
+        self._next.time.want(0.0)
 
     def _limits_of(self, name: str) -> tuple[LimitSettings, float | None]:
         """The limits of a queue, and how old may be what is handed out of it."""
@@ -149,6 +162,7 @@ class Lanes:
         limits, max_age_s = self._limits_of(name)
         number = self._numbers.number(name)
         readable = True
+        synced = self._is_synced(name)
         try:
             queue = Queue(
                 self._engine,
@@ -160,7 +174,7 @@ class Lanes:
                 tail_known=self._engine.missing.tails.get(number, 0) if self._engine.missing is not None else 0,
                 cache_bytes=CACHE_BYTES if place is not None else 0,
                 on_change=lambda: self.changed.add(name),
-                mark_holds=self._mark_holds,
+                mark_holds=synced,
                 retained=place is not None and self._keeps_history(place.bridge),
             )
         except StorageDamaged as error:
@@ -168,7 +182,7 @@ class Lanes:
             nothing = LedgerRow(head=0, tail=0, handed=0, trimmed=0)
             queue = Queue(self._engine, name, number, nothing, volatile_max_bytes=limits.volatile_max_bytes)
             readable = False
-        lane = Lane(queue, limits, max_age_s, readable=readable)
+        lane = Lane(queue, limits, max_age_s, readable=readable, synced=synced)
         self.all[name] = lane
         if place is not None:
             self.of_bridges[name] = lane
@@ -342,7 +356,9 @@ class Lanes:
             queue.release(frame.released)
         lane.owe(frame.number)
         self.pending.add(queue.name)
-        self._next.promise()
+        self._next.promise(synced=lane.synced)
+        if self._next.durabilities.differ:
+            self._next.time.want(self._next.durabilities.of_bridge(lane.bridge).flush_period_s)
 
     # --- what leaves their heads ---
 
@@ -367,7 +383,7 @@ class Lanes:
                 continue
             self.read(lane, now_s, self._hand_out, name, lane, wall_ms, effects)
             if lane.queue.losses:
-                self._next.go_on()  # who takes from it may have to open the lane anew
+                self._next.go_on(synced=lane.synced)  # who takes from it may have to open the lane anew
         return effects
 
     def _hand_out(self, name: str, lane: Lane, wall_ms: int, effects: Effects) -> None:
@@ -385,9 +401,9 @@ class Lanes:
                 pieces = queue.hand_out(messages, size_bytes, too_old=too_old, below=below)
             finally:
                 if self._hold_behind(name, lane, on_disk_before):
-                    self._next.go_on()
+                    self._next.go_on(synced=lane.synced)
             if queue.needs_sent_mark:
-                self._next.go_on()
+                self._next.go_on(synced=lane.synced)
                 self.changed.add(name)
                 self.ready.add(name)
             if pieces:
@@ -407,7 +423,7 @@ class Lanes:
             lane.queue.expire(too_old)
         finally:
             if self._hold_behind(name, lane, on_disk_before):
-                self._next.go_on()
+                self._next.go_on(synced=lane.synced)
 
     def drop_oldest(self, name: str, messages: int, size_bytes: int, now_s: float) -> tuple[int, int]:
         """Drop the oldest of a queue to make room for so much; the messages and the bytes by which it is smaller now."""
@@ -432,7 +448,7 @@ class Lanes:
         """
         if lane.queue.depth_on_disk >= on_disk_before or not self.durable:
             return False
-        self._next.survive()
+        self._next.survive(synced=lane.synced)
         if not lane.discarding:
             lane.discard(on_record=False)
             self._next.write.on_commit(partial(self._on_discarded, name))
@@ -471,7 +487,7 @@ class Lanes:
             if lane is not None and lane.state is not State.UNREADABLE and (lane.queue.changed or lane.queue.needs_sent_mark):
                 lane.queue.trim(write, idle=False)
                 ahead = lane.is_open and lane.has_credit and (not self.changes.waiting or self.changes.below(lane) is None)
-                lane.queue.write_row(write, strong=moment.strong, ahead=ahead, wall_ms=moment.wall_ms)
+                lane.queue.write_row(write, strong=moment.strong or not lane.synced, ahead=ahead, wall_ms=moment.wall_ms)
                 if lane.bridge:  # no evidence is kept of queues that come and go
                     write.reaches(lane.queue.number, lane.queue.appended.seq)
         self.changes.write_rows(write)

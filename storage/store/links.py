@@ -23,11 +23,12 @@ from storage.store.lanes import Lanes
 from storage.store.local_sessions import LocalSessions, SessionFrame
 from storage.store.next_commit import NextCommit
 from storage.store.receiving_link import ReceivingLinks, Verdict
-from wire.config_settings import NodeSettings, SettingsNow
+from wire.config_settings import SettingsNow
+from wire.durability import Durabilities, Durability
 from wire.frames.batch import unpack_column
 from wire.frames.frame import Effects, Frame
-from wire.frames.intake import Append, Committed, RoomWanted, SenderResumes, SessionClose, SessionOpen, SessionsWanted
-from wire.frames.names import LISTENER, RETAINED, session_of_queue
+from wire.frames.intake import Append, Committed, CommitWanted, RoomWanted, SenderResumes, SessionClose, SessionOpen, SessionsWanted
+from wire.frames.names import LISTENER, RETAINED, lane_of_actor, lane_of_queue, session_of_queue
 from wire.frames.subscriptions import SubscriptionsAdd, SubscriptionsDrop
 from wire.status.loss_reasons import Loss
 
@@ -57,8 +58,9 @@ class Links:
         Raises:
             StorageDamaged, Unavailable: what is on record of the senders cannot be read.
         """
-        engine, own = next_commit.engine, settings.now.persistence
-        self.senders = ReceivingLinks(engine, lenient=not engine.durable or _may_forget(settings.now))
+        engine = next_commit.engine
+        lenient = not engine.durable or _may_forget(next_commit.durabilities, settings.now.number)
+        self.senders = ReceivingLinks(engine, lenient=lenient)
         rooms = Rooms(lanes, lambda: (sessions.queues.messages, sessions.queues.size_bytes), next_commit.disk, settings)
         self.room = ClientRoom(rooms, settings, overflowed=overflowed, epoch=epoch)
         self.write_rows = self.senders.write_rows
@@ -67,11 +69,11 @@ class Links:
         self._next = next_commit
         self._sessions = sessions
         self._epoch = epoch
-        self._acknowledges_fast = own.acknowledge == "fast"
         self.waiting: list[_Ordered] = []
         self.late: list[Append] = []
         self._dropped = 0  # messages, because of this Append
-        self._acks: dict[str, Committed] = {}
+        self._acks: dict[str, Committed] = {}  # that wait for their commit
+        self._early: dict[str, Committed] = {}  # that do not
         self.repeats: set[str] = set()
 
     # --- frames ---
@@ -81,6 +83,7 @@ class Links:
         """Who takes each frame."""
         return {
             Append: self._on_append,
+            CommitWanted: self._on_commit_wanted,
             RoomWanted: self.room.on_asked,
             SenderResumes: self._on_resumed,
             SessionOpen: self._on_connection,
@@ -101,6 +104,9 @@ class Links:
                     self.repeats.add(frame.sender)
             case Verdict.GAP | Verdict.FENCED:
                 pass  # the sender sends again what is missing; one that is gone has no say
+
+    def _on_commit_wanted(self, _frame: CommitWanted) -> None:
+        self._next.time.want(0.0)
 
     def _on_resumed(self, frame: SenderResumes) -> None:
         self.senders.resume(frame.sender, frame.epoch, frame.number)
@@ -145,10 +151,11 @@ class Links:
                 self.late.append(append)
             else:
                 self._next.time.take(append)
-        if not self._acknowledges_fast:
+        if not self._early:
             return []
         self._next.engine.check_files()
-        return self._take_acks()
+        early, self._early = self._early, {}
+        return list(early.items())
 
     def committed(self, *_time: float) -> Effects:
         """Acknowledgements that may be sent: of all that is on record, and again of what came again."""
@@ -212,9 +219,10 @@ class Links:
         if sifted:
             self._lanes.thinned.take(sifted)
             self._rooms.forget()
-        self._append(admitted)
+        wanted = self._durability(frame)
+        self._append(admitted, synced=wanted.synced)
         self.room.on_admitted(queued, rooms)
-        self._take(queued, retained)
+        self._take(queued, retained, wanted)
         if self._dropped:
             self._report_overflow(admitted, queued, rooms, now_s, wall_ms)
         return True
@@ -234,15 +242,33 @@ class Links:
         parts, bodies = tuple(frame.parts[place] for place in places), tuple(frame.bodies[place] for place in places)
         return replace(frame, parts=parts, bodies=bodies), retained
 
-    def _take(self, frame: Append, retained: tuple[bytes, bytes] | None) -> None:
-        """Everything of the batch but its messages: their number, identifiers, Wills, what is retained, what was refused."""
+    def _durability(self, frame: Append) -> Durability:
+        """The strictest of what ``frame`` concerns: the listeners or the bridge that it came by, the bridges that it goes to."""
+        durabilities = self._next.durabilities
+        if not durabilities.differ:
+            return durabilities.own
+        origin = lane_of_actor(frame.sender)
+        wanted = Durability(*frame.durability) if frame.durability else durabilities.of_bridge(origin.bridge if origin else "")
+        for queue in (*(part[0] for part in frame.parts), *frame.refused):
+            if (lane := lane_of_queue(queue)) is not None:
+                wanted = wanted.with_that(durabilities.of_bridge(lane.bridge))
+        if frame.released:  # what it was of may have concerned any; and were it forgotten, a new message would be taken for that
+            wanted = wanted.with_that(durabilities.strictest)
+        self._next.time.want(wanted.flush_period_s)
+        return wanted
+
+    def _take(self, frame: Append, retained: tuple[bytes, bytes] | None, wanted: Durability) -> None:
+        """Everything of the batch but its messages: their number, identifiers, Wills, what is retained, what was refused.
+
+        An answer that need not wait for its commit waits nevertheless behind one of the same sender that has to.
+        """
         self._next.take(frame.rows)
         self.senders.on_admitted(frame.sender, frame.number)
         if frame.received or frame.released:
-            self._change_identifiers(frame)
+            self._change_identifiers(frame, synced=wanted.synced)
         if retained is not None:
             self._sessions.pieces.retained.change(retained[1], self._next.write)
-            self._next.survive()
+            self._next.survive(synced=wanted.synced)
         for name, _ in frame.wills:
             session = self._sessions.rows.get(name)
             if session is not None:
@@ -251,7 +277,9 @@ class Links:
             lane = self._lanes.all.get(name)
             if lane is not None:
                 lane.queue.count_refused(messages)
-        self._acks[frame.sender] = Committed(sender=frame.sender, epoch=frame.epoch, store=self._epoch, number=frame.number)
+        early = wanted.fast and frame.sender not in self._acks
+        acks = self._early if early else self._acks
+        acks[frame.sender] = Committed(sender=frame.sender, epoch=frame.epoch, store=self._epoch, number=frame.number)
 
     def _drop_oldest(
         self, queue: str, messages: int, size_bytes: int, rooms: Mapping[str, list[AdmissionRoom]], now_s: float
@@ -262,7 +290,7 @@ class Links:
         self._dropped += dropped
         return dropped
 
-    def _append(self, admitted: Sequence[Admitted]) -> None:
+    def _append(self, admitted: Sequence[Admitted], *, synced: bool) -> None:
         write = self._next.write
         messages = size_bytes = 0  # that go to sessions
         for part in admitted:
@@ -283,18 +311,18 @@ class Links:
                 if not lane.bridge:
                     messages, size_bytes = messages + part.count, size_bytes + part.size_bytes
                 if part.qos0 < part.count or not self._lanes.durable:
-                    self._next.survive()
+                    self._next.survive(synced=synced)
         if messages:
             self._sessions.queues.on_added(messages, size_bytes)
 
-    def _change_identifiers(self, frame: Append) -> None:
+    def _change_identifiers(self, frame: Append, *, synced: bool) -> None:
         for session, (ids, _) in frame.received.items():
             if self._sessions.knows(session):
                 self._sessions.rows.receive(session, unpack_column("H", ids))
-                self._next.survive()
+                self._next.survive(synced=synced)
         for session, ids in frame.released.items():
             self._sessions.rows.release(session, unpack_column("H", ids))
-            self._next.survive()
+            self._next.survive(synced=synced)
 
     def _report_overflow(
         self, admitted: Sequence[Admitted], frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]], now_s: float, wall_ms: int
@@ -316,10 +344,9 @@ def _has_unpromised(frame: Append) -> bool:
     return bool(frame.raised) or any(qos0 or session_of_queue(queue) is not None for queue, _, _, qos0, _ in frame.parts)
 
 
-def _may_forget(settings: NodeSettings) -> bool:
-    """Whether what was answered can be lost without a mark that tells: with ``sync: full`` commits of QoS 0 alone leave none.
+def _may_forget(durabilities: Durabilities, number: int) -> bool:
+    """Whether what was answered can be lost without a mark that tells: where any is synced, commits that are not leave none.
 
     A former life in this run of the node may have had other settings, where they have changed.
     """
-    own = settings.persistence
-    return own.acknowledge == "fast" or own.sync == "full" or settings.number > 1
+    return durabilities.any_fast or durabilities.any_synced or number > 1

@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterable
 
 from storage.engine.engine import Engine, Moment, Write
 from storage.store.disk_trouble import Disk
-from wire.config_settings import SettingsNow
+from wire.config_settings import NodeSettings, SettingsNow
+from wire.durability import Durabilities
 from wire.errors import Unavailable
 from wire.frames.frame import Frame
+from wire.frames.intake import Append, CommitWanted
 from wire.frames.lanes import Credit, Settle
 from wire.status.histogram import Histogram
 from wire.status.outcomes import is_dead
 from wire.status.store import CommitFigures
 
 LAZY_S = 0.1
+_SAY_THEMSELVES = frozenset((Append, CommitWanted, Settle))  # how long they wait
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 MESSAGES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
@@ -35,23 +38,34 @@ class CommitTime:
     happens anyway, or after ``LAZY_S``.
     """
 
-    def __init__(self, settings: SettingsNow) -> None:
-        self._settings = settings
+    def __init__(self, durabilities: Durabilities) -> None:
+        self.durabilities = durabilities
+        self._waits_s: float | None = None  # how long it may, by what somebody waits for; None: as the store says
         self._committed_s = float("-inf")
         self._only_settled = False  # nothing else came since the last commit
         self._lazy_due_s: float | None = None  # when that is committed though nobody waits for it
 
     @property
     def _flush_period_s(self) -> float:
-        return self._settings.now.persistence.flush_period_s
+        return self.durabilities.own.flush_period_s if self._waits_s is None else self._waits_s
 
     def take(self, frame: Frame) -> None:
         """``frame`` is in the open write."""
-        self._only_settled = self._only_settled and _can_wait(frame)
-
-    def hurry(self) -> None:
-        """The open write has something that does not wait."""
+        if self._only_settled and _can_wait(frame):
+            return
         self._only_settled = False
+        if self.durabilities.differ and type(frame) not in _SAY_THEMSELVES and not _can_wait(frame):
+            self.want(self.durabilities.own.flush_period_s)
+
+    def want(self, flush_period_s: float) -> None:
+        """Something in the open write waits no longer than that since the last commit."""
+        self._waits_s = flush_period_s if self._waits_s is None else min(self._waits_s, flush_period_s)
+
+    def hurry(self, *, waited_for: bool = True) -> None:
+        """The open write has something that does not wait as settlements do. waited_for: nor longer than the store's own period."""
+        self._only_settled = False
+        if waited_for and self.durabilities.differ:
+            self.want(self.durabilities.own.flush_period_s)
 
     def put_off(self, now_s: float) -> None:
         """The open write has something, and is not committed now."""
@@ -62,7 +76,7 @@ class CommitTime:
         """Nothing is left uncommitted. written: something went to the disk for that."""
         if written:
             self._committed_s = now_s
-        self._only_settled, self._lazy_due_s = True, None
+        self._only_settled, self._lazy_due_s, self._waits_s = True, None, None
 
     def is_due(self, now_s: float) -> bool:
         """Whether to commit now."""
@@ -98,11 +112,10 @@ class NextCommit:
         self.write = Write()
         self.messages = 0
         self.needs_sync = self.awaited = self.at_once = False
-        self.time = CommitTime(settings)
+        self.time = CommitTime(Durabilities(settings.now))
         self.count = 0
         self.last_s = 0.0
         self.now_s, self.wall_ms = 0.0, 0
-        self._syncs = settings.now.persistence.sync == "full"
         self._written_bytes = 0
         self._seconds = Histogram(SECONDS)
         self._messages = Histogram(MESSAGES)
@@ -111,27 +124,37 @@ class NextCommit:
         """A turn begins."""
         self.now_s, self.wall_ms = now_s, wall_ms
 
-    def promise(self) -> None:
-        """Somebody waits for something in it that is to survive the loss of power."""
-        self.needs_sync = self.awaited = True
+    @property
+    def durabilities(self) -> Durabilities:
+        """What is promised now."""
+        return self.time.durabilities
+
+    def settings_changed(self, settings: NodeSettings) -> None:
+        """Others hold from the next frame on."""
+        self.time.durabilities = Durabilities(settings)
+
+    def promise(self, *, synced: bool | None = None) -> None:
+        """Somebody waits for something in it; ``synced`` as of ``survive``."""
+        self.survive(synced=synced)
+        self.awaited = True
 
     def take(self, messages: int) -> None:
         """So many messages came with it, and somebody waits for it."""
         self.messages += messages
         self.awaited = True
 
-    def survive(self) -> None:
-        """Something in it is to survive the loss of power, and nobody waits for that."""
-        self.needs_sync = True
+    def survive(self, *, synced: bool | None = None) -> None:
+        """Something in it is to survive the loss of power, if ``synced``; None: if anything is."""
+        self.needs_sync |= self.durabilities.any_synced if synced is None else synced
 
-    def go_on(self) -> None:
-        """It is not put off: a queue can be handed out after it."""
+    def go_on(self, *, synced: bool) -> None:
+        """It is not put off: a queue can be handed out after it. synced: once it survives the loss of power."""
         self.at_once = True
+        self.needs_sync |= synced
 
     def goes_on(self) -> bool:
-        """Whether it is not put off; if so it is to survive the loss of power, and the one after it is put off again."""
+        """Whether it is not put off; the one after it is put off again."""
         goes_on, self.at_once = self.at_once, False
-        self.needs_sync |= goes_on
         return goes_on
 
     def commit(self, rows: Iterable[PutRows], now_s: float, wall_ms: int) -> bool:
@@ -141,7 +164,7 @@ class NextCommit:
             StorageDamaged: what every queue depends on is damaged.
         """
         write, disk = self.write, self.disk
-        strong = self.needs_sync or not self._syncs
+        strong = self.needs_sync or not self.durabilities.any_synced
         moment = Moment(now_s, wall_ms, strong, disk.refusal is None)
         for put in rows:
             put(write, moment)
@@ -150,7 +173,7 @@ class NextCommit:
         written = bool(write)
         if written:
             try:
-                self.last_s = self.engine.commit(write, sync=self.needs_sync and self._syncs)
+                self.last_s = self.engine.commit(write, sync=self.needs_sync)
             except Unavailable as error:
                 disk.refuses(error, now_s, wall_ms)
                 return False

@@ -82,8 +82,8 @@ class Store:
         self.identity, new = open_format(engine)
         self._engine = engine
         self._epoch = epoch
-        self.acknowledges_fast = settings.now.persistence.acknowledge == "fast"
         self._mode = settings.now.persistence.mode
+        self._settings = settings
         numbers, sessions = QueueNumbers(engine), Sessions(engine)
         kept = self.housekeeping = Housekeeping(engine, settings, numbers)
         commit = self.next_commit = NextCommit(engine, kept.disk, settings)
@@ -121,8 +121,14 @@ class Store:
         Raises:
             ConfigError, Unavailable: a queue cannot be opened, or what is on record of its lanes cannot be read.
         """
+        self.next_commit.settings_changed(self._settings.now)
         for part in self._parts:
             part.settings_changed()
+
+    @property
+    def acknowledges_fast(self) -> bool:
+        """Whether some are acknowledged before their commit, so that it is worth to ``admit`` first."""
+        return self.next_commit.durabilities.any_fast
 
     # --- a turn ---
 
@@ -248,7 +254,7 @@ class Store:
         """Housekeeping: expiry at the head of the queues, and trimming of idle ones. Call it about once a second."""
         commit = self.next_commit
         commit.begin_turn(now_s, wall_ms)
-        commit.time.hurry()
+        commit.time.hurry(waited_for=False)
         self.links.room.rooms.forget()
         if self.housekeeping.disk.retry_s is not None:
             return
@@ -270,6 +276,7 @@ class Store:
             state=state,
             error=error,
             mode=self._mode,
+            durability={place: str(one) for place, one in self.next_commit.durabilities.by_place().items()},
             store_id=self.identity,
             since_ms=known.since_ms or None,
             former_store=known.former,

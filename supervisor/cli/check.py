@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -84,8 +85,9 @@ def _check(config: Path, settings: NodeSettings, as_json: bool) -> int:
     from supervisor.doctor.machine_checks import unmet
 
     faults = as_lines(config, unmet(settings))
+    warnings = as_lines(config, _weaker(settings))
     if as_json:
-        print(json.dumps({"ok": not faults, "problems": faults}))
+        print(json.dumps({"ok": not faults, "problems": faults, "warnings": warnings}))
         return ConfigError.exit_status if faults else 0
     if faults:
         print("\n".join(faults), file=sys.stderr)
@@ -95,4 +97,19 @@ def _check(config: Path, settings: NodeSettings, as_json: bool) -> int:
     print(f"  node {node.name}, data in {node.data_dir}, {persistence.mode}, sync {persistence.sync}")
     print(f"  listeners: {listeners}")
     print(f"  bridges: {bridges}" + (f" (lanes: {lanes})" if lanes else ""))
+    for line in warnings:
+        print(f"  warning: {line}")
     return 0
+
+
+def _weaker(settings: NodeSettings) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Listeners and bridges by which an acknowledgement is worth less than the store's own."""
+    from wire.durability import Durabilities
+
+    found = Durabilities(settings)
+    listeners = ("listeners", [found.of_listeners[listener.bind] for listener in settings.listeners])
+    bridges = ("bridges", [found.of_bridges[bridge.name] for bridge in settings.bridges])
+    for key, each in (listeners, bridges) if settings.persistence.mode == "file-native" else ():
+        for place, one in enumerate(each):
+            if one.gives_less_than(found.own):
+                yield (key, place, "durability"), f"gives less than the store ({one}; there {found.own})"

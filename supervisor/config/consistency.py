@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import PurePath
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from actors.system.certificates import CertificateFault
 from actors.system.tls import server_context, show, trust
@@ -31,6 +31,7 @@ from wire.config_settings import (
     ListenerTlsSettings,
     NodeSettings,
     OtlpSettings,
+    PersistenceSettings,
     ProxySettings,
     RefusalSettings,
     RemoteSettings,
@@ -57,6 +58,7 @@ IN_MEMORY_MAX_BYTES = 256 * 1024 * 1024  # limits.max_bytes where the queue is i
 BESIDE_A_MESSAGE_BYTES = 4 << 10  # what a dead letter or a retained message has beside the message, at most about
 
 _File = Mapping[str, Any]  # a section as it is written
+_Promises = TypeVar("_Promises", ListenerSettings, BridgeSettings)
 
 
 def _raise(problems: list[Fault]) -> None:
@@ -408,8 +410,11 @@ def _node(node: NodeSettings, written: _File) -> NodeSettings:
     return replace(
         node,
         run_dir=run_dir_of(node.node.data_dir),
-        listeners=tuple(_with_access(listener, node.access) for listener in node.listeners),
-        bridges=tuple(_with_names(_with_limits(bridge, node.limits), node.node.name) for bridge in node.bridges),
+        listeners=tuple(_with_durability(_with_access(listener, node.access), node.persistence) for listener in node.listeners),
+        bridges=tuple(
+            _with_names(_with_durability(_with_limits(bridge, node.limits), node.persistence), node.node.name)
+            for bridge in node.bridges
+        ),
     )
 
 
@@ -425,6 +430,13 @@ def _with_access(listener: ListenerSettings, access: AccessSettings) -> Listener
 
 def _with_limits(bridge: BridgeSettings, limits: LimitSettings) -> BridgeSettings:
     return replace(bridge, limits=replace(limits, **_own(bridge.limits)))
+
+
+def _with_durability(one: _Promises, persistence: PersistenceSettings) -> _Promises:
+    """The listener or bridge with the node's persistence for what its own durability leaves out."""
+    if one.durability is None:
+        return one
+    return replace(one, durability=replace(persistence, **_own(one.durability)))
 
 
 def _with_names(bridge: BridgeSettings, node: str) -> BridgeSettings:
@@ -506,10 +518,12 @@ def _half_replicated(node: NodeSettings) -> list[Fault]:
         return [(("replication",), "is missing; persistence.mode: replicated needs its servers, stream and member")]
     if not replicated and node.replication is not None:
         return [(("replication",), "has no effect without persistence.mode: replicated; write that, or remove it")]
-    if replicated and node.persistence.acknowledge == "fast":
-        message = "cannot be fast with mode: replicated, which is for acknowledging later; remove it"
-        return [(("persistence", "acknowledge"), message)]
-    return []
+    places: list[tuple[tuple[str | int, ...], Any]] = [(("persistence", "acknowledge"), node.persistence.acknowledge)]
+    own = {"listeners": [one.durability for one in node.listeners], "bridges": [one.durability for one in node.bridges]}
+    for key, each in own.items():
+        places += [((key, n, "durability", "acknowledge"), _own(one).get("acknowledge")) for n, one in enumerate(each)]
+    message = "cannot be fast with mode: replicated, which is for acknowledging later; remove it"
+    return [(place, message) for place, acknowledge in places if replicated and acknowledge == "fast"]
 
 
 def _no_snapshots(node: NodeSettings) -> list[Fault]:

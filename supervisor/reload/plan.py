@@ -107,7 +107,7 @@ def _of_fields(before: NodeSettings, after: NodeSettings, waiting: Waiting | Non
         key, act = difference.key, difference.effect
         section, _, below = key.partition(".")
         what = f"{_ONE_OF[section]} {difference.item}: {below}" if section in _ONE_OF else key
-        target = _target(act, section, difference.item)
+        target = STORE if below.partition(".")[0] == "durability" else _target(act, section, difference.item)
         if key == "bridges.retention" and not (difference.before and difference.after):
             act, target = Effect.RESTART, STORE  # whether a history is kept is found out when a queue is opened
         if target == STORE and before.persistence.mode == "in-memory":

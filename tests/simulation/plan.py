@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests.simulation import extras, snapshots
 from tests.simulation.failover import ADDRESSES
@@ -50,6 +51,7 @@ from wire.frames.names import CLIENTS, STORE, SUPERVISOR, child_name
 
 BRIDGE = "cloud"
 PRIMARY_RETRY_S = 0.15
+WEAK: dict[str, Any] = {"acknowledge": "fast", "flush_period_s": 0.5, "sync": "os"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class Shape:
     asked: str = ""  # what an MQTT 3.1.1 broker does when it is asked for its limit: told, unknown; nothing: it is not asked
     placement: str = "isolated"
     bridges_isolated: bool | None = None  # whether each bridge has a process of its own where the others share one
+    weak_store: bool = False  # whether the store promises little, and what is judged is promised for the bridge
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,11 @@ def make_plan(seed: int, placement: str | None = None) -> Plan:
         topic = f"plant/{publisher}/{rng.choice('ab')}"
         (qos,) = rng.choices((0, 1, 2), qos_weights)
         messages.append(Message(number, publisher, at_s, topic, qos, rng.choice((0, 0, 5, 40))))
-    return _with_subscribers(_with_incoming(Plan(seed, shape, faults, tuple(messages)), span_s), span_s)
+    plan = _with_subscribers(_with_incoming(Plan(seed, shape, faults, tuple(messages)), span_s), span_s)
+    shape = plan.shape
+    if shape.mode != "file-native" or not shape.persist or shape.subscribers is not None:
+        return plan
+    return replace(plan, shape=replace(shape, weak_store=Random(f"durability {seed}").random() < 0.2))
 
 
 def _with_incoming(plan: Plan, span_s: float) -> Plan:
@@ -399,6 +406,14 @@ def settings_of(shape: Shape) -> NodeSettings:
         min_free_disk_bytes=0,
         overflow=shape.overflow,
     )
+    promised = replace(
+        base.persistence,
+        mode=shape.mode,
+        acknowledge=shape.acknowledge,
+        flush_period_s=shape.flush_period_s,
+        sync=shape.sync,
+        gather_s=shape.gather_s,
+    )
     bridge = replace(
         bridge,
         remote=replace(
@@ -422,20 +437,14 @@ def settings_of(shape: Shape) -> NodeSettings:
         ),
         on_session_loss=shape.on_session_loss,
         limits=limits,
+        durability=promised if shape.weak_store else None,
         retention_s=shape.retention_s,
         retention_max_bytes=shape.retention_max_bytes,
     )
     return replace(
         base,
         run_dir=str(Path("/nonexistent/run")),
-        persistence=replace(
-            base.persistence,
-            mode=shape.mode,
-            acknowledge=shape.acknowledge,
-            flush_period_s=shape.flush_period_s,
-            sync=shape.sync,
-            gather_s=shape.gather_s,
-        ),
+        persistence=replace(promised, **WEAK) if shape.weak_store else promised,
         limits=replace(base.limits, max_messages=None, max_bytes=None, max_age_s=None, min_free_disk_bytes=0),
         clients=replace(base.clients, stall_timeout_s=STALL_TIMEOUT_S),
         sessions=base.sessions if shape.subscribers is None else session_settings(base.sessions, shape.subscribers),

@@ -41,6 +41,8 @@ class Append(Frame):
     the last ``Room`` that was heeded when the batch was sent: nothing that comes later was taken by an earlier one. refused:
     queue -> messages that were not taken, since the batch before, because it was full. raised: queue -> rows of its part that a
     rule has raised, and how many of those came at QoS 0. thinned: queues whose part has rows of a rule that leaves some out.
+    durability: the strictest of the listeners by which it came, as ``wire/durability.py`` has it; None: the store's own, or that of
+    the sender's bridge.
     """
 
     sender: str
@@ -55,6 +57,7 @@ class Append(Frame):
     refused: dict[str, int] = field(default_factory=dict)
     raised: dict[str, tuple[int, int]] = field(default_factory=dict)
     thinned: tuple[str, ...] = ()
+    durability: tuple[bool, float, bool] | None = None
     parts: tuple[tuple[str, int, int, int, bytes], ...]
     bodies: tuple[bytes, ...]
 
@@ -82,6 +85,17 @@ class RoomWanted(Frame):
 
     epoch: int
     wanted: dict[str, tuple[int, int]]
+
+
+@frame_kind(12)
+class CommitWanted(Frame):
+    """Listener -> Distributor -> QueueStore: what was sent before need not wait for its flush period, since something stricter
+    waits for it.
+
+    Where it is lost, that waits for the period.
+    """
+
+    epoch: int
 
 
 @frame_kind(11)

@@ -118,6 +118,11 @@ class StoreFigures(CommitFigures):
     )
     error: str = figure("Why the disk, or the log of the cluster, refuses.", default="")
     mode: str = figure("`file-native`, `in-memory` or `replicated`.", default="")
+    durability: dict[str, str] = figure(
+        "What an acknowledgement is worth: in `persistence`, at each listener and for each bridge. For a message the strictest of "
+        "its listener and its bridges holds.",
+        default_factory=dict,
+    )
     store_id: str = figure("The identity of the store, 32 hexadecimal digits.", default="")
     since_ms: int | None = figure(
         "Since when the store is in use, from which its ledgers count.", gauge("store_start_time_seconds"), default=None

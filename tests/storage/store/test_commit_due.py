@@ -6,7 +6,7 @@ import pytest
 
 from storage.store.next_commit import LAZY_S, CommitTime
 from tests.storage.building import append_frame, node, settle_frame
-from wire.config_settings import SettingsNow
+from wire.durability import Durabilities
 from wire.frames.frame import Frame
 from wire.frames.lanes import Credit
 
@@ -17,7 +17,7 @@ CREDIT = Credit(queue="bridge:cloud:0", epoch=7, messages=1, size_bytes=1)
 
 def idle(flush_period_s: float = 0.0) -> CommitTime:
     """All is committed, at 10.0 s."""
-    time = CommitTime(SettingsNow(node(flush_period_s=flush_period_s)))
+    time = CommitTime(Durabilities(node(flush_period_s=flush_period_s)))
     time.on_committed(10.0, written=True)
     return time
 
@@ -41,7 +41,7 @@ def test_what_somebody_waits_for_is_due_in_its_turn(frame: Frame) -> None:
 
 
 def test_the_first_turn_of_a_life_commits() -> None:
-    assert CommitTime(SettingsNow(node())).is_due(0.0)
+    assert CommitTime(Durabilities(node())).is_due(0.0)
 
 
 def test_settlements_and_credit_are_due_a_moment_after_they_were_put_off_first() -> None:

@@ -24,6 +24,7 @@ from wire.config_settings import (
     ListenerTlsSettings,
     LogSettings,
     NodeSettings,
+    PersistenceSettings,
     ProxyProtocolSettings,
     ProxySettings,
     RefusalSettings,
@@ -42,7 +43,9 @@ ACL = AclRuleSettings(("#",), users=("u",))
 ACCESS = AccessSettings(allow_anonymous=False, login_limits=HTTP.login_limits, password_file="/p", acl=(ACL,), acl_file="/acl")
 TLS = ListenerTlsSettings(cert_file="/cert", key_file="/key")
 PROXIES = ProxyProtocolSettings(sources=("10.0.0.7/32",))
-LISTENER = ListenerSettings(bind="127.0.0.1:1883", protocol="tls", tls=TLS, access=ACCESS, proxy_protocol=PROXIES)
+LISTENER = ListenerSettings(
+    bind="127.0.0.1:1883", protocol="tls", tls=TLS, access=ACCESS, proxy_protocol=PROXIES, durability=PersistenceSettings()
+)
 REMOTE = replace(
     bridge().remote,
     authentication=AuthenticationSettings(method="CUSTOM-JWT"),
@@ -53,6 +56,7 @@ FULL = node(
         "cloud",
         2,
         remote=REMOTE,
+        durability=PersistenceSettings(),
         local_subscriptions=(RULE,),
         remote_subscriptions=(RULE,),
         limits=limits(max_messages=10, max_age_s=60.0),

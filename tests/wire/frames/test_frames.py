@@ -11,6 +11,7 @@ from wire.frames.frame import KINDS, Frame
 from wire.frames.intake import (
     Append,
     Committed,
+    CommitWanted,
     Publishes,
     Room,
     RoomWanted,
@@ -69,10 +70,11 @@ GOLDEN: list[tuple[Frame, str]] = [
             parts=((QUEUE, 1, 2, 0, b""),),
             bodies=(b"x",),
         ),
-        "9f0201a16c0203018081a173c4016190900481ae6272696467653a636c6f75643a300281ae6272696467653a636c6f75643a30920100"
-        "91ae6272696467653a636c6f75643a309195ae6272696467653a636c6f75643a30010200c400",
+        "dc00100201a16c0203018081a173c4016190900481ae6272696467653a636c6f75643a300281ae6272696467653a636c6f75643a30920100"
+        "91ae6272696467653a636c6f75643a30c09195ae6272696467653a636c6f75643a30010200c400",
     ),
     (Committed(sender="l", epoch=2, store=9, number=3), "960301a16c020903"),
+    (CommitWanted(epoch=2), "930c0102"),
     (RoomWanted(epoch=2, wanted={"cloud": (1, 20)}), "9404010281a5636c6f7564920114"),
     (Room(epoch=2, store=9, number=3, queues={"": (1, 4, 99)}), "960b0102090381a093010463"),
     (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9f0501a16c0201a173c30000c0c2c0a0a090"),
