@@ -7,7 +7,8 @@
 the row of a dead-letter queue (its letters: ``dead_letters``), ``B<bridge>`` the lanes of a bridge (``lane_changes``),
 ``T<number>`` what events have told of a queue's losses, ``G<number><filter>`` how far a session's queue has what is retained,
 ``E`` what became of the messages of sessions that have ended, ``U<session><part>`` what is kept of a session beside its row,
-``W<number><topic>`` a message that a queue does not have yet (``thinned_messages``).
+``W<number><topic>`` a message that a queue does not have yet (``thinned_messages``), ``Y<bridge>`` what was sent again into the
+queues of a bridge (``history_resends``).
 
 A session's name, and what is subscribed to in it, may have 65,535 bytes. ``U`` has 16 of a digest of each, so that no row is
 written for the sake of its key, and all keys of a session stand together.
@@ -61,6 +62,11 @@ def reported_key(queue: int) -> bytes:
 def lanes_key(bridge: str) -> bytes:
     """The key of what is known of the lanes of ``bridge``."""
     return b"B" + bridge.encode()
+
+
+def resends_key(bridge: str) -> bytes:
+    """The key of what was sent again into the queues of ``bridge``."""
+    return b"Y" + bridge.encode()
 
 
 def sender_key(sender: str) -> bytes:

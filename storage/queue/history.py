@@ -29,14 +29,14 @@ messages included.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgpack
 
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import chunk_key
-from storage.queue.chunk import Place
+from storage.queue.chunk import Chunk, Place
 from storage.queue.chunk_reader import ChunkReader
 from storage.queue.ledger import HistoryRow, LedgerRow
 from wire.errors import ConfigError, StorageDamaged, Unavailable
@@ -171,6 +171,14 @@ class QueueHistory:
                 noted[-1] = (noted[-1][0], stop)
             elif start < stop:
                 noted.append((start, stop))
+
+    def chunks(self, start: int, stop: int, damage: Callable[[StorageDamaged], None]) -> Iterator[Chunk]:
+        """The chunks with anything in ``[start, stop)``, as far as they are kept; ``damage`` is told of one that cannot be read.
+
+        Raises:
+            Unavailable: they cannot be read for now.
+        """
+        return self._reader.chunks_in(max(start, self.begins), stop, damage)
 
     def write(self, write: Write, wall_ms: int, head: int, reach: int) -> None:
         """Put what was noted into ``write``. The queue's row that goes with it has this ``head``; nothing left above ``reach``."""

@@ -370,6 +370,10 @@ class Queue:
             found += self._settled.above.missing(max(start, self._settled.head), min(stop, self._cursor.tail))
         return found
 
+    def has_left(self, seq: int) -> bool:
+        """Whether the message ``seq`` was in the queue and is not any more."""
+        return seq < self._settled.head or seq in self._settled.above
+
     def in_flight_ranges(self) -> Ranges:
         """The messages that were handed out and are not settled."""
         return tuple(self._settled.above.missing(self._settled.head, self._cursor.seq))

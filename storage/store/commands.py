@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from storage.store.disk_trouble import Disk
 from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
 from wire.figure import to_map
 from wire.frames.frame import Frame
@@ -23,6 +22,7 @@ Answer = (
     | answers.HeldMessages
     | answers.Purged
     | answers.Replayed
+    | answers.Resent
     | answers.Events
     | answers.Sessions
     | answers.SessionPage
@@ -52,7 +52,7 @@ class OnSessions(Protocol):
 
 
 Order = QueueCommand | SessionCommand
-_CHANGES = ("purge", "replay", "end")
+_CHANGES = ("purge", "replay", "resend", "end")
 _LOOKS = ("ls", "peek", "events", "show")
 ORDERED = "ordered"  # in the result of a command that is refused for now: it is done as soon as the disk takes it
 
@@ -60,10 +60,16 @@ ORDERED = "ordered"  # in the result of a command that is refused for now: it is
 class Commands:
     """Takes commands as they come, has them carried out when the store has committed. waiting: those that were not yet."""
 
-    def __init__(self, commit_now: Callable[[float, int], bool], disk: Disk, on_queues: OnQueues, on_sessions: OnSessions) -> None:
-        """commit_now: commits all that is there, and says whether the disk took it."""
+    def __init__(
+        self,
+        commit_now: Callable[[float, int], bool],
+        refuses: Callable[[Unavailable, float, int], None],
+        on_queues: OnQueues,
+        on_sessions: OnSessions,
+    ) -> None:
+        """commit_now: commits all that is there, and says whether the disk took it. refuses: is told that it did not."""
         self._commit_now = commit_now
-        self._disk = disk
+        self._refuses = refuses
         self._on_queues = on_queues
         self._on_sessions = on_sessions
         self.waiting: list[Order] = []
@@ -102,7 +108,7 @@ class Commands:
             except (StorageDamaged, ConfigError) as error:
                 answer = _refusal(command, Refusal.DAMAGED, str(error))
             except Unavailable as error:
-                self._disk.refuses(error, now_s, wall_ms)
+                self._refuses(error, now_s, wall_ms)
                 self.waiting.insert(0, command)
                 return [*done, *self.answer_while_refused(now_s, wall_ms, error)]
             else:

@@ -29,6 +29,7 @@ from storage.queue.tail import former_rules
 from storage.queue.waiting_messages import TooOld
 from storage.store.dead_letter_queues import DeadLetterQueues, Remains
 from storage.store.followed_messages import FollowedMessages
+from storage.store.history_resends import Resends
 from storage.store.lane import Lane, State
 from storage.store.lane_changes import LaneChanges
 from storage.store.next_commit import NextCommit
@@ -59,10 +60,10 @@ _UNLIMITED = LimitSettings(
 class Lanes:
     """Every queue by its name: ``all`` of them, and those ``of_bridges``, configured or not (P7).
 
-    changed: those whose row is to be written. ready: those in which something may have come to be handed out. pending: those whose
-    peer is owed ``LaneOpened`` or ``Settled``. changes: what waits because the number of a bridge's lanes has changed. followed:
-    the messages that an operator wants to see. unsettled: queues of which settlements wait until they can be read. durable: whether
-    what is committed outlives the process.
+    resends: what was sent again, by the bridge that got it. changed: those whose row is to be written. ready: those in which
+    something may have come to be handed out. pending: those whose peer is owed ``LaneOpened`` or ``Settled``. changes: what waits
+    because the number of a bridge's lanes has changed. followed: the messages that an operator wants to see. unsettled: queues of
+    which settlements wait until they can be read. durable: whether what is committed outlives the process.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Lanes:
         """
         self.all: dict[str, Lane] = {}
         self.of_bridges: dict[str, Lane] = {}
+        self.resends: dict[str, Resends] = {}
         self.changed: set[str] = set()
         self.ready: set[str] = set()
         self.pending: set[str] = set()
@@ -186,6 +188,8 @@ class Lanes:
         self.all[name] = lane
         if place is not None:
             self.of_bridges[name] = lane
+            if place.bridge not in self.resends:
+                self.resends[place.bridge] = Resends(self._engine, place.bridge)
         return lane
 
     def remove(self, name: str) -> Lane | None:
@@ -591,6 +595,7 @@ class Lanes:
             redelivered=ledger.redelivered,
             refused=ledger.refused,
             raised=ledger.raised,
+            resent=self.resends[lane.bridge].messages.get(lane.number, 0),
             ledger_closes=ledger.closes(queue.depth),
             end_to_end_seconds=lane.end_to_end.figures() if lane.end_to_end is not None else None,
             waits_for_lanes=tuple(self.changes.waits_for(lane)),

@@ -40,13 +40,14 @@ from wire.frames.batch import QOS_MASK, RETAIN
 from wire.frames.names import queue_name
 from wire.frames.supervision import QueueCommand
 from wire.routing.message_route import MessageRoute
-from wire.status.answers import DeadLetterQueue, Events, HeldMessage, HeldMessages, KeptLane, Purged, Queues, Replayed
+from wire.status.answers import DeadLetterQueue, Events, HeldMessage, HeldMessages, KeptLane, Purged, Queues, Replayed, Resent
 from wire.status.answers import Queue as QueueRow
 from wire.status.event_kinds import EventKind
 from wire.status.refusals import Refusal
 
 PAGE_MESSAGES = 500
 PAGE_BYTES = 256 << 10
+TIME_MAX_MS = 1 << 62
 
 
 MAY_HAVE_BEEN_SENT = "may_have_been_sent"  # it was handed to a link that stood
@@ -87,6 +88,8 @@ class QueueCommands:
                 return self._purge(arguments, wall_ms)
             case "replay":
                 return self._replay_page(arguments, now_s, wall_ms)
+            case "resend":
+                return self._resend_page(arguments, now_s, wall_ms)
             case "events":
                 return self._list_events(arguments)
         raise CommandError(Refusal.UNKNOWN_COMMAND, f"there is no {command.verb!r}")
@@ -222,12 +225,7 @@ class QueueCommands:
     def _replay_page(self, arguments: Mapping[str, Any], now_s: float, wall_ms: int) -> Replayed:
         bridge = arguments["bridge"]
         letters = self._letters(bridge)
-        configured = self._lanes.configured.get(bridge)
-        if configured is None:
-            known = ", ".join(self._lanes.configured) or "none"
-            text = f"bridge {bridge!r} is not configured, so nothing can go back to it; configured: {known}"
-            raise CommandError(Refusal.NOT_CONFIGURED, text)
-        names = [queue_name(bridge, lane) for lane in range(configured.lanes)]
+        names = self._queues_into(bridge)
         count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
         waiting, rooms = letters.read(arguments.get("from") or 0), self._client_room.beside_clients(now_s, bridge, names)
         page = choose_page(waiting, names, rooms, reason=arguments.get("reason"), count=count)
@@ -248,11 +246,68 @@ class QueueCommands:
 
     def put_back(self, name: str, back: Sequence[DeadLetter], letters: DeadLetters, wall_ms: int) -> None:
         """Put ``back`` at the end of queue ``name``, accepted now, and out of the dead letters, by one write."""
+        self._append(name, [letter.message for letter in back], wall_ms)
+        letters.on_replayed(back, self.next_commit.write)
+
+    # --- resend ---
+
+    def _resend_page(self, arguments: Mapping[str, Any], now_s: float, wall_ms: int) -> Resent:
+        bridge, name = arguments["bridge"], arguments["run"]
+        source, lane = self._lane(bridge, arguments.get("lane") or 0)
+        into = arguments.get("into") or bridge
+        names = self._queues_into(into)
+        if lane.queue.trimming.history is None:
+            text = f"nothing is kept that has left {source}: retention of bridge {bridge!r} is 0s, or the store is in-memory"
+            raise CommandError(Refusal.NOT_KEPT, text)
+        resends = self._lanes.resends[into]
+        known = resends.find(name, source)
+        stretch = (arguments.get("from") or 0, arguments.get("below", lane.queue.head))
+        times = (arguments.get("since_ms") or 0, arguments.get("until_ms", TIME_MAX_MS))
+        measured = self._client_room.beside_clients(now_s, into, names)
+        rooms = {to: measured[to] for to in names}
+        count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
+        run, page = resends.go_on(name, lane.queue, (*stretch, *times), rooms, self.next_commit.write, count=count)
+        for to, messages in page.chosen.items():
+            self._append(to, messages, wall_ms)
+        begins, ends = known is None, run.ended and (known is None or not known.ended)
+        for reason in [*(("begun",) if begins else ()), *(("ended",) if ends else ())]:
+            self._events.note(
+                wall_ms,
+                EventKind.QUEUE_RESENT,
+                actor="operator",
+                bridge=bridge,
+                lane=lane.number,
+                reason=reason,
+                count=run.messages,
+                run=name,
+                into=into,
+            )
+        return Resent(
+            resent=page.taken,
+            total=run.messages,
+            missed=page.missed,
+            damaged=page.damaged,
+            full=page.full,
+            next=None if run.ended else run.following,
+            below=run.stretch.stop,
+        )
+
+    def _queues_into(self, bridge: str) -> list[str]:
+        """The queues of ``bridge`` that are served."""
+        configured = self._lanes.configured.get(bridge)
+        if configured is None:
+            known = ", ".join(self._lanes.configured) or "none"
+            text = f"bridge {bridge!r} is not configured, so nothing can go back to it; configured: {known}"
+            raise CommandError(Refusal.NOT_CONFIGURED, text)
+        return [queue_name(bridge, lane) for lane in range(configured.lanes)]
+
+    def _append(self, name: str, messages: Sequence[Message], wall_ms: int) -> None:
+        """Append ``messages`` to the queue ``name``, accepted now."""
         write = self.next_commit.write
-        batch = batch_of([letter.message for letter in back], accepted_ms=wall_ms)
+        batch = batch_of(list(messages), accepted_ms=wall_ms)
         qos0 = sum(1 for flags in batch.flags if not flags & QOS_MASK)
         self._lanes.of_bridges[name].queue.append(batch.encode(), len(batch), batch.size_bytes(), qos0, write)
-        letters.on_replayed(back, write)
+        self._lanes.thinned.forget_payloads(name)
         write.on_commit(partial(self._lanes.ready.add, name))
 
     # --- names ---

@@ -99,7 +99,9 @@ class Store:
         local = self.sessions = LocalSessions(settings, numbers, lanes, commit, sessions, epoch=epoch)
         self.links = Links(lanes, local, commit, settings, kept.events.on_overflowed, epoch=epoch)
         on_queues = QueueCommands(lanes, kept.dead_letters, kept.events, commit, self.links.room)
-        self.commands = Commands(self.commit_now, kept.disk, on_queues, SessionCommands(sessions, local, lanes, kept.events))
+        self.commands = Commands(
+            self.commit_now, kept.disk.refuses, on_queues, SessionCommands(sessions, local, lanes, kept.events)
+        )
         # Queues are opened by the retention of their bridge; a session's rows may change by what its lane has settled.
         self._parts: tuple[Part, ...] = (kept, lanes, local, self.links)
         self._rows = (lanes.write_rows, kept.write_rows, self.links.write_rows, local.write_rows)

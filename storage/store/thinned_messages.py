@@ -158,6 +158,11 @@ class ThinnedMessages:
                     write.put("meta", held_key(queue.number, topic), _encode(queue.number, message))
                     self._next.survive()
 
+    def forget_payloads(self, name: str) -> None:
+        """Something of before enters the queue ``name`` once more: the next message of each topic crosses."""
+        if name in self._queues:
+            self._queues[name].topics.forget_payloads()
+
     # --- what time and links bring ---
 
     def tick(self, wall_ms: int) -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +29,19 @@ FROM = click.option("--from", "start", type=click.IntRange(0), default=0, metava
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _PAGE = 500
+_TOLD_EACH = 10_000  # sequences
+_FULL_S = 1.0
+
+
+def as_ms(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """A time of ISO 8601, UTC where it has no offset, as milliseconds since the epoch."""
+    if value is None:
+        return None
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not a time; write it such as 2026-03-01T06:00Z") from error
+    return max(0, round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 def place(command: Command) -> Command:
@@ -176,7 +190,78 @@ def replay(node: GivenNode, bridge: str, reason: str | None, start: int, count: 
     return 0
 
 
+@queue.command()
+@about_node(bridge="BRIDGE")
+@click.option("--since", callback=as_ms, metavar="TIME", help="Messages accepted from then on, such as 2026-03-01T06:00Z.")
+@click.option("--until", callback=as_ms, metavar="TIME", help="Messages accepted before then.")
+@click.option("--from", "start", type=click.IntRange(0), metavar="SEQ", help="Messages from this sequence on.")
+@click.option("--below", type=click.IntRange(0), metavar="SEQ", help="Messages below this sequence.")
+@click.option("--lane", type=click.IntRange(0), metavar="N", help="Of one lane only.")
+@click.option("--into", metavar="BRIDGE", help="Into the queue of this bridge instead.")
+@click.option("--rate", type=click.IntRange(1), metavar="N", help="The most messages a second.")
+@click.option("--run", metavar="NAME", help="The run's name; one that was begun goes on where it stands.")
+@JSON
+def resend(
+    node: GivenNode,
+    bridge: str,
+    since: int | None,
+    until: int | None,
+    start: int | None,
+    below: int | None,
+    lane: int | None,
+    into: str | None,
+    rate: int | None,
+    run: str | None,
+    as_json: bool,
+) -> int:
+    """Send messages of BRIDGE again that have left its queue, and that its retention keeps.
+
+    They join the end of the queue, and count as accepted and as resent. A full queue is waited for. Ctrl-C ends the run where it
+    stands, and --run NAME goes on with it.
+    """
+    name = run or f"{time.time_ns() // 1_000_000:x}"
+    lanes = [lane] if lane is not None else [row.lane for row in node.client.queues(bridge).queues]
+    due_s, total, missed, damaged = time.monotonic(), 0, 0, 0
+    count = _PAGE if rate is None else max(1, min(_PAGE, rate // 5))
+    if not as_json:
+        print(f"{bridge}: run {name}; --run {name} goes on with it", file=sys.stderr)
+    for number in lanes:
+        waiting, position = False, 0
+        while True:
+            page = node.client.resend(
+                bridge, name, lane=number, into=into, start=start, below=below, since_ms=since, until_ms=until, count=count
+            )
+            missed, damaged = missed + page.missed, damaged + page.damaged
+            if page.next is None:
+                total += page.total
+                break
+            if page.full and not waiting:
+                print(f"lane {number}: the queue is full at sequence {page.next}; waiting for room", file=sys.stderr)
+            waiting = page.full
+            if sys.stderr.isatty() and page.next >= position + _TOLD_EACH:
+                position = page.next
+                print(f"lane {number}: sequence {page.next} of {page.below}, {page.total} sent again", file=sys.stderr)
+            due_s = _pause(due_s, page.resent, rate, full=page.full)
+    if as_json:
+        print(json.dumps({"run": name, "resent": total, "missed": missed, "damaged": damaged}))
+        return 0
+    print(f"{bridge}: {counted(total, 'message')} sent again")
+    if missed:
+        print(f"  up to {missed} more are not kept any more")
+    if damaged:
+        print(f"  {counted(damaged, 'piece')} of the history cannot be read")
+    return 0
+
+
 # --- inside ---
+
+
+def _pause(due_s: float, messages: int, rate: int | None, *, full: bool) -> float:
+    """Wait until the next page is due, which comes after ``messages``; when that is. full: there is no room for more for now."""
+    now_s = time.monotonic()
+    due_s = max(due_s, now_s) + (messages / rate if rate is not None else 0.0)
+    time.sleep(max(due_s - now_s, _FULL_S if full else 0.0))
+    return due_s
 
 
 def _places(client: ControlClient, bridge: str, lane: int | None, dead: bool) -> list[int | None]:

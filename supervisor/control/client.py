@@ -34,6 +34,7 @@ from wire.status.answers import (
     Queues,
     ReloadPlan,
     Replayed,
+    Resent,
     Session,
     SessionEnded,
     SessionPage,
@@ -224,6 +225,27 @@ class ControlClient:
     def replay(self, bridge: str, *, reason: str | None = None, start: int = 0, count: int = PAGE) -> Replayed:
         """Put at most ``count`` dead letters from ``start`` on back at the end of the queue: those that died of ``reason``."""
         return self._ask(Replayed, "queue.replay", _given(bridge=bridge, reason=reason, **{"from": start}, count=count))
+
+    def resend(
+        self,
+        bridge: str,
+        run: str,
+        *,
+        lane: int = 0,
+        into: str | None = None,
+        start: int | None = None,
+        below: int | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        count: int = PAGE,
+    ) -> Resent:
+        """Have at most ``count`` messages that have left a lane of ``bridge`` go once more, into the queues of ``into`` (itself).
+
+        run: its name; the first call of a run says what it is about, the others have it go on. start, below: sequences. since_ms,
+        until_ms: when they were accepted, UTC.
+        """
+        bounds = _given(**{"from": start}, below=below, since_ms=since_ms, until_ms=until_ms)
+        return self._ask(Resent, "queue.resend", _given(bridge=bridge, run=run, lane=lane, into=into, count=count) | bounds)
 
     # --- sessions of local clients ---
 

@@ -27,6 +27,7 @@ NEEDED: dict[str, Role] = {
     "queue.peek": "operate",
     "queue.export": "operate",
     "queue.replay": "operate",
+    "queue.resend": "operate",
     "bridge.pause": "operate",
     "bridge.resume": "operate",
     "bridge.restart": "operate",

@@ -17,6 +17,7 @@ _VERBS = {
     "queue.export": "peek",
     "queue.purge": "purge",
     "queue.replay": "replay",
+    "queue.resend": "resend",
     "events": "events",
     "cluster.promote": "promote",
     "cluster.step_down": "step_down",
@@ -35,6 +36,7 @@ CHANGES = (
     "cluster.forget",
     "queue.purge",
     "queue.replay",
+    "queue.resend",
     "session.end",
     "session.disconnect",
 )
@@ -63,6 +65,11 @@ def _glob(text: str) -> str:
 _READ: Mapping[str, Callable[[str], object]] = {
     "bridge": str,
     "reason": str,
+    "run": str,
+    "into": str,
+    "below": _number,
+    "since_ms": _number,
+    "until_ms": _number,
     "lane": _number,
     "from": _number,
     "count": _number,

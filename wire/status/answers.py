@@ -191,6 +191,19 @@ class Replayed:
     tail: int = figure("One past the newest dead letter.")
 
 
+@figures
+class Resent:
+    """A page of messages that had left a queue went to the end of queues once more."""
+
+    resent: int = figure("Messages that went.")
+    total: int = figure("Messages of this run so far, through this queue.")
+    missed: int = figure("Sequences that were to go, and of which nothing is kept any more.")
+    damaged: int = figure("Pieces of the history that cannot be read.")
+    full: bool = figure("A queue has no more room; the run goes on where it stands.")
+    next: int | None = figure("The sequence at which it goes on; null after the last.")
+    below: int = figure("The sequence before which it ends.")
+
+
 # --- sessions of local clients ---
 
 

@@ -77,6 +77,11 @@ class QueueFigures:
         counter("bridge_raised_messages"),
         default=None,
     )
+    resent: int | None = figure(
+        "Those of `accepted` that had left a queue before, and that operators have sent again, ever.",
+        counter("bridge_resent_messages"),
+        default=None,
+    )
     ledger_closes: bool | None = figure("Whether the ledger adds up.", gauge("bridge_ledger_closes"), default=None)
     end_to_end_seconds: HistogramFigures | None = figure(
         "How long what was delivered took, from its acceptance to the last answer of the remote; of QoS 0, until it was passed on.",

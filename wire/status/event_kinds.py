@@ -105,6 +105,10 @@ class EventKind(StrEnum):
     BRIDGE_PAUSED = "bridge.paused", "bridge; actor: operator, or supervisor where a node begins with it; reason: then since when"
     BRIDGE_RESUMED = "bridge.resumed", "bridge; actor: operator"
     QUEUE_PURGED = "queue.purged", "bridge, lane (-1: all, or its dead letters); reason: queue, dead_letters; count"
+    QUEUE_RESENT = (
+        "queue.resent",
+        "bridge, lane, whose history is sent again; reason: begun, ended; count: messages; details: run, into (who gets them)",
+    )
     SESSION_ENDED = (
         "session.ended",
         "reason: operator; count: messages that went with its queue; details: client_id, user, subscriptions, will",

@@ -100,6 +100,12 @@ CALLS: list[tuple[Callable[[ControlClient], Any], str, dict[str, str]]] = [
         {"bridge": "cloud", "reason": "x", "from": "4", "count": "1"},
     ),
     (
+        lambda node: node.resend("cloud", "r", lane=1, into="b", start=4, below=9, since_ms=5, until_ms=6, count=1),
+        "queue.resend",
+        {"bridge": "cloud", "run": "r", "lane": "1", "into": "b", "from": "4", "below": "9"}
+        | {"since_ms": "5", "until_ms": "6", "count": "1"},
+    ),
+    (
         lambda node: node.sessions(after="a", like="b*", user="c", connected=False),
         "session.ls",
         {"after": "a", "like": "b*", "user": "c", "connected": "no"},

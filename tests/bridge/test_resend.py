@@ -1,0 +1,55 @@
+"""``bascule queue resend``: what a real remote had goes again, to it and to another one, through kills of the store."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from supervisor.cli.main import main
+from supervisor.control.client import ControlClient
+from tests.conftest import StartNode
+from tests.support.mosquitto import Mosquitto
+from tests.support.mqtt_client import MqttClient, publish
+from tests.support.node import bridge_config, node_config
+from tests.support.subscriber import Subscriber
+
+NUMBERS = [str(number) for number in range(40)]
+
+
+def test_what_has_left_goes_once_more_and_no_kill_doubles_it(
+    source: Mosquitto, sink: Mosquitto, start_node: StartNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At QoS 2: into another bridge page by page with a kill between two, and by the command into the queue of before."""
+    told = [{"filters": ["plant/#"], "provenance": "user-properties"}]
+    config = node_config(
+        bridge_config("first", source.port, protocol="mqtt5", retention="1h", local_subscriptions=told),
+        bridge_config("second", sink.port, protocol="mqtt5", local_subscriptions=[{"filters": ["nothing"]}]),
+    )
+    with Subscriber(source.port, "#", version=5) as before, Subscriber(sink.port, "#", version=5) as later:
+        node = start_node(config)
+        with MqttClient(node.port) as client:
+            publish(client, "plant/a", *NUMBERS, qos=2)
+        node.wait_lane("first", delivered=40, depth=0)
+        with ControlClient.of_config(node.config_path) as asked:
+            assert asked.resend("first", "r", into="second", count=15).next == 15
+            node.wait_replaced("store", node.kill("store"))
+            node.wait_actors_ready()
+            assert asked.resend("first", "r", into="second", count=15).total == 30
+            assert asked.resend("first", "r", into="second").next is None
+        later.wait_for("plant/a", NUMBERS)
+        lane = node.wait_lane("second", delivered=40, depth=0, ledger_closes=True)
+        assert (lane["accepted"], lane["resent"]) == (40, 40)
+        assert later.payloads("plant/a") == NUMBERS
+
+        words = ["queue", "resend", str(node.config_path), "first", "--from", "10", "--below", "20", "--rate", "1000", "--json"]
+        assert main(words) == 0
+        assert json.loads(capsys.readouterr().out)["resent"] == 10
+        lane = node.wait_lane("first", delivered=50, depth=0, ledger_closes=True)
+        assert (lane["accepted"], lane["resent"]) == (50, 10)
+    assert before.payloads("plant/a") == [*NUMBERS, *NUMBERS[10:20]]
+    marks = [("bascule-resent", "true") in packet.user_properties for packet in before.packets]
+    assert marks == [False] * 40 + [True] * 10
+    assert main(["queue", "resend", str(node.config_path), "second"]) == 1
+    assert "retention of bridge 'second' is 0s" in capsys.readouterr().err
+    assert main(["queue", "resend", str(node.config_path), "first", "--since", "yesterday"]) == 64
