@@ -666,6 +666,15 @@ class LoopPreventionSettings:
 
     enabled: Annotated[bool, "Count the bridges a message has crossed, in an MQTT 5 user property."] = True
     max_hops: Annotated[int, Number(1, 100, bound=False), "Bridges a message may cross; more are dropped and counted."] = 1
+    echo_window_s: Annotated[
+        float,
+        Duration(0, 3600),
+        "An MQTT 3.1.1 remote that knows no bridge sends back what it is sent: equal messages are left out so long after; "
+        "0s takes them.",
+    ] = 30.0
+    echo_max_messages: Annotated[int, Number(1, 10_000_000), "Most messages that are remembered for that, some 200 bytes each."] = (
+        10_000
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,10 @@ from actors.bridge.remote_poll import RemotePoll
 from actors.bridge.remote_reader import RemoteReader
 from actors.bridge.remote_writer import RemoteWriter
 from actors.bridge.settlement_reports import Settlements
+from actors.process.local_messages import Passed
 from actors.process.mailbox import Mailbox
 from actors.remote.remote_socket import Remote
-from wire.config_settings import NodeSettings
+from wire.config_settings import BridgeSettings, NodeSettings
 from wire.errors import Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.announcements import NOTHING_ANNOUNCED, Announcement, announcements_of
@@ -28,7 +29,10 @@ from wire.exchange.refusal_policy import FAILURE
 from wire.exchange.remote_keep_alive import RemoteKeepAlive, Verdict
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.frames.names import remote_session_name
+from wire.mqtt.packets import MQTT_3_1_1
 from wire.mqtt.reason_codes import reason_name
+from wire.routing.echo_filter import EchoFilter
+from wire.routing.form_from_remote import FirstRule
 from wire.status.link_faults import LinkFault
 
 log = logging.getLogger("bascule")
@@ -37,7 +41,10 @@ HELD_TIMER = "held"
 
 
 class Exchange:
-    """flow: what may be sent. reader, writer: of the live connection. intake: who takes the remote's PUBLISHes, if anybody does."""
+    """flow: what may be sent. reader, writer: of the live connection. intake: who takes the remote's PUBLISHes, if anybody does.
+
+    echoes: knows what the remote sends back, if it may.
+    """
 
     def __init__(self, mailbox: Mailbox, epoch: int, settings: NodeSettings, lane: Lane, flow: LaneSender) -> None:
         self._mailbox = mailbox
@@ -61,10 +68,12 @@ class Exchange:
         self.intake: RemoteIntake | None = None
         self.announced = announcements_of(lane.bridge, lane.number)
         self.last_word = b""  # before DISCONNECT, on the live connection
+        self.echoes: EchoFilter | None = None
 
     def take_in(self, peers: Mapping[str, int]) -> None:
         """From now on take what the remote publishes. peers: the epochs of those that are known."""
         flow, lane = self.flow, self._lane
+        self.echoes = _echo_filter(lane.bridge)
         self.intake = RemoteIntake(
             self._mailbox,
             self.epoch,
@@ -72,6 +81,7 @@ class Exchange:
             lane.bridge,
             writer=self.writer,
             session_known=lambda: flow.session_known,
+            echoes=self.echoes,
         )
         self.reader.give_to(self.intake)
         flow.keep(lane.session_at(place_of(address)) for address in self._remote_settings.addresses)
@@ -98,6 +108,13 @@ class Exchange:
         if self.intake is not None:
             name = remote_session_name(self._lane.actor, session, self.flow.session_number)
             self.intake.on_connected(name, connack, connack.limits.joined(self._known))
+        if self.echoes is not None:
+            self.echoes.on_connected(
+                now_s,
+                echoes=not remote.dialect.private,
+                session_present=connack.session_present,
+                settled_below=self.flow.exchange.messages.settled_below(),
+            )
         self.reader.on_opened(remote)
         self._heard_s = self.reader.heard_s
         self._poll.on_opened(remote)
@@ -135,6 +152,18 @@ class Exchange:
         self.flow.on_disconnected(by_remote=by_remote)
         if self.intake is not None:
             self.intake.on_disconnected()
+
+    def hand_out(self, passed: Passed) -> None:
+        """Take messages to send."""
+        if self.echoes is not None:
+            last = passed.offsets[-1] if passed.offsets is not None else len(passed.batch) - 1
+            self.echoes.on_sent(passed.batch, passed.first_seq + last + 1, self._mailbox.now_s())
+        self.flow.exchange.hand_out_batch(passed.batch, passed.first_seq, passed.offsets, passed.size_bytes)
+
+    def forget_echoes(self, now_s: float) -> None:
+        """Forget what the remote would have sent back by now."""
+        if self.echoes is not None:
+            self.echoes.expire(now_s, self.flow.exchange.messages.settled_below())
 
     @property
     def wanted_place(self) -> str:
@@ -190,3 +219,14 @@ class Exchange:
             self._held_until_s = held_s
             if self._held_until_s is not None:
                 self._mailbox.set_timer(HELD_TIMER, self._held_until_s)
+
+
+def _echo_filter(bridge: BridgeSettings) -> EchoFilter | None:
+    """One for a remote that may send back what was sent to it, in a rule that takes it."""
+    loops = bridge.loop_prevention
+    if not (loops.enabled and loops.echo_window_s and bridge.local_subscriptions and bridge.remote.protocol == MQTT_3_1_1):
+        return None
+    first = FirstRule(bridge.remote_subscriptions)
+    return EchoFilter(
+        window_s=loops.echo_window_s, messages_max=loops.echo_max_messages, wants=lambda topic: first.of(topic) is not None
+    )

@@ -25,6 +25,7 @@ from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from wire.mqtt.codec import decode
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
 from wire.mqtt.topics import TopicLimits
+from wire.routing.echo_filter import EchoFilter
 from wire.routing.form_from_remote import LocalForm
 from wire.status.bridges import RemoteSubscriptionFigures
 
@@ -56,9 +57,10 @@ class RemoteIntake:
         *,
         writer: Writer,
         session_known: Callable[[], bool],
+        echoes: EchoFilter | None = None,
     ) -> None:
         """epoch: of this life of the actor that has the ``mailbox``. session_known: whether the store knows the number of this
-        connection's session.
+        connection's session. echoes: knows what the remote sends back, if it does.
         """
         remote = bridge.remote
         self.writer = writer
@@ -72,7 +74,13 @@ class RemoteIntake:
         self.limits = InputLimits(packet_max_bytes=settings.clients.packet_max_bytes, receive_maximum=remote.receive_maximum)
         clients = settings.clients
         limits = TopicLimits.of(clients)
-        self._form = LocalForm(bridge, packet_max_bytes=clients.packet_max_bytes, topic_limits=limits)
+        self._echoes = echoes
+        self._form = LocalForm(
+            bridge,
+            packet_max_bytes=clients.packet_max_bytes,
+            topic_limits=limits,
+            echoes_in=None if echoes is None else echoes.take,
+        )
         rows_most, bytes_most = settings.remote_batch or settings.largest_remote_batch
         self._inbox = RemoteInbox(
             self._form,
@@ -112,6 +120,7 @@ class RemoteIntake:
             received=counts.received,
             duplicates=counts.duplicates,
             looped=form.looped,
+            echoes=0 if self._echoes is None else self._echoes.echoes,
             unmatched=form.unmatched,
             too_large=form.too_large,
             dropped=counts.dropped,

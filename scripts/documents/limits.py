@@ -87,6 +87,9 @@ SETTINGS = {
         "topics that `only` and `keep_last` know", "a lane", "they cross, counted", "that bridge"
     ),
     "bridges[].thinning.max_bytes": Limit("messages that these hold", "a lane", "the same", "that bridge"),
+    "bridges[].loop_prevention.echo_max_messages": Limit(
+        "messages whose echo is waited for", BRIDGE, "the oldest are forgotten", BRIDGE
+    ),
     "bridges[].dead_letter.max_messages": Limit("dead letters", BRIDGE, "the oldest go, counted", "that bridge"),
     "bridges[].dead_letter.max_bytes": Limit("their bytes", BRIDGE, "the same", "that bridge"),
     "bridges[].dead_letter.max_age": Limit("a dead letter", BRIDGE, "it goes, counted", "that bridge"),

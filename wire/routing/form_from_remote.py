@@ -7,7 +7,7 @@ came.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from wire.config_settings import BridgeSettings, RuleSettings
 from wire.frames.batch import QOS_MASK, RETAIN, Batch, applied_qos_table
@@ -70,10 +70,17 @@ class LocalForm:
     """
 
     def __init__(
-        self, bridge: BridgeSettings, *, packet_max_bytes: int = PACKET_BYTES_LIMIT, topic_limits: TopicLimits = NO_TOPIC_LIMITS
+        self,
+        bridge: BridgeSettings,
+        *,
+        packet_max_bytes: int = PACKET_BYTES_LIMIT,
+        topic_limits: TopicLimits = NO_TOPIC_LIMITS,
+        echoes_in: Callable[[Batch], set[int]] | None = None,
     ) -> None:
+        """echoes_in: says which rows the remote has sent back (routing.echo-left-out); None: it sends none back."""
         rules = bridge.remote_subscriptions
         self._first = FirstRule(rules)
+        self._echoes_in = echoes_in
         self._mapper = TopicMapper()
         self._destinations = [rule.destination for rule in rules]
         self._tables = [applied_qos_table(rule.max_qos, RETAIN if rule.preserve_retain else 0) for rule in rules]
@@ -95,6 +102,8 @@ class LocalForm:
         rules = [self._first.of(topic) for topic in batch.topics]
         properties, left_out = self._properties(batch, rules)
         left_out |= self._too_large(batch)
+        if self._echoes_in is not None:
+            left_out |= self._echoes_in(batch)
         flags = self._flags(batch, rules)
         taken = Batch(
             accepted_ms=batch.accepted_ms,

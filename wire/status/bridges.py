@@ -265,6 +265,9 @@ class RemoteSubscriptionFigures:
     received: int = figure("Messages that came from the remote.", counter("bridge_remote_received"))
     duplicates: int = figure("QoS 2 messages that came again and were taken once.", counter("bridge_remote_duplicates"))
     looped: int = figure("Messages from the remote that had crossed too many bridges.", counter("bridge_remote_looped"))
+    echoes: int = figure(
+        "Messages of this bridge that its remote sent back, and that were left out.", counter("bridge_remote_echoes")
+    )
     unmatched: int = figure("Messages from the remote whose topic no rule has.", counter("bridge_remote_unmatched"))
     too_large: int = figure("Messages from the remote larger than the node takes.", counter("bridge_remote_too_large"))
     dropped: int = figure("Messages from the remote dropped for want of room.", counter("bridge_remote_dropped"))
