@@ -701,6 +701,18 @@ class ThinningSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RingSettings:
+    """A ring of bridges: the same message may come by several ways, and is taken once."""
+
+    window_s: Annotated[
+        float,
+        Duration(0, 3600),
+        "What a bridge brings is left out if an equal message was taken so long before and came by another way; 0s takes it.",
+    ] = 0.0
+    max_messages: Annotated[int, Number(1, 10_000_000), "Most messages that are remembered for that, some 400 bytes each."] = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSettings:
     """A bridge: a remote broker and what crosses."""
 
@@ -972,6 +984,7 @@ class NodeSettings:
     bridges: Annotated[
         tuple[BridgeSettings, ...], "Bridges to remote brokers; without one, this is a broker alone.", Effect.RECONNECT
     ] = ()
+    rings: Annotated[RingSettings, "Messages that come by several bridges.", Effect.LIVE] = RingSettings()
     supervision: Annotated[SupervisionSettings, "How processes are watched and started again.", Effect.LIVE] = SupervisionSettings()
     snapshots: Annotated[SnapshotSettings, "Snapshots of the store.", Effect.LIVE] = SnapshotSettings()
     http: Annotated[HttpSettings | None, "The HTTP interface; absent is off.", Effect.RESTART] = None

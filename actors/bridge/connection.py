@@ -93,7 +93,9 @@ class Connection(MailboxActor):
     def on_frame(self, frame: Frame) -> None:
         match frame:
             case Passed():
-                self.exchange.hand_out(frame)
+                if self.exchange.echoes is not None:
+                    self.exchange.await_echoes(self.exchange.echoes, frame)
+                self._flow.exchange.hand_out_batch(frame.batch, frame.first_seq, frame.offsets, frame.size_bytes)
                 if self.exchange.reader.reads_along():
                     self.link.guarded(self.exchange.reader.read)
             case Settled():
@@ -210,7 +212,8 @@ class Connection(MailboxActor):
 
     def _end_turn_of(self, intake: RemoteIntake, now_s: float) -> None:
         """Send what the turn brought, and go on with what had to wait for that."""
-        self.exchange.forget_echoes(now_s)
+        if self.exchange.echoes is not None:
+            self.exchange.echoes.expire(now_s, self._flow.exchange.messages.settled_below())
         while intake.flush_turn(now_s):
             self.link.guarded(self.exchange.reader.parse_on)
         self.exchange.reader.hear(not intake.blocked)

@@ -153,17 +153,12 @@ class Exchange:
         if self.intake is not None:
             self.intake.on_disconnected()
 
-    def hand_out(self, passed: Passed) -> None:
-        """Take messages to send."""
-        if self.echoes is not None:
-            last = passed.offsets[-1] if passed.offsets is not None else len(passed.batch) - 1
-            self.echoes.on_sent(passed.batch, passed.first_seq + last + 1, self._mailbox.now_s())
-        self.flow.exchange.hand_out_batch(passed.batch, passed.first_seq, passed.offsets, passed.size_bytes)
-
-    def forget_echoes(self, now_s: float) -> None:
-        """Forget what the remote would have sent back by now."""
-        if self.echoes is not None:
-            self.echoes.expire(now_s, self.flow.exchange.messages.settled_below())
+    def await_echoes(self, echoes: EchoFilter, passed: Passed) -> None:
+        """The remote may send back what was ``passed`` to be sent."""
+        now_s = self._mailbox.now_s()
+        echoes.expire(now_s, self.flow.exchange.messages.settled_below())
+        last = passed.offsets[-1] if passed.offsets is not None else len(passed.batch) - 1
+        echoes.on_sent(passed.batch, passed.first_seq + last + 1, now_s)
 
     @property
     def wanted_place(self) -> str:

@@ -8,7 +8,7 @@ to local clients ``actors/broker/local_routing.py``'s; the store commits.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence, Set
 from functools import partial
 
 from actors.broker.followed_publish import FollowedRouting
@@ -17,7 +17,7 @@ from actors.broker.repeated_batches import RoutedBatches
 from actors.process.actor import MailboxActor
 from actors.process.local_messages import Deliver, PublishedAhead, PublishedMessages, SessionDown, SessionUp
 from actors.process.mailbox import Mailbox
-from wire.config_settings import NodeSettings
+from wire.config_settings import NodeSettings, RingSettings
 from wire.frames.batch import QOS_ONLY, RETAIN, RETAIN_ONLY, Batch, head_of, pack_column, raised_rows, route_columns, unpack_column
 from wire.frames.frame import Frame
 from wire.frames.intake import NO_ROW, Append, CommitWanted, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
@@ -27,8 +27,11 @@ from wire.frames.supervision import AclChanged
 from wire.frames.traces import TopicsWanted, TraceWanted
 from wire.routing.bridge_rules import BridgeRoute, BridgeRules
 from wire.routing.hop_count import hops_of
+from wire.routing.ring_filter import RingFilter
 from wire.routing.subscriber import Publisher
 from wire.status.client_figures import DistributorFigures
+
+_NO_ROWS: frozenset[int] = frozenset()
 
 
 class Distributor(MailboxActor):
@@ -42,6 +45,8 @@ class Distributor(MailboxActor):
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
         self._local = LocalRouting(settings)
+        self._ring: RingFilter | None = None
+        self._ring_settings = RingSettings()
         self.route_by(settings)
         self._senders: dict[str, int] = {}  # Connections that send to this life -> their epochs
         self._held: dict[tuple[str, int], Publishes] = {}  # by sender and number
@@ -49,6 +54,7 @@ class Distributor(MailboxActor):
         self._watch = FollowedRouting(mailbox)
         self._routed = 0
         self._loops = 0
+        self._copies = 0
 
     def on_peer_up(self, name: str, epoch: int) -> None:
         if name == QUEUE_STORE:
@@ -68,6 +74,9 @@ class Distributor(MailboxActor):
         self._hops_max = {
             bridge.name: bridge.loop_prevention.max_hops for bridge in settings.bridges if bridge.loop_prevention.enabled
         }
+        if settings.rings != self._ring_settings:
+            self._ring_settings = rings = settings.rings
+            self._ring = RingFilter(rings.window_s, rings.max_messages) if rings.window_s else None
 
     def on_frame(self, frame: Frame) -> None:
         match frame:
@@ -120,7 +129,7 @@ class Distributor(MailboxActor):
             self.send(LISTENER, SubscriptionsKept(epoch=frame.epoch, request=frame.request, source=frame.source))
 
     def status(self) -> DistributorFigures:
-        return DistributorFigures(routed=self._routed, loops=self._loops, subscriptions=len(self._local))
+        return DistributorFigures(routed=self._routed, loops=self._loops, copies=self._copies, subscriptions=len(self._local))
 
     def _on_sessions_kept(self, frame: SessionsKnown) -> None:
         self._local.confirm(frame)
@@ -153,19 +162,23 @@ class Distributor(MailboxActor):
         published = frame if isinstance(frame, PublishedMessages) else None
         sender = lane_of_actor(frame.sender) if published is None else None
         raised: dict[str, tuple[int, int]] = {}
-        parts, bodies = self._parts(batch, None if sender is None else sender.bridge, raised)
+        brought, copies = _NO_ROWS, _NO_ROWS
+        if self._ring is not None:
+            brought, copies = self._judge_copies(self._ring, published, batch, frame.sender)
+        parts, bodies = self._parts(batch, None if sender is None else sender.bridge, raised, brought, copies)
         thinned = self._thinned(parts, bodies) if self._thinning_routes else ()
         rows = len(batch.flags)
         self._routed += rows
         live = 0
         if self._local:
-            local = self._route_locally(frame, batch)
+            local = self._route_locally(frame, batch, copies)
             parts += local.parts
             bodies += local.bodies
             self._deliver(local, batch)
             live = len(local.groups)
-        if RETAIN in batch.flags.translate(RETAIN_ONLY):
-            part, body = retained_part(batch, partial(self._owners_of, frame, sender))
+        retained = batch.flags.translate(RETAIN_ONLY)
+        if RETAIN in retained and not (copies and all(row in copies for row, flag in enumerate(retained) if flag)):
+            part, body = retained_part(batch, partial(self._owners_of, frame, sender), copies)
             parts.append(part)
             bodies.append(body)
         append = Append(
@@ -190,11 +203,24 @@ class Distributor(MailboxActor):
             self._watch.on_routed(frame, batch, append, live=live, router=self._router)
         self.send(QUEUE_STORE, append)
 
-    def _route_locally(self, frame: PublishedMessages | Publishes, batch: Batch) -> Routed:
+    def _judge_copies(
+        self, ring: RingFilter, published: PublishedMessages | None, batch: Batch, sender: str
+    ) -> tuple[frozenset[int], frozenset[int]]:
+        """The rows that a bridge has brought, and those of them that are copies (routing.ring-copies-left-out)."""
+        ways: Sequence[Hashable | None] = [sender] * len(batch)
+        if published is not None:
+            crossed = self._looping_rows(batch) if batch.properties else {}
+            sources = unpack_column("I", published.sources)
+            ways = [one if row in crossed or self._local.is_bridge(one) else None for row, one in enumerate(sources)]
+        copies = ring.copies(batch.content_keys(), ways, self.mailbox.now_s())
+        self._copies += len(copies)
+        return frozenset(row for row, way in enumerate(ways) if way is not None), copies
+
+    def _route_locally(self, frame: PublishedMessages | Publishes, batch: Batch, copies: frozenset[int]) -> Routed:
         if isinstance(frame, PublishedMessages):
-            return self._local.route(batch, _publishers(frame))
+            return self._local.route(batch, _publishers(frame), copies=copies)
         had = 0 < frame.listener < self.epoch  # perhaps: what a former life's clients were sent nobody knows any more
-        return self._local.route(batch, None, had_at_qos0=had)
+        return self._local.route(batch, None, had_at_qos0=had, copies=copies)
 
     def _owners_of(self, frame: PublishedMessages | Publishes, sender: LaneName | None, rows: Sequence[int]) -> Sequence[str]:
         """In whose share these rows are retained: a bridge's, or that of the client that published."""
@@ -208,10 +234,18 @@ class Distributor(MailboxActor):
         if local.groups:
             self.send(LISTENER, Deliver(batch=batch, groups=local.groups, grants=local.grants))
 
-    def _parts(self, batch: Batch, origin: str | None, raised: dict[str, tuple[int, int]]) -> tuple[list[Part], list[bytes]]:
+    def _parts(
+        self,
+        batch: Batch,
+        origin: str | None,
+        raised: dict[str, tuple[int, int]],
+        brought: frozenset[int],
+        copies: frozenset[int],
+    ) -> tuple[list[Part], list[bytes]]:
         """The batch cut by queue. One that goes to a queue whole keeps its columns; only flags and ways change.
 
-        raised: is told of rows with a higher QoS than they came with, as ``Append`` has it.
+        raised: is told of rows with a higher QoS than they came with, as ``Append`` has it. brought: rows that have crossed a
+        bridge, if they do not say so. copies: rows that go nowhere.
         """
         parts: list[Part] = []
         bodies: list[bytes] = []
@@ -220,17 +254,19 @@ class Distributor(MailboxActor):
             for route in self._router.route(topic, origin):
                 routes.setdefault(route.queue, {})[index] = route
         looping = self._looping_rows(batch) if batch.properties else {}
+        if brought:
+            looping = dict.fromkeys(brought, 1) | looping
         for queue, by_topic in routes.items():
-            blocked: set[int] = set()
+            blocked: Set[int] = copies
             if looping and (lane := lane_of_queue(queue)) is not None:
                 hops_max = self._hops_max.get(lane.bridge, 256)
-                blocked = {row for row, hops in looping.items() if hops >= hops_max}
+                blocked = copies | {row for row, hops in looping.items() if hops >= hops_max}
             rows: Sequence[int] = ()
             if len(by_topic) == len(batch.topics) and not blocked:
                 part = batch
             else:
                 rows = [row for row, index in enumerate(batch.topic_of) if index in by_topic and row not in blocked]
-                self._loops += sum(1 for row in blocked if batch.topic_of[row] in by_topic)
+                self._loops += sum(1 for row in blocked if batch.topic_of[row] in by_topic and row not in copies)
                 if not rows:
                     continue
                 part = batch.select(rows)

@@ -30,6 +30,8 @@ from wire.routing.topic_receivers import GroupRows, TopicReceivers
 Part = tuple[str, int, int, int, bytes]
 Grant = tuple[int, bool, tuple[int, ...]]
 
+BRIDGES_KNOWN_MAX = 10_000
+
 _PASSED_ONLY = bytes(flags & PASSED for flags in range(256))
 _PASSED_OR_QOS0 = bytes(flags & PASSED if flags & QOS_MASK else PASSED for flags in range(256))
 
@@ -52,6 +54,7 @@ class LocalRouting:
         self._clients: dict[str, tuple[str, str | None]] = {}  # session -> the listener by which its client came last, and its user
         self._ended = EndedConnections()
         self._places: dict[str, tuple[int, str]] = {}  # session -> its live connection, 0 for none, and its queue
+        self._bridges: dict[int, None] = {}  # the newest connections of other brokers' bridges
         self._owners: dict[int, str] = {}  # of the connections: in whose share they count
         self._doubted: dict[str, str] = {}  # session that was not connected when the store was asked for it -> its queue
 
@@ -90,6 +93,10 @@ class LocalRouting:
         self.unsubscribe(frame.session, [one for one in self._subscriptions.filters_of(frame.session) if one not in kept])
         self._clients[frame.session] = frame.listener, frame.user
         self._owners[frame.source] = frame.owner
+        if frame.bridge:
+            self._bridges[frame.source] = None
+            if len(self._bridges) > BRIDGES_KNOWN_MAX:
+                del self._bridges[next(iter(self._bridges))]
         self._put(frame.session, frame.source, frame.queue, frame.subscriptions)
 
     def down(self, frame: SessionDown) -> None:
@@ -138,6 +145,10 @@ class LocalRouting:
         """In whose share what connection ``source`` publishes is retained; empty for one that is not known any more."""
         return self._owners.get(source) or self._ended.owner_of(source)
 
+    def is_bridge(self, source: int) -> bool:
+        """Whether connection ``source`` is, or was, that of another broker's bridge which says so."""
+        return source in self._bridges
+
     # --- rights ---
 
     def deal_by(self, settings: NodeSettings) -> None:
@@ -161,13 +172,14 @@ class LocalRouting:
         sources: Sequence[Publisher] | None,
         *,
         had_at_qos0: bool = False,
+        copies: frozenset[int] = frozenset(),
     ) -> Routed:
-        """The receivers of ``batch``.
+        """The receivers of ``batch``, but for its rows ``copies``, which nobody gets.
 
         sources: per row who published it; None: no local client.
         had_at_qos0: those who are connected may have had of it what they get at QoS 0, be it published or subscribed so.
         """
-        found = _Found(batch, sources, self._ended, had_at_qos0=had_at_qos0)
+        found = _Found(batch, sources, self._ended, had_at_qos0=had_at_qos0, copies=copies)
         by_match: dict[TopicReceivers, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
         for index, topic in enumerate(batch.topics):
@@ -193,7 +205,16 @@ class _Found:
     subscription is dealt the others as ever: who had them is another, perhaps, and twice is better than not at all.
     """
 
-    def __init__(self, batch: Batch, sources: Sequence[Publisher] | None, ended: EndedConnections, *, had_at_qos0: bool) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        sources: Sequence[Publisher] | None,
+        ended: EndedConnections,
+        *,
+        had_at_qos0: bool,
+        copies: frozenset[int],
+    ) -> None:
+        self._copies = copies
         self._batch = batch
         self._sources = sources
         self._ended: EndedConnections | None = ended  # None: the sources are named by it
@@ -207,6 +228,8 @@ class _Found:
 
     def rows_of(self, topics: Set[int]) -> Sequence[int]:
         """The rows of these topics, in order."""
+        if self._copies:
+            return [row for row, index in enumerate(self._batch.topic_of) if index in topics and row not in self._copies]
         if len(topics) == len(self._batch.topics):
             return range(len(self._batch))
         return [row for row, index in enumerate(self._batch.topic_of) if index in topics]
@@ -312,12 +335,16 @@ def _in_order(several: list[Sequence[int]]) -> Sequence[int]:
     return several[0] if len(several) == 1 else sorted(row for rows in several for row in rows)
 
 
-def retained_part(batch: Batch, owners_of: Callable[[Sequence[int]], Sequence[str]]) -> tuple[Part, bytes]:
+def retained_part(
+    batch: Batch, owners_of: Callable[[Sequence[int]], Sequence[str]], copies: frozenset[int] = frozenset()
+) -> tuple[Part, bytes]:
     """The rows of ``batch`` that the store is to retain, of which there are some, as a part of an ``Append`` with its body.
 
-    owners_of: for each of these rows, in whose share it counts.
+    owners_of: for each of these rows, in whose share it counts. copies: rows that are not retained.
     """
     retained = batch.flags.translate(RETAIN_ONLY)
+    if copies:
+        retained = bytes(0 if row in copies else flag for row, flag in enumerate(retained))
     count = len(retained) - retained.count(0)
     rows = [row for row, flag in enumerate(retained) if flag] if count < len(batch) else range(count)
     part = batch.select(rows) if count < len(batch) else batch

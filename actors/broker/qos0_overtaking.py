@@ -47,6 +47,8 @@ class Qos0Overtaking:
         """Pass on what has waited long enough; the batch could not be sent in this turn. Whether anything was passed on."""
         if not self._link.outstanding or self._builder.passed_rows == len(self._builder):
             return False
+        if self._host.settings.now.rings.window_s:
+            return False  # whether it is a copy is judged with its batch
         many = len(self._builder) >= OVERLAPPING_ROWS_MIN
         due_s = self._link.waiting_since_s + (PASS_MANY_AFTER_S if many else PASS_AFTER_S)
         if now_s >= due_s:

@@ -259,6 +259,7 @@ class SessionOpenings:
                 user=client.user,
                 listener=self._access.bind_of(client),
                 owner=client.owner,
+                bridge=client.bridge,
             ),
         )
 

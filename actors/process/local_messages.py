@@ -60,7 +60,8 @@ class SessionUp(Frame):
     """Listener -> Distributor: ``session`` is connected as ``source``, with these subscriptions and no others.
 
     queue: its Tier-1 queue, empty if the session ends with its connection. subscriptions: as in ``SessionOpened``. user, listener:
-    as in ``SessionOpen``; who may read what follows from them. owner: in whose share it counts what it has retained.
+    as in ``SessionOpen``; who may read what follows from them. owner: in whose share it counts what it has retained. bridge: it is
+    another broker's bridge of MQTT 3.1.1.
     """
 
     session: str
@@ -70,6 +71,7 @@ class SessionUp(Frame):
     user: str | None = None
     listener: str = ""
     owner: str = ""
+    bridge: bool = False
 
 
 @named_record

@@ -87,6 +87,7 @@ SETTINGS = {
         "topics that `only` and `keep_last` know", "a lane", "they cross, counted", "that bridge"
     ),
     "bridges[].thinning.max_bytes": Limit("messages that these hold", "a lane", "the same", "that bridge"),
+    "rings.max_messages": Limit("messages of which copies may come", NODE, "the oldest are forgotten", NODE),
     "bridges[].loop_prevention.echo_max_messages": Limit(
         "messages whose echo is waited for", BRIDGE, "the oldest are forgotten", BRIDGE
     ),

@@ -12,8 +12,7 @@ routing.echo-left-out [MQTT]: of the messages that come with a topic and payload
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable
 from typing import NamedTuple
 
 from wire.frames.batch import RETAIN, Batch
@@ -61,7 +60,7 @@ class EchoFilter:
         wanted = [self._wants(topic) for topic in batch.topics]
         if not any(wanted):
             return
-        keys = [key for row, key in enumerate(_keys(batch)) if wanted[batch.topic_of[row]]]
+        keys = [key for row, key in enumerate(batch.content_keys()) if wanted[batch.topic_of[row]]]
         for key in keys:
             self._owed[key] = self._owed.get(key, 0) + 1
         self._sent.append(_Sent(keys, stop_seq, now_s))
@@ -83,7 +82,7 @@ class EchoFilter:
         found: set[int] = set()
         if not self._owed:
             return found
-        for row, key in enumerate(_keys(batch)):
+        for row, key in enumerate(batch.content_keys()):
             left = self._owed.get(key)
             if left is None or batch.flags[row] & RETAIN:
                 continue
@@ -105,10 +104,3 @@ def _count_down(counts: dict[int, int], key: int) -> None:
         del counts[key]
     else:
         counts[key] -= 1
-
-
-def _keys(batch: Batch) -> Sequence[int]:
-    """Of each row a number that stands for its topic and payload. It is made with a key of this process, which nobody can know."""
-    topics, payloads = batch.topics, batch.payloads
-    ends = pairwise(accumulate(batch.lengths, initial=0))
-    return [hash((topics[topic], payloads[begin:end])) for topic, (begin, end) in zip(batch.topic_of, ends, strict=True)]

@@ -115,4 +115,5 @@ class DistributorFigures:
 
     routed: int = figure("Messages routed.", counter("routed_messages"))
     loops: int = figure("Messages that went no further because of `max_hops`.", counter("looped_messages"))
+    copies: int = figure("Messages left out because they had come by another bridge (`rings`).", counter("ring_copies"))
     subscriptions: int = figure("Subscriptions of local clients.", gauge("subscriptions"))

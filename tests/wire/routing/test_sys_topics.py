@@ -37,7 +37,7 @@ from wire.status.store import SessionFigures
 TOPICS = [b"$SYS/broker/uptime", b"$SYS/broker/bytes/sent", b"$SYS/bascule/sessions/kept"]
 SESSIONS = {"kept": 5, "connected": 2, "expired": 1, "depth": 7, "bytes": 70, "retained": {"messages": 3, "bytes": 30}}
 AS_PUBLISHED = 0x08
-DISTRIBUTOR = DistributorFigures(routed=0, loops=0, subscriptions=9)
+DISTRIBUTOR = DistributorFigures(routed=0, loops=0, copies=0, subscriptions=9)
 
 
 LANES = (

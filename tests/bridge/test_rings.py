@@ -1,0 +1,63 @@
+"""Rings of two and three brokers, each message once everywhere: real nodes that bridge all topics both ways, and Mosquitto 2.0."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.bridge.test_remote_subscriptions import publish, subscribed
+from tests.support.mosquitto import Mosquitto
+from tests.support.node import Config, Node, bridge_config, node_config
+from tests.support.subscriber import Subscriber
+from tests.support.waiting import wait_still, wait_until
+
+LINES = [f"m{number}" for number in range(10)]
+
+
+def both_ways(name: str, port: int, protocol: str, private: bool, owner: str) -> Config:
+    """A bridge of everything, both ways."""
+    remote = {"client_id": f"{owner}-{name}", "try_private": private}
+    return bridge_config(name, port, protocol=protocol, remote=remote, remote_subscriptions=[{"filters": ["#"]}])
+
+
+@pytest.mark.parametrize(("protocol", "private"), [("mqtt311", True), ("mqtt311", False), ("mqtt5", True)])
+def test_in_a_ring_each_message_is_once_everywhere(tmp_path: Path, protocol: str, private: bool) -> None:
+    """One and two bridge to each other; one and two bridge to a Mosquitto. The ring of two is part of that of three.
+
+    private: whether Mosquitto is told that bridges come; otherwise it sends echoes.
+
+    routing.ring-copies-left-out: equal messages of one publisher are as many everywhere.
+    """
+    with ExitStack() as stack:
+        mosquitto = stack.enter_context(Mosquitto(tmp_path / "mosquitto", max_inflight_messages=0, max_queued_messages=0))
+        one, two = Node({}, tmp_path / "one"), Node({}, tmp_path / "two")
+        rings = {"window": "60s"}
+
+        def to(name: str, port: int, owner: str) -> Config:
+            return both_ways(name, port, protocol, private or name != "mosquitto", owner)
+
+        one.configure(node_config(to("two", two.port, "one"), to("mosquitto", mosquitto.port, "one"), rings=rings))
+        two.configure(node_config(to("one", one.port, "two"), to("mosquitto", mosquitto.port, "two"), rings=rings))
+        for node in (one, two):
+            stack.enter_context(node)
+        for node, bridge in ((one, "two"), (one, "mosquitto"), (two, "one"), (two, "mosquitto")):
+            subscribed(node, bridge)
+        ports = {"one": one.port, "two": two.port, "mosquitto": mosquitto.port}
+        heard = {name: stack.enter_context(Subscriber(port, "from/#")) for name, port in ports.items()}
+
+        for qos, (name, port) in enumerate(ports.items()):
+            publish(port, f"from/{name}", [*LINES, LINES[-1]], qos=qos)
+
+        for there, subscriber in heard.items():
+            for name in ports:
+                wait_until(
+                    lambda heard=subscriber, name=name: len(heard.payloads(f"from/{name}")) > len(LINES),  # type: ignore[misc]
+                    20.0,
+                    lambda there=there, name=name: f"all from {name} at {there}",  # type: ignore[misc]
+                )
+        wait_still(lambda: sum(each.count() for each in heard.values()), period_s=0.5)
+        for there, subscriber in heard.items():
+            for name in ports:
+                assert subscriber.payloads(f"from/{name}") == [*LINES, LINES[-1]], f"from {name} at {there}"
