@@ -28,6 +28,7 @@ QUIET = "quiet"  # the timer: no lane that lives apart has failed for long
 
 Ended = tuple[list[Child], Ending]  # those whose lives have ended together, and how
 GOODBYE_S = 2.0
+REST_S = 1.0  # of a lane that has ended the process of the clients, once these are served again
 
 
 class Lives:
@@ -99,9 +100,20 @@ class Lives:
         self._children.order_end(process)
 
     def restart_waiting(self, process: str) -> None:
-        """Start those again that wait to begin in ``process``; the time for it has come."""
-        for child in self._children.waiting_for(process):
+        """Start those again that wait to begin in ``process``; the time for it has come.
+
+        A lane that has ended it lately begins later than the others (``on_clients_served``): failing again at once, it would keep
+        clients waiting for as long as both starts take.
+        """
+        now_s, waiting = self._mailbox.now_s(), self._children.waiting_for(process)
+        for child in [child for child in waiting if not self._failed.has_failed(child.name, now_s)] or waiting:
             self.restart(child)
+
+    def on_clients_served(self) -> None:
+        """The clients are ready: the time comes for lanes that have ended their process, if any wait."""
+        process = self._children.process_of(CLIENTS)
+        if self._children.waiting_for(process):
+            self._mailbox.set_timer(f"restart {process}", self._mailbox.now_s() + REST_S)
 
     def run_former_lanes(self) -> None:
         """Run lanes that the configuration has no more until they are empty; what others got since then waits for them."""

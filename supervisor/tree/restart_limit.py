@@ -104,6 +104,12 @@ class FailedLanes:
 
     def failed(self, lane: str, now_s: float) -> bool:
         """``lane`` has failed; whether that was once too often."""
-        lately = [at_s for at_s in self._failed_s.get(lane, ()) if now_s - at_s <= WITHIN_S]
-        self._failed_s[lane] = [*lately, now_s]
-        return len(lately) + 1 >= TIMES
+        self._failed_s[lane] = [*self._lately(lane, now_s), now_s]
+        return len(self._failed_s[lane]) >= TIMES
+
+    def has_failed(self, lane: str, now_s: float) -> bool:
+        """Whether ``lane`` has failed lately."""
+        return bool(self._lately(lane, now_s))
+
+    def _lately(self, lane: str, now_s: float) -> list[float]:
+        return [at_s for at_s in self._failed_s.get(lane, ()) if now_s - at_s <= WITHIN_S]

@@ -272,8 +272,10 @@ class Supervisor(PolledActor):
         if child.name == STORE:
             self._send_notes()
             self._answer(self._store_requests.on_store_ready())
-        if child.name == CLIENTS and self._settings.now.clients.sys_period_s:
-            self.mailbox.set_timer("sys", self.mailbox.now_s())
+        if child.name == CLIENTS:
+            self._lives.on_clients_served()
+            if self._settings.now.clients.sys_period_s:
+                self.mailbox.set_timer("sys", self.mailbox.now_s())
         if not self._announced and self._lives.all_ready:
             self._announced = True
             self._service.ready(self._state())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from supervisor.tree.child_lives import QUIET
+from supervisor.tree.child_lives import QUIET, REST_S
 from supervisor.tree.child_processes import Ending
 from supervisor.tree.restart_limit import QUIET_S
 from tests.supervisor.tree_double import FakeLife, Tree
@@ -35,7 +35,9 @@ class Together(Tree):
         self.supervisor.on_timer(f"restart {process}", self.fake.time_s)
         for child in [child for child in children if child.life is None]:
             self.supervisor.on_timer(f"restart {child.name}", self.fake.time_s)
-        for child in children:
+        for child in sorted(children, key=lambda child: child.life is None):
+            if child.life is None:  # it failed, and begins a moment after the clients are ready
+                self.supervisor.on_timer(f"restart {process}", self.fake.time_s)
             self.ready(child.name, self.current.now.number)
 
     def sets_apart(self) -> None:
@@ -85,6 +87,25 @@ def test_a_life_of_a_process_is_told_once_however_many_share_it() -> None:
 
     kinds = ["process.started", "process.ended", "process.started"]
     assert [(kind, actor) for _, kind, _, _, actor, *_ in told] == [(kind, SITE) for kind in kinds]
+
+
+def test_a_lane_that_ended_its_process_begins_again_a_moment_after_clients_are_served() -> None:
+    tree = Together()
+    life = tree.children[BAD].life
+    assert isinstance(life, FakeLife)
+    life.ending = Ending(BUG, None, "connection:bad:0")
+    tree.supervisor.on_sockets([(("exit", SITE), 1)])
+    tree.supervisor.on_timer(f"restart {SITE}", tree.fake.time_s)
+    assert [child.name for child in tree.children if child.life is None] == [BAD]
+
+    tree.fake.timers.pop(f"restart {SITE}", None)
+    tree.ready(STORE)
+    tree.ready(GOOD)
+    assert f"restart {SITE}" not in tree.fake.timers
+    tree.ready(CLIENTS)
+    assert tree.fake.timers[f"restart {SITE}"] == tree.fake.time_s + REST_S
+    tree.supervisor.on_timer(f"restart {SITE}", tree.fake.time_s)
+    assert tree.children[BAD].life is not None
 
 
 def test_a_lane_that_failed_twice_lives_apart_and_a_day_of_quiet_later_with_the_others() -> None:
