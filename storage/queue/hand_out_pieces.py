@@ -13,6 +13,7 @@ from itertools import groupby
 from storage.queue.chunk import Chunk
 from wire.frames.batch import Batch, concat
 from wire.ranges import RangeSet
+from wire.routing.message_route import tells_provenance
 
 JOINED_ROWS_MAX = 1000
 JOINED_BYTES_MAX = 256 << 10
@@ -83,10 +84,11 @@ def _join(run: list[Chunk]) -> list[Chunk]:
     if len(run) < 2:
         return run
     batches = [Batch.decode(piece.body) for piece in run]
-    # Message expiry counts whole seconds from accepted_ms, so batches with properties are joined within one second only.
-    keyed = any(batch.properties for batch in batches)
+    # What is joined was accepted when the first of it was. Some messages tell that time; expiry counts whole seconds from it.
+    told = any(map(tells_provenance, {route for batch in batches for route in batch.routes}))
+    unit_ms = 1 if told else 1000 if any(batch.properties for batch in batches) else 0
     pieces = []
-    for _, group in groupby(zip(run, batches, strict=True), key=lambda pair: pair[1].accepted_ms // 1000 if keyed else 0):
+    for _, group in groupby(zip(run, batches, strict=True), key=lambda pair: pair[1].accepted_ms // unit_ms if unit_ms else 0):
         members = list(group)
         if len(members) == 1:
             pieces.append(members[0][0])

@@ -81,6 +81,11 @@ class MessageRoute(NamedTuple):
         return cls(*fields[:5], *(Thinning(*thinning) for thinning in fields[5:]))
 
 
+def tells_provenance(encoded: bytes) -> bool:
+    """Whether a message whose route is ``encoded`` tells when it was accepted."""
+    return MessageRoute.decode(encoded).provenance != NOT_TOLD
+
+
 def route_of_share(share_name: str, topic_filter: str) -> bytes:
     """The encoded route of what a shared subscription deals to a session's queue: it tells by which one, as the subscriber calls
     it. Empty for one that is too long to go with each message.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from storage.engine.engine import Write
 from storage.queue.hand_out_pieces import JOINED_ROWS_MAX
 from tests.storage.building import RecordingEngine, batch
 from tests.storage.queues import append, handed, open_queue, row_after
 from wire.frames.batch import Batch
+from wire.routing.message_route import MessageRoute
 
 
 def test_a_backlog_of_single_messages_is_handed_out_in_few_pieces() -> None:
@@ -35,6 +38,23 @@ def test_messages_with_properties_keep_their_second_when_joined() -> None:
     pieces = queue.hand_out(10, 1 << 30)
 
     assert [(piece.count, Batch.decode(piece.body).accepted_ms) for piece in pieces] == [(2, 1000), (1, 3000)]
+
+
+@pytest.mark.parametrize(("provenance", "pieces"), [("none", [(3, 1000)]), ("envelope", [(2, 1000), (1, 1400)])])
+def test_messages_that_tell_when_they_were_accepted_are_joined_with_their_like(
+    provenance: str, pieces: list[tuple[int, int]]
+) -> None:
+    engine = RecordingEngine()
+    queue = open_queue(engine)
+    route = MessageRoute("rule", "{#}", preserve_retain=True, properties=b"", provenance=provenance).encode()
+    batches = [batch([b"m"], accepted_ms=accepted_ms) for accepted_ms in (1000, 1000, 1400)]
+    for each in batches:
+        each.routes, each.route_of = [route], [0]
+    append(engine, queue, *batches)
+
+    told = queue.hand_out(10, 1 << 30)
+
+    assert [(piece.count, Batch.decode(piece.body).accepted_ms) for piece in told] == pieces
 
 
 def test_a_huge_chunk_is_handed_out_in_parts() -> None:
