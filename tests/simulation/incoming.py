@@ -11,6 +11,7 @@ from random import Random
 
 from tests.simulation.publisher import Message
 from wire.config_settings import BridgeSettings, LoopPreventionSettings
+from wire.routing.provenance import NOT_TOLD
 
 AWAY = "away"  # the second bridge and its client identifier
 REMOTE = -1  # stands for the number of a publisher
@@ -117,7 +118,12 @@ def with_incoming(bridge: BridgeSettings, shape: IncomingShape) -> tuple[BridgeS
     """``bridge`` with a remote subscription, and the second bridge if there is one."""
     (rule,) = bridge.local_subscriptions
     subscription = replace(
-        rule, filters=("cmd/#",), destination="plant/{#}", max_qos=shape.max_qos, preserve_retain=shape.preserve_retain
+        rule,
+        filters=("cmd/#",),
+        destination="plant/{#}",
+        max_qos=shape.max_qos,
+        preserve_retain=shape.preserve_retain,
+        provenance=NOT_TOLD,
     )
     if shape.through == "rule":
         return (replace(bridge, remote_subscriptions=(subscription,), loop_prevention=LoopPreventionSettings(enabled=False)),)

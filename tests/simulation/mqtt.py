@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.simulation.options import Told, opened, told_by
 from tests.support import mqtt_packets
 from tests.support.mqtt_packets import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, RECEIVE_MAXIMUM, SESSION_EXPIRY, Sender
 
@@ -19,7 +20,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """One PUBLISH; packet_id is 0 at QoS 0."""
+    """One PUBLISH; packet_id is 0 at QoS 0. payload: as it was published, without an envelope."""
 
     topic: str
     payload: bytes
@@ -27,6 +28,7 @@ class Publish:
     packet_id: int
     dup: bool = False
     retain: bool = False
+    told: Told | None = None  # of its acceptance
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,9 @@ class PacketReader:
     def _reduced(self, head: int, body: bytes) -> Packet:
         packet = mqtt_packets.judge(self._level, head, body, self._sender)
         if packet.kind == PUBLISH:
-            return Publish(packet.topic, packet.payload, packet.qos, packet.packet_id, packet.dup, packet.retain)
+            payload, told = opened(packet.payload)
+            told = told or told_by(packet.user_properties)
+            return Publish(packet.topic, payload, packet.qos, packet.packet_id, packet.dup, packet.retain, told)
         if packet.kind in _ACK_NAMES:
             return Ack(packet.kind, packet.packet_id, packet.reason_code)
         if packet.kind == CONNACK:

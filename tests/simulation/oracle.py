@@ -24,6 +24,7 @@ from tests.simulation.disk import Ops, SimDisk
 from tests.simulation.incoming import AWAY
 from tests.simulation.letters import PREFIX, LettersSeen
 from tests.simulation.mqtt import Publish
+from tests.simulation.options import OptionsSeen, opened
 from tests.simulation.plan import BRIDGE, Plan
 from tests.simulation.publisher import Client, Message, Publisher
 from tests.simulation.rules import RulesSeen
@@ -87,6 +88,7 @@ class Oracle:
         self.lanes_most = self.shape.lanes
         self.bridge_configured = True
         self.rules = RulesSeen()
+        self.options = OptionsSeen(self.shape, BRIDGE, steady="lanes" not in changes)
         self._unrouted: set[bytes] = set()  # was offered last while the bridge was not configured
         self._routed_later: set[bytes] = set()  # was among those, and was offered again when it was configured
         self.durable = self.shape.mode == "file-native"
@@ -475,7 +477,7 @@ class Oracle:
         self.handed_to_connection[connection] = self.handed_to_connection.get(connection, 0) + len(frame.batch)
         lane = lane_of_actor(connection)
         assert lane is not None
-        for payload in frame.batch.rows_payloads():
+        for payload, _ in map(opened, frame.batch.rows_payloads()):
             message = self.messages[payload]
             place, key = self._order[payload], self.order_key(message)
             if not self._passings.is_late(place, *key):
@@ -689,6 +691,13 @@ class Oracle:
         if not self.relaxed:
             raise Violation("swallowed", f"the remote holds the identifier of {packet}")
         self._returned.add(packet.payload)
+
+    def remote_written(self, client_id: str, connection: object, packet: Publish, now_s: float) -> None:
+        """A PUBLISH is written, at whatever QoS."""
+        if client_id != AWAY:
+            lane = lane_of_queue(_queue_of(client_id))
+            assert lane is not None
+            self.options.written(connection, lane[1], packet, now_s)
 
     def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None:
         """A QoS 1 or 2 PUBLISH is written: the session that it goes to must be on record (commit point 7)."""

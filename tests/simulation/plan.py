@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.simulation import extras, snapshots
+from tests.simulation import extras, options, snapshots
 from tests.simulation.failover import ADDRESSES
 from tests.simulation.incoming import (
     AWAY,
@@ -42,12 +42,14 @@ from wire.config_settings import (
     ListenerSettings,
     NodeItself,
     NodeSettings,
+    RateSettings,
     RemoteSettings,
     RuleSettings,
 )
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.names import BRIDGE as BRIDGES
 from wire.frames.names import CLIENTS, STORE, SUPERVISOR, child_name
+from wire.routing.provenance import NOT_TOLD
 
 BRIDGE = "cloud"
 PRIMARY_RETRY_S = 0.15
@@ -96,6 +98,8 @@ class Shape:
     second: str = ""  # what a second address of the remote is: the same broker, or another; nothing for no second address
     asked: str = ""  # what an MQTT 3.1.1 broker does when it is asked for its limit: told, unknown; nothing: it is not asked
     placement: str = "isolated"
+    rate: RateSettings = options.UNLIMITED
+    provenance: str = NOT_TOLD
     bridges_isolated: bool | None = None  # whether each bridge has a process of its own where the others share one
     weak_store: bool = False  # whether the store promises little, and what is judged is promised for the bridge
 
@@ -145,6 +149,7 @@ def make_plan(seed: int, placement: str | None = None) -> Plan:
     shape = extras.reshape(Random(f"shape {seed}"), _shape(rng))
     shape = replace(shape, gather_s=Random(f"gather {seed}").choice((0.0, 0.002, 0.002, 0.03)))
     shape = _placed(Random(f"placement {seed}"), shape) if placement is None else replace(shape, placement=placement)
+    shape = options.with_options(seed, shape)
     if shape.persist:
         raised = Random(f"min_qos {seed}").choice((*[0] * 14, 1, 2))
         shape = replace(shape, min_qos=min(raised, shape.max_qos))
@@ -433,8 +438,10 @@ def settings_of(shape: Shape) -> NodeSettings:
         lanes=shape.lanes,
         tier2=replace(bridge.tier2, max_messages=shape.tier2_messages),
         local_subscriptions=tuple(
-            replace(rule, max_qos=shape.max_qos, min_qos=shape.min_qos) for rule in bridge.local_subscriptions
+            replace(rule, max_qos=shape.max_qos, min_qos=shape.min_qos, provenance=shape.provenance)
+            for rule in bridge.local_subscriptions
         ),
+        rate=shape.rate,
         on_session_loss=shape.on_session_loss,
         limits=limits,
         durability=promised if shape.weak_store else None,

@@ -1,0 +1,104 @@
+"""Options of a bridge that a few seeds have, and what they legally change: how fast it sends, and what its messages tell.
+
+Drawn by chance of its own, so that everything else that a seed decides is as it would be without them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.world import Violation
+from wire.config_settings import RateSettings
+from wire.routing.provenance import ENVELOPE, NOT_TOLD, USER_PROPERTIES
+
+if TYPE_CHECKING:
+    from tests.simulation.mqtt import Publish
+    from tests.simulation.plan import Shape
+
+LEVEL_5 = 5
+UNLIMITED = RateSettings()
+_PREFIX = "bascule-"
+_ENVELOPE_BEGINS = b'{"topic":'
+
+
+def with_options(seed: int, shape: Shape) -> Shape:
+    """``shape`` with what ``seed`` draws."""
+    rate, told = Random(f"rate {seed}"), Random(f"provenance {seed}")
+    if rate.random() < 0.08:
+        scope = rate.choice(("all", "all", "backlog"))
+        limit = RateSettings(messages_per_s=rate.choice((20, 50, 200)), burst_s=rate.choice((0.05, 0.3, 1.0)), applies_to=scope)
+        limit = replace(limit, bytes_per_s=rate.choice((None, 2048)), per=rate.choice(("bridge", "lane")))
+        shape = replace(shape, rate=limit)
+    if told.random() < 0.08:
+        shape = replace(shape, provenance=told.choice((ENVELOPE, USER_PROPERTIES if shape.level == LEVEL_5 else ENVELOPE)))
+    return shape
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a message tells of its acceptance. place: node, bridge and lane."""
+
+    time: str
+    place: tuple[str, str, int]
+    sequence: int
+    stored: bool
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> Told:
+        """``facts``: by their names, as in an envelope."""
+        return cls(facts["time"], (facts["node"], facts["bridge"], facts["lane"]), facts["sequence"], facts["stored"])
+
+
+def opened(payload: bytes) -> tuple[bytes, Told | None]:
+    """The payload as it was published, and what an envelope around it tells."""
+    if not payload.startswith(_ENVELOPE_BEGINS):
+        return payload, None
+    facts = json.loads(payload)
+    return facts["payload"].encode(), Told.of(facts)
+
+
+def told_by(properties: Sequence[tuple[str, str]]) -> Told | None:
+    """What user properties tell."""
+    named = {name.removeprefix(_PREFIX): value for name, value in properties if name.startswith(_PREFIX)}
+    if "sequence" not in named:
+        return None
+    return Told.of({name: value if name in ("time", "node", "bridge") else json.loads(value) for name, value in named.items()})
+
+
+class OptionsSeen:
+    """Judges what leaves for the remote by the options of ``shape``; bridge: its name."""
+
+    def __init__(self, shape: Shape, bridge: str, *, steady: bool) -> None:
+        """steady: the number of lanes does not change, so that each lane has one limit on each of its connections."""
+        self._provenance = shape.provenance
+        self._packet_ids = shape.packet_ids
+        self._bridge = bridge
+        self._rate = shape.rate if steady and shape.rate.applies_to == "all" else UNLIMITED
+        self._sent: dict[object, tuple[float, int]] = {}  # connection -> when it began, and how many PUBLISHes left by it
+        self._times: dict[tuple[tuple[str, str, int], int, bytes], str] = {}
+
+    def written(self, connection: object, lane: int, packet: Publish, now_s: float) -> None:
+        """A PUBLISH of ``lane`` leaves on ``connection``."""
+        began_s, sent = self._sent.get(connection, (now_s, 0))
+        self._sent[connection] = (began_s, sent + 1)
+        limit = self._rate.messages_per_s
+        if limit is not None and sent + 1 > max(1.0, limit * self._rate.burst_s) + limit * (now_s - began_s) + 1e-6:
+            raise Violation("exchange.rate-kept", f"{sent + 1} PUBLISHes in {now_s - began_s:.3f} s, {self._rate}")
+        self._judge_told(lane, packet)
+
+    def _judge_told(self, lane: int, packet: Publish) -> None:
+        told = packet.told
+        if (told is None) != (self._provenance == NOT_TOLD):
+            raise Violation("provenance", f"{packet}, where it is to tell {self._provenance}")
+        if told is None:
+            return
+        if told.place != ("edge", self._bridge, lane):
+            raise Violation("provenance", f"{packet} on lane {lane}")
+        if packet.qos and told.sequence % self._packet_ids + 1 != packet.packet_id:
+            raise Violation("provenance", f"{packet}, and its identifier is of another sequence")
+        if packet.qos and self._times.setdefault((told.place, told.sequence, packet.payload), told.time) != told.time:
+            raise Violation("provenance", f"{packet}, which told another time before")
