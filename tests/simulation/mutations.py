@@ -48,6 +48,7 @@ from wire.exchange.quarantine import FIRST, Quarantine
 from wire.exchange.receiver import AnswerBurst
 from wire.exchange.remote_batches import RemoteBatches
 from wire.exchange.remote_inbox import RemoteInbox
+from wire.exchange.send_rate import SendRate
 from wire.exchange.sender import SenderHalf
 from wire.frames.frame import Frame
 from wire.frames.lanes import HandOut, LaneOpened, Settle, Settled
@@ -790,6 +791,16 @@ _mutation(
     "a message is given up though the remote takes no other",
     (Quarantine, "on_closed", _unproven),
 )
+
+
+def _not_used_up(original: Any) -> Any:
+    def take(self: SendRate, messages: int, size_bytes: int) -> None:
+        original(self, messages // 2, size_bytes // 2)
+
+    return take
+
+
+_mutation("exchange.rate-kept/half-is-free", "what leaves counts half towards the rate", (SendRate, "take", _not_used_up))
 
 
 for _name, _what, _patches in (
