@@ -16,6 +16,7 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import PUBACK
 from tests.support.node import Config, Node, bridge_config, node_config
+from tests.support.placements import ISOLATED
 from tests.support.ports import free_port
 from tests.support.proxy import Proxy
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -62,7 +63,7 @@ class Scene:
             "node": {"name": NODE, "data_dir": str(folder / "data")},
             "http": {"bind": f"127.0.0.1:{http_port}", **http},
         }
-        self.node = Node(node_config(*self._bridges, **self._keys), folder / "node", data_dir=folder / "data")
+        self.node = Node(self._config(), folder / "node", data_dir=folder / "data")
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -90,9 +91,13 @@ class Scene:
             self.archive.start()
             call(run_dir, "bridge.resume", {"bridge": "depot"})
 
+    def _config(self, *more: Config) -> Config:
+        """Each bridge has a process of its own, which is killed alone, and which the page shows."""
+        return node_config(*self._bridges, *more, placement=ISOLATED, **self._keys)
+
     def configure(self, *more: Config) -> None:
         """Write the configuration anew, with ``more`` bridges."""
-        self.node.configure(node_config(*self._bridges, *more, **self._keys))
+        self.node.configure(self._config(*more))
 
     def forbid(self, *topics: str) -> None:
         """Have the remote ``cloud`` refuse messages of ``topics``, and take all others."""
