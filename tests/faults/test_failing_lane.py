@@ -78,7 +78,7 @@ class Planted(Node):
 
     def told(self, kind: str) -> list[dict[str, Any]]:
         """The stored events of that kind."""
-        lines = self.cli("events", str(self.config_path), "--json").stdout.splitlines()
+        lines = self.cli("events", str(self.config_path), "--json", "--last", "0").stdout.splitlines()
         return [event for event in map(json.loads, lines) if event["kind"] == kind]
 
 
@@ -113,7 +113,7 @@ def test_together_a_lane_that_fails_twice_has_a_process_of_its_own_until_the_nex
         (event,) = node.told("lane.apart")
         assert (event["bridge"], event["lane"], event["actor"]) == ("bad", 0, "bridge:bad:0")
         ended = [event["details"]["failed"] for event in node.told("process.ended") if event["actor"] == "site"]
-        assert ended == ["connection:bad:0"] * 2
+        assert ended == ["connection:bad:0"] * 2, node.cli("events", str(node.config_path), "--last", "0").stdout
 
         node.fault_path.unlink()
         if quiet_s is None:
