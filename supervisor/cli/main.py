@@ -31,7 +31,7 @@ from supervisor.cli.keys import keys
 from supervisor.cli.node_calls import CONFIG, JSON, GivenNode, LocalPath, about_node, config_option, remote_options, told
 from supervisor.cli.passwd import passwd
 from supervisor.cli.queue import queue
-from supervisor.cli.reload import reload
+from supervisor.cli.reload import add, reload, remove
 from supervisor.cli.report import report
 from supervisor.cli.session import session
 from supervisor.cli.snapshot import snapshot
@@ -157,7 +157,7 @@ def _runs(node: GivenNode, pid: int) -> bool:
 
 @cli.group()
 def bridge() -> None:
-    """Pause, resume or restart one bridge."""
+    """Pause, resume or restart one bridge; add and remove bridges."""
 
 
 @bridge.command()
@@ -188,6 +188,8 @@ def restart(node: GivenNode, bridge: str, as_json: bool) -> int:
     return told(restarted, as_json, f"{bridge}: restarting {', '.join(restarted.processes)}")
 
 
+bridge.add_command(add)
+bridge.add_command(remove)
 cli.add_command(check)
 cli.add_command(queue)
 cli.add_command(session)

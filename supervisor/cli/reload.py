@@ -1,16 +1,18 @@
-"""``bascule reload``: have a running node take its changed configuration."""
+"""``bascule reload``: have a running node take its changed configuration; ``bridge add`` and ``remove`` change one file of it."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from supervisor.cli.node_calls import JSON, GivenNode, about_node
+from supervisor.cli.node_calls import JSON, Command, GivenNode, about_node
 from supervisor.terminal.failures import complain
 from wire.errors import ConfigError
 from wire.figure import to_map
@@ -61,11 +63,13 @@ def reload(node: GivenNode, only_plan: bool, yes: bool, wait: bool, as_json: boo
 
 
 def _wants_yes(answer: ReloadPlan) -> bool:
+    """Whether it is refused because nobody has agreed to what it gives up."""
     hows = {change.how for change in answer.changes}
     return answer.refused is not None and "destructive" in hows and "node-restart" not in hows
 
 
 def _status(answer: ReloadPlan) -> int:
+    """The exit status for it."""
     if answer.problems:
         return ConfigError.exit_status
     if answer.refused is None:
@@ -118,3 +122,53 @@ def _cause(status: Status) -> str:
     pending = () if status.configuration is None else status.configuration.pending
     awaited = pending or [row.name for row in status.processes if row.state != "ready" or row.last_cause]
     return ", ".join(f"{name} ({causes[name]})" if name in causes else name for name in awaited) or "the node to be ready"
+
+
+def _changing(command: Command) -> Command:
+    for option in (
+        click.option("--plan", "only_plan", is_flag=True, help="Print the changes, and write nothing."),
+        click.option("--yes", is_flag=True, help="Agree to changes by which something that is kept goes."),
+        JSON,
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@about_node(name="NAME", file="FILE")
+@_changing
+def add(node: GivenNode, name: str, file: str, only_plan: bool, yes: bool, as_json: bool) -> int:
+    """Add or change the bridge NAME, in a file of its own.
+
+    The node takes FILE as bridges.d/NAME.yaml, and applies that as bascule reload does. FILE has bridges: with the one bridge;
+    - is standard input. The configuration must include bridges.d/*.yaml. Programs, references to the environment and files
+    elsewhere cannot be named so. Exit statuses are those of bascule reload.
+    """
+    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    return _change(lambda **how: node.client.put_bridge(name, text, **how), only_plan=only_plan, yes=yes, as_json=as_json)
+
+
+@click.command()
+@about_node(name="NAME")
+@_changing
+def remove(node: GivenNode, name: str, only_plan: bool, yes: bool, as_json: bool) -> int:
+    """Remove the bridge NAME, with its own file.
+
+    The node deletes bridges.d/NAME.yaml. Messages that wait in its queue stay there. Exit statuses are those of bascule reload.
+    """
+    return _change(lambda **how: node.client.remove_bridge(name, **how), only_plan=only_plan, yes=yes, as_json=as_json)
+
+
+def _change(change: Callable[..., ReloadPlan], *, only_plan: bool, yes: bool, as_json: bool) -> int:
+    answer = change(plan=only_plan, yes=yes)
+    if not only_plan and _wants_yes(answer) and not as_json and sys.stdin.isatty():
+        _show(replace(answer, refused=None, problems=()))
+        if not click.confirm("Apply it, and give that up?"):
+            print("nothing was changed")
+            return _WANTS_YES
+        answer = change(yes=True)
+    if as_json:
+        print(json.dumps(to_map(answer)))
+    else:
+        _show(answer)
+    return _status(answer)

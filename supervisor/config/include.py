@@ -10,6 +10,8 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from supervisor.config.substitution import Substitution
@@ -21,22 +23,31 @@ LISTS = ("bridges", "listeners")
 _LEAST = "write bridges: or another key of the configuration, or remove the file"
 
 
-def read_with_included(path: Path, substitution: Substitution) -> YamlDocument:
-    """The values of the file ``path`` and of those it includes.
+@dataclass(frozen=True, slots=True)
+class IncludeInstead:
+    """Another content of the included file ``path``; None: it is not there."""
+
+    path: Path
+    content: str | None
+
+
+def read_with_included(path: Path, substitution: Substitution, instead: IncludeInstead | None = None) -> YamlDocument:
+    """The values of the file ``path`` and of those it includes. instead: what is taken for one of them.
 
     Raises:
         ConfigError: one of the files cannot be read, or is not one YAML mapping.
     """
     document = read_document(path, substitution=substitution)
     for key, pattern in _patterns(document):
-        files = _files(path.parent, pattern)
+        files = _files(path.parent, pattern, instead)
         if not files and not glob.has_magic(pattern):
             document.report(key, f"there is no file {path.parent / pattern}")
         for file in files:
             if os.path.realpath(file) == os.path.realpath(path):
                 document.report(key, f"{shown(pattern)} includes this file itself")
                 continue
-            _join(document, read_document(file, _LEAST, substitution=substitution))
+            text = instead.content if instead is not None and file == instead.path else None
+            _join(document, read_document(file, _LEAST, substitution=substitution, text=text))
     return document
 
 
@@ -56,16 +67,24 @@ def folders_included(path: Path) -> list[Path]:
     return list(dict.fromkeys(folder for folder in folders if folder.is_dir()))
 
 
+def patterns_included(path: Path) -> list[str]:
+    """What the file ``path`` includes, as it is written; the errors are as above."""
+    return [pattern for _, pattern in _patterns(read_document(path))]
+
+
 def _patterns(document: YamlDocument) -> Iterator[tuple[Key, str]]:
     patterns = document.data.get(KEY, ())
     if isinstance(patterns, tuple):  # what else it may be, the model refuses
         yield from (((KEY, index), pattern) for index, pattern in enumerate(patterns) if isinstance(pattern, str) and pattern)
 
 
-def _files(folder: Path, pattern: str) -> list[Path]:
+def _files(folder: Path, pattern: str, instead: IncludeInstead | None = None) -> list[Path]:
     """The files that ``pattern`` matches, in the order of their names; hidden ones only where it says so."""
-    found = glob.glob(os.path.join(glob.escape(str(folder)), os.path.expanduser(pattern)), recursive=True)
-    return [Path(name) for name in sorted(found) if not os.path.isdir(name)]
+    whole = os.path.join(glob.escape(str(folder)), os.path.expanduser(pattern))
+    found = {name for name in glob.glob(whole, recursive=True) if not os.path.isdir(name)}
+    if instead is not None and fnmatchcase(str(instead.path), whole):
+        (found.discard if instead.content is None else found.add)(str(instead.path))
+    return [Path(name) for name in sorted(found)]
 
 
 def _join(document: YamlDocument, included: YamlDocument) -> None:

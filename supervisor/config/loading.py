@@ -22,7 +22,7 @@ from pydantic_core import ErrorDetails
 from actors.access.password_file import read_passwords
 from actors.access.token_file import read_tokens
 from storage import trusted_files
-from supervisor.config.include import read_with_included
+from supervisor.config.include import IncludeInstead, read_with_included
 from supervisor.config.named_files import TRUSTED_KEYS, named_by
 from supervisor.config.section_model import Section, section_type, several
 from supervisor.config.substitution import Substitution
@@ -103,14 +103,16 @@ _HINTS = {
 _TLS = {"bridges.remote.tls": "transport: tls, or an address such as mqtts://broker.example,", "listeners.tls": "protocol: tls"}
 
 
-def load(path: Path | str) -> NodeSettings:
+def load(path: Path | str, instead: IncludeInstead | None = None) -> NodeSettings:
     """The settings in the file ``path``, whose password and ACL files are read, too; relative paths count from its folder.
+
+    instead: what is taken for a file that it includes.
 
     Raises:
         ConfigError: the file cannot be read, or is wrong; ``problems`` names each error in the order of the file.
     """
     path = Path(path)
-    document = read_with_included(path, Substitution(path.parent, os.environ))
+    document = read_with_included(path, Substitution(path.parent, os.environ), instead)
     settings, problems = _validate(_NODE, document, path)
     problems += _whole_file(document)
     if problems or settings is None:

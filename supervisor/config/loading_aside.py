@@ -25,11 +25,13 @@ _running: set[subprocess.Popen[bytes]] = set()
 class Loading:
     """The loading of ``words``, which goes on from here while the caller does other things."""
 
-    def __init__(self, *words: str | Path) -> None:
+    def __init__(self, *words: str | Path, given: bytes | None = None, module: str = "supervisor.config.loading_aside") -> None:
+        """given: what the process reads from its standard input. module: its program, which tells as this one does."""
+        self._given = given
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "supervisor.config.loading_aside", *words],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-P", "-m", module, *words],
+                stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment(),
             )
@@ -60,7 +62,7 @@ class Loading:
 
     def wait(self) -> bytes:
         """Wait for what the process writes; the errors are those of ``settings``."""
-        told, _ = self._process.communicate()
+        told, _ = self._process.communicate(self._given)
         _running.discard(self._process)
         return self.judged(told, self._process.returncode)
 

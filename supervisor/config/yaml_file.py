@@ -102,15 +102,17 @@ def write_key(key: Key) -> str:
 LEAST = 'the least it needs is "node" and "listeners", see configs/minimal.yaml'
 
 
-def read_document(path: Path, least: str = LEAST, *, substitution: Substitution | None = None) -> YamlDocument:
+def read_document(
+    path: Path, least: str = LEAST, *, substitution: Substitution | None = None, text: str | None = None
+) -> YamlDocument:
     """The values in the file ``path`` and where they stand. ``least`` is what an empty file is told.
 
-    ``substitution`` fills in the references in its values; without, ``${`` is just text.
+    ``substitution`` fills in the references in its values; without, ``${`` is just text. text: what is taken for its content.
 
     Raises:
         ConfigError: the file cannot be read, or is not one YAML mapping; nothing can be said of its keys then.
     """
-    text = _read_text(path)
+    text = _read_text(path) if text is None else text
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:

@@ -58,6 +58,7 @@ Answer = TypeVar("Answer")
 TIMEOUT_S = 5.0
 STORE_TIMEOUT_S = ANSWER_TIMEOUT_S + 5.0  # longer than the supervisor waits for the store
 RELOAD_TIMEOUT_S = 60.0  # the node reads its files in a process of its own
+_READS_FILES = ("reload", "reload.plan", "bridge.put", "bridge.remove")
 PAGE = 500
 
 
@@ -125,7 +126,7 @@ class ControlClient:
     def call(self, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float | None = None) -> Any:
         """Have the node carry out ``command``, and return its result; the methods below do so by name."""
         if timeout_s is None:
-            least_s = STORE_TIMEOUT_S if is_queue_command(command) else RELOAD_TIMEOUT_S if command.startswith("reload") else 0.0
+            least_s = STORE_TIMEOUT_S if is_queue_command(command) else RELOAD_TIMEOUT_S if command in _READS_FILES else 0.0
             timeout_s = max(self._timeout_s, least_s)
         if self._path is not None and not self._path.exists():
             raise NotRunning("the node does not run: it has no control socket", path=str(self._path))
@@ -165,6 +166,17 @@ class ControlClient:
         Processes may still be on their way: ``status`` says ``configuration.pending``.
         """
         return self._ask(ReloadPlan, "reload", _given(yes=yes))
+
+    def put_bridge(self, name: str, text: str, *, plan: bool = False, yes: bool = False) -> ReloadPlan:
+        """Have the node write ``text`` as the file of the bridge ``name``, and apply that as ``reload`` does.
+
+        plan: nothing is written or applied.
+        """
+        return self._ask(ReloadPlan, "bridge.put", _given(name=name, text=text, plan=plan, yes=yes))
+
+    def remove_bridge(self, name: str, *, plan: bool = False, yes: bool = False) -> ReloadPlan:
+        """Have the node remove the file of the bridge ``name``, as ``put_bridge`` writes it. What waits in its queue stays."""
+        return self._ask(ReloadPlan, "bridge.remove", _given(name=name, plan=plan, yes=yes))
 
     def events(self, start: int = 0, count: int = PAGE) -> Events:
         """At most ``count`` events from number ``start`` on."""

@@ -35,6 +35,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "bridge.pause": ("bridge",),
     "bridge.resume": ("bridge",),
     "bridge.restart": ("bridge",),
+    "bridge.put": ("name", "text"),
+    "bridge.remove": ("name",),
     "queue.ls": (),
     "queue.peek": ("bridge",),
     "queue.export": ("bridge",),
@@ -58,6 +60,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 # Arguments that a command may have besides; numbers in decimal, switches yes or no.
 OPTIONAL: dict[str, tuple[str, ...]] = {
     "reload": ("yes",),
+    "bridge.put": ("yes", "plan"),
+    "bridge.remove": ("yes", "plan"),
     "queue.ls": ("bridge",),
     "queue.peek": ("lane", "dead", "from", "count"),
     "queue.export": ("lane", "dead", "from", "count"),
@@ -89,7 +93,7 @@ QUESTIONS = {
 
 # The longest text of an argument, in bytes of UTF-8. Those of MQTT are as long as MQTT lets them be; what is matched against each
 # session is short, since its cost is paid for each of them.
-_TEXT_MAX_BYTES = dict.fromkeys(("topic", "client_id", "after", "user"), 65_535)
+_TEXT_MAX_BYTES = dict.fromkeys(("topic", "client_id", "after", "user", "text"), 65_535)
 _OTHER_TEXT_MAX_BYTES = 256
 
 

@@ -39,6 +39,8 @@ NEEDED: dict[str, Role] = {
     "cluster.forget": "admin",
     "session.end": "admin",
     "reload": "admin",
+    "bridge.put": "admin",
+    "bridge.remove": "admin",
     "stop": "admin",
 }
 

@@ -120,6 +120,13 @@ class Reload(_Body):
     yes: bool = Field(False, description="Also what is destructive.")
 
 
+class BridgeText(_Body):
+    """The content of the file of a bridge, as text or as the bridge itself."""
+
+    text: str | None = Field(None, description="YAML: bridges: with the one bridge of that name, and nothing else.")
+    bridge: dict[str, Any] | None = Field(None, description="The bridge, with the keys of the configuration; name may be left out.")
+
+
 class StepDown(_Body):
     """The member that is to lead next."""
 

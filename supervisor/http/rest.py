@@ -5,6 +5,7 @@ Routes that only look are GET; others need the header that ``front.py`` asks for
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -31,6 +32,8 @@ Member = Annotated[str, Path(description="The member's name in its cluster.", ex
 ClientId = Annotated[str, Path(description="The client identifier; a slash in it may stand as it is.", examples=["pump-7"])]
 Number = Annotated[int, Path(ge=0, description="The answer to the order.")]
 From = Annotated[int, Query(alias="from", ge=0, description="Begin with this one.")]
+Plan = Annotated[bool, Query(description="Only say what it would change.")]
+Yes = Annotated[bool, Query(description="Also what is destructive.")]
 Count = Annotated[int, Query(ge=1, le=PAGE_MAX, description="The most to replay.")]
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
@@ -39,6 +42,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     403: {"model": models.Error, "description": "The role may not, or the request may come from another web site."},
     404: {"model": models.Error, "description": "The named thing is not there."},
     409: {"model": models.Error, "description": "Not as things are now; nothing was changed."},
+    422: {"model": models.Error, "description": "The configuration would not hold; nothing was changed."},
     429: {"model": models.Error, "description": "Too many wrong tokens came from this address."},
     503: {"model": models.Error, "description": "The node is busy, starting or stopping, or its disk refuses; try again."},
 }
@@ -133,6 +137,29 @@ class RestApi:
             ("restart", "Replace its processes."),
         ):
             self._bridge(verb, text)
+
+        @self._route("PUT", "/bridges/{bridge}", "bridge.put", answers.ReloadPlan, "bridges")
+        async def put_bridge(
+            bridge: Bridge, what: Annotated[models.BridgeText, Body()], plan: Plan = False, yes: Yes = False
+        ) -> JsonAnswer:
+            """Make a bridge, or change it: write its file in `bridges.d`, and apply that as a reload does.
+
+            The answer says whether it was applied, or why not. 422 where the content does not hold, with the places.
+            """
+            whole = {"bridges": [{"name": bridge, **(what.bridge or {})}]}
+            text = what.text if what.text is not None else json.dumps(whole, indent=1)
+            return await self._change_bridge("bridge.put", {"name": bridge, "text": text, "plan": flag(plan), "yes": flag(yes)})
+
+        @self._route("DELETE", "/bridges/{bridge}", "bridge.remove", answers.ReloadPlan, "bridges")
+        async def remove_bridge(bridge: Bridge, plan: Plan = False, yes: Yes = False) -> JsonAnswer:
+            """Remove the file of a bridge in `bridges.d`, and apply that as a reload does; what waits in its queue stays."""
+            return await self._change_bridge("bridge.remove", {"name": bridge, "plan": flag(plan), "yes": flag(yes)})
+
+    async def _change_bridge(self, command: str, arguments: Mapping[str, object]) -> JsonAnswer:
+        plan = of_map(answers.ReloadPlan, await self._answer(command, arguments))
+        if plan.problems:
+            return JsonAnswer({"error": {"kind": "invalid", "message": "\n".join(plan.problems)}}, 422)
+        return JsonAnswer(to_map(plan))
 
     def _bridge(self, verb: str, text: str) -> None:
         async def order(bridge: Bridge) -> JsonAnswer:

@@ -19,6 +19,7 @@ from actors.process.actor import PolledActor
 from actors.process.logs import set_level
 from supervisor.config.files_read import FilesRead
 from supervisor.control.control_socket import Asker, ControlError, Request, encode_result
+from supervisor.reload.bridge_file import BridgeFile
 from supervisor.reload.losses import Waiting
 from supervisor.reload.plan import Plan, plan, read_when_changed
 from supervisor.reload.source import Source
@@ -41,6 +42,7 @@ from wire.status.store import StoreReport
 log = logging.getLogger("bascule")
 
 TIMER = "reload"
+COMMANDS = ("reload", "reload.plan", "bridge.put", "bridge.remove")
 REPORT = 1 << 31  # the number by which the store is asked; no request for the status has it
 REPORT_TIMEOUT_S = 2.0
 ASKERS_MAX = 8
@@ -56,7 +58,10 @@ def _nobody(*_: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """One request. apply: else it is only planned. yes: to what is destructive. at_ms: when it came, on the wall clock."""
+    """One request. apply: else it is only planned. yes: to what is destructive. at_ms: when it came, on the wall clock.
+
+    file: that of a bridge which is to be changed, if one is.
+    """
 
     apply: bool
     yes: bool
@@ -64,6 +69,7 @@ class _Asked:
     at_ms: int
     tell: Callable[[ReloadPlan], None] = _nobody
     done: Callable[[], None] = _nobody
+    file: BridgeFile | None = None
 
 
 class Reloads:
@@ -108,15 +114,17 @@ class Reloads:
         Raises:
             ControlError: an argument is wrong, or too many wait.
         """
-        yes = request.arguments.get("yes", "no")
-        if yes not in ("yes", "no"):
-            raise ControlError(Refusal.BAD_ARGUMENTS, f"yes is yes or no, not {yes!r}", request.request_id)
+        arguments = request.arguments
+        yes, only_plan = arguments.get("yes", "no"), arguments.get("plan", "no")
+        if not {yes, only_plan} <= {"yes", "no"}:
+            raise ControlError(Refusal.BAD_ARGUMENTS, "yes and plan are yes or no", request.request_id)
         if self._asking >= ASKERS_MAX:
             raise ControlError(Refusal.BUSY, "too many are waiting for the configuration to be read", request.request_id)
         self._asking += 1
         tell = partial(self._report, whom, request.request_id)
-        apply, now_ms = request.command == "reload", self._mailbox.wall_ms()
-        self._read(_Asked(apply=apply, yes=yes == "yes", actor="operator", at_ms=now_ms, tell=tell))
+        apply, now_ms = request.command != "reload.plan" and only_plan == "no", self._mailbox.wall_ms()
+        file = BridgeFile(arguments["name"], arguments.get("text")) if "name" in arguments else None
+        self._read(_Asked(apply=apply, yes=yes == "yes", actor="operator", at_ms=now_ms, tell=tell, file=file))
 
     def hang_up(self, done: Callable[[], None]) -> None:
         """SIGHUP: apply what gives nothing up. ``done`` is told when all is applied, or nothing will be.
@@ -176,7 +184,12 @@ class Reloads:
         def read() -> NodeSettings:
             if asked.actor == SUPERVISOR:
                 self._hung_up = False  # who hangs up from here on may have changed what is being read
-            return self._source.read()
+            if (file := asked.file) is None or file.written:
+                return self._source.read()
+            assert self._source.read_with is not None, "a node is run from a file"
+            place, settings = self._source.read_with(file.name, file.content)
+            file.found_at(place)
+            return settings
 
         self._worker.do(read, partial(self._on_valid, asked), partial(self._unread, asked))
 
@@ -201,6 +214,15 @@ class Reloads:
         refusal = made.refusal(yes=asked.yes or not asked.apply)
         if not asked.apply:
             asked.tell(ReloadPlan(changes=made.told(), refused=refusal))
+            return
+        if refusal is None and asked.file is not None and not asked.file.written:
+            try:
+                asked.file.write()
+            except OSError as error:
+                why = f"the file of the bridge cannot be written: {error.strerror}; nothing was changed"
+                self._refuse(asked, ReloadPlan(changes=made.told(), refused=why), why)
+            else:
+                self._read(asked)  # as it is on the disk now
             return
         if refusal is None:
             try:
@@ -234,6 +256,11 @@ class Reloads:
             log.warning("node.reload_refused", extra={"why": result.refused, "problems": result.problems})
             details: dict[str, Detail] = {"valid": not result.problems, "problems": len(result.problems)}
             self._notes.note(EventKind.NODE_RELOAD_REFUSED, actor=asked.actor, reason=why[:REASON_MAX], details=details)
+        if asked.file is not None:
+            try:
+                asked.file.put_back()
+            except OSError as error:
+                log.error("bridge.file_left", extra={"bridge": asked.file.name, "error": error.strerror})
         asked.done()
         asked.tell(result)
 

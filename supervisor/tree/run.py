@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import sys
+from functools import partial
 from pathlib import Path
 
 from supervisor.config.loading_aside import Loading
@@ -33,6 +34,7 @@ def _main(config: Path, consent: frozenset[str]) -> int:
         loading = Loading(config)
         with Template(forked=True, private=(loading.fileno(),)) as template, SignalPipe() as signals:
             template.command_line.show(MODULE, [str(config)])
+            from supervisor.reload.bridge_file import load_with_bridge
             from supervisor.reload.source import Source
             from supervisor.tree.node import run_node
 
@@ -41,7 +43,7 @@ def _main(config: Path, consent: frozenset[str]) -> int:
                 signals.check()
                 return loading.settings()
 
-            source = Source(config.absolute(), lambda: Loading(config).settings())
+            source = Source(config.absolute(), lambda: Loading(config).settings(), partial(load_with_bridge, config))
             return run_node(template, signals, settings, source, consent=consent)
     except Stopped:
         return 0

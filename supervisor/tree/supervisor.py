@@ -377,7 +377,7 @@ class Supervisor(PolledActor):
             refuse(request, self._settings.now, self._children)
             if request.command == "status":
                 self._status.ask(whom, request)
-            elif request.command in ("reload", "reload.plan"):
+            elif request.command in reloads.COMMANDS:
                 self._reloads.ask(whom, request)
             elif request.command == "topics":
                 self._traces.ask_topics(whom, request)

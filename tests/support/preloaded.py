@@ -141,13 +141,17 @@ class _Loading(loading_aside.Loading):
 
     address = ""
 
-    def __init__(self, *words: str | Path) -> None:
+    def __init__(self, *words: str | Path, given: bytes | None = None, module: str = "supervisor.config.loading_aside") -> None:
         told, tells = os.pipe()
+        reads, writes = os.pipe()
+        os.write(writes, given or b"")
+        os.close(writes)
         try:
-            module, texts, cwd = "supervisor.config.loading_aside", [str(word) for word in words], str(Path.cwd())
-            program = Preloaded(ask(self.address, module, texts, cwd, dict(os.environ), (0, tells, 2)))
+            texts, cwd = [str(word) for word in words], str(Path.cwd())
+            program = Preloaded(ask(self.address, module, texts, cwd, dict(os.environ), (reads, tells, 2)))
         finally:
             os.close(tells)
+            os.close(reads)
         self._program, self._told = program, told
 
     def fileno(self) -> int:

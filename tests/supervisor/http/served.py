@@ -47,13 +47,17 @@ class Served:
 
 
 @contextmanager
-def serve(folder: Path, *bridges: Config, telemetry: Any = None, **http: Any) -> Iterator[Served]:
-    """A node that runs and whose HTTP interface is ready; ``http`` has keys besides. telemetry: that section, if it has one."""
+def serve(folder: Path, *bridges: Config, telemetry: Any = None, include: Any = (), **http: Any) -> Iterator[Served]:
+    """A node that runs and whose HTTP interface is ready; ``http`` has keys besides. telemetry: that section, if it has one.
+
+    include: files that it includes.
+    """
     tokens_file = folder / "tokens"
     write_tokens(tokens_file, *ROLES)
     port = free_port()
     config = node_config(*bridges, http={"bind": f"127.0.0.1:{port}", "tokens_file": str(tokens_file), **http})
     config |= {"telemetry": telemetry} if telemetry is not None else {}
+    config |= {"include": list(include)} if include else {}
     with Node(config, folder / "node") as node:
         served = Served(node, port, tokens_file)
         wait_until(lambda: served.process["state"] == "ready", 20.0, "the HTTP interface is ready")
