@@ -603,6 +603,11 @@ class RuleSettings:
         "QoS below it is raised to it on the way into the queue: such a message is on disk, and sent at that QoS.",
     ] = 0
     preserve_retain: Annotated[bool, "Pass RETAIN on; false clears it."] = True
+    retained: Annotated[
+        str,
+        Choices("never", "send-once", "at-each-session"),
+        "Whether what was retained before crosses, too: once for this rule, or whenever the remote has begun a new session.",
+    ] = "never"
     user_properties: Annotated[
         tuple[tuple[str, str], ...], SettingForm.PROPERTIES, "MQTT 5 user properties added to each message."
     ] = ()
@@ -760,7 +765,7 @@ class BridgeSettings:
     local_subscriptions: Annotated[tuple[RuleSettings, ...], "Messages to the remote.", Effect.LIVE] = ()
     remote_subscriptions: Annotated[
         tuple[RuleSettings, ...],
-        Without("min_qos", "provenance", "only", "keep_last"),
+        Without("min_qos", "provenance", "retained", "only", "keep_last"),
         "Messages from the remote, by lane 0.",
     ] = ()
     thinning: Annotated[ThinningSettings, "Memory for rules that leave messages out.", Effect.LIVE] = ThinningSettings()

@@ -18,14 +18,14 @@ from actors.process.actor import MailboxActor
 from actors.process.local_messages import Deliver, PublishedAhead, PublishedMessages, SessionDown, SessionUp
 from actors.process.mailbox import Mailbox
 from wire.config_settings import NodeSettings, RingSettings
-from wire.frames.batch import QOS_ONLY, RETAIN, RETAIN_ONLY, Batch, head_of, pack_column, raised_rows, route_columns, unpack_column
+from wire.frames.batch import QOS_ONLY, RETAIN, RETAIN_ONLY, Batch, head_of, pack_column, raised_rows, unpack_column
 from wire.frames.frame import Frame
 from wire.frames.intake import NO_ROW, Append, CommitWanted, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
 from wire.frames.names import LISTENER, QUEUE_STORE, LaneName, lane_of_actor, lane_of_queue
 from wire.frames.subscriptions import RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.supervision import AclChanged
 from wire.frames.traces import TopicsWanted, TraceWanted
-from wire.routing.bridge_rules import BridgeRoute, BridgeRules
+from wire.routing.bridge_rules import BridgeRoute, BridgeRules, by_routes
 from wire.routing.hop_count import hops_of
 from wire.routing.ring_filter import RingFilter
 from wire.routing.subscriber import Publisher
@@ -270,7 +270,7 @@ class Distributor(MailboxActor):
                 if not rows:
                     continue
                 part = batch.select(rows)
-            part = _routed(part, by_topic)
+            part = by_routes(part, by_topic)
             qos = part.flags.translate(QOS_ONLY)
             volatile = qos.count(0) if 0 in qos else 0
             if self._raises and any(found := raised_rows(part.flags)):
@@ -301,27 +301,3 @@ def _publishers(frame: PublishedMessages) -> Sequence[Publisher]:
         if row != NO_ROW:
             publishers[row] = session
     return publishers
-
-
-def _routed(batch: Batch, by_topic: dict[int, BridgeRoute]) -> Batch:
-    """``batch`` with the way of each topic and the applied QoS of each row; its other columns are shared, not copied."""
-    first, *others = by_topic.values()
-    if others and any(route.flags_table != first.flags_table for route in others):
-        tables_of = [by_topic[index].flags_table if index in by_topic else b"" for index in range(len(batch.topics))]
-        flags = bytes([tables_of[index][flag] for index, flag in zip(batch.topic_of, batch.flags, strict=True)])
-    else:
-        flags = batch.flags.translate(first.flags_table)
-    message_routes, route_of = route_columns(
-        [by_topic[index].message_route if index in by_topic else b"" for index in range(len(batch.topics))]
-    )
-    return Batch(
-        accepted_ms=batch.accepted_ms,
-        topics=batch.topics,
-        topic_of=batch.topic_of,
-        flags=flags,
-        lengths=batch.lengths,
-        payloads=batch.payloads,
-        routes=message_routes,
-        route_of=route_of,
-        properties=batch.properties,
-    )

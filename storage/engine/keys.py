@@ -6,6 +6,7 @@
 ``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>``
 the row of a dead-letter queue (its letters: ``dead_letters``), ``B<bridge>`` the lanes of a bridge (``lane_changes``),
 ``T<number>`` what events have told of a queue's losses, ``G<number><filter>`` how far a session's queue has what is retained,
+``W<bridge><rule>`` how far a rule of a bridge has brought what is retained,
 ``E`` what became of the messages of sessions that have ended, ``U<session><part>`` what is kept of a session beside its row,
 ``W<number><topic>`` a message that a queue does not have yet (``thinned_messages``), ``Y<bridge>`` what was sent again into the
 queues of a bridge (``history_resends``).
@@ -30,6 +31,7 @@ _FORMAT_KEY = b"F"
 QUEUE_NAME = b"N"
 HIGHEST_NUMBER = b"H"
 PASSES = b"G"
+RULE_PASSES = b"W"
 GONE = b"E"
 PARTS, PARTS_END = b"U", b"V"
 HELD, HELD_END = b"W", b"X"
@@ -94,12 +96,19 @@ def retained_key(topic: bytes) -> bytes:
     return b"R" + topic
 
 
-def pass_key(queue: int, topic_filter: str, early: bytes = b"") -> bytes:
-    """The key of the pass of ``queue`` through what is retained under a filter; early: of a topic that it has had before its turn.
+def pass_key(queue: int, topic_filter: str) -> bytes:
+    """The key of the pass of ``queue`` through what is retained under a filter, which has no NUL [MQTT-1.5.4-2]."""
+    return PASSES + queue.to_bytes(4, "big") + topic_filter.encode()
 
-    Neither has a NUL [MQTT-1.5.4-2].
-    """
-    return PASSES + queue.to_bytes(4, "big") + topic_filter.encode() + (b"\0" + early if early else b"")
+
+def rule_pass_key(bridge: str, rule: bytes) -> bytes:
+    """The key of the pass of a rule of ``bridge``, by the digest of ``DIGEST_BYTES`` that it has."""
+    return RULE_PASSES + bridge.encode() + b"\0" + rule
+
+
+def early_key(pass_of: bytes, topic: bytes) -> bytes:
+    """The key that says that a pass, by its own key, has brought ``topic`` before its turn."""
+    return pass_of + b"\0" + topic
 
 
 def held_key(queue: int, topic: bytes) -> bytes:

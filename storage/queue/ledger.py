@@ -31,7 +31,7 @@ class Ledger:
 
     refused: for want of room in this queue, and for good: the publisher was told (MQTT 5), or the message was of QoS 0 and is gone.
     One that is held back and offered again is not among them: it will be accepted, or its publisher still has it. raised: those
-    of ``accepted`` whose QoS a rule has raised.
+    of ``accepted`` whose QoS a rule has raised. from_retained: those that were retained before, and that a rule has brought.
     """
 
     accepted: int = 0
@@ -42,6 +42,7 @@ class Ledger:
     dead: dict[str, int] = field(default_factory=dict)
     refused: int = 0
     raised: int = 0
+    from_retained: int = 0
 
     def count(self, outcome: str, messages: int) -> None:
         """Count ``messages`` under ``outcome``: delivered, expired, redelivered, ``dropped:<reason>`` or ``dead:<reason>``.
@@ -75,6 +76,10 @@ class Ledger:
     def count_raised(self, messages: int) -> None:
         """Count ``messages`` as raised by a rule."""
         self.raised += messages
+
+    def count_from_retained(self, messages: int) -> None:
+        """Count ``messages`` as brought by a rule of what was retained."""
+        self.from_retained += messages
 
     def put_right(self, messages: int) -> None:
         """Count so many more as damaged, or fewer when negative."""
@@ -177,6 +182,7 @@ class LedgerRow:
                 (
                     *(ledger.accepted, ledger.delivered, ledger.expired, ledger.redelivered),
                     *(ledger.dropped, ledger.dead, ledger.refused, ledger.raised),
+                    *((ledger.from_retained,) if ledger.from_retained else ()),  # as few have any
                 ),
                 self.purged,
                 self.history,
@@ -198,7 +204,7 @@ class LedgerRow:
         try:
             head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, *rest = fields
             purged, history, routes, left = rest
-            accepted, delivered, expired, redelivered, dropped, dead, refused, raised = counts
+            accepted, delivered, expired, redelivered, dropped, dead, refused, raised, *some = counts
             row = cls(
                 head=head,
                 tail=tail,
@@ -210,7 +216,7 @@ class LedgerRow:
                 released=released,
                 generation=generation,
                 session=session,
-                ledger=Ledger(accepted, delivered, expired, redelivered, dict(dropped), dict(dead), refused, raised),
+                ledger=Ledger(accepted, delivered, expired, redelivered, dict(dropped), dict(dead), refused, raised, *some),
                 purged=purged,
                 history=HistoryRow(*history),
                 routes=tuple(dict(routes).items()),

@@ -181,6 +181,10 @@ class Queue:
         """Count ``messages`` of those that were appended as raised by a rule."""
         self._settled.count_raised(messages)
 
+    def count_from_retained(self, messages: int) -> None:
+        """Count ``messages`` of those that were appended as retained before, and brought by a rule."""
+        self._settled.count_from_retained(messages)
+
     # --- hand out ---
 
     def hand_out(self, messages: int, size_bytes: int, *, too_old: TooOld | None = None, below: int | None = None) -> list[Chunk]:

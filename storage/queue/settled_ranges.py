@@ -156,6 +156,10 @@ class Settled:
     def count_raised(self, messages: int) -> None:
         """Count ``messages`` of those accepted as raised by a rule."""
         self.ledger.count_raised(messages)
+
+    def count_from_retained(self, messages: int) -> None:
+        """Count ``messages`` of those accepted as retained before, and brought by a rule."""
+        self.ledger.count_from_retained(messages)
         self.changed()
 
     def put_right(self) -> int:

@@ -138,7 +138,7 @@ class EndedQueues:
         granted = replace(granted, routes=batch.routes, route_of=batch.route_of)
         if name in self._pieces.queues:
             self._pieces.precede(name, granted.encode())
-        self._queues.put(taker.lane, granted)
+        self._queues.put(taker.lane.queue.name, granted)
 
     def _members(self, routes: Set[bytes]) -> dict[bytes, list[_Member]]:
         """The other members of the shared subscription of each of ``routes`` that get QoS 1 and 2 through a queue."""

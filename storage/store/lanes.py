@@ -596,6 +596,7 @@ class Lanes:
             refused=ledger.refused,
             raised=ledger.raised,
             resent=self.resends[lane.bridge].messages.get(lane.number, 0),
+            from_retained=ledger.from_retained,
             ledger_closes=ledger.closes(queue.depth),
             end_to_end_seconds=lane.end_to_end.figures() if lane.end_to_end is not None else None,
             waits_for_lanes=tuple(self.changes.waits_for(lane)),

@@ -93,7 +93,8 @@ class LocalSessions:
         self._ended = self._purged = 0
 
     def settings_changed(self) -> None:
-        """The limit of how long they last may be lower than when they began."""
+        """The limit of how long they last may be lower than when they began; rules may bring what is retained."""
+        self.pieces.settings_changed()
         for session in self.rows:
             if not is_remote(session.name):
                 session.limit(self._settings.now.sessions.expiry_max_s)

@@ -121,6 +121,10 @@ class RetainedMessages:
             else:
                 self._refuse(topic, limit)
 
+    def owner(self, topic: bytes) -> str:
+        """In whose share the message counts that is retained under ``topic``."""
+        return self._kept[topic][0] if topic in self._kept else ""
+
     def is_at_qos0(self, topic: bytes) -> bool:
         """Whether the message that is retained under ``topic`` has QoS 0."""
         return topic in self._at_qos0

@@ -17,8 +17,9 @@ from storage.engine.queue_numbers import QueueNumbers
 from storage.store.lane import Lane
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
-from wire.frames.batch import Batch
+from wire.frames.batch import QOS_ONLY, Batch, raised_rows
 from wire.frames.names import session_queue_name
+from wire.frames.subscriptions import PIECE_BYTES, PIECE_MESSAGES
 from wire.status.loss_reasons import Loss
 from wire.status.store import SessionQueueFigures
 
@@ -85,13 +86,38 @@ class SessionQueues:
         lane = self._lanes.all.get(name)
         return None if lane is None or lane.is_unreadable else lane
 
-    def put(self, lane: Lane, batch: Batch) -> None:
-        """Append ``batch``, of QoS 1 and 2, whatever the limits say: who asks for it waits until little is in the queue."""
-        size_bytes = batch.size_bytes()
-        lane.queue.append(batch.encode(), len(batch), size_bytes, 0, self._next.write)
+    def has_room(self, name: str) -> bool:
+        """Whether little waits in the queue, so that its taker takes as much as it is given; an empty one always has room, if the
+        link of a lane stands.
+        """
+        lane = self.lane(name)
+        if lane is None or (lane.bridge and not lane.has_credit):
+            return False
+        limits, queue = lane.limits, lane.queue
+        messages, size_bytes = limits.max_messages or PIECE_MESSAGES, limits.max_bytes or PIECE_BYTES
+        return queue.depth < min(PIECE_MESSAGES, max(1, messages // 2)) and queue.size_bytes < min(PIECE_BYTES, size_bytes // 2)
+
+    def put(self, name: str, batch: Batch) -> None:
+        """Append ``batch`` of what is retained, whatever the limits say: who asks for it waits until the queue has room.
+
+        A session's has QoS 1 and 2 alone.
+        """
+        lane = self._lanes.all[name]
+        size_bytes, count = batch.size_bytes(), len(batch)
+        qos0 = batch.flags.translate(QOS_ONLY).count(0)
+        lane.queue.append(batch.encode(), count, size_bytes, qos0, self._next.write)
         self._next.write.on_commit(partial(self._lanes.ready.add, lane.queue.name))
         self._next.promise()
-        self.on_added(len(batch), size_bytes)
+        if lane.bridge:
+            lane.queue.count_from_retained(count)
+            lane.queue.count_raised(raised_rows(batch.flags)[0])
+        else:
+            self.on_added(count, size_bytes)
+
+    def route(self, lanes: tuple[tuple[str, int], ...]) -> None:
+        """What is put into bridges' queues next was routed by these numbers of lanes."""
+        if lanes != self._lanes.changes.routed_by:
+            self._lanes.changes.route(lanes)
 
     def on_added(self, messages: int, size_bytes: int) -> None:
         """So much was put into them."""

@@ -225,6 +225,7 @@ class Sessions:
         for key, value in engine.scan("meta", session_key(""), b"T"):
             name = key[1:].decode()
             self._sessions[name] = Session.decode(name, value)
+        self._hear_of_remotes: list[Callable[[str], None]] = []
         self._changed: set[str] = set()
         self._received: set[str] = set()  # those whose identifiers have changed
         self._parts: dict[bytes, bytes | None] = {}  # other rows that have changed; None: it is gone
@@ -307,6 +308,12 @@ class Sessions:
         for name in tuple(self._sessions):
             if is_remote(name) and name not in kept and queue_of_session(name) == queue.name:
                 self.forget(name)
+        for hears in self._hear_of_remotes:
+            hears(queue.name)
+
+    def hear_of_remotes(self, hears: Callable[[str], None]) -> None:
+        """From now on ``hears`` is told of each queue of a lane whose remote has begun another session, as that goes on record."""
+        self._hear_of_remotes.append(hears)
 
     def _put(self, session: Session, part: bytes, value: bytes | None) -> None:
         self._parts[part_key(session.name, part)] = value

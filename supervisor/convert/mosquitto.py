@@ -393,7 +393,8 @@ def _topics(draft: Draft, part: Part) -> list[TopicRule]:
 
 
 def _put_rules(draft: Draft, base: Key, topics: list[TopicRule], retain: Line | None) -> None:
-    plain = {} if retain is None or flag(retain.value) else {"preserve_retain": False}
+    plain: dict[str, object] = {"retained": "at-each-session"}  # there at each connect, also where the remote still has it
+    plain |= {} if retain is None or flag(retain.value) else {"preserve_retain": False}
     for direction, key, more in (("out", "local_subscriptions", plain), ("in", "remote_subscriptions", {})):
         seen: set[str] = set()
         for rule in (rule for rule in topics if rule.direction == direction):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from wire.config_settings import BridgeSettings, RuleSettings
-from wire.frames.batch import applied_qos_table
+from wire.frames.batch import Batch, applied_qos_table, route_columns
 from wire.frames.names import lane_of_queue, queue_name
 from wire.mqtt.topics import matches
 from wire.routing.message_route import MessageRoute
@@ -152,3 +152,27 @@ class BridgeRules:
             if place != done:
                 done = place
                 yield place, rank
+
+
+def by_routes(batch: Batch, by_topic: dict[int, BridgeRoute]) -> Batch:
+    """``batch`` with the way of each topic and the applied QoS of each row; its other columns are shared, not copied."""
+    first, *others = by_topic.values()
+    if others and any(route.flags_table != first.flags_table for route in others):
+        tables_of = [by_topic[index].flags_table if index in by_topic else b"" for index in range(len(batch.topics))]
+        flags = bytes([tables_of[index][flag] for index, flag in zip(batch.topic_of, batch.flags, strict=True)])
+    else:
+        flags = batch.flags.translate(first.flags_table)
+    message_routes, route_of = route_columns(
+        [by_topic[index].message_route if index in by_topic else b"" for index in range(len(batch.topics))]
+    )
+    return Batch(
+        accepted_ms=batch.accepted_ms,
+        topics=batch.topics,
+        topic_of=batch.topic_of,
+        flags=flags,
+        lengths=batch.lengths,
+        payloads=batch.payloads,
+        routes=message_routes,
+        route_of=route_of,
+        properties=batch.properties,
+    )

@@ -82,6 +82,11 @@ class QueueFigures:
         counter("bridge_resent_messages"),
         default=None,
     )
+    from_retained: int | None = figure(
+        "Those of `accepted` that were retained before, and that `retained` of a rule has brought, ever.",
+        counter("bridge_from_retained_messages"),
+        default=None,
+    )
     ledger_closes: bool | None = figure("Whether the ledger adds up.", gauge("bridge_ledger_closes"), default=None)
     end_to_end_seconds: HistogramFigures | None = figure(
         "How long what was delivered took, from its acceptance to the last answer of the remote; of QoS 0, until it was passed on.",

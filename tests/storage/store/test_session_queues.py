@@ -11,7 +11,7 @@ from tests.support.settings import limits
 def test_what_waits_for_sessions_counts_for_the_node() -> None:
     parts = Parts(RecordingEngine(), node(limit=limits(max_messages=8)))
     name = parts.session_queues.make("c")
-    parts.session_queues.put(parts.lanes.all[name], batch([b"a", b"b"]))
+    parts.session_queues.put(name, batch([b"a", b"b"]))
     parts.commit()
     assert parts.lanes.ready == {name}
     assert parts.messages(QUEUE)[1] == 6
@@ -47,7 +47,7 @@ def test_what_is_put_there_has_no_limit_and_a_queue_that_is_gone_or_damaged_take
     most = lane.limits.max_messages
     assert most is not None
 
-    parts.session_queues.put(lane, batch([b"x"] * (most + 1)))
+    parts.session_queues.put(lane.queue.name, batch([b"x"] * (most + 1)))
     parts.commit()
 
     assert parts.session_queues.figures().depth == most + 1
