@@ -46,6 +46,20 @@ EXAMPLES = {
     "replication.tls.cert_file",
     "replication.tls.key_file",
     "snapshots.to",
+    "notify.name",
+    "notify.when",
+    "notify.email.ca_file",
+    "notify.email.from",
+    "notify.email.password_file",
+    "notify.email.server",
+    "notify.email.to",
+    "notify.email.user",
+    "notify.webhook.routing_key_file",
+    "notify.webhook.tls.ca_file",
+    "notify.webhook.tls.cert_file",
+    "notify.webhook.tls.key_file",
+    "notify.webhook.url",
+    "notify.webhook.url_file",
     "telemetry.otlp.endpoint",
     "telemetry.otlp.tls.ca_file",
     "telemetry.otlp.tls.cert_file",
@@ -107,7 +121,7 @@ def schema() -> dict[str, Any]:
 def default_with_all_keys() -> Any:
     """configs/default.yaml with its commented keys switched on: a "#" with a key right after it."""
     text = (CONFIGS / "default.yaml").read_text()
-    return yaml.safe_load(re.sub(r"^(\s*(?:- )?)#(?=[a-z_0-9]+:)", r"\1", text, flags=re.MULTILINE))
+    return yaml.safe_load(re.sub(r"^(\s*(?:- )?)#(?=(?:- )?[a-z_0-9]+:)", r"\1", text, flags=re.MULTILINE))
 
 
 def keys() -> Iterator[tuple[tuple[str, ...], Setting]]:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, get_args
 import msgpack
 
 from wire.setting_kinds import Choices, Duration, Effect, Inherits, Key, Number, SettingForm, Size, Without
+from wire.trouble_kinds import TroubleKind
 from wire.typed_values import build, field_types
 
 UNIX, TCP = "unix:", "tcp://"  # before what is bound
@@ -911,6 +912,80 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSettings:
+    """A web service that takes notices by HTTP POST. No variable of the environment and no proxy has a say in it."""
+
+    url: Annotated[str | None, SettingForm.SECRET_URL, "Where it takes them, such as https://hooks.example/T0/B0; or url_file."] = (
+        None
+    )
+    url_file: Annotated[str | None, SettingForm.FILE, "File with the URL in its first line, for one that is a secret."] = None
+    format: Annotated[
+        str,
+        Choices("json", "slack", "teams", "pagerduty", "alertmanager"),
+        "The form of a notice: our own JSON, or that of a service.",
+    ] = "json"
+    routing_key_file: Annotated[
+        str | None, SettingForm.FILE, "For format pagerduty: file with the integration's key in its first line."
+    ] = None
+    headers: Annotated[
+        tuple[tuple[str, str], ...], SettingForm.HEADERS, "Headers of each request; no plan, log or status tells them."
+    ] = ()
+    timeout_s: Annotated[float, Duration(0.1, 60), "How long one request may take."] = 10.0
+    tls: Annotated[ClientTlsSettings, "For a URL with https."] = ClientTlsSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmailSettings:
+    """A mail server that takes notices."""
+
+    server: Annotated[str, SettingForm.MAIL_SERVER, "The mail server, such as smtp.example:587."]
+    to: Annotated[tuple[str, ...], SettingForm.FILLED, "Whom they are for."]
+    sender: Annotated[str, Key("from"), SettingForm.FILLED, "Of whom they are."]
+    security: Annotated[
+        str,
+        Choices("starttls", "tls", "none"),
+        "How the connection is encrypted: once it is made, from its beginning, or not at all.",
+    ] = "starttls"
+    user: Annotated[str | None, SettingForm.USER, "The user at the server."] = None
+    password_file: Annotated[str | None, SettingForm.FILE, "File with the user's password in its first line."] = None
+    timeout_s: Annotated[float, Duration(0.1, 60), "How long one mail may take."] = 20.0
+    ca_file: Annotated[str | None, SettingForm.FILE, "Authorities to trust; without it, the system's."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeSettings:
+    """A trouble that somebody is told of, once when it begins and once when it is over."""
+
+    name: Annotated[str, SettingForm.NAME, "The rule's name, in notices and status; without one, its first trouble's."] = ""
+    when: Annotated[
+        tuple[str, ...],
+        Choices(*map(str, TroubleKind)),
+        "The troubles; docs/guides/notify.md says what each is.",
+    ]
+    for_s: Annotated[
+        float,
+        Duration(0, 30 * DAY_S),
+        Key("for"),
+        "How long a trouble has to last until it is told; a single event is told at once.",
+    ] = 60.0
+    bridges: Annotated[tuple[str, ...], SettingForm.FILLED, "Only those of these bridges; without it, of all."] = ()
+    age_s: Annotated[float, Duration(1), "For queue_age: how long the oldest message may wait."] = 600.0
+    full_percent: Annotated[int, Number(1, 100, bound=False), "For queue_full: how full a bridge's queue may be."] = 80
+    free_bytes: Annotated[
+        int | None, Key("free"), Size(1, bound=False), "For disk: tell also when less than this is free; unlimited does not."
+    ] = None
+    within_s: Annotated[float, Duration(60), "For certificate and credential: how long before its end."] = 14 * DAY_S
+    per_minute: Annotated[int, Number(1, 1_000_000, bound=False), "For refused_clients: so many refused within a minute."] = 10
+    webhook: Annotated[WebhookSettings | None, "A web service."] = None
+    command: Annotated[
+        tuple[str, ...],
+        SettingForm.FILLED,
+        "A program and its arguments, without a shell; it reads the notice as JSON.",
+    ] = ()
+    email: Annotated[EmailSettings | None, "A mail."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrimSettings:
     """For how long the log waits for a member that is behind. One that is further behind begins with the leader's store."""
 
@@ -996,6 +1071,11 @@ class NodeSettings:
     telemetry: Annotated[
         TelemetrySettings | None, "Sends the metrics to a collector of OpenTelemetry; absent is off.", Effect.RESTART
     ] = None
+    notify: Annotated[
+        tuple[NoticeSettings, ...],
+        "Troubles that somebody is told of; a process of its own, only where there are any.",
+        Effect.RESTART,
+    ] = ()
     control: Annotated[ControlSettings | None, "The control socket on the network; absent is off.", Effect.LIVE] = None
     replication: Annotated[
         ReplicationSettings | None, "The cluster of a node whose persistence.mode is replicated.", Effect.NODE_RESTART

@@ -79,6 +79,8 @@ class SettingForm(Enum):
     REMOTE = auto()  # the address of a remote broker
     PROXY = auto()
     COLLECTOR = auto()
+    SECRET_URL = auto()  # of a web service; whoever knows it may send there
+    MAIL_SERVER = auto()
     LOG_SERVER = auto()
     STREAM_NAME = auto()
     FILE_MODE = auto()

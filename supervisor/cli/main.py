@@ -29,6 +29,7 @@ from supervisor.cli.export import export
 from supervisor.cli.init import init
 from supervisor.cli.keys import keys
 from supervisor.cli.node_calls import CONFIG, JSON, GivenNode, LocalPath, about_node, config_option, remote_options, told
+from supervisor.cli.notify import notify
 from supervisor.cli.passwd import passwd
 from supervisor.cli.queue import queue
 from supervisor.cli.reload import add, reload, remove
@@ -204,6 +205,7 @@ cli.add_command(init)
 cli.add_command(convert)
 cli.add_command(keys)
 cli.add_command(metrics)
+cli.add_command(notify)
 cli.add_command(passwd)
 cli.add_command(token)
 cli.add_command(report)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from email.utils import parseaddr
 from ipaddress import ip_address
 from pathlib import PurePath
 from typing import Any, TypeVar, cast
@@ -17,7 +18,7 @@ from actors.system.certificates import CertificateFault
 from actors.system.tls import server_context, show, trust
 from supervisor.config.extras import NO_NATS, NO_OTEL, has_nats, has_otel
 from supervisor.running_node import run_dir_of
-from supervisor.units import Fault, Inconsistent, write_duration, write_size
+from supervisor.units import Fault, Inconsistent, nearest, write_duration, write_size
 from wire.config_settings import (
     AccessSettings,
     AuthenticationSettings,
@@ -25,11 +26,13 @@ from wire.config_settings import (
     BridgeSettings,
     ClientLimitSettings,
     ClientTlsSettings,
+    EmailSettings,
     HttpSettings,
     LimitSettings,
     ListenerSettings,
     ListenerTlsSettings,
     NodeSettings,
+    NoticeSettings,
     OtlpSettings,
     PersistenceSettings,
     ProxySettings,
@@ -41,6 +44,7 @@ from wire.config_settings import (
     SupervisionSettings,
     TelemetrySettings,
     TlsSettings,
+    WebhookSettings,
 )
 from wire.errors import BasculeError
 from wire.exchange.failback import place_of
@@ -370,14 +374,7 @@ def _on_loopback(host: str) -> bool:
 def _otlp(otlp: OtlpSettings, written: _File) -> OtlpSettings:
     if "tls" in written and not otlp.endpoint.startswith("https:"):
         raise Inconsistent([(("tls",), "has no effect with http; write endpoint: https://..., or remove it")])
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
-        if otlp.tls.ca_file:
-            trust(context, otlp.tls.ca_file)
-        if otlp.tls.cert_file and otlp.tls.key_file:
-            show(context, otlp.tls.cert_file, otlp.tls.key_file)
-    except CertificateFault as fault:
-        raise Inconsistent([(("tls", fault.key), fault.message)]) from fault
+    _try_tls(otlp.tls)
     return otlp
 
 
@@ -385,6 +382,78 @@ def _telemetry(telemetry: TelemetrySettings, _: _File) -> TelemetrySettings:
     if not has_otel():
         raise Inconsistent([(("otlp",), NO_OTEL)])
     return telemetry
+
+
+_OF_TROUBLES = {  # what only some troubles go by
+    "age": ("queue_age",),
+    "full_percent": ("queue_full",),
+    "free": ("disk",),
+    "within": ("certificate", "credential"),
+    "per_minute": ("refused_clients",),
+}
+_OF_BRIDGES = frozenset({"link_down", "queue_age", "queue_full", "dead_letters", "messages_lost", "certificate", "credential"})
+
+
+def _notice(notice: NoticeSettings, written: _File) -> NoticeSettings:
+    problems: list[Fault] = []
+    if not (notice.webhook or notice.command or notice.email):
+        problems.append((("when",), "nobody is told: write webhook, command or email"))
+    problems += [
+        ((key,), f"has no effect without when: [{troubles[0]}]; write that, or remove it")
+        for key, troubles in _OF_TROUBLES.items()
+        if key in written and not set(troubles) & set(notice.when)
+    ]
+    if notice.bridges and not _OF_BRIDGES & set(notice.when):
+        problems.append((("bridges",), f"has no effect: {', '.join(notice.when)} is of no bridge; remove it"))
+    if len(set(notice.when)) < len(notice.when):
+        problems.append((("when",), "has the same trouble twice; keep one"))
+    _raise(problems)
+    return notice if notice.name else replace(notice, name=notice.when[0])
+
+
+def _webhook(webhook: WebhookSettings, written: _File) -> WebhookSettings:
+    problems: list[Fault] = []
+    if webhook.url is not None and webhook.url_file is not None:
+        problems.append((("url_file",), "cannot stand beside url; keep one of them"))
+    if webhook.url is None and webhook.url_file is None and webhook.format != "pagerduty":
+        problems.append((("url",), "is missing; write url: https://..., or url_file: FILE"))
+    if webhook.format == "pagerduty" and webhook.routing_key_file is None:
+        problems.append((("routing_key_file",), "is missing; PagerDuty wants the key of an integration (Events API v2)"))
+    if webhook.format != "pagerduty" and webhook.routing_key_file is not None:
+        problems.append((("routing_key_file",), "has no effect without format: pagerduty; write that, or remove it"))
+    if "tls" in written and webhook.url is not None and not webhook.url.startswith("https:"):
+        problems.append((("tls",), "has no effect with http; write url: https://..., or remove it"))
+    _raise(problems)
+    _try_tls(webhook.tls)
+    return webhook
+
+
+def _email(email: EmailSettings, _: _File) -> EmailSettings:
+    problems: list[Fault] = []
+    if (email.user is None) != (email.password_file is None):
+        missing = "password_file" if email.password_file is None else "user"
+        problems.append(((missing,), "is missing; user and password_file go together"))
+    if email.security == "none" and email.ca_file is not None:
+        problems.append((("ca_file",), "has no effect with security: none; write starttls or tls, or remove it"))
+    problems += [
+        ((key,), "is not one mail address; write it such as ops@example.com")
+        for key, each in (("from", email.sender), *(("to", one) for one in email.to))
+        if parseaddr(each)[1] != each or "@" not in each
+    ]
+    _raise(problems)
+    return email
+
+
+def _try_tls(tls: ClientTlsSettings) -> None:
+    """Raises Inconsistent: a file of it does not hold what it should."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if tls.ca_file:
+            trust(context, tls.ca_file)
+        if tls.cert_file and tls.key_file:
+            show(context, tls.cert_file, tls.key_file)
+    except CertificateFault as fault:
+        raise Inconsistent([(("tls", fault.key), fault.message)]) from fault
 
 
 def _replication(replication: ReplicationSettings, _: _File) -> ReplicationSettings:
@@ -403,7 +472,14 @@ def _replication(replication: ReplicationSettings, _: _File) -> ReplicationSetti
 
 def _node(node: NodeSettings, written: _File) -> NodeSettings:
     """The node with what its bridges and listeners inherit of it."""
-    problems = [*_nobody_could_log_in(node), *_bridges(node), *_too_small(node), *_no_snapshots(node), *_half_replicated(node)]
+    problems = [
+        *_nobody_could_log_in(node),
+        *_bridges(node),
+        *_notices(node),
+        *_too_small(node),
+        *_no_snapshots(node),
+        *_half_replicated(node),
+    ]
     _raise(problems)
     if node.persistence.mode != "file-native" and "max_bytes" not in written.get("limits", {}):
         node = replace(node, limits=replace(node.limits, max_bytes=IN_MEMORY_MAX_BYTES))
@@ -472,6 +548,20 @@ def _bridges(node: NodeSettings) -> list[Fault]:
                 whose = f"makes {min(same)}, which is bridges[{earlier}]'s at {place_of(min(shared))}"
                 message = f"{whose}, so each would throw out the other; take another"
                 problems.append((("bridges", index, "remote", "client_id"), message))
+    return problems
+
+
+def _notices(node: NodeSettings) -> list[Fault]:
+    problems: list[Fault] = []
+    bridges = [bridge.name for bridge in node.bridges]
+    for index, rule in enumerate(node.notify):
+        if rule.name in (earlier.name for earlier in node.notify[:index]):
+            problems.append((("notify", index, "name"), f"is {rule.name}, as another rule's; give each its own"))
+        problems += [
+            (("notify", index, "bridges", place), f"there is no bridge {name}{nearest(name, bridges)}")
+            for place, name in enumerate(rule.bridges)
+            if name not in bridges
+        ]
     return problems
 
 
@@ -557,10 +647,12 @@ CHECKS: dict[type, Callable[[Any, _File], Any]] = {
     BridgeSettings: _bridge,
     ClientLimitSettings: _clients,
     ClientTlsSettings: _client_tls,
+    EmailSettings: _email,
     HttpSettings: _http,
     ListenerSettings: _listener,
     ListenerTlsSettings: _listener_tls,
     NodeSettings: _node,
+    NoticeSettings: _notice,
     OtlpSettings: _otlp,
     ProxySettings: _proxy,
     RemoteSettings: _remote,
@@ -570,4 +662,5 @@ CHECKS: dict[type, Callable[[Any, _File], Any]] = {
     SupervisionSettings: _supervision,
     TelemetrySettings: _telemetry,
     TlsSettings: _tls,
+    WebhookSettings: _webhook,
 }

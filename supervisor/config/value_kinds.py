@@ -256,6 +256,32 @@ def _collector_url(value: str) -> str:
     return value
 
 
+def _secret_url(value: str) -> str:
+    """A URL of which no sentence tells more than its scheme."""
+    example = "https://hooks.example/services/T0/B0"
+    try:
+        url = urlsplit(value)
+        netloc = url.netloc
+        parse_address(netloc if ":" in netloc.rpartition("]")[2] else f"{netloc}:1")
+    except ValueError:
+        raise ValueError(f"this is no URL of a web service; write it such as {example}") from None
+    if url.scheme not in ("http", "https"):
+        raise ValueError(f"{shown(url.scheme)} is not spoken, but http and https; write it such as {example}")
+    if "@" in netloc:
+        raise ValueError("user and password do not belong into the URL; write headers: {authorization: ...}")
+    return value
+
+
+def _mail_server(value: str) -> str:
+    if "://" in value:
+        raise ValueError(f"{shown(value)} is a URL; write host and port, such as smtp.example:587")
+    try:
+        parse_address(value)
+    except ValueError:
+        raise ValueError(f"{shown(value)} names no host and port; write it such as smtp.example:587") from None
+    return value
+
+
 def _proxy_url(value: str) -> str:
     example = "http://proxy.example:3128 or socks5h://127.0.0.1:1080"
     scheme, _, place = value.partition("://")
@@ -418,6 +444,8 @@ WRITTEN: dict[SettingForm, Any] = {
     SettingForm.REMOTE: Annotated[Text, AfterValidator(parse_remote_address)],
     SettingForm.PROXY: Annotated[Text, AfterValidator(_proxy_url), Field(pattern="^(http|socks5h?)://")],
     SettingForm.COLLECTOR: Annotated[Text, AfterValidator(_collector_url), Field(pattern="^https?://")],
+    SettingForm.SECRET_URL: Annotated[Text, AfterValidator(_secret_url), Field(pattern="^https?://")],
+    SettingForm.MAIL_SERVER: Annotated[Text, AfterValidator(_mail_server)],
     SettingForm.LOG_SERVER: Annotated[Text, AfterValidator(_log_server), Field(pattern="^(nats|tls)://")],
     SettingForm.STREAM_NAME: Annotated[Text, AfterValidator(_stream_name), Field(pattern="^[A-Za-z0-9_-]{1,60}$")],
     SettingForm.FILE_MODE: Annotated[Any, PlainValidator(_mode), WithJsonSchema({"type": "string", "pattern": "^0?[0-7]{3}$"})],

@@ -14,14 +14,20 @@ from typing import Any
 from supervisor.reload.differences import Difference, differences
 from supervisor.reload.losses import IN_MEMORY, Waiting, loss_by
 from wire.config_settings import NodeSettings
-from wire.frames.names import HTTP, STORE, TELEMETRY, bridge_of_child
+from wire.frames.names import HTTP, NOTIFY, STORE, TELEMETRY, bridge_of_child
 from wire.setting_kinds import Effect
 from wire.status.answers import ReloadChange
 
 _UNTOLD = ("username", "client_id")  # values that no plan tells
 _ONE_OF = {"bridges": "bridge", "listeners": "listener"}
 _PLACEMENT = "supervision.placement"
-_PROCESSES = {"http": HTTP, "telemetry": TELEMETRY, "persistence": STORE, "supervision": STORE}  # that start again, by section
+_PROCESSES = {  # that start again, by section
+    "http": HTTP,
+    "telemetry": TELEMETRY,
+    "notify": NOTIFY,
+    "persistence": STORE,
+    "supervision": STORE,
+}
 _RULES = ("local_subscriptions", "remote_subscriptions")
 
 

@@ -14,6 +14,7 @@ from wire.frames.names import (
     BRIDGE,
     CLIENTS,
     HTTP,
+    NOTIFY,
     OPTIONAL_PROCESSES,
     STORE,
     TELEMETRY,
@@ -27,7 +28,7 @@ from wire.status.bridges import QueueFigures
 # Start order; stop is the reverse. Children of one order start and stop together. HTTP answers from the first to the last.
 START_ORDER = (*OPTIONAL_PROCESSES, STORE, BRIDGE, CLIENTS)
 # The module of a process that has one of its own. No other process imports that: no other has its libraries.
-_MODULES = {HTTP: "supervisor.http.process", TELEMETRY: "supervisor.telemetry.process"}
+_MODULES = {HTTP: "supervisor.http.process", TELEMETRY: "supervisor.telemetry.process", NOTIFY: "supervisor.notify.process"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ Table = Callable[[NodeSettings], tuple[ChildSpec, ...]]
 
 def child_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:
     """The table in start order: HTTP and telemetry if they are wanted, the store, each lane's bridge, the clients."""
-    wanted = {HTTP: settings.http is not None, TELEMETRY: settings.telemetry is not None}
+    wanted = {HTTP: settings.http is not None, TELEMETRY: settings.telemetry is not None, NOTIFY: bool(settings.notify)}
     lanes = [(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)]
     specs: list[ChildSpec] = []
     for kind in START_ORDER:

@@ -19,12 +19,14 @@ FORWARDER = "forwarder"
 CONNECTION = "connection"
 HTTP_SERVER = "http_server"
 METRICS_EXPORTER = "metrics_exporter"
+NOTIFIER = "notifier"
 
 STORE = "store"
 BRIDGE = "bridge"
 CLIENTS = "clients"
 HTTP = "http"
 TELEMETRY = "telemetry"
+NOTIFY = "notify"
 
 # The actors of each child, by what can fail on its own: the disk, one remote, and the local clients, who never touch the disk.
 # They begin and end together. Those by which operators and monitoring know of the node have no part in a message's way. In the
@@ -35,9 +37,10 @@ ACTORS_OF = {
     CLIENTS: (DISTRIBUTOR, LISTENER),
     HTTP: (HTTP_SERVER,),
     TELEMETRY: (METRICS_EXPORTER,),
+    NOTIFY: (NOTIFIER,),
 }
 
-OPTIONAL_PROCESSES = (HTTP, TELEMETRY)  # without them the node does its work; each has a process of its own
+OPTIONAL_PROCESSES = (HTTP, TELEMETRY, NOTIFY)  # without them the node does its work; each has a process of its own
 
 _BRIDGE_QUEUE = "bridge"
 _SESSION_QUEUE = "session"

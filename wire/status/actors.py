@@ -6,14 +6,21 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from wire.figure import of_values
-from wire.frames.names import CONNECTION, DISTRIBUTOR, FORWARDER, HTTP_SERVER, LISTENER, METRICS_EXPORTER, QUEUE_STORE
+from wire.frames.names import CONNECTION, DISTRIBUTOR, FORWARDER, HTTP_SERVER, LISTENER, METRICS_EXPORTER, NOTIFIER, QUEUE_STORE
 from wire.status.bridges import ConnectionFigures, Tier2Figures
 from wire.status.client_figures import DistributorFigures, ListenerFigures
-from wire.status.node_status import HttpFigures, TelemetryFigures
+from wire.status.node_status import HttpFigures, NotifyFigures, TelemetryFigures
 from wire.status.store import StoreReport
 
 ActorFigures = (
-    StoreReport | ListenerFigures | DistributorFigures | ConnectionFigures | Tier2Figures | HttpFigures | TelemetryFigures
+    StoreReport
+    | ListenerFigures
+    | DistributorFigures
+    | ConnectionFigures
+    | Tier2Figures
+    | HttpFigures
+    | TelemetryFigures
+    | NotifyFigures
 )
 Reports = Mapping[str, ActorFigures]  # by the name of the actor
 Wanted = TypeVar("Wanted", bound=ActorFigures)
@@ -24,6 +31,7 @@ _KINDS: dict[str, type[ActorFigures]] = {
     DISTRIBUTOR: DistributorFigures,
     HTTP_SERVER: HttpFigures,
     METRICS_EXPORTER: TelemetryFigures,
+    NOTIFIER: NotifyFigures,
     CONNECTION: ConnectionFigures,
     FORWARDER: Tier2Figures,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from wire.figure import FigureMetric, counter, figure, figures, gauge, given, info, part, states
+from wire.figure import FigureMetric, count, counter, figure, figures, gauge, given, info, part, states
 from wire.status.bridges import BridgeLane, Unserved
 from wire.status.client_figures import DistributorFigures, ListenerFigures
 from wire.status.replication_figures import ReplicationFigures
@@ -27,8 +27,8 @@ class ProcessRow:
     )
 
     name: str = figure(
-        "`supervisor`, `template`, `store`, `clients`, `bridge:NAME:LANE`, `http`, `telemetry`; `site`, where several share one "
-        "(`supervision.placement: together`), and `template` while it is needed."
+        "`supervisor`, `template`, `store`, `clients`, `bridge:NAME:LANE`, `http`, `telemetry`, `notify`; `site`, where several "
+        "share one (`supervision.placement: together`), and `template` while it is needed."
     )
     pid: int | None = figure("Its number; absent while it does not run.")
     actors: tuple[str, ...] = figure("The names of its actors.")
@@ -121,6 +121,19 @@ class TelemetryFigures:
     failing_s: float | None = figure("How long it has not taken them; absent while it does.", gauge("otlp_failing_seconds"))
     error: str = figure("Why it did not take the last ones, or what it said of them; else empty.")
     fault: str = figure("Why it does not take them, in a word; empty while it does.", default="")
+
+
+@figures
+class NotifyFigures:
+    """Notices of troubles; empty where the configuration has none."""
+
+    standing: tuple[str, ...] = figure("Troubles that were told and last, in words.", count("notices_standing"))
+    sent: int = figure("Notices that a receiver has taken, since the process began.", counter("notices_sent"))
+    failed: int = figure("Attempts that failed.", counter("notices_failed"))
+    given_up: int = figure("Notices that no receiver will have: too old, or one too many for it.", counter("notices_given_up"))
+    waiting: int = figure("Notices that wait for their receiver.", gauge("notices_waiting"))
+    errors: dict[str, str] = figure("Receivers that did not take the last notice, as `RULE:KIND`, and why.", default_factory=dict)
+    error: str = figure("Why no record of them can be written; else empty.", default="")
 
 
 @figures
@@ -232,7 +245,7 @@ class Status:
 
     node: str = figure("Its name.")
     version: str = figure("The version of Bascule that it runs.")
-    ready: bool = figure("Whether all its actors work; those of `http` and `telemetry` do not count.", gauge("ready"))
+    ready: bool = figure("Whether all its actors work; those of `http`, `telemetry` and `notify` do not count.", gauge("ready"))
     stop_left_s: float | None = figure("While it stops, how long that takes at most.", gauge("stop_left_seconds"), default=None)
     supervisor: SupervisorFigures = figure("The supervisor's process.")
     processes: tuple[ProcessRow, ...] = figure("The processes.", default=())
@@ -245,6 +258,7 @@ class Status:
     distributor: DistributorFigures | None = part("Routing.", default=None)
     http: HttpFigures | None = part("The HTTP interface.", default=None)
     telemetry: TelemetryFigures | None = part("The sending of metrics.", default=None)
+    notify: NotifyFigures | None = part("Notices of troubles.", default=None)
     snapshots: SnapshotsFigures | None = part("Snapshots of the store.", default=None)
     control: ControlFigures | None = part("Clients of the control interface.", default=None)
     configuration: ConfigurationFigures | None = part("The file that it goes by.", default=None)

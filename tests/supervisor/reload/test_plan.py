@@ -20,10 +20,12 @@ from wire.config_settings import (
     AuthenticationSettings,
     ClientTlsSettings,
     ControlSettings,
+    LinkStateSettings,
     ListenerSettings,
     ListenerTlsSettings,
     LogSettings,
     NodeSettings,
+    NoticeSettings,
     PersistenceSettings,
     ProxyProtocolSettings,
     ProxySettings,
@@ -60,6 +62,7 @@ FULL = node(
         local_subscriptions=(RULE,),
         remote_subscriptions=(RULE,),
         limits=limits(max_messages=10, max_age_s=60.0),
+        link_state=LinkStateSettings(),
     ),
     bridge("north"),
     listeners=(LISTENER,),
@@ -68,6 +71,7 @@ FULL = node(
     telemetry=TelemetrySettings(
         otlp=replace(OTLP, headers=(("a", "b"),), tls=ClientTlsSettings(ca_file="/ca", cert_file="/own", key_file="/key"))
     ),
+    notify=(NoticeSettings(name="n", when=("disk",)),),
     control=ControlSettings(bind="tcp://0.0.0.0:7000", allowed_keys="/keys"),
     replication=ReplicationSettings(
         servers=("nats://127.0.0.1:4222",), stream="edge", member="a", tls=ClientTlsSettings(ca_file="/ca")
