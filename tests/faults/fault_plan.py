@@ -72,7 +72,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One run. ``stock``: the remote has Mosquitto's own limits. ``snapshots``: it saves now and then, not each change."""
+    """One run. ``stock``: the remote has Mosquitto's own limits. ``snapshots``: it saves now and then, not each change.
+
+    rate: messages a second for the remote; None: any number. provenance: of the rule; payloads stay as they were published.
+    """
 
     seed: int
     protocol: str
@@ -81,12 +84,15 @@ class Plan:
     stock: bool
     snapshots: bool
     faults: tuple[Fault, ...]
+    rate: int | None = None
+    provenance: str = "none"
 
     def __str__(self) -> str:
         remote = (
             f"remote{' killed at times' * self.remote_dies}{', stock limits' * self.stock}{', saves now and then' * self.snapshots}"
         )
-        head = f"seed {self.seed}: {self.protocol}, on_session_loss {self.on_session_loss}, {remote}"
+        options = f"rate {self.rate}, provenance {self.provenance}"
+        head = f"seed {self.seed}: {self.protocol}, on_session_loss {self.on_session_loss}, {options}, {remote}"
         return "\n  ".join([head, *map(str, self.faults)])
 
 
@@ -94,6 +100,8 @@ def plan_of(seed: int) -> Plan:
     """The plan of ``seed``: protocol and policy alternate with it, the rest is drawn."""
     chance = random.Random(seed)
     remote_dies = chance.random() < 0.5
+    rate = random.Random(f"rate {seed}").choice((None, None, None, 400))  # more than is published, less than follows a break
+    provenance = random.Random(f"bridge {seed}").choice(("none", "none", "user-properties"))
     return Plan(
         seed=seed,
         protocol=("mqtt311", "mqtt5")[seed % 2],
@@ -102,6 +110,8 @@ def plan_of(seed: int) -> Plan:
         stock=remote_dies and chance.random() < 0.5,
         snapshots=remote_dies and chance.random() < 0.5,
         faults=tuple(_faults(chance, _WEIGHTS, remote_dies=remote_dies)),
+        rate=rate,
+        provenance=provenance if seed % 2 else "none",  # MQTT 3.1.1 has no properties
     )
 
 

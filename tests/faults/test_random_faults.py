@@ -213,6 +213,8 @@ def _config(plan: Plan, remote_port: int) -> Config:
         remote={"stall_timeout": "1s", "keep_alive": "2s", "connect_timeout": "2s"},
         on_session_loss=plan.on_session_loss,
         remote_subscriptions=REMOTE_SUBSCRIPTIONS,
+        local_subscriptions=[{"filters": ["#"], "provenance": plan.provenance}],
+        **({} if plan.rate is None else {"rate": {"messages_per_s": plan.rate}}),
     )
     config = node_config(bridge, sessions=SESSIONS)
     config["supervision"] |= {"heartbeat_period": "100ms", "heartbeat_timeout": "1200ms"}
