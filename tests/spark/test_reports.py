@@ -393,7 +393,7 @@ def test_exports_give_the_same_report_and_the_check_fails_on_it(
     """Some of the reports; in a soak all of them."""
     export([one for path in planted.snapshots for one in find_snapshots(path)], tmp_path)
 
-    some = [] if soak else [word for name in ("reconciliation", "latency", "losses", "growth") for word in ("--report", name)]
+    some = [] if soak else [word for name in ("reconciliation", "growth") for word in ("--report", name)]
 
     status = main([str(tmp_path), "--check", "--format", "json", *some])
 
@@ -401,7 +401,7 @@ def test_exports_give_the_same_report_and_the_check_fails_on_it(
     assert status == 1
     given, expected = (_rounded(json.loads(replace(one, made_at_ms=0).to_json())) for one in (report, judged.report))
     others = {section["name"]: section for section in expected["sections"]}
-    assert len(given["sections"]) > 4
+    assert len(given["sections"]) >= 3
     for section in given["sections"]:
         assert section == others[section["name"]]
     assert given["snapshots"] == expected["snapshots"]

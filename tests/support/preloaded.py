@@ -1,16 +1,20 @@
 """Programs of this tree without the half second in which they import: forked from a process that has imported them.
 
 ``start`` runs a module as ``python -P -m MODULE WORDS`` does, in a process with a session, a working folder, an environment and
-standard streams of its own. The module's work is done for real. Only its imports are there, and a configuration is loaded by a
-process that was forked in the same way. So who wants to see what a start takes, or needs the environment of the interpreter itself
-(LD_PRELOAD, MALLOC_ARENA_MAX, PYTHON...), starts a program in the ordinary way.
+standard streams of its own. The module's work is done for real. Only its imports are there, a configuration is loaded by a
+process that was forked in the same way, and an interpreter that is done is not taken down object by object: each page of its memory
+would be copied for that, which takes longer than most commands. So who wants to see what a start takes, or needs the environment of
+the interpreter itself (LD_PRELOAD, MALLOC_ARENA_MAX, PYTHON...), starts a program in the ordinary way.
 
-There are two such processes for each test process, begun when they are needed: one for nodes, which must be without what only
-commands import, and one for everything else. They end with the test process (``keeper.py``).
+There are up to three such processes for each test process, begun when they are needed: one for nodes, which must be without what
+only commands import, one for the Pythons that Spark starts, and one for everything else. They end with the test process
+(``keeper.py``).
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import json
 import os
@@ -20,6 +24,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -32,15 +37,34 @@ from tests.support.forked_command import NUMBER, ask
 COMMAND = "supervisor.cli"
 NODE = "supervisor.tree.run"
 NODES = (NODE, "tests.supervisor.run")
+OF_NODES, OF_SPARK, OF_COMMANDS = "nodes", "spark", "commands"
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTS = {
-    True: (NODE, "supervisor.tree.node", "supervisor.reload.source"),
-    False: ("supervisor.cli.main", "supervisor.config.loading", "supervisor.config.named_files", "supervisor.control.client"),
+    OF_NODES: (NODE, "supervisor.tree.node", "supervisor.reload.source"),
+    OF_COMMANDS: (
+        "supervisor.cli.main",
+        "supervisor.config.loading",
+        "supervisor.config.named_files",
+        "supervisor.control.client",
+        "supervisor.doctor.examination",
+        "supervisor.terminal.view",
+        "supervisor.terminal.session_view",
+        "storage.snapshots.snapshot_folder",
+    ),
+    OF_SPARK: (
+        "pyspark.worker",
+        "pyspark.sql.worker.create_data_source",
+        "pyspark.sql.worker.data_source_pushdown_filters",
+        "pyspark.sql.worker.lookup_data_sources",
+        "pyspark.sql.worker.plan_data_source_read",
+        "analysis.spark.source",
+    ),
 }
 _REQUEST_MAX_BYTES = 200_000
 _ANSWER_S = 60.0
 _INTERPRETER = ("LD_", "MALLOC_", "PYTHON", "LC_", "LANG", "FAKETIME")  # variables that are read before any module is
-_addresses: dict[bool, str] = {}  # whether of nodes -> the abstract address of the process that forks
+_GROUPS = "pyspark.daemon"  # which makes a process group of its own, and so may not lead a session
+_addresses: dict[str, str] = {}  # what it forks -> the abstract address of the process that does
 
 
 class Preloaded:
@@ -107,30 +131,30 @@ def start(module: str, words: Sequence[str], *, cwd: Path, environment: Mapping[
 
 def address(module: str) -> str:
     """The point at which ``forked_command.py`` has ``module`` forked."""
-    return _address(of_nodes=module in NODES)
+    return _address(OF_NODES if module in NODES else OF_SPARK if module.startswith("pyspark.") else OF_COMMANDS)
 
 
 def _of_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_INTERPRETER)}
 
 
-def _address(*, of_nodes: bool) -> str:
-    if of_nodes not in _addresses:
-        loads = _address(of_nodes=False) if of_nodes else ""
+def _address(kind: str) -> str:
+    if kind not in _addresses:
+        loads = _address(OF_COMMANDS) if kind == OF_NODES else ""
         name = f"bascule-tests-{secrets.token_hex(8)}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
             listening.bind(f"\0{name}")
             listening.listen(64)
             subprocess.Popen(
-                launch.command(__name__, str(listening.fileno()), "nodes" if of_nodes else "commands", loads),
+                launch.command(__name__, str(listening.fileno()), kind, loads),
                 cwd=ROOT,
                 env={**launch.environment(), **keeper.environment()},
                 stdin=subprocess.DEVNULL,
                 pass_fds=[listening.fileno()],
                 start_new_session=True,
             )
-        _addresses[of_nodes] = name
-    return _addresses[of_nodes]
+        _addresses[kind] = name
+    return _addresses[kind]
 
 
 # --- the process that forks ---
@@ -164,16 +188,16 @@ class _Loading(loading_aside.Loading):
 
 
 def main(argv: list[str]) -> None:
-    """``python -m tests.support.preloaded FD nodes|commands ADDRESS ROOM``: fork programs, and be each of them."""
-    of_nodes = argv[1] == "nodes"
-    for module in IMPORTS[of_nodes]:
+    """``python -m tests.support.preloaded FD nodes|spark|commands ADDRESS ROOM``: fork programs, and be each of them."""
+    for module in IMPORTS[argv[1]]:
         importlib.import_module(module)
-    if of_nodes:
+    if argv[1] == OF_NODES:
         from actors.process.template import import_all
 
         import_all()
         _Loading.address = argv[2]
         loading_aside.Loading = _Loading  # type: ignore[misc]
+    gc.freeze()  # for the same reason
     _Server(socket.socket(fileno=int(argv[0]))).serve()
 
 
@@ -239,10 +263,11 @@ class _Server:
 
 
 def _be(module: str, words: list[str], cwd: str, environment: dict[str, str], streams: list[int]) -> None:
-    """Be the program: what it raises, SystemExit too, goes on from here as from its own start."""
+    """Be the program. An error goes on from here as from its own start."""
     import runpy
 
-    os.setsid()
+    if module != _GROUPS:
+        os.setsid()
     os.chdir(cwd)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -254,7 +279,16 @@ def _be(module: str, words: list[str], cwd: str, environment: dict[str, str], st
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [module, *words]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    status: object = None
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        status = end.code
+    if threading.active_count() == 1 and (status is None or isinstance(status, int)):
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        os._exit((status or 0) & 0xFF)
+    sys.exit(status)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
