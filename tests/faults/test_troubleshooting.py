@@ -86,6 +86,9 @@ def speaks_http(sock: socket.socket) -> None:
     sock.settimeout(PATIENCE_S)
     sock.recv(1000)
     sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    sock.shutdown(socket.SHUT_WR)
+    while sock.recv(65_536):  # closed over what is unread, it would be reset, and perhaps before the answer is read
+        pass
     sock.close()
 
 
