@@ -19,7 +19,7 @@ def test_the_bench_measures_both_systems_and_a_backlog() -> None:
     program("mosquitto")
     if shutil.which("cc") is None:
         pytest.skip("the bench compiles its load generator, and there is no C compiler")
-    words = [str(ROOT / "scripts" / "bench"), "--quick", "--messages", "2000", "--backlog", "5000", "--json"]
+    words = [str(ROOT / "scripts" / "bench"), "--quick", "--messages", "1000", "--backlog", "2000", "--json"]
     environment = {**os.environ, "BASCULE_PYTHON": sys.executable}
     done = programs.run(words, env=environment, timeout_s=300.0)
     assert done.returncode == 0, done.stderr
@@ -33,6 +33,7 @@ def test_the_bench_measures_both_systems_and_a_backlog() -> None:
     assert {"clients", "store", "main"} <= report["backlog"]["rss_after_bytes"].keys()
 
 
+@pytest.mark.soak
 def test_the_bench_measures_intake_beside_snapshots() -> None:
     program("mosquitto")
     if shutil.which("cc") is None:

@@ -89,7 +89,7 @@ def test_nothing_is_lost_and_nothing_of_qos_2_comes_twice_though_the_store_is_ki
     """store.share-goes-to-another-member"""
     node = start_node(node_config())
     one = member(node, "one", window=WINDOW)
-    sent = [str(number) for number in range(6000)]
+    sent = [str(number) for number in range(2000)]
     publish_burst(node, sent)
     assert len([one.expect(PUBLISH) for _ in range(WINDOW)]) == WINDOW
     one.vanish()

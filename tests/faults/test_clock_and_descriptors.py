@@ -250,13 +250,14 @@ def test_steps_of_the_clock_expire_nothing_and_keep_nothing_alive(tmp_path: Path
             client.expect(PUBACK, packet_id=21)
             client.publish("for/leaves", "q", qos=1, packet_id=22, properties=lasts)
             client.expect(PUBACK, packet_id=22)
-        for jump_s in (11 * HOUR_S, -26 * HOUR_S, YEAR_S):
+        for jump_s in (11 * HOUR_S, -26 * HOUR_S):
             clock.jump(jump_s)
             wait_until(lambda: clock.is_seen_by(node), PATIENCE_S, "a node that sees the clock")
             node.wait_replaced("store", node.kill("store"))
             node.wait_replaced("clients", node.kill("clients"))
-            node.kill_supervisor()
-            node.start()
+        node.kill_supervisor()
+        clock.jump(YEAR_S)
+        node.start()
         holds_for(lambda: node.lane("cloud")["expired"] == 0, 1.2, "nothing is too old")
         assert node.lane("cloud")["depth"] == 22
         clock.jump(-YEAR_S)

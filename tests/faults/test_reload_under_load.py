@@ -41,7 +41,7 @@ from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
 
 SEEDS = (3,)
-CHANGES, CHANGES_IN_A_SOAK = 25, 100
+CHANGES, CHANGES_IN_A_SOAK = 14, 100
 RATE_PER_S = 60.0
 DRAIN_DEADLINE_S = 120.0
 KILLED_SHARE = 0.35  # of the reloads

@@ -60,7 +60,7 @@ class Commands:
             )
 
 
-@pytest.fixture(params=[0o000, 0o077], ids=["000", "077"])
+@pytest.fixture(params=[0o000, pytest.param(0o077, marks=pytest.mark.soak)], ids=["000", "077"])
 def commands(request: pytest.FixtureRequest, tmp_path: Path) -> Commands:
     tmp_path.chmod(0o700)
     return Commands(tmp_path, request.param)
