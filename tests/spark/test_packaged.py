@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from analysis.spark.session import JavaMissing, java_version
+from analysis.spark.session import QUICK_SETTINGS, JavaMissing, java_version
 from tests.spark.nodes import Edge
 from tests.support import programs
 from tests.support.node import ROOT
@@ -47,7 +47,8 @@ def test_a_job_runs_under_spark_submit_with_the_packed_code_alone(tmp_path: Path
         edge.publish(100, plant=20)
         snapshot = edge.snapshot(tmp_path / "there")
 
-    settings = ("spark.ui.enabled=false", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    settings = ["spark.ui.enabled=false", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
+    settings += [f"{name}={value}" for name, value in QUICK_SETTINGS.items()]
     words: list[str | Path] = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[1]"]
     words += ["--driver-memory", "768m"]
     words += [word for setting in settings for word in ("--conf", setting)]

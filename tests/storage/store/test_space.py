@@ -10,7 +10,6 @@ from typing import ClassVar
 import pytest
 
 from storage.engine import dead_bytes
-from storage.engine.dead_bytes import DeadBytes
 from storage.engine.engine import RocksEngine
 from storage.store import housekeeping
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, wait_idle
@@ -134,28 +133,3 @@ def test_a_look_that_fails_takes_nothing_from_what_was_committed() -> None:
     assert engine.looks
     assert [frame.number for _, frame in effects if isinstance(frame, Committed)] == [2]
     assert box.store.status(box.wall_ms).state == "running"
-
-
-@pytest.mark.parametrize("size_bytes", [10, 300, 20_000])
-def test_what_is_kept_is_not_merged_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
-    """However little of what a message takes its payload is: a merge that gave nothing back is not repeated."""
-    engine = RocksEngine(tmp_path / "store")
-    box = Box(engine, kept_for(0.0, limit=limits(max_bytes=None, max_messages=None)))
-    box.turn(Credit(queue=QUEUE, epoch=box.lane_epoch, messages=0, size_bytes=0))
-    for _ in range((24 << 20) // ROWS // (size_bytes + 60)):
-        box.publish(ROWS, size=size_bytes)
-    engine.flush()
-    merges: list[bool] = []
-    are_many = DeadBytes.begin_merge
-
-    def noted(of: DeadBytes, taken_bytes: int, kept_bytes: int, *, pressed: bool) -> bool:
-        merges.append(are_many(of, taken_bytes, kept_bytes, pressed=pressed))
-        return merges[-1]
-
-    monkeypatch.setattr(DeadBytes, "begin_merge", noted)
-    while len(merges) < 20:
-        box.pass_time(housekeeping.TIDY_PERIOD_S)
-        wait_until(lambda: not engine.database.is_merging, 60.0, "merged")
-
-    assert sum(merges) <= 1
-    engine.close()
