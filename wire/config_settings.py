@@ -513,6 +513,22 @@ class RemoteSettings:
     proxy: Annotated[ProxySettings | None, "A proxy, HTTP or SOCKS5, by which it is reached; the environment names none."] = None
     connect_timeout_s: Annotated[float, Duration(0.1, 600), "From the name look-up to CONNACK."] = 10.0
     clean_start: Annotated[bool, "true forgets the remote session at each connect: no exactly-once across a disconnect."] = False
+    user_properties: Annotated[
+        tuple[tuple[str, str], ...], SettingForm.PROPERTIES, "User properties of CONNECT (MQTT 5), such as {site: edge-1}."
+    ] = ()
+    topic_aliases: Annotated[
+        int,
+        Number(0, 65535, bound=False),
+        "Most topic aliases, each way (MQTT 5): a topic that comes again is sent as a number. The remote may allow fewer.",
+    ] = 0
+    retain_handling: Annotated[
+        int,
+        Choices(always=0, new=1, never=2),
+        "When the remote sends what it has retained for remote_subscriptions (MQTT 5): at each connect, when one is new, never.",
+    ] = 1
+    await_suback: Annotated[
+        bool, "Publish nothing on a connection before the remote has answered the subscriptions: answers to it are not missed."
+    ] = False
     session_expiry_s: Annotated[
         int,
         Duration(0, SESSION_NEVER_EXPIRES_S - 1, never=SESSION_NEVER_EXPIRES_S),
@@ -565,6 +581,10 @@ class RemoteSettings:
         Duration(1, DAY_S),
         "While a later address is used, the first is probed so often, and gone back to when it answers; or unlimited: never.",
     ] = 300.0
+
+    round_robin: Annotated[
+        bool, "The addresses are alike: the next one is tried when a connection has ended, and the first is not gone back to."
+    ] = False
 
     @property
     def secure(self) -> bool:
@@ -672,6 +692,11 @@ class LoopPreventionSettings:
 
     enabled: Annotated[bool, "Count the bridges a message has crossed, in an MQTT 5 user property."] = True
     max_hops: Annotated[int, Number(1, 100, bound=False), "Bridges a message may cross; more are dropped and counted."] = 1
+    hop_property: Annotated[
+        str,
+        Choices("bascule-hops", "hmq-bridge-hop-count"),
+        "The user property that the bridge counts in; the second one is HiveMQ Edge's. Both are read.",
+    ] = "bascule-hops"
     echo_window_s: Annotated[
         float,
         Duration(0, 3600),

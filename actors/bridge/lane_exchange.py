@@ -29,6 +29,7 @@ from wire.exchange.refusal_policy import FAILURE
 from wire.exchange.remote_keep_alive import RemoteKeepAlive, Verdict
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.frames.names import remote_session_name
+from wire.mqtt.aliases import OutgoingAliases
 from wire.mqtt.packets import MQTT_3_1_1
 from wire.mqtt.reason_codes import reason_name
 from wire.routing.echo_filter import EchoFilter
@@ -95,7 +96,8 @@ class Exchange:
         connack, settings, announced = remote.connack, self._remote_settings, self.announced
         session = self._lane.session_at(remote.address)
         self._place, self._known = remote.address, self.learnt.of(remote.address, now_s)
-        self.writer.on_opened(remote)
+        aliases = min(settings.topic_aliases, connack.topic_alias_maximum)
+        self.writer.on_opened(remote, awaits_suback=settings.await_suback and self.intake is not None)
         self._watch.on_started(now_s, keep_alive_s=settings.keep_alive_s if connack.keep_alive_s is None else connack.keep_alive_s)
         self.flow.on_connected(
             session=session,
@@ -104,6 +106,7 @@ class Exchange:
             receive_maximum=max(1, connack.receive_maximum - announced.in_flight_max),
             learnt=self._known,
             limits=connack.limits.joined(RemoteLimits(packet_max_bytes=settings.packet_max_bytes)),
+            aliases=OutgoingAliases(aliases, aliases_max=aliases) if aliases else None,
         )
         if self.intake is not None:
             name = remote_session_name(self._lane.actor, session, self.flow.session_number)

@@ -41,6 +41,7 @@ class Writer(Protocol):
 
     def say(self, data: bytes) -> None: ...
     def say_subscribe(self, data: bytes) -> None: ...
+    def on_subscribed(self) -> None: ...
     @property
     def suback_due_s(self) -> float: ...
 
@@ -88,6 +89,7 @@ class RemoteIntake:
             epoch=epoch,
             level=remote.protocol,
             packet_max_bytes=self.limits.publish_max_bytes(remote.protocol),
+            topic_alias_maximum=remote.topic_aliases,
             remote_keeps=not remote.clean_start and (remote.protocol != LEVEL_5 or remote.session_expiry_s > 0),
             rows_max=BATCH_ROWS_MAX if rows_most is None else max(1, min(BATCH_ROWS_MAX, rows_most)),
             # The packet with which a batch is full may be as large as a packet can be.
@@ -96,7 +98,10 @@ class RemoteIntake:
             else max(1, min(BATCH_BYTES_MAX, bytes_most - clients.packet_max_bytes)),
         )
         self._subscriptions = RemoteSubscriptions(
-            bridge.remote_subscriptions, level=remote.protocol, no_local=bridge.loop_prevention.enabled
+            bridge.remote_subscriptions,
+            level=remote.protocol,
+            no_local=bridge.loop_prevention.enabled,
+            retain_handling=remote.retain_handling,
         )
         self._packet_max_bytes: int | None = None
         self._opening = False  # the session is to be opened
@@ -207,7 +212,7 @@ class RemoteIntake:
         known = [topic_filter for topic_filter, *_ in frame.subscriptions]
         self.writer.say_subscribe(self._subscriptions.subscribe(self._packet_max_bytes, known))
         if self._subscriptions.answered:
-            self._log_subscribed()
+            self._on_subscribed()
         else:
             self._mailbox.set_timer(_SUBACK, self.writer.suback_due_s)
 
@@ -273,7 +278,7 @@ class RemoteIntake:
                     return False
                 if self._subscriptions.answered:
                     self._mailbox.cancel_timer(_SUBACK)
-                    self._log_subscribed()
+                    self._on_subscribed()
             case Unsuback() as unsuback:
                 return self._subscriptions.unsuback(unsuback)
         return True
@@ -297,7 +302,8 @@ class RemoteIntake:
 
     # --- the log ---
 
-    def _log_subscribed(self) -> None:
+    def _on_subscribed(self) -> None:
+        self.writer.on_subscribed()
         if not self._subscriptions.filters:
             return
         refused = self._subscriptions.refused

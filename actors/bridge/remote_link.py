@@ -53,7 +53,12 @@ class RemoteLink:
         settings = lane.bridge.remote
         self.remote: Remote | None = None
         self.status = LinkStatus(lane.bridge.backoff, mailbox.random, mailbox.now_s(), mailbox.wall_ms())
-        self.failback = Failback(settings.addresses, retry_s=settings.primary_retry_s, finish_s=settings.stall_timeout_s)
+        self.failback = Failback(
+            settings.addresses,
+            retry_s=settings.primary_retry_s,
+            finish_s=settings.stall_timeout_s,
+            round_robin=settings.round_robin,
+        )
         self.kept_s: int | None = None
         self._mailbox = mailbox
         self._lane = lane

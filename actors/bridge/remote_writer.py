@@ -27,13 +27,15 @@ class RemoteWriter:
         self._remote: Remote | None = None
         self._output = memoryview(b"")
         self._control: list[bytes] = []
+        self._awaits_suback = False
         self._accepted_bytes = 0  # by the socket, on this connection
         self._blocked = False  # until the poll says that the socket takes more
         self._polled = False  # the poll tells of that
 
-    def on_opened(self, remote: Remote) -> None:
-        """A connection is up."""
+    def on_opened(self, remote: Remote, *, awaits_suback: bool = False) -> None:
+        """A connection is up. awaits_suback: no message leaves before ``on_subscribed``."""
         self._remote = remote
+        self._awaits_suback = awaits_suback
         self._accepted_bytes = 0
 
     def on_closed(self) -> None:
@@ -53,6 +55,10 @@ class RemoteWriter:
         """Write ``data``, which ends with a SUBSCRIBE, before the next burst; ``suback_due_s`` runs from when it is out."""
         self._control.append(data)
         self._watch.subscribing(self._mailbox.now_s(), self.written_bytes)
+
+    def on_subscribed(self) -> None:
+        """The remote has answered every SUBSCRIBE."""
+        self._awaits_suback = False
 
     @property
     def suback_due_s(self) -> float:
@@ -74,7 +80,7 @@ class RemoteWriter:
         for _ in range(BURSTS_PER_TURN_MAX):
             burst: bytes | memoryview = self._output
             if not burst:
-                burst = self._flow.pump(BURST_BYTES, self._mailbox.now_s(), self._mailbox.wall_ms())
+                burst = b"" if self._awaits_suback else self._flow.pump(BURST_BYTES, self._mailbox.now_s(), self._mailbox.wall_ms())
                 if self._control:
                     burst = b"".join(self._control) + burst
                     self._control.clear()

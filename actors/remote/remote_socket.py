@@ -79,7 +79,8 @@ class _Socket(Protocol):
 class Connack:
     """The remote's CONNACK. A level 4 remote says ``session_present`` only.
 
-    session_expiry_s: how long it keeps the session, where that is not what was asked for.
+    session_expiry_s: how long it keeps the session, where that is not what was asked for. topic_alias_maximum: how many aliases it
+    takes.
     """
 
     session_present: bool
@@ -87,6 +88,7 @@ class Connack:
     limits: RemoteLimits = NO_LIMITS
     keep_alive_s: int | None = None
     session_expiry_s: int | None = None
+    topic_alias_maximum: int = 0
 
 
 def _always() -> bool:
@@ -344,6 +346,10 @@ def _connect_properties(settings: RemoteSettings, limits: InputLimits, login: Lo
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho leaves it untyped
     properties.SessionExpiryInterval = settings.session_expiry_s
     properties.MaximumPacketSize = limits.packet_max_bytes
+    if settings.topic_aliases:
+        properties.TopicAliasMaximum = settings.topic_aliases
+    if settings.user_properties:
+        properties.UserProperty = list(settings.user_properties)
     if limits.receive_maximum is not None:
         properties.ReceiveMaximum = limits.receive_maximum
     if settings.authentication is not None:
@@ -438,6 +444,7 @@ def _connack(connack: packets.Connack) -> Connack:
         ),
         keep_alive_s=said.server_keep_alive,
         session_expiry_s=said.session_expiry_interval,
+        topic_alias_maximum=said.topic_alias_maximum or 0,
     )
 
 

@@ -216,6 +216,16 @@ def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:
         problems.append((("authentication",), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it"))
     if reached.bind_address is not None and remote.ip_version not in ("any", f"ipv{ip_address(reached.bind_address).version}"):
         problems.append((("ip_version",), f"does not fit bind_address ({reached.bind_address}); remove it"))
+    if remote.protocol == 4:
+        problems += [
+            ((key,), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it")
+            for key in ("user_properties", "topic_aliases", "retain_handling")
+            if key in written
+        ]
+    if remote.round_robin and "primary_retry" in written:
+        problems.append((("primary_retry",), "has no effect with round_robin; remove one of the two"))
+    if len(addresses) == 1 and remote.round_robin:
+        problems.append((("round_robin",), "has no effect with one address; give a second one, or remove it"))
     if len(addresses) == 1 and "primary_retry" in written:
         problems.append((("primary_retry",), "has no effect with one address; give a second one, or remove it"))
     for index, place in enumerate(reached.addresses):

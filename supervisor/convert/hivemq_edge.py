@@ -16,6 +16,7 @@ from supervisor.convert.options import HIVEMQ_EDGE_OPTIONS, Fate
 from supervisor.convert.values import name_like, take
 from wire.errors import ConfigError
 from wire.mqtt.topics import filter_fault
+from wire.routing.hop_count import HIVEMQ_NAME
 
 OPTIONS = {option.name: option for option in HIVEMQ_EDGE_OPTIONS}
 _RULES = {
@@ -136,6 +137,7 @@ def _bridge(draft: Draft, bridge: HivemqElement, path: Path) -> None:
     draft.put((*remote, "addresses"), [_filled(f"{host.value}:{port.value if port else 1883}")], host)
     draft.put((*remote, "client_id"), _filled(head.value), "HiveMQ Edge's default: the id")
     _transport(draft, remote, lines)
+    draft.put((*base, "loop_prevention", "hop_property"), HIVEMQ_NAME, "the property that HiveMQ Edge counts in")
     for name, element in bridge.leaves():
         if not name.startswith(tuple(_RULES)) and name not in _DONE:
             _leaf(draft, base, path, name, element)

@@ -287,7 +287,8 @@ def _bridge(draft: Draft, part: Part, folder: Path) -> None:
     done |= {"bridge_tls_use_os_certs", "topic", "bridge_outgoing_retain", "restart_timeout", "bridge_tcp_keepalive"}
     done |= {"remote_password", "password", "bridge_tls_version", "bridge_tcp_user_timeout"}
     done |= {"notifications", "notifications_local_only", "notification_topic"}
-    lines = [line for line in part.lines if _fits(draft, line, secure=secure, new=new)]
+    addresses = len(draft.get(*remote, "addresses") or ())
+    lines = [line for line in part.lines if _fits(draft, line, secure=secure, new=new, addresses=addresses)]
     _each(draft, base, lines, folder, done)
     _password(draft, remote, part, name)
     _times(draft, base, part)
@@ -308,14 +309,16 @@ def _link_state(draft: Draft, base: Key, part: Part) -> None:
         draft.put((*base, "topic"), literally(topic.value), topic)
 
 
-def _fits(draft: Draft, line: Line, *, secure: bool, new: bool) -> bool:
+def _fits(draft: Draft, line: Line, *, secure: bool, new: bool, addresses: int) -> bool:
     """Whether ``line`` has an effect beside the others; else that is noted."""
     if line.name in ("bridge_certfile", "bridge_keyfile", "bridge_alpn", "bridge_tls_version") and not secure:
         draft.refuse(line, "without bridge_cafile, bridge_capath or bridge_tls_use_os_certs Mosquitto does not encrypt either")
     elif line.name == "bridge_capath" and line.value.rstrip("/") in _SYSTEM_AUTHORITIES:
         draft.needless.append((line.shown, "without ca_file the system's authorities are trusted"))
-    elif line.name == "bridge_session_expiry_interval" and not new:
+    elif (line.name == "bridge_session_expiry_interval" and not new) or (line.name == "bridge_max_topic_alias" and not new):
         draft.refuse(line, "MQTT 3.1.1 has none")
+    elif line.name == "round_robin" and addresses == 1:
+        draft.needless.append((line.shown, "there is one address"))
     elif line.name == "try_private" and new:
         draft.needless.append((line.shown, "MQTT 5 has no local and retain as published for it"))
     else:

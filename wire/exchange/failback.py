@@ -24,10 +24,16 @@ class Failback:
         takes longer than ``finish_s`` the lane stays, and what waits goes on to the later address until the next probe.
     """
 
-    def __init__(self, addresses: tuple[Address, ...], *, retry_s: float | None, finish_s: float) -> None:
-        """retry_s: None if the first address is never probed."""
+    def __init__(
+        self, addresses: tuple[Address, ...], *, retry_s: float | None, finish_s: float, round_robin: bool = False
+    ) -> None:
+        """retry_s: None if the first address is never probed. round_robin: no address is better than another; each connection
+        begins with the one after that of the last.
+        """
         self._addresses = addresses
-        self._retry_s = retry_s
+        self._round_robin = round_robin
+        self._next = 0  # the address to begin with
+        self._retry_s = None if round_robin else retry_s
         self._finish_s = finish_s
         self._number = 0
         self._probe_at_s: float | None = None
@@ -41,13 +47,17 @@ class Failback:
 
     def order(self, wanted: str = "") -> list[Address]:
         """The addresses in the order in which they are to be tried; ``wanted``, if it is one of them, before all others."""
-        return sorted(self._addresses, key=lambda address: place_of(address) != wanted)
+        in_turn = (*self._addresses[self._next :], *self._addresses[: self._next])
+        return sorted(in_turn, key=lambda address: place_of(address) != wanted)
 
     def on_connected(self, place: str, now_s: float, *, tried_first: bool) -> None:
         """The connection is up at ``place``. tried_first: the first address was tried before, in vain."""
         self.on_disconnected()
         self.place = place
-        self.later = place != self.first
+        self.later = place != self.first and not self._round_robin
+        if self._round_robin:
+            places = [place_of(address) for address in self._addresses]
+            self._next = (places.index(place) + 1) % len(places)
         if self.later and self._retry_s is not None:
             self._probe_at_s = now_s + (self._retry_s if tried_first else 0.0)
 

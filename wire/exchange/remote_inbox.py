@@ -59,6 +59,7 @@ class RemoteInbox:
         level: int,
         packet_max_bytes: int,
         remote_keeps: bool,
+        topic_alias_maximum: int = 0,
         rows_max: int = BATCH_ROWS_MAX,
         bytes_max: int = BATCH_BYTES_MAX,
     ) -> None:
@@ -66,6 +67,7 @@ class RemoteInbox:
         self.batches = RemoteBatches(form, sender=sender, epoch=epoch)
         self._session = ""  # names the QoS 2 identifiers
         self._level = level
+        self._topic_alias_maximum = topic_alias_maximum
         self._packet_max_bytes = packet_max_bytes
         self._asks_to_keep = self._remote_keeps = remote_keeps
         self._builder = BatchBuilder(rows_max=rows_max, bytes_max=bytes_max, packet_max_bytes=packet_max_bytes)
@@ -92,7 +94,7 @@ class RemoteInbox:
             session=self._session,
             level=self._level,
             receive_maximum=RECEIVE_MAXIMUM,
-            topic_alias_maximum=0,
+            topic_alias_maximum=self._topic_alias_maximum,
         )
         self._flow.carry(unpack_column("H", received))
 

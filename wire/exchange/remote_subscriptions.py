@@ -1,8 +1,8 @@
 """Subscriptions of a bridge at its remote: the SUBSCRIBEs and UNSUBSCRIBEs of a connection, and what the SUBACKs said. Pure.
 
 Every connection subscribes to every filter anew: a resumed session has them already, and then MQTT 5 sends no retained messages a
-second time (retain handling 1) while MQTT 3.1.1 does [MQTT-3.8.4-3]. It has those too that the configuration has lost: they are
-given up.
+second time (retain handling 1, unless another one is configured) while MQTT 3.1.1 does [MQTT-3.8.4-3]. It has those too that the
+configuration has lost: they are given up.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ class RemoteSubscriptions:
         two a message may come twice, the other way round it could be missed.
     """
 
-    def __init__(self, rules: Sequence[RuleSettings], *, level: int, no_local: bool) -> None:
+    def __init__(self, rules: Sequence[RuleSettings], *, level: int, no_local: bool, retain_handling: int = _ONLY_WHEN_NEW) -> None:
         self._rules = rules
         self._level = level
         self._no_local = no_local
+        self._retain_handling = retain_handling
         self._wanted: dict[str, Subscription] = {}
         self._lacking: list[str] = []  # wanted, and the remote has no wildcards
         self.limit(NO_LIMITS)
@@ -74,7 +75,7 @@ class RemoteSubscriptions:
                 qos=max(rule.max_qos for rule in covered),
                 no_local=self._no_local,
                 retain_as_published=any(rule.preserve_retain for rule in covered),
-                retain_handling=_ONLY_WHEN_NEW,
+                retain_handling=self._retain_handling,
             )
 
     @property

@@ -47,6 +47,7 @@ class RemoteForm:
         self._rules = BridgeRules((replace(bridge, persist=True, local_subscriptions=rules),))  # those two are about what comes
         self._level = bridge.remote.protocol
         self._counts_hops = bridge.loop_prevention.enabled
+        self._hop_property = bridge.loop_prevention.hop_property
         self._max_age_s = bridge.limits.max_age_s
         self._routes: dict[bytes, MessageRoute] = {}
         self._route_properties: dict[tuple[bytes, int], bytes] = {}
@@ -163,6 +164,6 @@ class RemoteForm:
             route = self._route(encoded)
             known = route.properties if route is not None else b""
             if self._counts_hops:
-                known += hops_property(hops)
+                known += hops_property(hops, self._hop_property)
             self._route_properties[key] = known
         return known

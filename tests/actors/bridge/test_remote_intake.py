@@ -58,6 +58,9 @@ class Ends:
     def say(self, data: bytes) -> None:
         self.said += data
 
+    def on_subscribed(self) -> None:
+        """Nothing waits for it."""
+
     def say_subscribe(self, data: bytes) -> None:
         self.said += data
 

@@ -59,6 +59,15 @@ def test_a_first_address_that_was_not_tried_is_probed_at_once() -> None:
     assert at_later(tried_first=False).probe(1000.0) == (1, ("a", 1))
 
 
+def test_round_robin_begins_with_the_next_address_and_probes_none() -> None:
+    made = Failback(ADDRESSES, retry_s=300.0, finish_s=30.0, round_robin=True)
+    made.on_connected("b:2", 0.0, tried_first=True)
+    assert (made.later, made.wakes_at_s) == (False, None)
+    made.on_disconnected()
+    assert [host for host, _ in made.order()] == ["c", "a", "b"]
+    assert [host for host, _ in made.order("b:2")] == ["b", "c", "a"], "where something is unfinished"
+
+
 def test_unlimited_never_probes() -> None:
     made = failback(retry_s=None)
     made.on_connected("b:2", 0.0, tried_first=False)
