@@ -476,6 +476,16 @@ class ProxySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncementSettings:
+    """A message of the bridge about itself, by its first lane."""
+
+    topic: Annotated[str, SettingForm.FILLED, "Its topic."]
+    payload: Annotated[str, "Its payload."] = ""
+    qos: Annotated[int, Number(0, 1, bound=False), "Its QoS."] = 1
+    retain: Annotated[bool, "Whether the remote retains it."] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSettings:
     """The remote broker of a bridge."""
 
@@ -582,6 +592,15 @@ class RemoteSettings:
         "While a later address is used, the first is probed so often, and gone back to when it answers; or unlimited: never.",
     ] = 300.0
 
+    follow: Annotated[
+        tuple[str, ...],
+        SettingForm.FILLED,
+        "Where the remote may send the bridge instead (0x9C and 0x9D, MQTT 5): names, with all below them, addresses, networks.",
+    ] = ()
+    will: Annotated[
+        AnnouncementSettings | None, "A message that the remote publishes when the connection breaks; it is said at leaving, too."
+    ] = None
+    birth: Annotated[AnnouncementSettings | None, "A message that is published at each connect, before all others."] = None
     round_robin: Annotated[
         bool, "The addresses are alike: the next one is tried when a connection has ended, and the first is not gone back to."
     ] = False

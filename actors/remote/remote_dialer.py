@@ -13,11 +13,13 @@ from functools import partial
 
 from actors.remote.credentials import NO_LOGIN, Credentials, Login
 from actors.remote.remote_socket import DISCONNECT, LEVEL_5, InputLimits, Remote, open_remote, probe_remote
+from actors.remote.remote_tcp import is_among
 from wire.config_settings import RemoteSettings
 from wire.errors import Unavailable
 from wire.exchange.announcements import Announcement
 from wire.exchange.failback import Address, place_of
 from wire.exchange.remote_dialects import Dialect, RemoteDialects, is_of_dialect
+from wire.exchange.server_references import server_references
 from wire.status.link_faults import LinkFault, fault_of
 
 log = logging.getLogger("bascule")
@@ -156,9 +158,12 @@ class RemoteDialer:
         tried_first = False
         try:
             errors: list[str] = []
+            tried: set[str] = set()
             fault = LinkFault.OTHER  # of the first address
-            for address, dialects in ways:
+            while ways:
+                address, dialects = ways.pop(0)
                 place = place_of(address)
+                tried.add(place)
                 cleans = clean and place == preferred
                 try:
                     login = self.credentials.login()
@@ -173,12 +178,18 @@ class RemoteDialer:
                     fault = fault if errors else fault_of(error)
                     errors.append(f"{place}: {error.message}")
                     tried_first |= address == self._settings.addresses[0]
+                    ways[:0] = [(other, dialects) for other in self._elsewhere(error) if place_of(other) not in tried]
                     ended = OpeningEnded(
                         remote=None, error=Unavailable("; ".join(errors), fault=fault), clean=cleans, tried_first=tried_first
                     )
         finally:
             if not self._tell(ended) and ended.remote is not None:
                 ended.remote.close()
+
+    def _elsewhere(self, error: Unavailable) -> list[Address]:
+        """The servers that the remote names instead of itself, as far as they may be followed."""
+        found = server_references(str(error.fields.get("server_reference", "")), 8883 if self._settings.secure else 1883)
+        return [address for address in found if is_among(address[0], self._settings.follow)]
 
     def _open(
         self, address: Address, dialects: Sequence[Dialect], limits: InputLimits, login: Login, *, clean: bool

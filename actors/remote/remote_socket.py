@@ -388,7 +388,8 @@ def _await_connack(client: Client, sock: _Socket, settings: RemoteSettings, limi
     code = connack.reason_code
     if code:
         said = f"refused: {reason_name(code).capitalize()} (0x{code:02x})"
-        raise _unavailable("connack", place, said, of_refusal(code), reason_code=code)
+        elsewhere = connack.properties.server_reference or ""
+        raise _unavailable("connack", place, said, of_refusal(code), reason_code=code, server_reference=elsewhere)
     return _connack(connack)
 
 

@@ -21,21 +21,21 @@ def connect_tcp(address: Address, settings: RemoteSettings) -> socket.socket:
         Unavailable: it is the proxy's fault.
     """
     proxy = settings.proxy
-    if proxy is None or _goes_past(address[0], proxy.no_proxy):
+    if proxy is None or is_among(address[0], proxy.no_proxy):
         return _connect(settings, address)
     from actors.remote.remote_proxy import connect_by_proxy  # only here is its library needed
 
     return connect_by_proxy(address, proxy, settings, partial(_connect, settings))
 
 
-def _goes_past(host: str, no_proxy: tuple[str, ...]) -> bool:
+def is_among(host: str, places: tuple[str, ...]) -> bool:
     """Whether ``host`` is one of these names, below one of them, or within one of these networks."""
     try:
         literal = ip_address(host)
     except ValueError:
-        return any(f".{host.lower()}".endswith(f".{name.lower().removeprefix('.')}") for name in no_proxy)
+        return any(f".{host.lower()}".endswith(f".{name.lower().removeprefix('.')}") for name in places)
     networks = []
-    for each in no_proxy:
+    for each in places:
         try:
             networks.append(ip_network(each, strict=False))
         except ValueError:

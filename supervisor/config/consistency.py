@@ -219,7 +219,7 @@ def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:
     if remote.protocol == 4:
         problems += [
             ((key,), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it")
-            for key in ("user_properties", "topic_aliases", "retain_handling")
+            for key in ("user_properties", "topic_aliases", "retain_handling", "follow")
             if key in written
         ]
     if remote.round_robin and "primary_retry" in written:
@@ -291,6 +291,7 @@ def _bridge(bridge: BridgeSettings, written: _File) -> BridgeSettings:
             if rule.min_qos
         ]
     problems += _link_state(bridge)
+    problems += _announcements(bridge)
     problems += [
         (("local_subscriptions", index, "provenance"), why)
         for index, rule in enumerate(bridge.local_subscriptions)
@@ -328,6 +329,19 @@ def _link_state(bridge: BridgeSettings) -> list[Fault]:
     if not told.local and not told.remote:
         return [(("link_state",), "is told to nobody: local and remote are false; write true for one, or remove it")]
     return []
+
+
+def _announcements(bridge: BridgeSettings) -> list[Fault]:
+    remote = bridge.remote
+    problems: list[Fault] = []
+    for key, said in (("will", remote.will), ("birth", remote.birth)):
+        if said is None:
+            continue
+        if (fault := topic_fault(said.topic)) is not None:
+            problems.append((("remote", key, "topic"), f"{said.topic} is no topic name: {fault}"))
+        if bridge.link_state is not None and bridge.link_state.remote:
+            problems.append((("remote", key), "cannot stand beside link_state.remote, which says the same; remove one of them"))
+    return problems
 
 
 def _needs_no_code(reason: str, action: str) -> bool:

@@ -119,3 +119,22 @@ def test_round_robin_goes_on_to_the_next_address_and_does_not_go_back(tmp_path: 
             assert not node.lane("cloud")["link"]["first_address"]
             remotes[number].kill()
             remotes[number].start()
+
+
+def test_birth_at_each_connect_and_will_when_it_ends(source: Mosquitto, start_node: StartNode) -> None:
+    """The Will is Mosquitto's where the link breaks, and the bridge's own word where it leaves."""
+    remote = {
+        "will": {"topic": "state/edge", "payload": "gone"},
+        "birth": {"topic": "state/edge", "payload": "there", "retain": False},
+    }
+    with Proxy(source.port) as proxy, Subscriber(source.port, "state/#") as heard:
+        node = start_node(node_config(bridge_config("cloud", proxy.port, protocol="mqtt5", remote=remote)))
+        wait_until(lambda: heard.payloads("state/edge") == ["there"], 20.0, lambda: str(heard.payloads("state/edge")))
+        proxy.cut()
+        wait_until(lambda: heard.payloads("state/edge") == ["there", "gone"], 20.0, lambda: str(heard.payloads("state/edge")))
+        proxy.restore()
+        wait_until(lambda: heard.payloads("state/edge")[2:] == ["there"], 20.0, lambda: str(heard.payloads("state/edge")))
+        node.stop()
+        wait_until(lambda: heard.payloads("state/edge")[3:] == ["gone"], 20.0, lambda: str(heard.payloads("state/edge")))
+        with Subscriber(source.port, "state/#", client_id="later") as later:
+            later.wait_for("state/edge", ["gone"])

@@ -2,7 +2,8 @@
 
 The Will goes with CONNECT, so the remote publishes it when the connection ends without DISCONNECT [MQTT-3.1.2-8]. The two words
 are PUBLISHes with packet identifiers of their own, above those of messages and of SUBSCRIBE. They are in no queue and no ledger:
-each connection says them anew. With ``link_state`` all three tell whether the link stands, as Mosquitto's bridges do.
+each connection says them anew. With ``link_state`` all three tell whether the link stands, as Mosquitto's bridges do;
+``remote.will`` and ``remote.birth`` have them say what an operator wants.
 
 exchange.announced-in-window [P2, MQTT]: a word of QoS 1 takes one place of the remote's Receive Maximum; a remote that allows one
     message in flight gets it at QoS 0 [MQTT-3.3.4-9]. A remote without RETAIN, or without QoS 1, gets it so [MQTT-3.2.2-11,
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wire.config_settings import BridgeSettings
+from wire.config_settings import AnnouncementSettings, BridgeSettings
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
 from wire.routing.link_states import DOWN, UP, link_state_topic
@@ -62,8 +63,19 @@ NOTHING_ANNOUNCED = Announcements()
 
 def announcements_of(bridge: BridgeSettings, lane: int) -> Announcements:
     """What the ``lane`` of ``bridge`` says at the remote; the first one speaks for all."""
-    topic = link_state_topic(bridge)
-    if topic is None or bridge.link_state is None or not bridge.link_state.remote or lane:
+    if lane:
         return NOTHING_ANNOUNCED
-    down = Announcement(topic=topic, payload=DOWN)
-    return Announcements(will=down, connected=Announcement(topic=topic, payload=UP), leaving=down)
+    topic, remote = link_state_topic(bridge), bridge.remote
+    if topic is not None and bridge.link_state is not None and bridge.link_state.remote:
+        down = Announcement(topic=topic, payload=DOWN)
+        return Announcements(will=down, connected=Announcement(topic=topic, payload=UP), leaving=down)
+    if remote.will is None and remote.birth is None:
+        return NOTHING_ANNOUNCED
+    will = _announcement(remote.will)
+    return Announcements(will=will, connected=_announcement(remote.birth), leaving=will)
+
+
+def _announcement(said: AnnouncementSettings | None) -> Announcement | None:
+    if said is None:
+        return None
+    return Announcement(topic=said.topic, payload=said.payload.encode(), qos=said.qos, retain=said.retain)

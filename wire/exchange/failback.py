@@ -51,12 +51,14 @@ class Failback:
         return sorted(in_turn, key=lambda address: place_of(address) != wanted)
 
     def on_connected(self, place: str, now_s: float, *, tried_first: bool) -> None:
-        """The connection is up at ``place``. tried_first: the first address was tried before, in vain."""
+        """The connection is up at ``place``, which is none of the addresses where one of them sent it there. tried_first: the first
+        address was tried before, in vain.
+        """
         self.on_disconnected()
         self.place = place
-        self.later = place != self.first and not self._round_robin
-        if self._round_robin:
-            places = [place_of(address) for address in self._addresses]
+        places = [place_of(address) for address in self._addresses]
+        self.later = place in places[1:] and not self._round_robin
+        if self._round_robin and place in places:
             self._next = (places.index(place) + 1) % len(places)
         if self.later and self._retry_s is not None:
             self._probe_at_s = now_s + (self._retry_s if tried_first else 0.0)

@@ -14,6 +14,7 @@ import pytest
 
 from actors.remote.remote_dialer import OpeningEnded, ProbeEnded, RemoteDialer
 from actors.remote.remote_socket import NOTHING_SUBSCRIBED
+from actors.store.redirecting import redirection
 from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.settings import bridge
@@ -27,13 +28,13 @@ pytestmark = pytest.mark.process
 class Caller:
     """Has threads run, and takes what they tell unless it ``is_gone``."""
 
-    def __init__(self, *addresses: Address, try_private: bool = False) -> None:
+    def __init__(self, *addresses: Address, try_private: bool = False, follow: tuple[str, ...] = ()) -> None:
         self.is_gone = False
         self.refused: list[OpeningEnded] = []
         self._told: queue.Queue[object] = queue.Queue()
         self._threads: list[threading.Thread] = []
         remote = replace(bridge().remote, addresses=addresses, protocol=5, session_expiry_s=3600, connect_timeout_s=PATIENCE_S)
-        remote = replace(remote, protocol=4) if try_private else remote
+        remote = replace(remote, protocol=4 if try_private else 5, follow=follow)
         self.dialer = RemoteDialer(remote, "edge", try_private=try_private, in_thread=self._in_thread, tell=self._tell)
 
     def _in_thread(self, name: str, job: Callable[[], None]) -> None:
@@ -138,7 +139,7 @@ class LevelJudge:
 
     def __init__(self, answers: dict[int, bytes]) -> None:
         self.levels: list[int] = []
-        self._answers = answers
+        self.answers = answers
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address: Address = ("127.0.0.1", self._listening.getsockname()[1])
         self._thread = threading.Thread(target=self._serve)
@@ -160,7 +161,7 @@ class LevelJudge:
                 return
             with connection:
                 self.levels.append(connection.recv(1000)[8])
-                connection.sendall(self._answers[self.levels[-1]])
+                connection.sendall(self.answers[self.levels[-1]])
 
 
 TAKEN, REFUSED, CLOSED = b"\x20\x02\x00\x00", b"\x20\x02\x00\x01", b""
@@ -186,6 +187,33 @@ def test_a_remote_that_refuses_the_bridge_bit_is_spoken_to_without_for_a_day(ans
         caller.dialer.forget_dialects()
         assert connect(86_401.0) == (Dialect(4, private=True),)
         assert judge.levels == [0x84, 4, 4, 0x84, 4, 0x84, 4]
+        caller.join()
+
+
+def test_another_server_that_may_be_followed_is_gone_to(tmp_path: Path) -> None:
+    """A member of a cluster that stands by answers CONNECT with where the leader is; the leader is a Mosquitto here."""
+    with Mosquitto(tmp_path / "leader") as leader:
+        there = f"127.0.0.1:{leader.port}"
+        with LevelJudge({5: redirection(5, f"nowhere.example:1 {there}")}) as judge:
+            for allowed in ((), ("example.com", "10.0.0.0/8"), ("127.0.0.0/8",)):
+                caller = Caller(judge.address, follow=allowed)
+                ended = caller.dial(judge.address)
+                if allowed != ("127.0.0.0/8",):
+                    assert ended.remote is None
+                    continue
+                assert ended.remote is not None
+                assert ended.remote.address == there
+                ended.remote.close()
+                caller.join()
+
+
+def test_servers_that_send_on_to_each_other_end_the_attempt() -> None:
+    with LevelJudge({}) as first, LevelJudge({}) as second:
+        for judge, other in ((first, second), (second, first)):
+            judge.answers[5] = redirection(5, f"{other.address[0]}:{other.address[1]}")
+        caller = Caller(first.address, follow=("127.0.0.1",))
+        assert caller.dial(first.address).remote is None
+        assert (first.levels, second.levels) == ([5], [5])
         caller.join()
 
 

@@ -438,6 +438,31 @@ TOGETHER = [
         "bridges[0].remote.primary_retry",
         "one address",
     ),
+    *(
+        bad(f"{key} in 3.1.1", remote(f"{CLIENT}, protocol: mqtt311, {key}: {value}"), 6, f"bridges[0].remote.{key}", "mqtt5")
+        for key, value in (
+            ("user_properties", "{a: b}"),
+            ("topic_aliases", "1"),
+            ("retain_handling", "never"),
+            ("follow", "[b.example]"),
+        )
+    ),
+    bad("round robin of one", remote(f"{CLIENT}, round_robin: true"), 6, "bridges[0].remote.round_robin", "one address"),
+    bad(
+        "round robin that goes back",
+        remote('addresses: ["b:1", "b:2"], client_id: e, round_robin: true, primary_retry: 1m'),
+        6,
+        "bridges[0].remote.primary_retry",
+        "round_robin",
+    ),
+    bad("will to a filter", remote(f"{CLIENT}, will: {{topic: a/#}}"), 6, "bridges[0].remote.will.topic", "no topic name"),
+    bad(
+        "two wills",
+        HEAD + BRIDGE.replace("edge-1}", "edge-1, birth: {topic: a}}") + "    link_state: {}\n",
+        6,
+        "bridges[0].remote.birth",
+        "link_state.remote",
+    ),
     bad("same address", remote('addresses: ["b:1", "b:1"], client_id: e'), 6, "bridges[0].remote.addresses[1]", "given twice"),
     bad("backoff", HEAD + BRIDGE + "    backoff: {initial: 1m, max: 1s}\n", 8, "bridges[0].backoff.max", "below initial (1m)"),
     bad("no client id", remote(ADDRESS), 6, "bridges[0].remote.client_id", "clean_start is false"),
