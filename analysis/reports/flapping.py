@@ -72,6 +72,7 @@ TOLD: dict[str, tuple[Verdict, str]] = {
     "history.cut": ("attention", "history was cut"),
     "events.lost": ("attention", "events were lost"),
     "queue.purged": ("ok", "a queue was purged"),
+    "queue.imported": ("ok", "a file was put into a queue"),
     "queue.resent": ("ok", "messages of before were sent again"),
 }
 

@@ -23,6 +23,7 @@ Answer = (
     | answers.Purged
     | answers.Replayed
     | answers.Resent
+    | answers.Imported
     | answers.Events
     | answers.Sessions
     | answers.SessionPage
@@ -52,7 +53,7 @@ class OnSessions(Protocol):
 
 
 Order = QueueCommand | SessionCommand
-_CHANGES = ("purge", "replay", "resend", "end")
+_CHANGES = ("purge", "replay", "resend", "import", "end")
 _LOOKS = ("ls", "peek", "events", "show")
 ORDERED = "ordered"  # in the result of a command that is refused for now: it is done as soon as the disk takes it
 

@@ -1,4 +1,4 @@
-"""Messages that have left a queue go once more: from its history into the queues of its bridge, or of another one.
+"""Messages enter a queue once more: from the history of one that they have left, or from a file that was exported.
 
 A run has a name. Whoever orders the next page of it by that name has it go on where it stands, so a page whose answer was lost is
 not sent twice, and a run outlives any process. What is sent again is accepted anew, now, and goes where its rule said when it was
@@ -37,6 +37,7 @@ from wire.routing.provenance import USER_PROPERTIES
 log = logging.getLogger("bascule")
 
 ROW_VERSION = 1
+FILE = "file"  # in the place of a queue, of a run through a file of exported messages
 RUNS_MAX = 100  # of one bridge; the one that was not used for longest is forgotten
 LOOKED_BYTES = 8 << 20  # of a page, what is not in it included
 LOOKED_CHUNKS = 5000
@@ -110,6 +111,10 @@ class Resends:
         """The run ``name`` through ``queue``, if it is known."""
         return self._runs.get((name, queue))
 
+    def find_file(self, name: str) -> Run | None:
+        """The run ``name`` through a file, if it is known."""
+        return self._runs.get((name, FILE))
+
     def go_on(
         self,
         name: str,
@@ -139,18 +144,45 @@ class Resends:
         elif run.ended:
             return run, Page({}, run.following, full=False, missed=0, damaged=0)
         page = _choose_page(source, history, run, rooms, count=count)
+        return self._record(name, source.name, run, page, write), page
+
+    def go_on_with_lines(
+        self,
+        name: str,
+        first: int,
+        below: int,
+        messages: Sequence[Message],
+        rooms: Mapping[str, Sequence[AdmissionRoom]],
+        write: Write,
+    ) -> tuple[Run, Page]:
+        """The same of a run through a file of ``below`` messages, whose ``messages`` from ``first`` on (counted from 0) these are.
+        None of them is taken where the run stands elsewhere.
+        """
+        run = self._runs.get((name, FILE)) or Run(Stretch(0, below, 0, 0), 0)
+        if run.ended or run.following != first:
+            return run, Page({}, run.following, full=False, missed=0, damaged=0)
+        chosen: dict[str, list[Message]] = {}
+        following = first
+        for message in messages[: below - first]:
+            if not _choose(message, list(rooms), rooms, chosen):
+                break
+            following += 1
+        page = Page(chosen, following, full=following < first + len(messages), missed=0, damaged=0)
+        return self._record(name, FILE, run, page, write), page
+
+    def _record(self, name: str, queue: str, run: Run, page: Page, write: Write) -> Run:
         run = Run(run.stretch, page.following, run.messages + page.taken)
         for to, messages in page.chosen.items():
             place = lane_of_queue(to)
             assert place is not None, "the queue of a lane"
             self.messages[place.number] = self.messages.get(place.number, 0) + len(messages)
-        self._runs.pop((name, source.name), None)
-        self._runs[name, source.name] = run
+        self._runs.pop((name, queue), None)
+        self._runs[name, queue] = run
         while len(self._runs) > RUNS_MAX:
             del self._runs[next(iter(self._runs))]
         runs = [(*key, each.stretch, each.following, each.messages) for key, each in self._runs.items()]
         write.put("meta", resends_key(self._bridge), msgpack.packb((ROW_VERSION, self.messages, runs)))
-        return run, page
+        return run
 
 
 def _choose_page(
@@ -168,17 +200,26 @@ def _choose_page(
             for message in rows_of(chunk, start, run.stretch.stop, RangeSet()):
                 if not source.has_left(message.seq):
                     continue
-                name = names[crc32(message.topic) % len(names)]
-                if taken == count or not all(room.fits(1, message.size_bytes) for room in rooms[name]):
+                if taken == count or not _choose(_marked(message), names, rooms, chosen):
                     return Page(chosen, message.seq, full=taken < count, missed=missed, damaged=len(damages))
-                for room in rooms[name]:
-                    room.take(1, message.size_bytes)
-                chosen.setdefault(name, []).append(_marked(message))
                 taken += 1
         looked, looked_bytes = looked + 1, looked_bytes + chunk.size_bytes
         if looked == LOOKED_CHUNKS or looked_bytes >= LOOKED_BYTES:
             return Page(chosen, min(chunk.stop, run.stretch.stop), full=False, missed=missed, damaged=len(damages))
     return Page(chosen, run.stretch.stop, full=False, missed=missed, damaged=len(damages))
+
+
+def _choose(
+    message: Message, names: Sequence[str], rooms: Mapping[str, Sequence[AdmissionRoom]], chosen: dict[str, list[Message]]
+) -> bool:
+    """Put ``message`` to those that are chosen for its queue, and take its room; False if there is none."""
+    name = names[crc32(message.topic) % len(names)]
+    if not all(room.fits(1, message.size_bytes) for room in rooms[name]):
+        return False
+    for room in rooms[name]:
+        room.take(1, message.size_bytes)
+    chosen.setdefault(name, []).append(message)
+    return True
 
 
 def _marked(message: Message) -> Message:

@@ -36,11 +36,22 @@ from storage.store.next_commit import NextCommit
 from wire.clock_steps import elapsed_ms
 from wire.errors import StorageDamaged, Unavailable
 from wire.figure import joined
-from wire.frames.batch import QOS_MASK, RETAIN
+from wire.frames.batch import QOS_MASK, RETAIN, applied_qos_table
 from wire.frames.names import queue_name
 from wire.frames.supervision import QueueCommand
 from wire.routing.message_route import MessageRoute
-from wire.status.answers import DeadLetterQueue, Events, HeldMessage, HeldMessages, KeptLane, Purged, Queues, Replayed, Resent
+from wire.status.answers import (
+    DeadLetterQueue,
+    Events,
+    HeldMessage,
+    HeldMessages,
+    Imported,
+    KeptLane,
+    Purged,
+    Queues,
+    Replayed,
+    Resent,
+)
 from wire.status.answers import Queue as QueueRow
 from wire.status.event_kinds import EventKind
 from wire.status.refusals import Refusal
@@ -90,6 +101,8 @@ class QueueCommands:
                 return self._replay_page(arguments, now_s, wall_ms)
             case "resend":
                 return self._resend_page(arguments, now_s, wall_ms)
+            case "import":
+                return self._import_page(arguments, now_s, wall_ms)
             case "events":
                 return self._list_events(arguments)
         raise CommandError(Refusal.UNKNOWN_COMMAND, f"there is no {command.verb!r}")
@@ -292,6 +305,28 @@ class QueueCommands:
             below=run.stretch.stop,
         )
 
+    # --- import ---
+
+    def _import_page(self, arguments: Mapping[str, Any], now_s: float, wall_ms: int) -> Imported:
+        bridge, name, first, below = arguments["bridge"], arguments["run"], arguments["from"], arguments["below"]
+        names = self._queues_into(bridge)
+        resends = self._lanes.resends[bridge]
+        known = resends.find_file(name)
+        if known is not None and known.stretch.stop != below:
+            text = f"run {name!r} is about a file of {known.stretch.stop} messages, not of {below}; take another name"
+            raise CommandError(Refusal.BAD_ARGUMENTS, text)
+        messages = [_imported(fields, wall_ms) for fields in arguments["messages"]]
+        measured = self._client_room.beside_clients(now_s, bridge, names)
+        rooms = {to: measured[to] for to in names}
+        run, page = resends.go_on_with_lines(name, first, below, messages, rooms, self.next_commit.write)
+        for to, chosen in page.chosen.items():
+            self._append(to, chosen, wall_ms)
+        if run.ended and (known is None or not known.ended):
+            self._events.note(
+                wall_ms, EventKind.QUEUE_IMPORTED, actor="operator", bridge=bridge, lane=-1, reason=name, count=run.messages
+            )
+        return Imported(imported=page.taken, total=run.messages, full=page.full, next=None if run.ended else run.following)
+
     def _queues_into(self, bridge: str) -> list[str]:
         """The queues of ``bridge`` that are served."""
         configured = self._lanes.configured.get(bridge)
@@ -305,6 +340,8 @@ class QueueCommands:
         """Append ``messages`` to the queue ``name``, accepted now."""
         write = self.next_commit.write
         batch = batch_of(list(messages), accepted_ms=wall_ms)
+        if not self._lanes.configured[self._lanes.of_bridges[name].bridge].persist:
+            batch.change_flags(0, batch.flags.translate(applied_qos_table(0)))
         qos0 = sum(1 for flags in batch.flags if not flags & QOS_MASK)
         self._lanes.of_bridges[name].queue.append(batch.encode(), len(batch), batch.size_bytes(), qos0, write)
         self._lanes.thinned.forget_payloads(name)
@@ -378,6 +415,13 @@ def _held(message: Message, payload_bytes: int | None, **more: Any) -> HeldMessa
         accepted_ms=message.accepted_ms,
         **more,
     )
+
+
+def _imported(fields: Sequence[Any], wall_ms: int) -> Message:
+    """The message of ``fields``: topic, flags, payload, properties, rule and destination."""
+    topic, flags, payload, properties, rule, destination = fields
+    route = MessageRoute(rule, destination, preserve_retain=True, properties=b"").encode()
+    return Message(-1, topic, payload, flags, properties, route, wall_ms)
 
 
 def _dead(letter: DeadLetter, payload_bytes: int | None) -> HeldMessage:

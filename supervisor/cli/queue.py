@@ -253,6 +253,47 @@ def resend(
     return 0
 
 
+@queue.command("import")
+@about_node(bridge="BRIDGE", path="FILE")
+@click.option("--rate", type=click.IntRange(1), metavar="N", help="The most messages a second.")
+@click.option("--run", metavar="NAME", help="The run's name; without it, the digest of the file.")
+@JSON
+def import_file(node: GivenNode, bridge: str, path: str, rate: int | None, run: str | None, as_json: bool) -> int:
+    """Put the messages of FILE, which queue export wrote, at the end of the queue of BRIDGE.
+
+    The whole file is checked before the first message goes. They count as accepted and as resent, and go where FILE says. A full
+    queue is waited for. A run goes on where it stands, so a file goes once, unless its run has another name.
+    """
+    from supervisor.control.imported_messages import ExportedMessages
+
+    try:
+        with Path(path).open("rb") as file:
+            exported = ExportedMessages(file)
+            below, name, position, total, due_s = exported.messages, run or exported.digest, 0, 0, time.monotonic()
+            waiting = is_new = False
+            count = _PAGE if rate is None else max(1, min(_PAGE, rate // 5))
+            while below:
+                page = node.client.import_messages(bridge, name, exported.page(position, count), start=position, below=below)
+                total, is_new = page.total, is_new or page.imported > 0
+                if page.next is None:
+                    break
+                if page.full and not waiting:
+                    print(f"the queue is full behind message {page.next} of {below}; waiting for room", file=sys.stderr)
+                waiting, position = page.full, page.next
+                due_s = _pause(due_s, page.imported, rate, full=page.full)
+    except ValueError as error:
+        raise click.ClickException(f"{path}: {error}; nothing was imported") from error
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from error
+    if as_json:
+        print(json.dumps({"run": name, "imported": total, "before": not is_new}))
+    elif below and not is_new:
+        print(f"{bridge}: {counted(total, 'message')} of {path} were imported before, as run {name}; --run NAME imports them again")
+    else:
+        print(f"{bridge}: {counted(total, 'message')} imported, as run {name}")
+    return 0
+
+
 # --- inside ---
 
 

@@ -11,7 +11,7 @@ may share one client: each call has a connection to itself, which the next one u
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -28,6 +28,7 @@ from wire.status.answers import (
     Events,
     Forgotten,
     HeldMessages,
+    Imported,
     Ping,
     Promoted,
     Purged,
@@ -258,6 +259,14 @@ class ControlClient:
         """
         bounds = _given(**{"from": start}, below=below, since_ms=since_ms, until_ms=until_ms)
         return self._ask(Resent, "queue.resend", _given(bridge=bridge, run=run, lane=lane, into=into, count=count) | bounds)
+
+    def import_messages(self, bridge: str, run: str, lines: Sequence[str], *, start: int, below: int) -> Imported:
+        """Have ``lines``, of a file of ``below`` messages those from ``start`` on, go to the end of the queue of ``bridge``.
+
+        run: its name; nothing is taken of ``lines`` where it stands elsewhere than at ``start``.
+        """
+        wanted = _given(bridge=bridge, run=run, **{"from": start}, below=below, messages="\n".join(lines))
+        return self._ask(Imported, "queue.import", wanted)
 
     # --- sessions of local clients ---
 

@@ -19,6 +19,8 @@ from wire.status.refusals import Refusal
 Asker = list[bytes]  # the way back to who asked
 Answers = list[tuple[Asker, bytes]]
 
+LINES_MAX_BYTES = 200_000  # of messages in one request, thus of one of them
+
 VERSION = 1
 SOCKET_NAME = "control.ipc"
 PAYLOAD_MAX_BYTES = 262_144  # of three texts of 65,535 bytes, the longest that MQTT has, and some more
@@ -43,6 +45,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "queue.purge": ("bridge",),
     "queue.replay": ("bridge",),
     "queue.resend": ("bridge", "run"),
+    "queue.import": ("bridge", "run", "from", "below", "messages"),
     "session.ls": (),
     "session.show": ("client_id",),
     "session.will": ("client_id",),
@@ -93,7 +96,7 @@ QUESTIONS = {
 
 # The longest text of an argument, in bytes of UTF-8. Those of MQTT are as long as MQTT lets them be; what is matched against each
 # session is short, since its cost is paid for each of them.
-_TEXT_MAX_BYTES = dict.fromkeys(("topic", "client_id", "after", "user", "text"), 65_535)
+_TEXT_MAX_BYTES = dict.fromkeys(("topic", "client_id", "after", "user", "text"), 65_535) | {"messages": LINES_MAX_BYTES}
 _OTHER_TEXT_MAX_BYTES = 256
 
 

@@ -34,6 +34,7 @@ NEEDED: dict[str, Role] = {
     "session.disconnect": "operate",
     "snapshot": "operate",
     "queue.purge": "admin",
+    "queue.import": "admin",
     "cluster.promote": "admin",
     "cluster.step_down": "admin",
     "cluster.forget": "admin",

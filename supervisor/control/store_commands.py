@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from supervisor.control.control_socket import ControlError, Request
+from supervisor.control.imported_messages import read_lines
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueCommand, SessionCommand
 from wire.status.refusals import Refusal
@@ -18,6 +19,7 @@ _VERBS = {
     "queue.purge": "purge",
     "queue.replay": "replay",
     "queue.resend": "resend",
+    "queue.import": "import",
     "events": "events",
     "cluster.promote": "promote",
     "cluster.step_down": "step_down",
@@ -37,6 +39,7 @@ CHANGES = (
     "queue.purge",
     "queue.replay",
     "queue.resend",
+    "queue.import",
     "session.end",
     "session.disconnect",
 )
@@ -66,6 +69,7 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "bridge": str,
     "reason": str,
     "run": str,
+    "messages": read_lines,
     "into": str,
     "below": _number,
     "since_ms": _number,

@@ -126,7 +126,7 @@ class StoreRequests:
         self._passed_on[self._number] = replace(asked, deadline_s=now_s + ANSWER_TIMEOUT_S, by_listener=by_listener)
         self._mailbox.send(LISTENER if by_listener else QUEUE_STORE, frame)
         if request.command in CHANGES:
-            log.info("control.relayed", extra={"command": request.command, **request.arguments})
+            log.info("control.relayed", extra={"command": request.command, **_told(request.arguments)})
 
     def _why_not(self, request: Request) -> ControlError:
         refusal = self._children.store_refusal
@@ -153,6 +153,11 @@ class StoreRequests:
             self._mailbox.set_timer(TIMER, min(deadlines_s))
         else:
             self._mailbox.cancel_timer(TIMER)
+
+
+def _told(arguments: dict[str, str]) -> dict[str, str]:
+    """``arguments`` without what clients have sent."""
+    return {name: text for name, text in arguments.items() if name != "messages"}
 
 
 def _see_whether_busy(waiting: int, request: Request) -> None:

@@ -1,17 +1,20 @@
-"""``bascule queue resend``: what a real remote had goes again, to it and to another one, through kills of the store."""
+"""``bascule queue resend`` and ``import``: what was there before reaches a real remote once more, and once, through kills."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from supervisor.cli.main import main
 from supervisor.control.client import ControlClient
+from supervisor.control.imported_messages import ExportedMessages
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient, publish
 from tests.support.node import bridge_config, node_config
+from tests.support.ports import free_port
 from tests.support.subscriber import Subscriber
 
 NUMBERS = [str(number) for number in range(40)]
@@ -53,3 +56,40 @@ def test_what_has_left_goes_once_more_and_no_kill_doubles_it(
     assert main(["queue", "resend", str(node.config_path), "second"]) == 1
     assert "retention of bridge 'second' is 0s" in capsys.readouterr().err
     assert main(["queue", "resend", str(node.config_path), "first", "--since", "yesterday"]) == 2
+
+
+def test_an_exported_queue_is_imported_once_into_another_bridge(
+    sink: Mosquitto, start_node: StartNode, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A damaged line is refused before anything goes; the same file does not go twice, whatever was killed in between."""
+    rules = [{"filters": ["plant/#"], "destination": "site/{#}"}]
+    config = node_config(
+        bridge_config("away", free_port(), local_subscriptions=rules),
+        bridge_config("second", sink.port, protocol="mqtt5", local_subscriptions=[{"filters": ["nothing"]}]),
+    )
+    file = tmp_path / "queue.jsonl"
+    with Subscriber(sink.port, "#", version=5) as later:
+        node = start_node(config)
+        with MqttClient(node.port) as client:
+            publish(client, "plant/a", *NUMBERS, qos=2)
+        node.wait_lane("away", depth=40)
+        assert main(["queue", "export", str(node.config_path), "away", "--to", str(file)]) == 0
+        whole = file.read_text().splitlines(keepends=True)
+        file.write_text("".join([*whole[:20], whole[20][:30] + "\n", *whole[21:]]))
+        assert main(["queue", "import", str(node.config_path), "second", str(file)]) == 1
+        assert "line 21: it is not JSON" in capsys.readouterr().err
+        file.write_text("".join(whole))
+        with file.open("rb") as opened, ControlClient.of_config(node.config_path) as asked:
+            exported = ExportedMessages(opened)
+            asked.import_messages("second", exported.digest, exported.page(0, 15), start=0, below=40)
+            node.wait_replaced("store", node.kill("store"))
+            node.wait_actors_ready()
+        assert main(["queue", "import", str(node.config_path), "second", str(file)]) == 0
+        assert main(["queue", "import", str(node.config_path), "second", str(file)]) == 0
+        assert "imported before" in capsys.readouterr().out
+        assert "queue.import" in node.output
+        assert "payload_base64" not in node.output, "no payload is logged"
+        later.wait_for("site/plant/a", NUMBERS)
+        lane = node.wait_lane("second", delivered=40, depth=0, ledger_closes=True)
+        assert (lane["accepted"], lane["resent"]) == (40, 40)
+        assert later.payloads("site/plant/a") == NUMBERS

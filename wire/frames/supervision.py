@@ -169,9 +169,7 @@ class RoleChanged(Frame):
 
 @frame_kind(46)
 class QueueCommand(Frame):
-    """Supervisor -> QueueStore: ``verb`` is ls, peek, purge or replay; storage/store/queue_commands.py says what ``arguments``
-    are.
-    """
+    """Supervisor -> QueueStore: storage/store/queue_commands.py says which ``verb`` there is, and what ``arguments`` are."""
 
     request: int
     verb: str

@@ -204,6 +204,16 @@ class Resent:
     below: int = figure("The sequence before which it ends.")
 
 
+@figures
+class Imported:
+    """A page of exported messages went to the end of the queue."""
+
+    imported: int = figure("Messages that went.")
+    total: int = figure("Messages of this run so far.")
+    full: bool = figure("The queue has no more room; the run goes on where it stands.")
+    next: int | None = figure("How many messages of the file are done; null after the last.")
+
+
 # --- sessions of local clients ---
 
 

@@ -78,7 +78,7 @@ class QueueFigures:
         default=None,
     )
     resent: int | None = figure(
-        "Those of `accepted` that had left a queue before, and that operators have sent again, ever.",
+        "Those of `accepted` that operators put there, ever: sent again from a history, or imported.",
         counter("bridge_resent_messages"),
         default=None,
     )

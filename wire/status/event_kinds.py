@@ -109,6 +109,7 @@ class EventKind(StrEnum):
         "queue.resent",
         "bridge, lane, whose history is sent again; reason: begun, ended; count: messages; details: run, into (who gets them)",
     )
+    QUEUE_IMPORTED = "queue.imported", "bridge, whose queue has got all of a file; reason: the run's name; count: messages"
     SESSION_ENDED = (
         "session.ended",
         "reason: operator; count: messages that went with its queue; details: client_id, user, subscriptions, will",

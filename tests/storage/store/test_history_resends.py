@@ -168,3 +168,59 @@ def test_a_kill_or_a_power_cut_at_any_write_sends_nothing_twice_and_leaves_nothi
         figures = again.status(5000).queues[QUEUE]
         assert (figures.resent, figures.accepted, figures.ledger_closes) == (10, 23, True)
         assert handed(turn(again)) == []
+
+
+def lines(*payloads: bytes) -> list[tuple[bytes, int, bytes, bytes, str, str]]:
+    return [(b"t", 1, payload, b"", "r", "x/{#}") for payload in payloads]
+
+
+def test_a_file_enters_a_queue_once_page_by_page(engine: RocksEngine | RecordingEngine) -> None:
+    """A page that does not begin where the run stands changes nothing, and says where that is."""
+    store = open_store(engine, kept(), 1)
+    asked: dict[str, Any] = {"bridge": "other", "run": "f", "below": 3}
+    assert command(store, "import", **asked, messages=lines(b"a", b"b"), **{"from": 0})["next"] == 2
+    again = command(store, "import", **asked, messages=lines(b"a", b"b"), **{"from": 0})
+    assert (again["imported"], again["next"]) == (0, 2)
+    last = command(store, "import", **asked, messages=lines(b"c", b"beyond"), **{"from": 2})
+    assert (last["imported"], last["total"], last["next"]) == (1, 3, None)
+    assert command(store, "import", **asked, messages=lines(b"a"), **{"from": 0})["imported"] == 0
+    assert payloads(store, OTHER) == [b"a", b"b", b"c"]
+    queue = store.lanes.all[OTHER].queue
+    assert {MessageRoute.decode(message.route).destination for message in queue.read(0, 9)} == {"x/{#}"}
+    figures = store.status(5000).queues[OTHER]
+    assert (figures.accepted, figures.resent, figures.ledger_closes) == (3, 3, True)
+    assert refused(store, "import", **asked | {"below": 4}, messages=[], **{"from": 0})[0] == "bad_arguments"
+    assert refused(store, "import", **asked | {"bridge": "nobody"}, messages=[], **{"from": 0})[0] == "not_configured"
+
+
+def test_a_file_waits_for_room_and_is_lowered_where_nothing_persists(engine: RocksEngine | RecordingEngine) -> None:
+    small = replace(bridge(), persist=False, limits=limits(max_messages=2, overflow="drop-newest"))
+    store = open_store(engine, node(small), 1)
+    page = command(store, "import", bridge="cloud", run="f", below=3, messages=lines(b"a", b"b", b"c"), **{"from": 0})
+    assert (page["imported"], page["full"], page["next"]) == (2, True, 2)
+    queue = store.lanes.all[QUEUE].queue
+    assert [message.flags for message in queue.read(0, 9)] == [0, 0]
+
+
+def test_a_kill_or_a_power_cut_at_any_write_imports_nothing_twice() -> None:
+    """store.resent-once"""
+    engine = RecordingEngine()
+    store = open_store(engine, kept(), 1)
+    everything = lines(*(b"%d" % number for number in range(6)))
+    for first in (0, 2, 4):
+        ask(store, "import", bridge="other", run="f", below=6, messages=everything[first : first + 2], **{"from": first})
+    for issued, kept_writes, survived in engine.survivors():
+        again = open_store(survived, kept(), 2)
+        position: int | None = 0
+        while position is not None:
+            page = command(
+                again,
+                "import",
+                bridge="other",
+                run="f",
+                below=6,
+                messages=everything[position : position + 2],
+                **{"from": position},
+            )
+            position = page["next"]
+        assert payloads(again, OTHER) == [b"%d" % number for number in range(6)], (issued, kept_writes)

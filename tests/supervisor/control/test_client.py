@@ -108,6 +108,11 @@ CALLS: list[tuple[Callable[[ControlClient], Any], str, dict[str, str]]] = [
         | {"since_ms": "5", "until_ms": "6", "count": "1"},
     ),
     (
+        lambda node: node.import_messages("cloud", "r", ["a", "b"], start=4, below=9),
+        "queue.import",
+        {"bridge": "cloud", "run": "r", "from": "4", "below": "9", "messages": "a\nb"},
+    ),
+    (
         lambda node: node.sessions(after="a", like="b*", user="c", connected=False),
         "session.ls",
         {"after": "a", "like": "b*", "user": "c", "connected": "no"},
