@@ -555,7 +555,7 @@ class Lanes:
         deleted with ``write``.
         """
         self.expire(now_s, wall_ms)
-        if self.thinned.holds:
+        if self.thinned.queues:
             self.thinned.tick(wall_ms)
         if now_s - self._trimmed_s >= TRIM_IDLE_S:
             self._trimmed_s = now_s

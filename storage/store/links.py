@@ -192,7 +192,7 @@ class Links:
             self._lanes.changes.route(frame.lanes)
         queued, retained = self._split_off(frame)
         sifted: Mapping[str, Sifted] = {}
-        if frame.thinned or self._lanes.thinned.holds:
+        if frame.thinned or self._lanes.thinned.queues:
             queued, sifted = self._lanes.thinned.sift(queued)
         holds = self._rooms.hold(queued, now_s)
         rooms = self._rooms.measured if holds else self._rooms.measure(now_s, [part[0] for part in queued.parts])

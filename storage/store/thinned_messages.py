@@ -66,7 +66,7 @@ class OpenWrite(Protocol):
 
 
 @dataclass(slots=True)
-class _Thinned:
+class ThinnedQueue:
     """What is known for one queue. losses: what it had lost when the payloads were noted."""
 
     topics: ThinnedTopics
@@ -74,7 +74,10 @@ class _Thinned:
 
 
 class ThinnedMessages:
-    """Those of all bridges' queues. ``holds``: whether anything is held."""
+    """Those of all bridges' queues.
+
+    queues: what is known of each queue that rules have left something out of, in this life.
+    """
 
     def __init__(
         self, lanes: Mapping[str, Lane], next_commit: OpenWrite, settings: SettingsNow, appended: Callable[[str], None]
@@ -88,28 +91,23 @@ class ThinnedMessages:
         self._next = next_commit
         self._settings = settings
         self._appended = appended
-        self._queues: dict[str, _Thinned] = {}
+        self.queues: dict[str, ThinnedQueue] = {}
         self._thinnings: dict[bytes, Thinning] = {}
         self._recover()
 
-    @property
-    def holds(self) -> bool:
-        """Whether anything is held."""
-        return any(each.topics.held for each in self._queues.values())
-
     def held(self, name: str) -> int:
         """How many messages are held for the queue ``name``."""
-        each = self._queues.get(name)
+        each = self.queues.get(name)
         return 0 if each is None else len(each.topics.held)
 
     def size_bytes(self, name: str) -> int:
         """Their bytes."""
-        each = self._queues.get(name)
+        each = self.queues.get(name)
         return 0 if each is None else each.topics.size_bytes
 
     def untracked(self, name: str) -> int:
         """How many crossed as they came in this life, since there was no memory to look at them by."""
-        each = self._queues.get(name)
+        each = self.queues.get(name)
         return 0 if each is None else each.topics.untracked
 
     # --- what comes ---
@@ -148,7 +146,7 @@ class ThinnedMessages:
         write = self._next.write
         for name, sifted in found.items():
             queue = self._lanes[name].queue
-            for message in self._queues[name].topics.take(sifted):
+            for message in self.queues[name].topics.take(sifted):
                 self._forget(queue, message)
             for outcome, messages in sifted.left_out.items():
                 queue.refuse_into(outcome, messages)
@@ -160,26 +158,26 @@ class ThinnedMessages:
 
     def forget_payloads(self, name: str) -> None:
         """Something of before enters the queue ``name`` once more: the next message of each topic crosses."""
-        if name in self._queues:
-            self._queues[name].topics.forget_payloads()
+        if name in self.queues:
+            self.queues[name].topics.forget_payloads()
 
     # --- what time and links bring ---
 
     def tick(self, wall_ms: int) -> None:
         """What is due enters its queue."""
-        for name, each in self._queues.items():
+        for name, each in self.queues.items():
             if each.topics.held:
                 due = partial(HeldMessage.is_due, wall_ms=wall_ms, linked=self._is_linked(name))
                 self._release(name, due)
 
     def release_all(self) -> None:
         """Everything that is held enters its queue."""
-        for name in self._queues:
+        for name in self.queues:
             self._release(name, lambda _: True)
 
     def purge(self, name: str) -> int:
         """Nothing is held for the queue ``name`` any more; how many messages that were."""
-        each = self._queues.get(name)
+        each = self.queues.get(name)
         if each is None:
             return 0
         queue, gone = self._lanes[name].queue, each.topics.release(lambda _: True)
@@ -193,10 +191,10 @@ class ThinnedMessages:
 
     def _topics_of(self, name: str) -> ThinnedTopics:
         queue = self._lanes[name].queue
-        each = self._queues.get(name)
+        each = self.queues.get(name)
         losses = _losses(queue)
         if each is None:
-            each = self._queues[name] = _Thinned(ThinnedTopics(partial(self._limits, self._lanes[name].bridge)), losses)
+            each = self.queues[name] = ThinnedQueue(ThinnedTopics(partial(self._limits, self._lanes[name].bridge)), losses)
         elif each.losses != losses:
             each.losses = losses
             each.topics.forget_payloads()
@@ -220,7 +218,7 @@ class ThinnedMessages:
         return known
 
     def _release(self, name: str, wanted: Callable[[HeldMessage], bool]) -> None:
-        queue, messages = self._lanes[name].queue, self._queues[name].topics.release(wanted)
+        queue, messages = self._lanes[name].queue, self.queues[name].topics.release(wanted)
         for message in messages:
             self._forget(queue, message)
         self._enter(name, messages)

@@ -114,6 +114,32 @@ class Replay(_Body):
     model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
 
 
+class Resend(_Body):
+    """The messages to send again; the first page of a run says which, the others have it go on."""
+
+    run: str = Field(description="The name of the run.")
+    lane: int | None = Field(None, ge=0, description="Of this lane; without it, of lane 0.")
+    into: str | None = Field(None, description="The bridge that gets them; without it, their own.")
+    start: int | None = Field(None, ge=0, alias="from", description="From this sequence on.")
+    below: int | None = Field(None, ge=0, description="Below this sequence.")
+    since_ms: int | None = Field(None, ge=0, description="Accepted from then on, in UTC.")
+    until_ms: int | None = Field(None, ge=0, description="Accepted before then.")
+    count: int = Field(500, ge=1, le=500, description="The most to send.")
+
+    model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
+
+
+class Import(_Body):
+    """Messages of a file, as queue export writes them."""
+
+    run: str = Field(description="The name of the run.")
+    start: int = Field(ge=0, alias="from", description="How many messages of the file come before these.")
+    below: int = Field(ge=1, description="How many the file has.")
+    messages: str = Field(description="JSON Lines, of at most 200,000 bytes.")
+
+    model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
+
+
 class Reload(_Body):
     """The file is read again, and what differs is applied."""
 

@@ -201,6 +201,16 @@ class RestApi:
             """Put dead letters back at the end of the queue, a page at most; they count as accepted anew."""
             return await self._ask("queue.replay", {"bridge": bridge, **what.model_dump(by_alias=True)})
 
+        @self._route("POST", "/queues/{bridge}/resend", "queue.resend", answers.Resent, "queues")
+        async def resend_messages(bridge: Bridge, what: Annotated[models.Resend, Body()]) -> JsonAnswer:
+            """Send messages again that have left a lane, a page at most; the same run goes on where it stands."""
+            return await self._ask("queue.resend", {"bridge": bridge, **what.model_dump(by_alias=True)})
+
+        @self._route("POST", "/queues/{bridge}/import", "queue.import", answers.Imported, "queues")
+        async def import_messages(bridge: Bridge, what: Annotated[models.Import, Body()]) -> JsonAnswer:
+            """Put exported messages at the end of the queue, a page at most; the same run goes on where it stands."""
+            return await self._ask("queue.import", {"bridge": bridge, **what.model_dump(by_alias=True)})
+
     def _sessions(self) -> None:
         @self._route("GET", "/sessions", "session.ls", answers.Sessions, "sessions")
         async def list_sessions(

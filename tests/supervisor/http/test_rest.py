@@ -92,6 +92,9 @@ def test_dead_letters_are_seen_replayed_and_purged(served: Served) -> None:
     assert served.change("/queues/cloud/replay", {"reason": "other"}, "operate").json["replayed"] == 0
     assert fits(answers.Purged, served.change("/queues/cloud/purge", {"dead": True}).json)["purged"] == DEAD
     assert served.change("/queues/cloud/purge", {"lane": 0}).json["purged"] == 0
+    assert served.change("/queues/cloud/resend", {"run": "r"}, "operate").json["error"]["kind"] == "not_kept"
+    junk = served.change("/queues/cloud/import", {"run": "r", "from": 0, "below": 1, "messages": "junk"}).json["error"]
+    assert (junk["kind"], "line 1: it is not JSON" in junk["message"]) == ("bad_arguments", True)
 
 
 def test_sessions_are_listed_shown_and_ended(served: Served) -> None:
