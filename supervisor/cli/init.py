@@ -28,6 +28,7 @@ LINE_MAX = 67  # characters beside an example's name
 @click.option("--bind", help="The address for local clients; without it, 127.0.0.1:1883.")
 @click.option("--user", help="A user of the local broker; the password is made, and kept beside FILE.")
 @click.option("--remote", help="The remote broker, such as mqtts://user@broker.example; empty for a broker alone.")
+@click.option("--for", "known", metavar="CLOUD", help="In place of --remote: one that many use, such as aws-iot; ? lists them.")
 @click.option("--bridge", default="cloud", show_default=True, help="The bridge's name.")
 @click.option("--client-id", help="The bridge's client identifier at the remote; without it, the node's name.")
 @click.option("--password-stdin", is_flag=True, help="Read the remote's password from the first line of standard input.")
@@ -49,6 +50,7 @@ def init(
     bind: str | None,
     user: str | None,
     remote: str | None,
+    known: str | None,
     bridge: str,
     client_id: str | None,
     password_stdin: bool,
@@ -65,19 +67,17 @@ def init(
     """
     from supervisor.config.first_configuration import FirstAnswers, name_of, write_first
 
-    if example == "?":
-        return _examples()
-    if file.exists() and not force:
-        raise click.UsageError(f"{file} is there already; take another name, or --force")
+    if example == "?" or (known is not None and _lists_known(known, remote)):
+        return _examples() if example == "?" else 0
+    _check_new(file, force=force)
     if example is not None:
         return _from_example(file, example, data_dir)
     asks = not yes and sys.stdin.isatty()
     name = _answer(name, asks, "Name of the node", name_of(socket.gethostname()))
     bind = _answer(bind, asks, "Local clients connect to", "127.0.0.1:1883")
     user = _answer(user, asks, "User of the local broker (empty: everybody)", "" if _is_local(bind) else "site")
-    remote = _answer(remote, asks, "Bridge to, such as mqtts://user@broker.example (empty: none)", "")
-    remote_user = _remote_user(remote)
-    password = _password(remote_user, asks, from_stdin=password_stdin)
+    remote = "" if known else _answer(remote, asks, "Bridge to, such as mqtts://user@broker.example (empty: none)", "")
+    password = _password(_remote_user(remote), asks, from_stdin=password_stdin)
     folder = file.parent / SECRETS
     answers = FirstAnswers(
         name=name,
@@ -92,6 +92,7 @@ def init(
         ca_file=ca_file or "",
         filters=filters or _topics(remote, asks),
         small=small,
+        preset=_preset(known, bridge, client_id or name, filters) if known else "",
     )
     with _writing(file):
         if user or password:
@@ -101,7 +102,31 @@ def init(
         if password:
             files.write(folder / f"{bridge}.password", password.encode() + b"\n")
         files.write(file, write_first(answers).encode(), mode=FILE_MODE)
-    return _checked(file, folder, user)
+    return _told_what_to_fill_in(file, folder, user) if known else _checked(file, folder, user)
+
+
+def _check_new(file: Path, *, force: bool) -> None:
+    if file.exists() and not force:
+        raise click.UsageError(f"{file} is there already; take another name, or --force")
+
+
+def _preset(known: str, bridge: str, client_id: str, filters: tuple[str, ...]) -> str:
+    from supervisor.config.presets import preset
+
+    return preset(known, bridge=bridge, client_id=client_id, filters=filters or ("#",))
+
+
+def _lists_known(known: str, remote: str | None) -> bool:
+    """Whether the known remotes were asked for, and are listed."""
+    from supervisor.config.presets import PRESETS
+
+    if known == "?":
+        click.echo("\n".join(PRESETS))
+    elif known not in PRESETS:
+        raise click.BadParameter(f"there is no {known}; --for '?' lists them", param_hint="--for")
+    elif remote is not None:
+        raise click.UsageError("--for has an address of its own: write it into the file, without --remote")
+    return known == "?"
 
 
 @contextmanager
@@ -181,6 +206,19 @@ def _make_user(folder: Path, user: str) -> None:
     text = table.read_text(encoding="utf-8") if table.exists() else ""
     files.write(table, with_password(text, user, hash_password(password.encode())).encode())
     files.write(folder / f"{user}.password", password.encode() + b"\n")
+
+
+def _told_what_to_fill_in(file: Path, folder: Path, user: str) -> int:
+    """Say what there is now, and what the operator has to write into it or put beside it before it is checked."""
+    from supervisor.config.presets import to_fill_in
+
+    click.echo(f"{file}: written")
+    if user:
+        click.echo(f"  user {user}, whose password is in {folder / user}.password")
+    click.echo(f"  fill in: {', '.join(to_fill_in(file.read_text(encoding='utf-8')))}")
+    quoted = os.fspath(file)
+    click.echo(f"  next: bascule check {quoted}, then bascule doctor {quoted}, then bascule run {quoted}")
+    return 0
 
 
 def _checked(file: Path, folder: Path, user: str) -> int:

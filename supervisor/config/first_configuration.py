@@ -14,7 +14,7 @@ from supervisor.config.yaml_file import write_value
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstAnswers:
     """remote: an address, or empty for a broker alone. user: who may log in to the listener; empty lets everybody in. small: all
-    actors share a process.
+    actors share a process. preset: the bridge as a preset has it, in place of what is said of one here.
 
     password_file, remote_password_file: relative to the configuration; empty where there is no password.
     """
@@ -31,6 +31,7 @@ class FirstAnswers:
     ca_file: str = ""
     filters: tuple[str, ...] = ("#",)
     small: bool = False
+    preset: str = ""
 
 
 def name_of(host: str) -> str:
@@ -69,6 +70,8 @@ def _access(answers: FirstAnswers) -> list[str]:
 
 
 def _bridges(answers: FirstAnswers) -> list[str]:
+    if answers.preset:
+        return answers.preset.splitlines()
     if not answers.remote:
         return ["bridges: []  # a broker alone"]
     remote = [f"      addresses: [{write_value(answers.remote)}]  # tried in turn"]

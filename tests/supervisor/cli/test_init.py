@@ -17,6 +17,8 @@ from actors.access.password_hashes import verify_password
 from supervisor.cli.main import main
 from supervisor.config.first_configuration import FirstAnswers, name_of, write_first
 from supervisor.config.loading import load
+from supervisor.config.presets import PRESETS
+from tests.support.authority import Authority
 from wire.config_settings import NodeSettings
 
 
@@ -161,3 +163,34 @@ def test_an_example_that_is_not_there_is_refused(file: Path, capsys: pytest.Capt
     assert main(["init", str(file), "--example", "maximal"]) == 2
     assert "there is no example maximal" in capsys.readouterr().err
     assert not file.exists()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_known_remote_is_written_with_its_limits_and_holds_once_its_files_are_there(
+    name: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", str(file), "--yes", "--name", "edge-1", "--for", name]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("  fill in: "))
+    wanted = line.removeprefix("  fill in: ").split(", ")
+    words = [word for word in wanted if not word.startswith("secrets/")]
+    assert all(word in file.read_text() for word in words)
+    authority = Authority(tmp_path / "ca").issue("edge")
+    (tmp_path / "secrets").mkdir(mode=0o700)
+    for path in wanted[len(words) :]:
+        secret = tmp_path / path
+        secret.write_bytes((authority.key_file if secret.suffix == ".key" else authority.cert_file).read_bytes())
+        secret.chmod(0o600)
+
+    (bridge,) = load(file).bridges
+
+    assert (bridge.name, "YOUR-" in bridge.remote.addresses[0][0].upper()) == ("cloud", True)
+
+
+def test_a_remote_that_is_not_known_is_refused_and_they_are_listed(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(file), "--yes", "--for", "nowhere"]) == 2
+    assert main(["init", str(file), "--yes", "--for", "aws-iot", "--remote", "h"]) == 2
+    assert not file.exists()
+    capsys.readouterr()
+    assert main(["init", "--for", "?"]) == 0
+    assert capsys.readouterr().out.split() == list(PRESETS)
