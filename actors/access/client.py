@@ -294,7 +294,8 @@ class Client:
 
     def write(self, data: bytes) -> bool:
         """Send ``data``, keeping what the socket does not take; False when the client is gone."""
-        self._given_bytes += len(data)
+        size_bytes = len(data)
+        self._given_bytes += size_bytes
         if self._output:
             self._output += data
             return True
@@ -305,7 +306,7 @@ class Client:
         except OSError:
             self.gone = True
             return False
-        if sent < len(data):
+        if sent < size_bytes:
             self._output += memoryview(data)[sent:]
             self._watch()
         return True

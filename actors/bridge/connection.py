@@ -96,8 +96,9 @@ class Connection(MailboxActor):
                 if self.exchange.echoes is not None:
                     self.exchange.await_echoes(self.exchange.echoes, frame)
                 self._flow.exchange.hand_out_batch(frame.batch, frame.first_seq, frame.offsets, frame.size_bytes)
-                if self.exchange.reader.reads_along():
-                    self.link.guarded(self.exchange.reader.read)
+                now_s = self.mailbox.now_s()
+                if self.exchange.reader.reads_along(now_s):
+                    self.link.guarded(self.exchange.reader.read, now_s)
             case Settled():
                 self._flow.exchange.record.on_committed(frame.number)
             case LaneOpened():
@@ -135,7 +136,7 @@ class Connection(MailboxActor):
             if events & WRITE:
                 self.exchange.writer.writable()
             if events & (READ | HANGUP):
-                self.link.guarded(self.exchange.reader.read)
+                self.link.guarded(self.exchange.reader.read, self.mailbox.now_s())
 
     def on_timer(self, name: str, now_s: float) -> None:
         exchange, link = self.exchange, self.link
@@ -143,7 +144,7 @@ class Connection(MailboxActor):
             exchange.settlements.send()
         elif name == REST_TIMER:
             if exchange.reader.rested():
-                link.guarded(exchange.reader.read)
+                link.guarded(exchange.reader.read, now_s)
         elif name == RETRY_TIMER:
             link.connect("tries again")
         elif name == FIRST_TIMER:
@@ -158,16 +159,17 @@ class Connection(MailboxActor):
 
     def on_turn_end(self, now_s: float) -> None:
         exchange, link = self.exchange, self.link
-        link.take_lesson()
+        if self._flow.exchange.publishing.learnt is not exchange.known:
+            link.take_lesson()
         if exchange.intake is not None:
             self._end_turn_of(exchange.intake, now_s)
         if link.remote is not None:
-            link.guarded(exchange.writer.write)
+            link.guarded(exchange.writer.write, now_s)
         if self._followed.all:
             self._followed.report_progress(now_s)
         exchange.time_held()
         exchange.settlements.send_soon(now_s)
-        if link.failback.finishing:
+        if link.failback.finish_until_s is not None:
             link.finish(now_s)
         if link.remote is not None:
             if self._window.asks:

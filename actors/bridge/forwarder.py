@@ -97,9 +97,10 @@ class Forwarder(MailboxActor):
                 raise AssertionError(f"not for a Forwarder: {frame}")
 
     def on_turn_end(self, now_s: float) -> None:
-        while self._linked and (handout := self._tier2.take()) is not None:
+        tier2 = self._tier2
+        while self._linked and tier2.messages and (handout := tier2.take()) is not None:
             self._pass_on(handout)
-        if self._open and (granted := self._tier2.grant() if self._linked else self._tier2.withdraw()) is not None:
+        if self._open and (granted := tier2.grant() if self._linked else tier2.withdraw()) is not None:
             self.send(QUEUE_STORE, Credit(queue=self._queue, epoch=self._lane_epoch, messages=granted[0], size_bytes=granted[1]))
         if self._settled:
             self._settle()
@@ -123,7 +124,7 @@ class Forwarder(MailboxActor):
         offsets = unpack_column("I", handout.offsets) if handout.offsets else None
         size_bytes = handout.size_bytes
         batch = Batch.decode(handout.bodies[0])
-        places = offsets or range(len(batch))
+        places = offsets or range(handout.count)
         if handout.first_seq < self._waited[1]:
             start, stop = (bisect_left(places, seq - handout.first_seq) for seq in self._waited)
             self._form.lower(batch, start, max(start, stop))

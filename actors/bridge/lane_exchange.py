@@ -45,6 +45,7 @@ class Exchange:
     """flow: what may be sent. reader, writer: of the live connection. intake: who takes the remote's PUBLISHes, if anybody does.
 
     echoes: knows what the remote sends back, if it may.
+    known: limits of the remote that were learnt, as they hold on this connection.
     """
 
     def __init__(self, mailbox: Mailbox, epoch: int, settings: NodeSettings, lane: Lane, flow: LaneSender) -> None:
@@ -63,7 +64,7 @@ class Exchange:
         self.writer = RemoteWriter(mailbox, flow, self._watch, self._poll)
         self.reader = RemoteReader(mailbox, lane, flow, self._poll, self.writer)
         self.learnt = LearntLimits()
-        self._known = NO_LIMITS  # of that, what holds on this connection
+        self.known = NO_LIMITS
         self._place = ""
         self.settlements = Settlements(mailbox, settings, lane, flow)
         self.intake: RemoteIntake | None = None
@@ -95,7 +96,7 @@ class Exchange:
         """A connection is up: go on where its session stands."""
         connack, settings, announced = remote.connack, self._remote_settings, self.announced
         session = self._lane.session_at(remote.address)
-        self._place, self._known = remote.address, self.learnt.of(remote.address, now_s)
+        self._place, self.known = remote.address, self.learnt.of(remote.address, now_s)
         aliases = min(settings.topic_aliases, connack.topic_alias_maximum)
         self.writer.on_opened(remote, awaits_suback=settings.await_suback and self.intake is not None)
         self._watch.on_started(now_s, keep_alive_s=settings.keep_alive_s if connack.keep_alive_s is None else connack.keep_alive_s)
@@ -104,13 +105,13 @@ class Exchange:
             session_present=connack.session_present,
             level=settings.protocol,
             receive_maximum=max(1, connack.receive_maximum - announced.in_flight_max),
-            learnt=self._known,
+            learnt=self.known,
             limits=connack.limits.joined(RemoteLimits(packet_max_bytes=settings.packet_max_bytes)),
             aliases=OutgoingAliases(aliases, aliases_max=aliases) if aliases else None,
         )
         if self.intake is not None:
             name = remote_session_name(self._lane.actor, session, self.flow.session_number)
-            self.intake.on_connected(name, connack, connack.limits.joined(self._known))
+            self.intake.on_connected(name, connack, connack.limits.joined(self.known))
         if self.echoes is not None:
             self.echoes.on_connected(
                 now_s,
@@ -122,7 +123,7 @@ class Exchange:
         self._heard_s = self.reader.heard_s
         self._poll.on_opened(remote)
         if announced is not NOTHING_ANNOUNCED:
-            self._announce(connack.limits.joined(self._known), connack.receive_maximum)
+            self._announce(connack.limits.joined(self.known), connack.receive_maximum)
 
     def _announce(self, limits: RemoteLimits, receive_maximum: int) -> None:
         """Say that the lane is connected, before its first message, and have ready what it says last."""
@@ -178,9 +179,9 @@ class Exchange:
     def take_lesson(self) -> RemoteLimits | None:
         """Limits of the remote that were seen, if they are tighter than when this was last asked."""
         learnt = self.flow.exchange.publishing.learnt
-        if learnt is self._known or learnt == self._known:
+        known, self.known = self.known, learnt
+        if learnt == known:
             return None
-        self._known = learnt
         self.learnt.on_learnt(self._place, learnt, self._mailbox.now_s())
         return learnt
 

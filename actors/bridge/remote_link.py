@@ -153,10 +153,10 @@ class RemoteLink:
             self._drop(error.message, fault_of(error))
             self._retry(error)
 
-    def guarded(self, step: Callable[[], None]) -> None:
+    def guarded(self, step: Callable[..., None], *now_s: float) -> None:
         """Take ``step`` on the connection; if that or the remote fails, drop it and wait before the next."""
         try:
-            step()
+            step(*now_s)
         except Unavailable as error:
             taken_over = bool(error.fields.get("taken_over"))
             if taken_over and self._takeovers:
@@ -225,7 +225,7 @@ class RemoteLink:
         if failed := self._failed.on_connected():
             details["attempts_failed"] = failed
         self._reports.event(EventKind.LINK_UP, "", details)
-        self.guarded(self._exchange.reader.read)  # TLS and WebSocket may hold bytes that the poll does not tell of
+        self.guarded(self._exchange.reader.read, now_s)  # TLS and WebSocket may hold bytes that the poll does not tell of
 
     def _look_at_expiry(self, remote: Remote) -> None:
         """Say so if the remote may forget the session sooner than is configured: what outlasts it then is as of a lost session."""
@@ -385,7 +385,7 @@ class RemoteLink:
             self._exchange.flow.exchange.finish(False)
             self._time_first()
             log.warning("bridge.stays", extra={**self._lane.facts, "why": failback.error})
-            self.guarded(self._exchange.writer.write)
+            self.guarded(self._exchange.writer.write, now_s)
 
     def _time_first(self) -> None:
         wakes_at_s = self.failback.wakes_at_s

@@ -108,7 +108,7 @@ class RemoteReader:
 
     # --- packets ---
 
-    def read(self) -> None:
+    def read(self, now_s: float) -> None:
         """Read what is there, and have it taken.
 
         Raises:
@@ -122,7 +122,7 @@ class RemoteReader:
         data = remote.receive()
         if not data:
             return
-        self.heard_s = self._mailbox.now_s()
+        self.heard_s = now_s
         self._parse(self._input + data if self._input else data)
 
     def parse_on(self) -> None:
@@ -230,9 +230,9 @@ class RemoteReader:
         self._rest_since_s = None
         return self._remote is not None and not self._deaf
 
-    def reads_along(self) -> bool:
+    def reads_along(self, now_s: float) -> bool:
         """There is a turn anyway: whether to read now what has gathered, and wait anew for the next."""
-        if self._rest_since_s is None or self._deaf or self._mailbox.now_s() - self._rest_since_s < REST_LEAST_S:
+        if self._rest_since_s is None or self._deaf or now_s - self._rest_since_s < REST_LEAST_S:
             return False
         self._rest_since_s = None
         self._mailbox.cancel_timer(REST_TIMER)

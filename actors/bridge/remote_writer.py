@@ -67,7 +67,7 @@ class RemoteWriter:
 
     # --- writing ---
 
-    def write(self) -> None:
+    def write(self, now_s: float) -> None:
         """Send bursts until nothing may leave, the socket is full, or it is another's turn.
 
         Raises:
@@ -80,7 +80,7 @@ class RemoteWriter:
         for _ in range(BURSTS_PER_TURN_MAX):
             burst: bytes | memoryview = self._output
             if not burst:
-                burst = b"" if self._awaits_suback else self._flow.pump(BURST_BYTES, self._mailbox.now_s(), self._mailbox.wall_ms())
+                burst = b"" if self._awaits_suback else self._flow.pump(BURST_BYTES, now_s, self._mailbox.wall_ms())
                 if self._control:
                     burst = b"".join(self._control) + burst
                     self._control.clear()
@@ -90,7 +90,7 @@ class RemoteWriter:
             sent = remote.send(self._output)
             if sent:
                 self._accepted_bytes += sent
-                self._watch.on_sent(self._mailbox.now_s())
+                self._watch.on_sent(now_s)
             self._output = self._output[sent:]
             if self._output and not sent:
                 break

@@ -67,10 +67,10 @@ class Settlements:
         """Send what was settled now, or within a moment."""
         record = self._record
         settled, releases = record.settled_messages, record.releases
-        if settled:
+        if record.delivered > self._delivered:
             self._note_time()
         at_once = record.urgent or (releases and not self._more_to_come())
-        if at_once or self._settling.is_enough(settled, self._handed_out.passed_bytes):
+        if at_once or (settled and self._settling.is_enough(settled, self._handed_out.passed_bytes)):
             self.send()
         elif releases or settled:
             self._send_by(now_s + (RELEASE_DELAY_S if releases else SETTLE_DELAY_S))
@@ -88,9 +88,8 @@ class Settlements:
     def _note_time(self) -> None:
         """Times at which messages were delivered since the last time."""
         delivered = self._record.delivered
-        if delivered > self._delivered:
-            self._times.append((delivered - self._delivered, self._mailbox.wall_ms()))
-            self._delivered = delivered
+        self._times.append((delivered - self._delivered, self._mailbox.wall_ms()))
+        self._delivered = delivered
 
     def send(self) -> None:
         """Send what was settled and released since the last time, if anything was."""
@@ -102,7 +101,8 @@ class Settlements:
         facts = self._record.facts(self._number + 1)
         if facts is None:
             return
-        self._note_time()
+        if self._record.delivered > self._delivered:
+            self._note_time()
         times, self._times = tuple(self._times), []
         self._number += 1
         self._settling.on_sent(self._handed_out.passed_bytes)

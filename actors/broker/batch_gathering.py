@@ -41,7 +41,7 @@ class Gathering:
         self._pace = Pace(gather_s)
         self._serving = False
         self._resting = False
-        self._publishers = 0  # how many clients there are, if one has published this turn
+        self._publishers = 0  # how many clients are connected, if one has published this turn
         self._has_committed = False  # in this turn
 
     def serve(self) -> None:
@@ -64,7 +64,7 @@ class Gathering:
 
     def turn_end(self, now_s: float) -> None:
         """Send what is to go now; the others go on where there is room for what they sent."""
-        rows = len(self._builder.payloads)
+        payloads = self._builder.payloads  # those of this turn, also once they are sent
         waiting = self._batches.carries
         if self._has_committed and not self._link.outstanding:
             self._pace.on_committed(waiting=waiting)
@@ -76,7 +76,7 @@ class Gathering:
                 self._batches.hurry()
         outstanding = bool(self._link.outstanding)
         if (outstanding and not self._resting) or (waiting and not outstanding):
-            until_s = self._pace.rest_until_s(now_s, outstanding=outstanding, rows=rows, publishers=self._publishers)
+            until_s = self._pace.rest_until_s(now_s, outstanding=outstanding, rows=len(payloads), publishers=self._publishers)
             if until_s is not None:  # what clients publish would wait anyway, and a turn for each message costs
                 self._resting = True
                 self._mailbox.set_timer(REST_TIMER, until_s)
@@ -86,7 +86,7 @@ class Gathering:
             self._group.hear(hears)
 
     def _send(self, now_s: float) -> None:
-        while self._worth_sending(now_s):
+        while not (self._link.outstanding or self._pace.busy) or self._worth_sending(now_s):
             if self._batches.send(now_s):
                 self._overtaking.on_batch_sent()
                 self._pace.on_sent(now_s)
@@ -99,8 +99,7 @@ class Gathering:
             self._pass_on(now_s)
 
     def _worth_sending(self, now_s: float) -> bool:
-        if not (self._link.outstanding or self._pace.busy):
-            return True
+        """Whether a batch is, though another is under way or was a moment ago."""
         rows, full = len(self._builder), self._builder.full
         return self._pace.has_gathered(now_s, rows, full=full) and self._link.worth_sending(rows, full=full)
 

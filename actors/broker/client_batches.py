@@ -164,7 +164,8 @@ class ClientBatches:
             durability=durability,
         )
         self.link.on_sent(published, Owed(bursts, received, published.wills), now_s)
-        self._wills.clear()
+        if self._wills:
+            self._wills = []
         self._host.send(DISTRIBUTOR, published)
         return True
 

@@ -44,7 +44,9 @@ def pump_below_bytes(output_max_bytes: int) -> int:
 
 
 class Deliveries:
-    """Delivers to clients; what is sent in a turn is written at its end. publish_sent: how many PUBLISHes were."""
+    """Delivers to clients; what is sent in a turn is written at its end. publish_sent: how many PUBLISHes were. touched: those for
+    whom there is something to do at the end of this turn, by number.
+    """
 
     def __init__(self, host: ListenerInterface, access: AccessControl) -> None:
         self._host = host
@@ -56,7 +58,7 @@ class Deliveries:
         self._exchanging: dict[int, Client] = {}  # those with an exchange
         self._rested_s = 0.0
         self._handed_out: tuple[bytes, Parcel | None] = b"", None  # what was handed out last, in this turn
-        self._touched: dict[int, Client] = {}
+        self.touched: dict[int, Client] = {}
         self.wanting: dict[int, Client] = {}  # owed retained messages, and touched since they were taken
         self._unsettled: dict[int, Client] = {}
         self._settle_timed = False
@@ -104,7 +106,7 @@ class Deliveries:
             return
         self._begun -= 1
         self._exchanging.pop(client.number, None)
-        self._touched.pop(client.number, None)
+        self.touched.pop(client.number, None)
         self._unsettled.pop(client.number, None)
         self._count(outbox, outbox.counts)
         if not outbox.queue and outbox.depth:
@@ -167,7 +169,7 @@ class Deliveries:
                 self._access.left_out(client.outbox.hand_out(frame, client.rights, self._parcel(frame.bodies[0])))
             case Settled():
                 client.outbox.on_settled(frame.number)
-        self._touched[client.number] = client
+        self.touched[client.number] = client
 
     def _parcel(self, body: bytes) -> Parcel:
         """The messages in ``body``; read and encoded once for all queues of which they are handed out in a turn."""
@@ -216,7 +218,7 @@ class Deliveries:
                 if client.outbox.queue:
                     continue  # those it gets through its queue
                 client.outbox.put(copies.parcel)
-                self._touched[number] = client
+                self.touched[number] = client
 
     def _write_qos0(self, client: Client, copies: Copies) -> None:
         packet_max_bytes = client.packet_max_bytes or PACKET_BYTES_LIMIT
@@ -252,26 +254,26 @@ class Deliveries:
             self._write_qos0(client, copies)
         if copies.parcel is not None and not client.outbox.queue:
             client.outbox.put(copies.parcel, beyond_limits=True)
-        self._touched[client.number] = client
+        self.touched[client.number] = client
 
     # --- turns ---
 
     def on_touched(self, client: Client) -> None:
         """Something may be written to the client at the end of the turn: it has acknowledged, or its socket has taken more."""
         if client.outbox is not None:
-            self._touched[client.number] = client
+            self.touched[client.number] = client
 
     def turn_end(self, now_s: float) -> None:
         """Write what may leave, and tell the store what became of its messages."""
         self._handed_out = b"", None
-        if self._touched:
+        if self.touched:
             self._write_touched(now_s)
         if self._unsettled and not self._settle_timed:
             self._settle_timed = True
             self._host.mailbox.set_timer(SETTLE_TIMER, now_s + SETTLE_DELAY_S)
 
     def _write_touched(self, now_s: float) -> None:
-        touched, self._touched = self._touched, {}
+        touched, self.touched = self.touched, {}
         wall_ms = self._host.mailbox.wall_ms()
         for client in touched.values():
             outbox = client.outbox

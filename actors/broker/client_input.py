@@ -20,6 +20,7 @@ from wire.errors import PeerViolation
 from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC
 from wire.exchange.receiver import ReceiverHalf
 from wire.mqtt.codec import missing_bytes, split
+from wire.mqtt.packets import MQTT_5_0
 from wire.mqtt.publish_batch_parser import parse_publishes
 from wire.mqtt.reason_codes import ReasonCode
 from wire.routing.sys_topics import packets_in
@@ -222,16 +223,18 @@ class ClientInput:
 
     def _take_publishes(self, client: Client, flow: ReceiverHalf, data: bytes, position: int) -> int:
         """Take the run of PUBLISH that stands at ``position`` into the batch; where what is not taken begins."""
-        self._batches.room.begin()
+        room = self._batches.room
+        if room.waits_for is not None:
+            room.begin()
         if client.leaves:
             return position
         before = position
         if client.rate is not None:
             return self._take_rated(client, flow, data, position)
         position = parse_publishes(data, position, client.level, flow, self._builder)
-        if position != before:
+        if client.level == MQTT_5_0 and position != before:
             flow.check_quota()
-        if self._builder.full and position < len(data) and data[position] & QOS_0_MASK == QOS_0_BYTE:
+        if position < len(data) and data[position] & QOS_0_MASK == QOS_0_BYTE and self._builder.full:
             position = self._take_beside(client, flow, data, position)
         return position
 

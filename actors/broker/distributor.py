@@ -47,6 +47,7 @@ class Distributor(MailboxActor):
         self._local = LocalRouting(settings)
         self._ring: RingFilter | None = None
         self._ring_settings = RingSettings()
+        self._subscriptions = self._local.subscriptions
         self.route_by(settings)
         self._senders: dict[str, int] = {}  # Connections that send to this life -> their epochs
         self._held: dict[tuple[str, int], Publishes] = {}  # by sender and number
@@ -90,7 +91,7 @@ class Distributor(MailboxActor):
                 else:
                     self._distribute_remote(frame)
             case PublishedAhead():
-                if self._local:
+                if self._subscriptions.count:
                     self._deliver(self._local.route(frame.batch, unpack_column("I", frame.sources)), frame.batch)
             case SenderResumes():
                 self._on_sender_restarted(frame.sender, frame.epoch)
@@ -129,7 +130,9 @@ class Distributor(MailboxActor):
             self.send(LISTENER, SubscriptionsKept(epoch=frame.epoch, request=frame.request, source=frame.source))
 
     def status(self) -> DistributorFigures:
-        return DistributorFigures(routed=self._routed, loops=self._loops, copies=self._copies, subscriptions=len(self._local))
+        return DistributorFigures(
+            routed=self._routed, loops=self._loops, copies=self._copies, subscriptions=self._subscriptions.count
+        )
 
     def _on_sessions_kept(self, frame: SessionsKnown) -> None:
         self._local.confirm(frame)
@@ -159,7 +162,7 @@ class Distributor(MailboxActor):
         if again is not None:  # who gets it live has got it
             self.send(QUEUE_STORE, again)
             return
-        published = frame if isinstance(frame, PublishedMessages) else None
+        published = frame if type(frame) is PublishedMessages else None
         sender = lane_of_actor(frame.sender) if published is None else None
         raised: dict[str, tuple[int, int]] = {}
         brought, copies = _NO_ROWS, _NO_ROWS
@@ -170,7 +173,7 @@ class Distributor(MailboxActor):
         rows = len(batch.flags)
         self._routed += rows
         live = 0
-        if self._local:
+        if self._subscriptions.count:
             local = self._route_locally(frame, batch, copies)
             parts += local.parts
             bodies += local.bodies

@@ -292,7 +292,8 @@ class Listener(MailboxActor):
         self.gathering.turn_end(now_s)
         if openings.unanswered:
             openings.look_up()
-        deliveries.turn_end(now_s)
+        if deliveries.touched:
+            deliveries.turn_end(now_s)
         if deliveries.wanting or retained.turns:
             retained.turn_end()
         if room.wanted:
@@ -345,7 +346,7 @@ class Listener(MailboxActor):
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
         rows = len(self.batches.builder.payloads)
         if self._sockets.serve(ready) and len(self.batches.builder.payloads) > rows:
-            self.gathering.came(len(self.clients))
+            self.gathering.came(self.clients.connected)
 
     # --- what becomes of a client concerns several parts ---
 

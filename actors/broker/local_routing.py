@@ -46,20 +46,17 @@ class Routed(NamedTuple):
 
 
 class LocalRouting:
-    """The subscriptions of local clients, and the parts of a batch that they want."""
+    """The ``subscriptions`` of local clients, and the parts of a batch that they want."""
 
     def __init__(self, settings: NodeSettings) -> None:
         self._lists = AccessLists(settings)
-        self._subscriptions = Subscriptions(rights_of=self._rights_of)
+        self.subscriptions = Subscriptions(rights_of=self._rights_of)
         self._clients: dict[str, tuple[str, str | None]] = {}  # session -> the listener by which its client came last, and its user
         self._ended = EndedConnections()
         self._places: dict[str, tuple[int, str]] = {}  # session -> its live connection, 0 for none, and its queue
         self._bridges: dict[int, None] = {}  # the newest connections of other brokers' bridges
         self._owners: dict[int, str] = {}  # of the connections: in whose share they count
         self._doubted: dict[str, str] = {}  # session that was not connected when the store was asked for it -> its queue
-
-    def __len__(self) -> int:
-        return len(self._subscriptions)
 
     # --- sessions ---
 
@@ -90,7 +87,7 @@ class LocalRouting:
     def up(self, frame: SessionUp) -> None:
         """A session is connected, with these subscriptions and no others; those that it had already cost nothing."""
         kept = {topic_filter for topic_filter, *_ in frame.subscriptions}
-        self.unsubscribe(frame.session, [one for one in self._subscriptions.filters_of(frame.session) if one not in kept])
+        self.unsubscribe(frame.session, [one for one in self.subscriptions.filters_of(frame.session) if one not in kept])
         self._clients[frame.session] = frame.listener, frame.user
         self._owners[frame.source] = frame.owner
         if frame.bridge:
@@ -116,28 +113,28 @@ class LocalRouting:
     def subscribe(self, session: str, filters: Iterable[tuple[str, int, int]]) -> None:
         """Route by these filters from the next batch on."""
         for topic_filter, options, identifier in filters:
-            self._subscriptions.subscribe(session, topic_filter, options_of(options, identifier))
+            self.subscriptions.subscribe(session, topic_filter, options_of(options, identifier))
 
     def unsubscribe(self, session: str, filters: Iterable[str]) -> None:
         """Route by these filters no more."""
         for topic_filter in filters:
-            self._subscriptions.unsubscribe(session, topic_filter)
+            self.subscriptions.unsubscribe(session, topic_filter)
 
     def _put(self, session: str, source: int, queue: str, subscriptions: Iterable[tuple[str, int, int]]) -> None:
         self._places[session] = source, queue
-        self._subscriptions.on_connected(session, source, queue)
+        self.subscriptions.on_connected(session, source, queue)
         for topic_filter, options, identifier in subscriptions:
-            self._subscriptions.subscribe(session, topic_filter, options_of(options, identifier))
+            self.subscriptions.subscribe(session, topic_filter, options_of(options, identifier))
 
     def _offline(self, session: str, source: int, queue: str) -> None:
         if queue:
-            self._subscriptions.on_disconnected(session, source)
+            self.subscriptions.on_disconnected(session, source)
             self._places[session] = 0, queue
         else:
             self._forget(session)
 
     def _forget(self, session: str) -> None:
-        self._subscriptions.forget(session)
+        self.subscriptions.forget(session)
         self._places.pop(session, None)
         self._clients.pop(session, None)
 
@@ -154,12 +151,12 @@ class LocalRouting:
     def deal_by(self, settings: NodeSettings) -> None:
         """Deal by the rights of these settings from the next batch on."""
         self._lists = AccessLists(settings)
-        self._subscriptions.on_rights_changed()
+        self.subscriptions.on_rights_changed()
 
     def on_acl_changed(self, frame: AclChanged) -> None:
         """Deal by other rules from the next batch on."""
         if self._lists.change(frame):
-            self._subscriptions.on_rights_changed()
+            self.subscriptions.on_rights_changed()
 
     def _rights_of(self, subscriber: Subscriber) -> ClientAccess | None:
         return self._lists.rights_at(*self._clients[subscriber.session], subscriber.session)
@@ -183,7 +180,7 @@ class LocalRouting:
         by_match: dict[TopicReceivers, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
         for index, topic in enumerate(batch.topics):
-            match = self._subscriptions.match(topic)
+            match = self.subscriptions.match(topic)
             if match.size:
                 by_match.setdefault(match, set()).add(index)
             for group in match.shared:

@@ -29,6 +29,7 @@ class PolledActor(pykka.Actor):
     def __init__(self, mailbox: Mailbox) -> None:
         super().__init__()
         self.ended = False  # it takes no more messages
+        self.ends_turns = type(self).on_turn_end is not PolledActor.on_turn_end
         self.actor_inbox = mailbox
         self._actor_ref = pykka.ActorRef(self)
         self.mailbox = mailbox

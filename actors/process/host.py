@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
 import pykka
@@ -47,6 +48,7 @@ class Host:
         self._actors: dict[str, PolledActor] = {}
         self._touched: dict[str, None] = {}  # who had something in this turn; a dictionary takes and gives without a call
         self._gone: set[str] = set()  # actors that have lived here: what still comes for them is nobody's
+        self._unsettled: dict[str, HostedChild] = {}  # of whose state the supervisor is to be told
         self.names = {post.name}  # by which messages reach the process itself
         self.at_work = ""  # the actor that has a message now, or had the last one
         self.shared = False  # several children have begun here, so that a turn may be long
@@ -95,19 +97,19 @@ class Host:
         pykka.ActorRegistry.register(actor.actor_ref)
         actor.on_start()
         self._touched[actor.name] = None
-        self._hand_over()
+        self._take()
 
     def give(self, to: str, message: Any) -> None:
         """Let the actor ``to`` have ``message``, or this process itself, or everybody the end of the turn."""
         if to in self._actors:
-            self._take(to, message)
-            if self._handed_over:
-                self._hand_over()
+            self._take((to, message))
         elif type(message) is TurnEnded:
             self._end_turn(message)
+            if self._unsettled:
+                self._settle_children(message)
         elif to in self.names:
             self.on_message(to, message)
-            self._hand_over()
+            self._take()
         elif to not in self._gone and not self.may_live_here(to):
             log.error("frame.refused", extra={"error": "nobody of that name lives here", "to": to[:100]})
 
@@ -118,11 +120,19 @@ class Host:
     def on_message(self, to: str, message: Any) -> None:
         """A message for the process, or for what of it is called ``to``."""
 
-    def _take(self, name: str, message: Any) -> None:
-        if name in self._actors and not (actor := self._actors[name]).ended:
-            self._touched[name] = None
+    def _settle_children(self, end: TurnEnded) -> None:
+        """A turn has ended, and there are some that are unsettled."""
+
+    def _take(self, *messages: tuple[str, Any]) -> None:
+        """Let actors have ``messages``, and then all that they send each other for that."""
+        actors, touched = self._actors, self._touched
+        for name, message in chain(messages, self._handed_over):
+            if name not in actors or (actor := actors[name]).ended:
+                continue
             self.at_work = name
             kind = type(message)
+            if kind is not TurnEnded and actor.ends_turns:
+                touched[name] = None
             try:
                 if kind is TurnEnded:
                     actor.on_turn_end(message.now_s)
@@ -140,23 +150,16 @@ class Host:
                 if not actor.outlives(error):
                     raise
             if actor.ended:
-                self.ended = all(other.ended for other in self._actors.values())
-
-    def _hand_over(self) -> None:
-        """The messages that the actors have sent each other."""
-        frames = self._handed_over
-        while frames:
-            self._take(*frames.popleft())
+                self.ended = all(other.ended for other in actors.values())
+        del self._handed_over[:]
 
     def _end_turn(self, end: TurnEnded) -> None:
         touched = self._touched
         while touched and not self.ended:
             for name in self._actors:
                 if name in touched:
-                    self._take(name, end)
                     del touched[name]
-                    if self._handed_over:
-                        self._hand_over()
+                    self._take((name, end))
             if touched and self.shared:  # by what those have sent just now: it did not come before the turn ended
                 end = TurnEnded(self._post.now_s())
 
@@ -178,7 +181,6 @@ class ChildHost(Host):
         self._epoch = epoch
         self._make = make
         self._children: dict[str, HostedChild] = {}
-        self._unsettled: dict[str, HostedChild] = {}
         self._ends = False  # all children are to end, the last one first
         self._post.place(Placement(settings).process_of)
 
@@ -201,8 +203,7 @@ class ChildHost(Host):
             case ReportNow() if child is not None:
                 self._beat(child, message.request)
             case PeerUp() if child is not None:
-                for actor in child.actors:
-                    self._take(actor.name, message)
+                self._take(*((actor.name, message) for actor in child.actors))
             case Reconfigure():
                 self._on_reconfigure(message.children or (to,), message)
             case ChildBegins():
@@ -238,8 +239,7 @@ class ChildHost(Host):
         for other in [other for other in self._children.values() if child.speaks_to(other)]:
             for name in sorted(other.heralded):
                 for actor in child.actors:
-                    self._take(actor.name, PeerUp(name=name, epoch=other.epoch))
-                    self._hand_over()
+                    self._take((actor.name, PeerUp(name=name, epoch=other.epoch)))
 
     def _sort(self) -> None:
         """Turns end in the order in which messages pass: the store, lanes, the clients."""
@@ -259,9 +259,7 @@ class ChildHost(Host):
             self._post.place(Placement(settings).process_of)
         for child in children:
             child.reconfigure(self._settings)
-            for actor in child.actors:
-                self._take(actor.name, Reconfigured(self._settings))
-        self._hand_over()
+        self._take(*((actor.name, Reconfigured(self._settings)) for child in children for actor in child.actors))
         self._post.set_timer((self._post.name, _HEARTBEAT), self._post.now_s())
 
     def _stop(self, child: HostedChild) -> None:
@@ -278,12 +276,11 @@ class ChildHost(Host):
         self._stop(children[-1])
         return True
 
-    def _end_turn(self, end: TurnEnded) -> None:
-        super()._end_turn(end)
+    def _settle_children(self, end: TurnEnded) -> None:
         while self._unsettled and not self.ended:
             went_on = [self._herald(child) or self._stop_next(child) for child in list(self._unsettled.values())]
             if any(went_on):
-                super()._end_turn(end)
+                self._end_turn(end)
                 continue
             for child in list(self._unsettled.values()):
                 self._settle(child)
@@ -318,8 +315,7 @@ class ChildHost(Host):
             child.heralded.add(actor.name)
             for each in told:
                 if each is not actor:
-                    self._take(each.name, PeerUp(name=actor.name, epoch=child.epoch))
-                    self._hand_over()
+                    self._take((each.name, PeerUp(name=actor.name, epoch=child.epoch)))
         return True
 
     def _stop_next(self, child: HostedChild) -> bool:
@@ -327,8 +323,7 @@ class ChildHost(Host):
         actor = child.next_to_stop
         if actor is None:
             return False
-        self._take(actor.name, Stop())
-        self._hand_over()
+        self._take((actor.name, Stop()))
         return True
 
     def _beat_all(self) -> None:

@@ -70,7 +70,7 @@ class Post:
     def __init__(self, run_dir: Path, name: str) -> None:
         self.name = name
         self.local: set[str] = set()
-        self.handed_over: deque[tuple[str, Frame]] = deque()
+        self.handed_over: list[tuple[str, Frame]] = []
         self._run_dir = run_dir
         self._context = zmq.Context()
         self._pull = self._context.socket(zmq.PULL)

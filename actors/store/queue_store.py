@@ -128,7 +128,9 @@ class QueueStore(MailboxActor):
             self._send_all(store.admit(now_s, wall_ms))
         self._send_all(store.commit(now_s, wall_ms))
         # The tick keeps its time however many turns there are.
-        wakes_s = min(store.wakes_at_s(now_s), self._ticked_s + TICK_S)
+        wakes_s, tick_s = store.wakes_at_s(now_s), self._ticked_s + TICK_S
+        if wakes_s > tick_s:
+            wakes_s = tick_s
         if wakes_s != self._wakes_s:
             self._wakes_s = wakes_s
             self.mailbox.set_timer(_WAKE, wakes_s)

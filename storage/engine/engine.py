@@ -94,21 +94,27 @@ BLOB_MIN_BYTES = 4096  # larger values go to blob files, which compaction does n
 
 
 class Write:
-    """Changes that become durable together: puts, deletes and range deletes in order, and calls for when they are."""
+    """Changes that become durable together: ``ops``, which are puts, deletes and range deletes in order, and ``callbacks`` for when
+    they are.
+    """
 
-    __slots__ = ("_callbacks", "ops", "promised", "size_bytes", "tails")
+    __slots__ = ("callbacks", "on_commit", "ops", "promised", "size_bytes", "tails")
+
+    on_commit: Callable[[Callable[[], None]], None]
+    """Run a callback after the commit, in the order of the calls."""
 
     def __init__(self) -> None:
         self.promised = False  # whether somebody is told once it is committed, and it is as strong as is configured
         self.tails: dict[int, int] = {}  # of the queues that it changes, by number
         self.ops: list[Operation] = []
         self.size_bytes = 0
-        self._callbacks: list[Callable[[], None]] = []
+        self.callbacks: list[Callable[[], None]] = []
+        self.on_commit = self.callbacks.append  # each message has several
 
     def put(self, family: Family, key: bytes, value: bytes) -> None:
         """Set ``key`` to ``value``."""
         self.ops.append(("put", family, key, value))
-        self.size_bytes += len(key) + len(value)
+        self.size_bytes += len(value)
 
     def delete(self, family: Family, key: bytes) -> None:
         """Remove ``key``; it need not exist."""
@@ -131,18 +137,14 @@ class Write:
         """Do ``operations`` of another write, too."""
         self.ops.extend(operations)
 
-    def on_commit(self, callback: Callable[[], None]) -> None:
-        """Run ``callback`` after the commit, in the order of the calls."""
-        self._callbacks.append(callback)
-
     def committed(self) -> None:
         """Run the callbacks; for engines, once the write is durable."""
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
+        for callback in self.callbacks:
             callback()
+        del self.callbacks[:]
 
     def __bool__(self) -> bool:
-        return bool(self.ops or self._callbacks)
+        return bool(self.ops or self.callbacks)
 
 
 class Moment(NamedTuple):
@@ -282,11 +284,11 @@ class EngineDatabase:
 
     # --- write ---
 
-    def write(self, write: Write) -> None:
-        """Put ``write`` into the log and the memory of the database, as a whole."""
-        db = self._db or self._opened()
-        if write.ops:
-            _put_through(db, partial(_batch, write.ops, self._handles))
+    def write(self, write: Write, *, sync: bool) -> None:
+        """Put ``write`` into the log and the memory of the database, as a whole; with ``sync`` all that is there survives the loss
+        of power.
+        """
+        _put_through(self._db or self._opened(), write.ops, self._handles, sync=sync)
 
     def number(self, *, sync: bool = False) -> int:
         """The number of the newest operation; with ``sync``, once all that was written survives the loss of power.
@@ -465,20 +467,17 @@ class RocksEngine:
     def commit(self, write: Write, *, sync: bool) -> float:
         began_s = perf_counter()
         opening = self.opening
+        synced, promised = sync or opening.owed, write.promised or opening.owed
         try:
-            self.database.write(write)
+            self.database.write(write, sync=synced)
         except StorageDamaged as error:  # met in the background: RocksDB refuses, until it is opened so that it bears with it
             if opening.tolerant:
                 raise
             opening.tolerate()
             log.critical("store.damaged", extra={"path": str(self.path), "error": str(error), "remedy": "tolerated"})
             raise Unavailable("damage was met in the background; the store is opened anew", error=str(error)) from error
-        synced, promised = sync or opening.owed, write.promised or opening.owed
-        if synced or promised:
-            with TRANSLATED:
-                number = self.database.number(sync=synced)
-                if promised:
-                    opening.promise(number, write.tails, synced=synced)
+        if promised:
+            opening.promise(self.database.number(), write.tails, synced=synced)
         took_s = perf_counter() - began_s
         write.committed()
         return took_s
@@ -573,9 +572,9 @@ def _copy_family(scan: Scan, new: Rdict, family: Family) -> None:
     for key, value in readable(partial(scan, family), KEY_BYTES[family]):
         part.put(family, key, value)
         if part.size_bytes > COPY_BYTES:
-            _put_through(new, partial(_batch, part.ops, handles))
+            _put_through(new, part.ops, handles)
             part = Write()
-    _put_through(new, partial(_batch, part.ops, handles))
+    _put_through(new, part.ops, handles)
 
 
 def _batch(ops: list[Operation], handles: dict[Family, Any]) -> WriteBatch:
@@ -591,8 +590,8 @@ def _batch(ops: list[Operation], handles: dict[Family, Any]) -> WriteBatch:
     return batch
 
 
-def _put_through(db: Rdict, batch: Callable[[], WriteBatch]) -> None:
-    """Write ``batch``, once RocksDB takes it: it takes nothing while too much waits to become tables.
+def _put_through(db: Rdict, ops: list[Operation], handles: dict[Family, Any], *, sync: bool = False) -> None:
+    """Write ``ops``, once RocksDB takes them: it takes nothing while too much waits to become tables. sync: the log, too.
 
     It would wait itself, with the interpreter held; and where the disk has become full meanwhile, until there is room, which the
     store could then not make. So it is asked again, until its tables are written or there was an error.
@@ -604,7 +603,10 @@ def _put_through(db: Rdict, batch: Callable[[], WriteBatch]) -> None:
     while True:
         try:
             with TRANSLATED:
-                db.write(batch(), _AT_ONCE)  # consumes it, whatever becomes of it
+                if ops:
+                    db.write(_batch(ops, handles), _AT_ONCE)  # consumes the batch, whatever becomes of it
+                if sync:
+                    db.flush_wal(True)
         except RocksdbStalled:
             if failed:
                 raise

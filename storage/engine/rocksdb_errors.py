@@ -18,17 +18,26 @@ class _Translated:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if error is None or isinstance(error, BasculeError):
-            return
-        text = str(error)
-        if kind is Exception and _STALLED in text:
-            raise RocksdbStalled("the store waits for its tables", error=text) from error
-        if kind is Exception and _is_damage(text):
-            raise StorageDamaged("the store is damaged", error=text) from error
-        if (isinstance(error, OSError) or kind is Exception) and any(sign in text for sign in _FULL):
-            raise DiskFull("the disk is full", error=text) from error
-        if isinstance(error, OSError) or (kind is Exception and any(sign in text for sign in _UNAVAILABLE)):
-            raise Unavailable("the disk refuses", error=text) from error
+        if error is not None:
+            translate(error)
+
+
+def translate(error: BaseException) -> None:
+    """Raise ``error`` as ours; return where it is none of RocksDB's and of the file system's.
+
+    No variable has what is raised: with its traceback it would live until the next collection, and iterators in that hold the lock.
+    """
+    if isinstance(error, BasculeError):
+        return
+    text, plain = str(error), type(error) is Exception
+    if plain and _STALLED in text:
+        raise RocksdbStalled("the store waits for its tables", error=text) from error
+    if plain and _is_damage(text):
+        raise StorageDamaged("the store is damaged", error=text) from error
+    if (isinstance(error, OSError) or plain) and any(sign in text for sign in _FULL):
+        raise DiskFull("the disk is full", error=text) from error
+    if isinstance(error, OSError) or (plain and any(sign in text for sign in _UNAVAILABLE)):
+        raise Unavailable("the disk refuses", error=text) from error
 
 
 def _is_damage(text: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from storage import files
 from storage.engine.commit_mark import CommitMark, Evidence
-from storage.engine.rocksdb_errors import TRANSLATED
+from storage.engine.rocksdb_errors import TRANSLATED, translate
 from storage.engine.store_folder import StoreFolder
 from storage.engine.store_identity import CURE, KnownStore, OpenFolder, StoreNote
 from wire.errors import StorageDamaged, StoreGone, Unavailable
@@ -118,17 +118,27 @@ class StoreOpening:
         self.folder.unlock()
 
     def promise(self, number: int, tails: Mapping[int, int], *, synced: bool) -> None:
-        """All up to ``number`` is promised; ``tails``: how far the queues go that were changed, by number."""
+        """All up to ``number`` is promised; ``tails``: how far the queues go that were changed, by number.
+
+        Raises:
+            Unavailable: the disk refuses.
+        """
         if self._mark is not None:
-            self._mark.write(number, tails, synced=synced)
+            try:
+                self._mark.write(number, tails, synced=synced)
+            except OSError as error:
+                translate(error)
+                raise
         self.owed = False
         if synced:
             self._number = number
         if not self._promised:  # from here on a copy of before this opening is an older one
-            self._number = max(number, self._database.number(sync=True))
-            self.note(self.known.waiting, durable=True)
+            with TRANSLATED:
+                self._number = max(number, self._database.number(sync=True))
+                self.note(self.known.waiting, durable=True)
             self._promised = True
-        self.check()
+        if self._open_folder is not None and (fault := self._open_folder.fault()):  # as ``check``, for each commit
+            raise self._gone(fault)
 
     def tolerate(self) -> None:
         """Damage was met: from now on the store is opened so that it bears with it."""

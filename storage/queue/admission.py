@@ -258,7 +258,14 @@ def fits(frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]]) -> bool:
     """Whether the whole of ``frame`` fits, all its parts together."""
     if len(frame.parts) == 1:
         queue, count, size_bytes, _, _ = frame.parts[0]
-        return False not in [room.fits(count, size_bytes) for room in rooms[queue]]
+        for room in rooms[queue]:  # without a call: each batch comes by here
+            if (
+                room.disk_full
+                or (room.messages is not None and count > room.messages)
+                or (room.size_bytes is not None and size_bytes > room.size_bytes)
+            ):
+                return False
+        return True
     return all(room.fits(messages, size_bytes) for room, messages, size_bytes in wanted(frame, rooms))
 
 

@@ -87,37 +87,37 @@ class Mark:
 
 
 class InFlight:
-    """Messages in flight of one queue, in the order in which they were handed out. ``size_bytes`` is of what is stored."""
+    """Messages in flight of one queue: their ``marks``, as they were handed out. ``size_bytes`` is of what is stored."""
 
     def __init__(self) -> None:
         self.messages = 0
         self.size_bytes = 0
-        self._marks: list[Mark] = []
+        self.marks: list[Mark] = []
 
     def __len__(self) -> int:
-        return len(self._marks)
+        return len(self.marks)
 
     def __iter__(self) -> Iterator[Mark]:
-        return iter(self._marks)
+        return iter(self.marks)
 
     @property
     def first(self) -> Mark | None:
         """The one that left first."""
-        return self._marks[0] if self._marks else None
+        return self.marks[0] if self.marks else None
 
     @property
     def stored(self) -> int:
         """Messages in flight that are stored."""
-        return sum(mark.remaining for mark in self._marks if mark.chunk is None)
+        return sum(mark.remaining for mark in self.marks if mark.chunk is None)
 
     @property
     def qos0(self) -> int:
         """Messages in flight that are in memory only."""
-        return sum(mark.remaining for mark in self._marks if mark.chunk is not None)
+        return sum(mark.remaining for mark in self.marks if mark.chunk is not None)
 
     def qos0_chunks(self) -> Iterator[Chunk]:
         """Chunks that are in memory only; a chunk that was handed out in parts comes as often."""
-        return (mark.chunk for mark in self._marks if mark.chunk is not None and mark.remaining)
+        return (mark.chunk for mark in self.marks if mark.chunk is not None and mark.remaining)
 
     def qos0_seqs(self, reader: ChunkReader) -> list[int]:
         """The sequences of the QoS 0 messages in flight, some of which may be settled; what is stored of them is read.
@@ -126,7 +126,7 @@ class InFlight:
             StorageDamaged, Unavailable: it cannot be read.
         """
         found: list[int] = []
-        for mark in self._marks:
+        for mark in self.marks:
             if mark.chunk is not None:
                 found.extend(seq for seq in mark.chunk.seqs() if mark.start <= seq < mark.stop)
             elif mark.qos0:
@@ -139,7 +139,7 @@ class InFlight:
         self.messages += count
         size_bytes = chunk.size_bytes if count == chunk.count else chunk.size_bytes * count // chunk.count
         self.size_bytes += size_bytes
-        last = self._marks[-1] if self._marks else None
+        last = self.marks[-1] if self.marks else None
         if (
             last is not None
             and last.remaining  # the bytes of a settled one are given back already
@@ -152,7 +152,7 @@ class InFlight:
             last.share(chunk, start, stop)
             last.size_bytes += size_bytes
             return
-        self._marks.append(Mark(start, stop, offsets, count, size_bytes, chunk))
+        self.marks.append(Mark(start, stop, offsets, count, size_bytes, chunk))
 
     def add_qos0(self, chunk: Chunk, start: int, stop: int, offsets: array[int] | None, count: int, *, bytes_before: int) -> None:
         """``count`` messages of ``chunk`` are handed out, which is in memory only, behind ``bytes_before`` stored bytes."""
@@ -161,14 +161,14 @@ class InFlight:
         mark = Mark(start, stop, offsets, count, size_bytes, chunk)
         mark.chunk = chunk
         mark.bytes_before = bytes_before
-        self._marks.append(mark)
+        self.marks.append(mark)
 
     def settle(self, start: int, stop: int, left: Left | None = None) -> tuple[int, int, int]:
         """The rows of ``[start, stop)``, none of which was settled, are in flight no more; they are put down in ``left``.
 
         Returns how many stored ones there were, how many of QoS 0, and the bytes of QoS 0 chunks that are settled by it.
         """
-        marks = self._marks
+        marks = self.marks
         index = 0 if not marks or start < marks[0].stop else self._first_reaching(start)
         stored = qos0 = qos0_bytes = 0
         while index < len(marks) and marks[index].start < stop:
@@ -198,28 +198,24 @@ class InFlight:
     def forget_below(self, head: int) -> None:
         """Everything below ``head`` is settled: its marks go."""
         gone = 0
-        for mark in self._marks:
+        for mark in self.marks:
             if mark.stop > head:
                 break
             gone += 1
         if gone:
-            del self._marks[:gone]
-
-    def needed_from(self, otherwise: Place) -> Place:
-        """The start of the first chunk that has anything in flight, and the stored bytes before it; ``otherwise`` if none has."""
-        return (self._marks[0].floor, self._marks[0].bytes_before) if self._marks else otherwise
+            del self.marks[:gone]
 
     def clear(self) -> None:
         """Forget every mark."""
-        self._marks.clear()
+        self.marks.clear()
         self.messages = self.size_bytes = 0
 
     def _first_reaching(self, seq: int) -> int:
         """The index of the first mark that ends above ``seq``."""
-        low, high = 0, len(self._marks)
+        low, high = 0, len(self.marks)
         while low < high:
             middle = (low + high) // 2
-            if self._marks[middle].stop <= seq:
+            if self.marks[middle].stop <= seq:
                 low = middle + 1
             else:
                 high = middle
@@ -316,17 +312,17 @@ class Qos0Memory:
 
 
 class Purged:
-    """The purged sequences of one queue, and the bytes that they had, as far as this life of the store knows."""
+    """The purged sequences of one queue, ``ranges``, and the bytes that they had, as far as this life of the store knows."""
 
     def __init__(self, ranges: Ranges) -> None:
-        self._ranges = RangeSet(ranges)
+        self.ranges = RangeSet(ranges)
         self._holes: list[tuple[int, int]] = []  # where each ended, and its durable bytes
 
     def add(self, start: int, stop: int, size_bytes: int, head: int) -> None:
         """``[start, stop)`` was purged, with ``size_bytes``; nothing is asked for below ``head`` any more."""
         self._holes = [hole for hole in self._holes if hole[0] > head]
         self._holes.append((stop, size_bytes))
-        self._ranges.add(start, stop)
+        self.ranges.add(start, stop)
 
     def bytes_above(self, cursor: int) -> int:
         """The bytes that were purged above ``cursor``."""
@@ -334,20 +330,18 @@ class Purged:
 
     def has_any(self, start: int, stop: int) -> bool:
         """Whether anything of ``[start, stop)`` was purged."""
-        following = self._ranges.next_range(start) if self._ranges else None
+        following = self.ranges.next_range(start) if self.ranges else None
         return following is not None and following[0] < stop
 
     def clear(self) -> None:
         """There is nothing in the queue."""
-        self._ranges.clear()
+        self.ranges.clear()
         self._holes.clear()
 
     def row(self, head: int) -> Ranges:
         """The purged places in the queue's row: those above ``head``. The rest is forgotten."""
-        if not self._ranges.starts:
-            return ()
-        self._ranges.discard(0, head)
-        return self._ranges.ranges()
+        self.ranges.discard(0, head)
+        return self.ranges.ranges()
 
 
 class Cursor:
@@ -416,7 +410,8 @@ class Cursor:
 
     def live_from(self) -> Place:
         """The start of the first chunk that is still needed, and the stored bytes before it."""
-        return self.in_flight.needed_from(self.floor)
+        marks = self.in_flight.marks
+        return (marks[0].floor, marks[0].bytes_before) if marks else self.floor
 
     # --- moving ---
 
@@ -446,10 +441,12 @@ class Cursor:
                 body=whole,
             )
         first_seq, stop = given.first_seq, given.first_seq + given.span
-        self.pop(batch)
         if stored is not None:
+            self.upcoming.pop()
+            self.bytes_before = self._passed_bytes = stored.bytes_before + stored.size_bytes
             self.in_flight.add(stored, first_seq, stop, stored.offsets, stored.count)
         if qos0 is not None:
+            self.qos0.pop()
             self.in_flight.add_qos0(qos0, first_seq, stop, qos0.offsets, qos0.count, bytes_before=before)
         self.move(stop)
         return given

@@ -469,13 +469,17 @@ class Trimming:
 
     # --- the row ---
 
-    def write(self, write: Write, wall_ms: int, head: int, reach: int) -> None:
-        """Put into ``write`` what goes into the history with a row of this ``head``; nothing has left the queue above ``reach``."""
+    def write(self, write: Write, wall_ms: int, head: int, reach: int) -> HistoryRow:
+        """Put into ``write`` what goes into the history with a row of this ``head``, and return what that row has of the history;
+        nothing has left the queue above ``reach``.
+        """
         if self.history is not None:
             self.history.write(write, wall_ms, head, reach)
-        elif self._left_over is not None:
+            return self.history.row()
+        if self._left_over is not None:
             self._left_over.drop(self.trimmed, write)
             self._left_over = None
+        return self._no_history
 
     def row(self) -> HistoryRow:
         """The history in the queue's row, once everything is committed."""

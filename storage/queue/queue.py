@@ -48,7 +48,8 @@ class Queue:
     queue.cursor-after-handed-out ``cursor``, queue.ledger-adds-up ``settled``,
     queue.trimmed-after-settled and queue.history-without-gap ``history``, queue.handed-out-below-mark ``sent_record``.
 
-    changed: whether the row is to be written.
+    changed: whether the row is to be written. waits: what was not handed out, and is by ``hand_out``. losses: what was found to be
+    lost and nobody was told of yet. counts: of messages in the queue, and of all that were.
     """
 
     def __init__(
@@ -81,21 +82,23 @@ class Queue:
             value = engine.get("meta", lane_key(number))
             row = LedgerRow.decode(value, queue=name) if value is not None else LedgerRow.begin(first_seq, session)
         self.name, self.number = name, number
+        self._row_key = lane_key(number)
         self.changed = False
         self._on_change = on_change
         self._reader = reader = ChunkReader(engine, name, number, row.trimmed)
         self._cursor = cursor = Cursor(reader, row, qos0_max_bytes=volatile_max_bytes, cache_bytes=cache_bytes)
         self.sent = SentRecord(row, self.change, mark_holds=mark_holds)
         self.trimming = Trimming(engine, reader, row, cursor.live_from, self.change, retained=retained)
-        self._settled = settled = Settled(row, self.trimming.history, self.change)
-        self._waiting = Waiting(reader, cursor, settled, self.sent, durable=engine.durable)
+        self.counts = settled = Settled(row, self.trimming.history, self.change)
+        self.waits = Waiting(reader, cursor, settled, self.sent, durable=engine.durable)
+        self.hand_out, self.losses = self.waits.hand_out, self.waits.losses
         self.appended = Tail(number, row, cursor, settled, all_stored=not engine.durable)
         self.ledger, self.settled, self.routes, self.qos0 = settled.ledger, settled.above, self.appended.routes, cursor.qos0
-        if self._waiting.begin() and row.head == row.trimmed:
+        if self.waits.begin() and row.head == row.trimmed:
             self.trimming.begin_at(cursor.bytes_before)
         if tail_known > row.tail:
             self.appended.lose(tail_known)
-            self._waiting.lose_tail(tail_known)
+            self.waits.lose_tail(tail_known)
 
     def change(self) -> None:
         """The row is to be written."""
@@ -108,7 +111,7 @@ class Queue:
     @property
     def head(self) -> int:
         """Everything below it has left the queue."""
-        return self._settled.head
+        return self.counts.head
 
     @property
     def tail(self) -> int:
@@ -123,12 +126,12 @@ class Queue:
     @property
     def depth(self) -> int:
         """Messages accepted and not ended, those of uncommitted writes included."""
-        return self._settled.depth
+        return self.counts.depth
 
     @property
     def depth_on_disk(self) -> int:
         """Those that the open write has on disk, or a commit before it."""
-        return self._settled.stored
+        return self.counts.stored
 
     @property
     def size_bytes(self) -> int:
@@ -158,7 +161,7 @@ class Queue:
             StorageDamaged, Unavailable: it cannot be read.
         """
         first = self._cursor.in_flight.first
-        return first.accepted_at(self._settled.head) if first is not None else self._waiting.oldest_ms()
+        return first.accepted_at(self.counts.head) if first is not None else self.waits.oldest_ms()
 
     # --- append ---
 
@@ -171,46 +174,21 @@ class Queue:
 
     def refuse_into(self, outcome: str, messages: int) -> None:
         """Count ``messages`` that were accepted and ended at once, under ``outcome``, without ever being in the queue."""
-        self._settled.refuse_into(outcome, messages)
+        self.counts.refuse_into(outcome, messages)
 
     def count_refused(self, messages: int) -> None:
         """Count ``messages`` that were refused for good, for want of room: they were never accepted."""
-        self._settled.refuse(messages)
+        self.counts.refuse(messages)
 
     def count_raised(self, messages: int) -> None:
         """Count ``messages`` of those that were appended as raised by a rule."""
-        self._settled.count_raised(messages)
+        self.counts.count_raised(messages)
 
     def count_from_retained(self, messages: int) -> None:
         """Count ``messages`` of those that were appended as retained before, and brought by a rule."""
-        self._settled.count_from_retained(messages)
+        self.counts.count_from_retained(messages)
 
-    # --- hand out ---
-
-    def hand_out(self, messages: int, size_bytes: int, *, too_old: TooOld | None = None, below: int | None = None) -> list[Chunk]:
-        """Hand out, in order, until ``messages`` or ``size_bytes`` are reached (by a chunk more), and mark it in flight.
-
-        A message that is ``too_old`` is expired instead; if that takes something off the disk, ``depth_on_disk`` falls and nothing
-        behind it is handed out in this call: let that be committed first, synced (P4). below: nothing from there on, where a chunk
-        begins.
-
-        Raises:
-            StorageDamaged: the next chunk cannot be read.
-            Unavailable: the disk refuses for now.
-        """
-        return self._waiting.hand_out(messages, size_bytes, too_old, below)
-
-    @property
-    def cut_short(self) -> bool:
-        """Whether the last hand-out stopped before what could not be read; the next one raises for it."""
-        return self._waiting.cut_short
-
-    @property
-    def needs_sent_mark(self) -> bool:
-        """Whether ``hand_out`` stopped for want of a higher mark: write the row, commit it in full strength, and go on
-        (queue.handed-out-below-mark).
-        """
-        return self.sent.needs_sent_mark
+    # --- handed out ---
 
     def release(self, ranges: Ranges) -> None:
         """Remember that PUBREC came for ``ranges``: never PUBLISH again. It holds once the row is committed.
@@ -226,7 +204,7 @@ class Queue:
         """
         if not forwarder_lives:
             self.settle(Loss.ACTOR_RESTART.dropped, ranges_of(sorted(self._cursor.in_flight.qos0_seqs(self._reader))))
-        self._cursor.go_back(self._settled.head)
+        self._cursor.go_back(self.counts.head)
 
     def close(self, sent_below: int) -> None:
         """Nothing is handed out for now; what was not sent may be dropped, and expires (queue.handed-out-below-mark). The next
@@ -234,7 +212,7 @@ class Queue:
 
         sent_below: what was handed out from there on was never sent; -1: that is not known.
         """
-        self.sent.close(sent_below, self._settled.head)
+        self.sent.close(sent_below, self.counts.head)
 
     def cache(self, size_bytes: int) -> None:
         """Keep so much in memory of what is on disk as well; 0 where nobody takes from the queue for now."""
@@ -251,11 +229,11 @@ class Queue:
         Raises:
             StorageDamaged, Unavailable: what was not handed out cannot be read; nothing has changed.
         """
-        cursor, settled = self._cursor, self._settled
+        cursor, settled = self._cursor, self.counts
         stored = qos0 = 0
         for _, stop in ranges:
             if stop > cursor.seq:
-                stored, qos0 = self._waiting.settle(outcome, ranges, by, left)
+                stored, qos0 = self.waits.settle(outcome, ranges, by, left)
                 break
         for start, stop in ranges:
             start, stop = max(start, settled.head), min(stop, cursor.seq)
@@ -270,7 +248,7 @@ class Queue:
             if self.sent.released:
                 self.sent.released.discard(start, stop)
         settled.end(outcome, stored, qos0)
-        self._waiting.advance()
+        self.waits.advance()
         return stored + qos0
 
     def preload_waiting(self, ranges: Ranges) -> None:
@@ -280,13 +258,13 @@ class Queue:
             Unavailable: it cannot be read for now.
         """
         if any(stop > self._cursor.seq for _, stop in ranges):
-            self._waiting.preload(ranges)
+            self.waits.preload(ranges)
 
     def count_redelivered(self, ranges: Ranges, *, by: str = "store") -> None:
         """Count messages that were sent again; nothing is settled."""
         if self.trimming.history is not None:
             self.trimming.history.note(by, REDELIVERED, ranges)
-        self._settled.count(REDELIVERED, sum(stop - start for start, stop in ranges))
+        self.counts.count(REDELIVERED, sum(stop - start for start, stop in ranges))
 
     # --- limits ---
 
@@ -296,7 +274,7 @@ class Queue:
         Raises:
             StorageDamaged, Unavailable: the oldest cannot be read.
         """
-        return self._waiting.drop_oldest(messages, size_bytes)
+        return self.waits.drop_oldest(messages, size_bytes)
 
     def expire(self, too_old: TooOld, *, chunks_max: int = 1000) -> int:
         """Expire what waits at the cursor and is ``too_old``; how many messages that were.
@@ -304,7 +282,7 @@ class Queue:
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
         """
-        return self._waiting.expire(too_old, chunks_max=chunks_max)
+        return self.waits.expire(too_old, chunks_max=chunks_max)
 
     # --- purge: everything that was appended is committed ---
 
@@ -317,7 +295,7 @@ class Queue:
         Raises:
             StorageDamaged, Unavailable: what stays cannot be counted.
         """
-        cursor, in_flight, rows_left = self._cursor.seq, self._cursor.in_flight, self._settled.rows_left
+        cursor, in_flight, rows_left = self._cursor.seq, self._cursor.in_flight, self.counts.rows_left
         start = max(cursor, min(self.sent.below, self._cursor.tail))
         stored, qos0 = in_flight.stored, in_flight.qos0
         kept_bytes = 0
@@ -334,13 +312,13 @@ class Queue:
         assert self.appended.seq == self._cursor.tail, "a purge comes after a commit"
         cursor, start = self._cursor, unsent.start
         tail, before = cursor.tail, cursor.bytes_before + unsent.kept_bytes + cursor.purged.bytes_above(cursor.seq)
-        cursor.purged.add(start, tail, max(0, cursor.tail_bytes - before), self._settled.head)
+        cursor.purged.add(start, tail, max(0, cursor.tail_bytes - before), self.counts.head)
         cursor.qos0.drop_from(start)
-        self._settled.leave("operator", Loss.PURGED.dropped, start, tail)
+        self.counts.leave("operator", Loss.PURGED.dropped, start, tail)
         if start == cursor.seq:
             cursor.jump(tail)
-        purged = self._settled.keep(Loss.PURGED.dropped, unsent.kept_stored, unsent.kept_qos0)
-        self._waiting.advance()
+        purged = self.counts.keep(Loss.PURGED.dropped, unsent.kept_stored, unsent.kept_qos0)
+        self.waits.advance()
         if start < tail:
             write.delete_range("msg", chunk_key(self.number, start), chunk_key(self.number, tail))
         self.change()
@@ -352,16 +330,16 @@ class Queue:
         The remote's session is left, so that no packet identifier of before means anything: the lane must be opened anew.
         """
         assert self.appended.seq == self._cursor.tail, "a purge comes after a commit"
-        cursor, head = self._cursor, self._settled.head
+        cursor, head = self._cursor, self.counts.head
         floor = self.trimming.settled_below(head)
-        self.sent.leave_session(head, self._settled.above)
+        self.sent.leave_session(head, self.counts.above)
         self.sent.new_session(self.sent.generation + 1, "", self.sent.left)
         cursor.in_flight.clear()
         cursor.qos0.clear()
         cursor.purged.clear()
-        self._settled.leave_all("operator", Loss.PURGED.dropped, cursor.tail)
+        self.counts.leave_all("operator", Loss.PURGED.dropped, cursor.tail)
         cursor.jump(cursor.tail)
-        purged = self._settled.keep(Loss.PURGED.dropped, 0, 0)
+        purged = self.counts.keep(Loss.PURGED.dropped, 0, 0)
         self.trimming.delete(write, floor, cursor.tail, cursor.tail_bytes)
         return purged
 
@@ -371,16 +349,16 @@ class Queue:
         """The part of ``ranges`` that would be settled if they were."""
         found = []
         for start, stop in ranges:
-            found += self._settled.above.missing(max(start, self._settled.head), min(stop, self._cursor.tail))
+            found += self.counts.above.missing(max(start, self.counts.head), min(stop, self._cursor.tail))
         return found
 
     def has_left(self, seq: int) -> bool:
         """Whether the message ``seq`` was in the queue and is not any more."""
-        return seq < self._settled.head or seq in self._settled.above
+        return seq < self.counts.head or seq in self.counts.above
 
     def in_flight_ranges(self) -> Ranges:
         """The messages that were handed out and are not settled."""
-        return tuple(self._settled.above.missing(self._settled.head, self._cursor.seq))
+        return tuple(self.counts.above.missing(self.counts.head, self._cursor.seq))
 
     def maybe_sent(self, below: int) -> int:
         """How many messages below ``below`` are not settled."""
@@ -394,7 +372,7 @@ class Queue:
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
         """
-        start = max(start, self._settled.head)
+        start = max(start, self.counts.head)
         settled = self.settled
         stored = (row for chunk in self._reader.chunks_in(start, stop, damage) for row in rows_of(chunk, start, stop, settled))
         qos0 = (row for chunk in self._qos0_chunks(start, stop) for row in rows_of(chunk, start, stop, settled))
@@ -402,8 +380,8 @@ class Queue:
 
     def in_memory(self) -> tuple[int, int, list[Chunk]]:
         """Messages that are not on disk: how many, their bytes to within a chunk, and the chunks, of which rows may be settled."""
-        chunks = list(self._qos0_chunks(self._settled.head, self._cursor.tail))
-        return self._settled.qos0, self._cursor.qos0.size_bytes, chunks
+        chunks = list(self._qos0_chunks(self.counts.head, self._cursor.tail))
+        return self.counts.qos0, self._cursor.qos0.size_bytes, chunks
 
     def _qos0_chunks(self, start: int, stop: int) -> Iterator[Chunk]:
         last: Chunk | None = None
@@ -414,14 +392,9 @@ class Queue:
 
     # --- damage ---
 
-    @property
-    def losses(self) -> bool:
-        """Whether something was found to be lost that nobody was told of yet."""
-        return bool(self._waiting.losses)
-
     def take_losses(self) -> list[LostStretch]:
         """Losses that were found since the last call."""
-        return self._waiting.take_losses()
+        return self.waits.take_losses()
 
     def isolate(self, error: StorageDamaged) -> None:
         """Take what cannot be read at the cursor, for ``error``, out of the queue; it goes on behind that.
@@ -429,13 +402,9 @@ class Queue:
         Raises:
             Unavailable: the disk refuses for now.
         """
-        self._waiting.isolate(error)
+        self.waits.isolate(error)
 
     # --- disk ---
-
-    def trim(self, write: Write, *, idle: bool = False) -> None:
-        """Delete the chunks below the head with ``write`` if they are many or the queue is ``idle``."""
-        self.trimming.trim(write, idle=idle)
 
     def write_row(self, write: Write, *, strong: bool = True, ahead: bool = True, wall_ms: int = 0) -> None:
         """Put the queue's row into ``write``, as it is once everything appended is committed, and what goes into the history.
@@ -443,29 +412,30 @@ class Queue:
         strong: the commit has the configured strength, so the mark of queue.handed-out-below-mark may move; ahead: by a block,
         since more can be handed out soon.
         """
-        self._waiting.advance()
-        head, settled, sent = self._settled.head, self._settled.above.ranges(), self.sent
-        self.trimming.write(write, wall_ms, head, settled[-1][1] if settled else head)
+        head, above, sent = self.counts.head, self.counts.above, self.sent
+        settled = above.ranges() if above.starts else ()
+        history = self.trimming.write(write, wall_ms, head, settled[-1][1] if settled else head)
+        purged = self._cursor.purged
         handed = sent.put_mark(write, self._cursor.seq, self.appended.seq, strong=strong, ahead=ahead)
-        stored = self._settled.stored
+        stored = self.counts.stored
         if stored < 0 or (stored and head == self.appended.seq):
-            self._waiting.put_right()
+            self.waits.put_right()
         row = LedgerRow(
             head=head,
             tail=self.appended.seq,
             handed=handed,
-            trimmed=self.trimming.trimmed,
+            trimmed=self._reader.low,
             tail_bytes=self.appended.size_bytes,
-            depth=self._settled.stored,
+            depth=self.counts.stored,
             settled=settled,
             released=sent.released.ranges(),
             generation=sent.generation,
             session=sent.session,
             ledger=self.ledger,
-            purged=self._cursor.purged.row(head),
-            history=self.trimming.row(),
+            purged=purged.row(head) if purged.ranges.starts else (),
+            history=history,
             routes=self.appended.routes.row(head),
             left=sent.left,
         )
-        write.put("meta", lane_key(self.number), row.encode())
+        write.put("meta", self._row_key, row.encode())
         self.changed = False

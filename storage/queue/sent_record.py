@@ -52,10 +52,11 @@ class SentRecord:
         self._wanted = stop
 
     def hand_out(self, stop: int) -> None:
-        """Messages below ``stop`` have been handed out."""
+        """Messages below ``stop`` have been handed out. The row says so already if its mark is as high."""
         if stop > self.below:
             self.below = stop
-            self._changed()
+            if stop > self._marking:
+                self._changed()
 
     def close(self, sent_below: int, head: int) -> None:
         """Nothing is handed out for now; what was not sent may be dropped, and expires. The next hand-out commits a mark anew.
@@ -77,17 +78,24 @@ class SentRecord:
         """
         mark = self._marking  # a row that is written twice before a commit takes nothing back
         if strong:
-            if ahead or self.needs_sent_mark:
-                mark = max(mark, self._wanted, min(tail, cursor + HANDED_AHEAD))
-            elif mark < self._wanted:
+            if mark < self._wanted:
                 mark = self._wanted
+            if ahead or self._wanted > self.mark:
+                block = cursor + HANDED_AHEAD
+                if block > tail:
+                    block = tail
+                if mark < block:
+                    mark = block
             if mark > self.mark:
                 write.on_commit(partial(self._on_committed, mark))
             self._marking = mark
-        return max(self.below, mark)
+        return mark if mark > self.below else self.below
 
     def _on_committed(self, mark: int) -> None:
-        self.mark = max(self.mark, min(mark, self._marking))  # it may have been taken back meanwhile
+        if mark > self._marking:  # it was taken back meanwhile
+            mark = self._marking
+        if mark > self.mark:
+            self.mark = mark
 
     # --- the session ---
 

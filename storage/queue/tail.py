@@ -34,13 +34,16 @@ class QueuedRoutes:
     def take(self, routes: Iterable[bytes], stop: int) -> None:
         """Messages that end at ``stop`` go by ``routes``."""
         for route in routes:
-            self._stops[kind_of_route(route)] = stop
+            self._stops[route if route in self._stops else kind_of_route(route)] = stop
 
     def row(self, head: int) -> RoutesRow:
         """The record to write: the routes of messages at or above ``head``. The others are forgotten."""
-        for route in [route for route, stop in self._stops.items() if stop <= head]:
-            del self._stops[route]
-        return tuple(self._stops.items())
+        rows = tuple(self._stops.items())
+        for _, stop in rows:
+            if stop <= head:
+                self._stops = {route: stop for route, stop in rows if stop > head}
+                return tuple(self._stops.items())
+        return rows
 
 
 class WithRoutes(Protocol):

@@ -143,8 +143,11 @@ class Waiting:
 
     # --- handed out ---
 
-    def hand_out(self, messages: int, size_bytes: int, too_old: TooOld | None, below: int | None) -> list[Chunk]:
-        """Hand out until ``messages`` or ``size_bytes`` are reached (by a chunk more), and mark it in flight; see ``Queue``.
+    def hand_out(self, messages: int, size_bytes: int, *, too_old: TooOld | None = None, below: int | None = None) -> list[Chunk]:
+        """Hand out, in order, until ``messages`` or ``size_bytes`` are reached (by a chunk more), and mark it in flight.
+
+        A message that is ``too_old`` is expired instead; if that takes something off the disk, nothing behind it is handed out in
+        this call: let that be committed first, synced (P4). below: nothing from there on, where a chunk begins.
 
         Raises:
             StorageDamaged: the next chunk cannot be read.
@@ -180,14 +183,15 @@ class Waiting:
                 messages -= given.count
                 size_bytes -= given.size_bytes
                 handed.append(given)
-        self.advance()
+        if settled.above.starts:
+            self.advance()
         if cursor.seq > sent.below:
             sent.hand_out(cursor.seq)
         return handed if len(handed) < 2 else join_tiny(handed)
 
     def _take(self, batch: NextBatch, messages: int) -> Chunk | None:
         """Mark ``batch``, which is next, as in flight; None if all of it is settled."""
-        chunk = batch.chunk
+        chunk = batch.stored if batch.stored is not None else batch.chunk
         first_seq = chunk.first_seq
         above = self._settled.above
         following = above.next_range(first_seq) if above.starts else None
@@ -350,7 +354,8 @@ class Waiting:
 
     def take_losses(self) -> list[LostStretch]:
         """Losses that were found since the last call."""
-        found, self.losses = self.losses, []
+        found = self.losses.copy()
+        self.losses.clear()
         return found
 
     def _lose(self, start: int, stop: int, messages: int, error: str, raw: bytes = b"", *, unreadable: bool = False) -> None:

@@ -205,15 +205,13 @@ class ClientRoom:
         settings = self._settings.now
         most, most_bytes = UNDER_WAY_ROWS, UNDER_WAY_BATCHES * (BATCH_BYTES_MAX + settings.clients.packet_max_bytes)
         for name, *_ in frame.parts:
-            copies = 1
-            for room in rooms[name]:  # without a call: each batch comes by here
+            for room, copies in zip(rooms[name], (1, len(settings.bridges) or 1), strict=True):  # without a call for each
                 if room.overflow in REFUSING and (
                     room.disk_full
                     or (room.messages is not None and room.messages < most * copies)
                     or (room.size_bytes is not None and room.size_bytes < most_bytes * copies)
                 ):
                     self.news = True
-                copies = len(settings.bridges) or 1
 
     def held(self, name: str) -> Amount:
         """What is held ready for local clients in the queues of a bridge, or in the node."""

@@ -245,8 +245,6 @@ class Lane:
 
     def take_losses(self) -> list[LostStretch]:
         """Losses that were found since the last call."""
-        if not self.queue.losses:
-            return []
         losses = self.queue.take_losses()
         self.losses += len(losses)
         return losses

@@ -51,7 +51,7 @@ class LaneChanges:
         self._lanes = lanes
         self._counts: dict[str, int] = {}  # by which the last batch was routed, or the next one is
         self.waiting: dict[str, list[_Marks]] = {}
-        self._unwritten: set[str] = set()
+        self.unwritten: set[str] = set()
         bridges = settings.now.bridges
         self.routed_by = tuple((bridge.name, bridge.lanes) for bridge in bridges if bridge.lanes > 1)  # as a batch has it
         self.settings_changed()
@@ -69,7 +69,7 @@ class LaneChanges:
                 if changes:
                     self.waiting[bridge.name] = changes
                 if not on_record:
-                    self._unwritten.add(bridge.name)
+                    self.unwritten.add(bridge.name)
                 self._route(bridge.name, bridge.lanes)
 
     def route(self, lanes: tuple[tuple[str, int], ...]) -> None:
@@ -84,7 +84,7 @@ class LaneChanges:
         before = self._counts[bridge]
         if lanes != before:
             self._counts[bridge] = lanes
-            self._unwritten.add(bridge)
+            self.unwritten.add(bridge)
             log.info("lanes.changed", extra={"bridge": bridge, "lanes": lanes, "before": before, "first": self._wait(bridge)})
 
     def _wait(self, bridge: str) -> list[int]:
@@ -92,7 +92,7 @@ class LaneChanges:
         marks = {lane.number: lane.queue.appended.seq for lane in self._of(bridge) if lane.queue.depth}
         if marks:
             self.waiting.setdefault(bridge, []).append(marks)
-            self._unwritten.add(bridge)
+            self.unwritten.add(bridge)
         return sorted(marks)
 
     def _read(self, engine: Engine, bridge: BridgeSettings) -> tuple[int, list[_Marks], bool]:
@@ -131,7 +131,7 @@ class LaneChanges:
             while changes and all(self._is_through(bridge, number, mark) for number, mark in changes[0].items()):
                 del changes[0]
             if len(changes) < before:
-                self._unwritten.add(bridge)
+                self.unwritten.add(bridge)
                 freed += [queue_name(bridge, lane.number) for lane in self._of(bridge)]
             if not changes:
                 del self.waiting[bridge]
@@ -140,15 +140,13 @@ class LaneChanges:
 
     def write_rows(self, write: Write) -> None:
         """Put what has changed on record with ``write``."""
-        if not self._unwritten:
-            return
-        for bridge in self._unwritten:
+        for bridge in self.unwritten:
             write.put("meta", lanes_key(bridge), msgpack.packb((ROW_VERSION, self._counts[bridge], self.waiting.get(bridge, []))))
-        self._unwritten.clear()
+        self.unwritten.clear()
 
     def went_back(self) -> None:
         """Commits are missing: what they held of this is put on record again."""
-        self._unwritten.update(self._counts)
+        self.unwritten.update(self._counts)
 
     def _of(self, bridge: str) -> list[Lane]:
         return [lane for lane in self._lanes.values() if lane.bridge == bridge]

@@ -175,7 +175,7 @@ class Lanes:
                 volatile_max_bytes=limits.volatile_max_bytes,
                 tail_known=self._engine.missing.tails.get(number, 0) if self._engine.missing is not None else 0,
                 cache_bytes=CACHE_BYTES if place is not None else 0,
-                on_change=lambda: self.changed.add(name),
+                on_change=partial(self.changed.add, name),
                 mark_holds=synced,
                 retained=place is not None and self._keeps_history(place.bridge),
             )
@@ -380,7 +380,7 @@ class Lanes:
             lane = self.all.get(name)
             if lane is None:
                 continue  # the session has ended
-            if lane.state is not State.OPEN or lane.discarding or not lane.queue.waiting():
+            if lane.state is not State.OPEN or lane.discarding:
                 continue
             if lane.unread is not None and now_s < lane.retry_s:
                 self.ready.add(name)
@@ -400,20 +400,21 @@ class Lanes:
             size_bytes = lane.credit_bytes - lane.given_bytes
             if messages <= 0 or size_bytes <= 0:
                 return
-            on_disk_before = queue.depth_on_disk
+            on_disk_before = queue.counts.stored
             try:
                 pieces = queue.hand_out(messages, size_bytes, too_old=too_old, below=below)
             finally:
-                if self._hold_behind(name, lane, on_disk_before):
+                if queue.counts.stored < on_disk_before and self._hold_behind(name, lane, on_disk_before):
                     self._next.go_on(synced=lane.synced)
-            if queue.needs_sent_mark:
+            if queue.sent.needs_sent_mark:
                 self._next.go_on(synced=lane.synced)
                 self.changed.add(name)
                 self.ready.add(name)
             if pieces:
-                lane.mark_readable()
+                if lane.unread is not None:
+                    lane.mark_readable()
                 effects += lane.hand_out(pieces)
-            more = queue.cut_short  # nobody else would see to what could not be read
+            more = queue.waits.cut_short  # nobody else would see to what could not be read
 
     def expire(self, now_s: float, wall_ms: int) -> None:
         """Take what has grown too old out of the queues that nobody takes from."""
@@ -484,29 +485,32 @@ class Lanes:
 
     def write_rows(self, write: Write, moment: Moment) -> None:
         """Put what has changed into ``write``."""
-        changed, self.changed = self.changed, set()
-        self._written |= changed
+        changed = tuple(self.changed)
+        self.changed.clear()
+        self._written.update(changed)
         for name in changed:
             lane = self.all.get(name)
-            if lane is not None and lane.state is not State.UNREADABLE and (lane.queue.changed or lane.queue.needs_sent_mark):
-                lane.queue.trim(write, idle=False)
+            if lane is not None and lane.state is not State.UNREADABLE and (lane.queue.changed or lane.queue.sent.needs_sent_mark):
+                lane.queue.trimming.trim(write, idle=False)
                 ahead = lane.is_open and lane.has_credit and (not self.changes.waiting or self.changes.below(lane) is None)
                 lane.queue.write_row(write, strong=moment.strong or not lane.synced, ahead=ahead, wall_ms=moment.wall_ms)
                 if lane.bridge:  # no evidence is kept of queues that come and go
                     write.reaches(lane.queue.number, lane.queue.appended.seq)
-        self.changes.write_rows(write)
+        if self.changes.unwritten:
+            self.changes.write_rows(write)
 
     def on_committed(self) -> None:
         """Releases are on record, and losses that were found in the queues that have changed: tell of them."""
-        changed, self._written = self._written, set()
         for name in self.pending:
             lane = self.all.get(name)
             if lane is not None:
                 lane.on_committed()
-        for name in changed:
+        written, self._written = self._written, set()
+        for name in written:
             lane = self.all.get(name)
-            for loss in lane.take_losses() if lane is not None else ():
-                assert lane is not None
+            if lane is None or not lane.queue.losses:
+                continue
+            for loss in lane.take_losses():
                 facts = {"queue": name, "first_seq": loss.start, "last_seq": loss.stop - 1, "messages": loss.messages}
                 kept = self._engine.keep_evidence() if loss.unreadable else self._quarantine.keep(name, loss)
                 log.critical("queue.messages_damaged", extra={**facts, "error": loss.error, "kept": kept})
@@ -560,7 +564,7 @@ class Lanes:
         if now_s - self._trimmed_s >= TRIM_IDLE_S:
             self._trimmed_s = now_s
             for lane in self.all.values():
-                lane.queue.trim(write, idle=not lane.queue.depth)
+                lane.queue.trimming.trim(write, idle=not lane.queue.depth)
 
     @property
     def on_disk(self) -> int:

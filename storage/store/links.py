@@ -190,7 +190,9 @@ class Links:
         if frame.lanes != self._lanes.changes.routed_by:
             self._lanes.thinned.release_all()
             self._lanes.changes.route(frame.lanes)
-        queued, retained = self._split_off(frame)
+        queued, retained = frame, None
+        if len(frame.parts) != 1 or frame.parts[0][0] not in self._lanes.all:
+            queued, retained = self._split_off(frame)
         sifted: Mapping[str, Sifted] = {}
         if frame.thinned or self._lanes.thinned.queues:
             queued, sifted = self._lanes.thinned.sift(queued)
@@ -219,8 +221,9 @@ class Links:
         if sifted:
             self._lanes.thinned.take(sifted)
             self._rooms.forget()
-        wanted = self._durability(frame)
-        self._append(admitted, synced=wanted.synced)
+        durabilities = self._next.time.durabilities
+        wanted = self._durability(frame) if durabilities.differ else durabilities.own
+        self._next.take(queued.rows, survives=self._append(admitted) and wanted.synced)
         self.room.on_admitted(queued, rooms)
         self._take(queued, retained, wanted)
         if self._dropped:
@@ -229,8 +232,6 @@ class Links:
 
     def _split_off(self, frame: Append) -> tuple[Append, tuple[bytes, bytes] | None]:
         """``frame`` with the parts that go into a queue that is there; and the rows and the body that are to be retained."""
-        if len(frame.parts) == 1 and frame.parts[0][0] in self._lanes.all:
-            return frame, None
         places, retained = [], None
         for place, (queue, _, _, _, rows) in enumerate(frame.parts):
             if queue == RETAINED:
@@ -245,8 +246,6 @@ class Links:
     def _durability(self, frame: Append) -> Durability:
         """The strictest of what ``frame`` concerns: the listeners or the bridge that it came by, the bridges that it goes to."""
         durabilities = self._next.durabilities
-        if not durabilities.differ:
-            return durabilities.own
         origin = lane_of_actor(frame.sender)
         wanted = Durability(*frame.durability) if frame.durability else durabilities.of_bridge(origin.bridge if origin else "")
         for queue in (*(part[0] for part in frame.parts), *frame.refused):
@@ -258,11 +257,10 @@ class Links:
         return wanted
 
     def _take(self, frame: Append, retained: tuple[bytes, bytes] | None, wanted: Durability) -> None:
-        """Everything of the batch but its messages: their number, identifiers, Wills, what is retained, what was refused.
+        """Everything of the batch but its messages: its number, identifiers, Wills, what is retained, what was refused.
 
         An answer that need not wait for its commit waits nevertheless behind one of the same sender that has to.
         """
-        self._next.take(frame.rows)
         self.senders.on_admitted(frame.sender, frame.number)
         if frame.received or frame.released:
             self._change_identifiers(frame, synced=wanted.synced)
@@ -273,10 +271,11 @@ class Links:
             session = self._sessions.rows.get(name)
             if session is not None:
                 self._sessions.rows.put_will(session, None)  # store.will-kept-until-published
-        for name, messages in frame.refused.items():
-            lane = self._lanes.all.get(name)
-            if lane is not None:
-                lane.queue.count_refused(messages)
+        if frame.refused:
+            for name, messages in frame.refused.items():
+                lane = self._lanes.all.get(name)
+                if lane is not None:
+                    lane.queue.count_refused(messages)
         early = wanted.fast and frame.sender not in self._acks
         acks = self._early if early else self._acks
         acks[frame.sender] = Committed(sender=frame.sender, epoch=frame.epoch, store=self._epoch, number=frame.number)
@@ -290,8 +289,9 @@ class Links:
         self._dropped += dropped
         return dropped
 
-    def _append(self, admitted: Sequence[Admitted], *, synced: bool) -> None:
-        write = self._next.write
+    def _append(self, admitted: Sequence[Admitted]) -> bool:
+        """Put what is admitted into its queues; whether any of it is to survive the loss of power."""
+        write, survives = self._next.write, False
         messages = size_bytes = 0  # that go to sessions
         for part in admitted:
             lane = self._lanes.all[part.queue]
@@ -310,10 +310,10 @@ class Links:
                 write.on_commit(partial(self._lanes.ready.add, part.queue))
                 if not lane.bridge:
                     messages, size_bytes = messages + part.count, size_bytes + part.size_bytes
-                if part.qos0 < part.count or not self._lanes.durable:
-                    self._next.survive(synced=synced)
+                survives = survives or part.qos0 < part.count or not self._lanes.durable
         if messages:
             self._sessions.queues.on_added(messages, size_bytes)
+        return survives
 
     def _change_identifiers(self, frame: Append, *, synced: bool) -> None:
         for session, (ids, _) in frame.received.items():

@@ -133,11 +133,6 @@ class LocalSessions:
             case SubscriptionsDrop():
                 self.answers += self._subscriptions.drop(frame)
 
-    @property
-    def hurries(self) -> bool:
-        """Whether the next turn has something to do, though nothing comes."""
-        return bool(self.pieces.hurries or self.ended.ready)
-
     def collect(self, now_s: float, wall_ms: int) -> Effects:
         """Put a piece of what sessions are owed into the next commit; what the Listener has asked for."""
         effects = self.pieces.serve(now_s, wall_ms) if self.pieces.busy else []

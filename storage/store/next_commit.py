@@ -23,6 +23,7 @@ from wire.status.outcomes import is_dead
 from wire.status.store import CommitFigures
 
 LAZY_S = 0.1
+MADE_MAX = 256
 _SAY_THEMSELVES = frozenset((Append, CommitWanted, Settle))  # how long they wait
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 MESSAGES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
@@ -50,11 +51,11 @@ class CommitTime:
         return self.durabilities.own.flush_period_s if self._waits_s is None else self._waits_s
 
     def take(self, frame: Frame) -> None:
-        """``frame`` is in the open write."""
-        if self._only_settled and _can_wait(frame):
+        """``frame`` is in the open write. Nobody waits for credit, nor for most of what settles."""
+        if self._only_settled and (type(frame) is Credit or (type(frame) is Settle and _can_wait(frame))):
             return
         self._only_settled = False
-        if self.durabilities.differ and type(frame) not in _SAY_THEMSELVES and not _can_wait(frame):
+        if self.durabilities.differ and type(frame) is not Credit and type(frame) not in _SAY_THEMSELVES:
             self.want(self.durabilities.own.flush_period_s)
 
     def want(self, flush_period_s: float) -> None:
@@ -82,20 +83,17 @@ class CommitTime:
         """Whether to commit now."""
         if self._only_settled and (self._lazy_due_s is None or now_s < self._lazy_due_s):
             return False
-        return not self._flush_period_s or now_s >= self._flush_s
+        period_s = self._flush_period_s
+        return not period_s or now_s >= self._committed_s + period_s
 
     def wakes_at_s(self, *, waited_for: bool) -> float:
         """The time at which it is due though nothing comes. waited_for: somebody waits for the open write."""
-        wake_s = float("inf")
+        wake_s, period_s = float("inf"), self._flush_period_s
         if self._only_settled and self._lazy_due_s is not None:
-            wake_s = max(self._lazy_due_s, self._flush_s)
-        if waited_for and self._flush_period_s:
-            wake_s = min(wake_s, self._flush_s)
+            wake_s = max(self._lazy_due_s, self._committed_s + period_s)
+        if waited_for and period_s:
+            wake_s = min(wake_s, self._committed_s + period_s)
         return wake_s
-
-    @property
-    def _flush_s(self) -> float:
-        return self._committed_s + self._flush_period_s
 
 
 class NextCommit:
@@ -117,6 +115,7 @@ class NextCommit:
         self.last_s = 0.0
         self.now_s, self.wall_ms = 0.0, 0
         self._written_bytes = 0
+        self._made: list[tuple[float, int]] = []  # commits that are not in the histograms: how long each took, and its messages
         self._seconds = Histogram(SECONDS)
         self._messages = Histogram(MESSAGES)
 
@@ -138,10 +137,12 @@ class NextCommit:
         self.survive(synced=synced)
         self.awaited = True
 
-    def take(self, messages: int) -> None:
-        """So many messages came with it, and somebody waits for it."""
+    def take(self, messages: int, *, survives: bool) -> None:
+        """So many messages came with it, and somebody waits for it. survives: some are to survive the loss of power."""
         self.messages += messages
         self.awaited = True
+        if survives:
+            self.needs_sync = True
 
     def survive(self, *, synced: bool | None = None) -> None:
         """Something in it is to survive the loss of power, if ``synced``; None: if anything is."""
@@ -170,18 +171,19 @@ class NextCommit:
             put(write, moment)
         if self.awaited and strong:
             write.promise()  # what the loss of power may take back leaves no mark
-        written = bool(write)
+        written = bool(write.ops or write.callbacks)
         if written:
             try:
                 self.last_s = self.engine.commit(write, sync=self.needs_sync)
             except Unavailable as error:
                 disk.refuses(error, now_s, wall_ms)
                 return False
-            self._seconds.add(self.last_s)
-            self._messages.add(self.messages)
             self._written_bytes += write.size_bytes
             disk.wrote(write.size_bytes)
+            self._made.append((self.last_s, self.messages))
             self.count += 1
+            if self.count % MADE_MAX == 0:
+                self._count_made()
         self.on_done(now_s, written=written)
         return True
 
@@ -192,8 +194,15 @@ class NextCommit:
         self.needs_sync = self.awaited = self.at_once = False
         self.time.on_committed(now_s, written=written)
 
+    def _count_made(self) -> None:
+        for took_s, messages in self._made:
+            self._seconds.add(took_s)
+            self._messages.add(messages)
+        self._made.clear()
+
     def figures(self) -> CommitFigures:
         """For ``bascule status``, since the process began."""
+        self._count_made()
         return CommitFigures(
             commits=self.count,
             written_bytes=self._written_bytes,
@@ -202,11 +211,7 @@ class NextCommit:
         )
 
 
-def _can_wait(frame: Frame) -> bool:
-    """Whether nobody waits for what ``frame`` changes: it only settles messages, which leaves nothing but their places."""
-    match frame:
-        case Settle():
-            kept = any(is_dead(outcome) for outcome, _ in frame.settled)
-            return frame.session is None and not frame.released and not kept
-        case _:
-            return type(frame) is Credit
+def _can_wait(frame: Settle) -> bool:
+    """Whether nobody waits for what ``frame`` changes: it settles messages, which leaves nothing but their places."""
+    kept = any(is_dead(outcome) for outcome, _ in frame.settled)
+    return frame.session is None and not frame.released and not kept

@@ -36,9 +36,10 @@ class ReceivingLink:
     """One sender in its newest epoch.
 
     last: the highest number taken. admitted: the highest that is in the open write, or was. committed: the highest in a finished
-    commit.
+    commit. key: of its row.
     """
 
+    key: bytes
     epoch: int
     last: int = 0
     admitted: int = 0
@@ -52,18 +53,21 @@ class ReceivingLinks:
         self._lenient = lenient
         self._senders: dict[str, ReceivingLink] = {}
         self._changed: set[str] = set()
+        self._written: dict[str, ReceivingLink] = {}  # those whose row is in the open write
         for key, value in engine.scan("meta", b"P", b"Q"):
             name = key[1:].decode()
             fields = unpack_row(value, ROW_VERSION, what="sender", name=name)
             try:
                 epoch, last = fields
-                self._senders[name] = ReceivingLink(epoch, last, last, last)
+                self._senders[name] = ReceivingLink(key, epoch, last, last, last)
             except (TypeError, ValueError) as error:
                 raise StorageDamaged("the row of a sender is damaged", name=name) from error
 
     def judge(self, name: str, epoch: int, number: int) -> Verdict:
         """The verdict on the frame ``number`` of ``name``; NEXT takes it, so that it is judged so only once."""
-        sender = self.begin(name, epoch)
+        sender = self._senders.get(name)
+        if sender is None or epoch > sender.epoch:
+            sender = self.begin(name, epoch)
         if epoch < sender.epoch:
             return Verdict.FENCED
         if number <= sender.last:
@@ -82,7 +86,7 @@ class ReceivingLinks:
         """Fence the older epochs of ``name``; what is known of its newest one."""
         sender = self._senders.get(name)
         if sender is None or epoch > sender.epoch:
-            sender = self._senders[name] = ReceivingLink(epoch)
+            sender = self._senders[name] = ReceivingLink(sender_key(name), epoch)
             self._changed.add(name)
         return sender
 
@@ -111,21 +115,12 @@ class ReceivingLinks:
     def write_rows(self, write: Write, *_moment: object) -> None:
         """Put what changed into ``write``."""
         for name in self._changed:
-            sender = self._senders[name]
-            write.put("meta", sender_key(name), _pack((ROW_VERSION, sender.epoch, sender.admitted)))
-            write.on_commit(_Committed(sender, sender.admitted))
+            sender = self._written[name] = self._senders[name]
+            write.put("meta", sender.key, _pack((ROW_VERSION, sender.epoch, sender.admitted)))
         self._changed.clear()
 
-
-class _Committed:
-    """Callback: everything of ``sender`` up to ``number`` is committed."""
-
-    __slots__ = ("_number", "_sender")
-
-    def __init__(self, sender: ReceivingLink, number: int) -> None:
-        self._sender = sender
-        self._number = number
-
-    def __call__(self) -> None:
-        if self._number > self._sender.committed:
-            self._sender.committed = self._number
+    def on_committed(self) -> None:
+        """The write with those rows is: so is everything that was admitted."""
+        for sender in self._written.values():
+            sender.committed = sender.admitted
+        self._written.clear()

@@ -92,7 +92,7 @@ class RetainedPieces:
         self._queues = queues
         self._next = next_commit
         self.queues: dict[str, dict[str, _Pass]] = {}  # by queue and filter
-        self._ready: dict[str, None] = {}  # the queues that may have room, in turn
+        self.ready: dict[str, None] = {}  # the queues that may have room, in turn
         self._rules: dict[bytes, _Pass] = {}  # by the keys of their rows; those that are through, too
         self._settings = settings
         sessions.hear_of_remotes(self.on_remote_session)
@@ -106,7 +106,7 @@ class RetainedPieces:
         for key, value in engine.scan("meta", RULE_PASSES, RULE_PASSES[:-1] + bytes([RULE_PASSES[-1] + 1])):
             end = key.index(b"\0") + 1 + DIGEST_BYTES
             _note(self._rules.setdefault(key[:end], _Pass(key[:end])), key[end + 1 :], value)
-        self._ready.update(dict.fromkeys(self.queues))
+        self.ready.update(dict.fromkeys(self.queues))
 
     def figures(self) -> RetainedFigures:
         """Figures for ``status``."""
@@ -115,14 +115,12 @@ class RetainedPieces:
     @property
     def busy(self) -> bool:
         """Whether this turn has something to do."""
-        if not self.queues and not self._ready:
-            return bool(self.asked)
         return self.hurries or not self.queues.keys().isdisjoint(self._queues.changed)
 
     @property
     def hurries(self) -> bool:
         """Whether the next turn has something to do, though nothing comes."""
-        return bool(self.asked or (self._ready and not self._next.disk.is_low))
+        return bool(self.asked or (self.ready and not self._next.disk.is_low))
 
     # --- passes of sessions that last ---
 
@@ -135,7 +133,7 @@ class RetainedPieces:
         each = _Pass(pass_key(lane.queue.number, topic_filter), (topic_filter,))
         self.queues.setdefault(name, {})[topic_filter] = each
         self._next.write.put("meta", each.key, each.row)
-        self._ready[name] = None
+        self.ready[name] = None
 
     def end(self, name: str, topic_filter: str) -> None:
         """The queue is owed nothing by that filter any more."""
@@ -205,7 +203,7 @@ class RetainedPieces:
     def _owe(self, rule: RetainedRule, each: _Pass) -> None:
         for name in rule.queues:
             self.queues.setdefault(name, {})[rule.key] = each
-            self._ready[name] = None
+            self.ready[name] = None
 
     def _end_rule(self, rule: RetainedRule, each: _Pass) -> None:
         """It is through, which stays on record."""
@@ -221,13 +219,13 @@ class RetainedPieces:
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
         """Housekeeping: expiry, and room in queues of which nobody has told. Call it about once a second."""
         self.retained.tick(write, now_s, wall_ms)
-        self._ready.update(dict.fromkeys(self.queues))
+        self.ready.update(dict.fromkeys(self.queues))
 
     # --- a turn ---
 
     def serve(self, now_s: float, wall_ms: int) -> Effects:
         """Read one piece for the Listener, and one for a queue, which goes with the open write; ``disk`` knows where it refuses."""
-        self._ready.update(dict.fromkeys(sorted(self.queues.keys() & self._queues.changed)))
+        self.ready.update(dict.fromkeys(sorted(self.queues.keys() & self._queues.changed)))
         try:
             if not self._next.disk.is_low:
                 self._fill(wall_ms)
@@ -259,14 +257,14 @@ class RetainedPieces:
         )
 
     def _fill(self, wall_ms: int) -> None:
-        while self._ready:
-            name = next(iter(self._ready))
+        while self.ready:
+            name = next(iter(self.ready))
             if name in self.queues and self._has_room(name):
                 self._fill_one(name, wall_ms)
-                self._ready.pop(name)
-                self._ready[name] = None  # again, behind the others
+                self.ready.pop(name)
+                self.ready[name] = None  # again, behind the others
                 return
-            self._ready.pop(name)
+            self.ready.pop(name)
 
     def _fill_one(self, name: str, wall_ms: int) -> None:
         each = next(iter(self.queues[name].values()))

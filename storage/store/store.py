@@ -164,7 +164,8 @@ class Store:
             self.lanes.collect(now_s, wall_ms)
         if disk.retry_s is None and (links.waiting or links.late):
             effects += links.collect(now_s, wall_ms)
-        if disk.retry_s is None and (sessions.pieces.busy or sessions.ended.ready):
+        pieces, ended = sessions.pieces, sessions.ended
+        if disk.retry_s is None and (ended.ready or ((pieces.queues or pieces.asked or pieces.ready) and pieces.busy)):
             links.room.rooms.forget()
             effects += sessions.collect(now_s, wall_ms)
         if disk.retry_s is not None:
@@ -195,6 +196,7 @@ class Store:
         if not self.next_commit.commit(self._rows, now_s, wall_ms):
             return
         self.lanes.on_committed()
+        self.links.senders.on_committed()
         disk = self.housekeeping.disk
         if disk.refusal is not None:
             disk.on_recovered(wall_ms)
@@ -246,11 +248,14 @@ class Store:
         commit, retry_s = self.next_commit, self.housekeeping.disk.retry_s
         if retry_s is not None:
             return min(wake_s, retry_s)
-        if self.sessions.hurries:
+        pieces, ended = self.sessions.pieces, self.sessions.ended
+        if ended.ready or ((pieces.asked or pieces.ready) and pieces.hurries):
             return now_s
         if self.lanes.ready or self.lanes.unsettled:  # what cannot be read for now is among them
             wake_s = min(wake_s, self.lanes.wakes_at_s(now_s))
-        return min(wake_s, commit.time.wakes_at_s(waited_for=commit.awaited))
+        if commit.awaited or self.lanes.changed:
+            wake_s = min(wake_s, commit.time.wakes_at_s(waited_for=commit.awaited))
+        return wake_s
 
     def tick(self, now_s: float, wall_ms: int) -> None:
         """Housekeeping: expiry at the head of the queues, and trimming of idle ones. Call it about once a second."""

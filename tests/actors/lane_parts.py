@@ -55,7 +55,7 @@ class LaneParts:
 
     def written(self) -> bytes:
         """The packets that have reached the remote since the last time, after another write."""
-        self.exchange.writer.write()
+        self.exchange.writer.write(self.mailbox.clock_s)
         return self.carried()
 
     def carried(self) -> bytes:

@@ -160,7 +160,7 @@ class _Post(Post):
         self.name = name
         self.local = set()
         self._ways = {}
-        self.handed_over = deque()
+        self.handed_over = []
         self.frames: deque[tuple[str, Frame]] = deque()
         self._node = host
         self._told = deque()

@@ -17,7 +17,7 @@ DUE: list[tuple[DeadLetters, Any]] = []  # letters that went back with the commi
 
 def _takes_what_was_sent(original: Any) -> Any:
     def unsent(self: Queue) -> Unsent:
-        return Unsent(self._settled.head, 0, 0, 0)
+        return Unsent(self.counts.head, 0, 0, 0)
 
     return unsent
 

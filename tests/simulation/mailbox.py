@@ -71,7 +71,7 @@ class ProcessPost(Post):
     def __init__(self, process: Process) -> None:
         self.name = process.name
         self.local = set()
-        self.handed_over = deque()
+        self.handed_over = []
         self.process_of: Callable[[str], str] = child_of
         self._process = process
         self._world = process.world

@@ -14,7 +14,7 @@ from actors.bridge.remote_intake import RemoteIntake
 from actors.broker.client_batches import ClientBatches
 from actors.broker.full_queue_refusal import QueueRoom
 from storage.engine.engine import Write
-from storage.queue.hand_out_cursor import Cursor, InFlight
+from storage.queue.hand_out_cursor import Cursor
 from storage.queue.queue import Queue
 from storage.queue.sent_record import SentRecord
 from storage.queue.settled_ranges import Settled as QueueSettled
@@ -667,16 +667,16 @@ _mutation(
 
 
 def _trims_too_much(original: Any) -> Any:
-    def needed_from(self: InFlight, otherwise: tuple[int, int]) -> tuple[int, int]:
-        return otherwise
+    def live_from(self: Cursor) -> tuple[int, int]:
+        return self.floor
 
-    return needed_from
+    return live_from
 
 
 _mutation(
     "queue.trimmed-after-settled/when-handed-out",
     "chunks are deleted when they are handed out",
-    (InFlight, "needed_from", _trims_too_much),
+    (Cursor, "live_from", _trims_too_much),
 )
 
 

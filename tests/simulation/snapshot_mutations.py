@@ -48,7 +48,7 @@ def _with_qos_0(original: Any) -> Any:
 
 def _settled_in_flight(original: Any) -> Any:
     def in_flight_ranges(self: Queue) -> Ranges:
-        head, cursor = self._settled.head, self._cursor.seq
+        head, cursor = self.counts.head, self._cursor.seq
         return ((head, cursor),) if cursor > head else ()
 
     return in_flight_ranges

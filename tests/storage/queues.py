@@ -41,7 +41,7 @@ def row_after(engine: RecordingEngine, queue: Queue, *, strong: bool, ahead: boo
 def trimmed(engine: RecordingEngine, queue: Queue) -> list[int]:
     """Trim and commit; the first sequences of the chunks that are left."""
     write = Write()
-    queue.trim(write, idle=True)
+    queue.trimming.trim(write, idle=True)
     queue.write_row(write)
     engine.commit(write, sync=True)
     return [first_seq_of(key) for key, _ in engine.scan("msg", b"\0", b"\xff")]

@@ -23,7 +23,7 @@ from wire.ranges import RangeSet
 _LEVEL_5 = 5
 _NOT_FOUND = b"\x92"
 # Acknowledgements that come in bursts: plain, and with the reason codes Success and No matching subscribers.
-_BURST_TAILS = {b"\x02": b"", b"\x03\x00": b"\x00", b"\x03\x10": b"\x10"}
+_BURST_TAILS = {0x00: b"\x00", 0x10: b"\x10"}
 _COMPARED_MAX = 1024  # so many are made to be compared with, and for nothing where the first is another
 
 
@@ -92,9 +92,12 @@ class Acknowledgements:
             length = buffer[position + 1]
             if waiting.starts and (length == 2 or (length == 3 and size - position >= 5 and self.level == _LEVEL_5)):
                 first, stop = waiting.starts[0], waiting.stops[0]
-                tail = _BURST_TAILS.get(bytes((2,)) if length == 2 else bytes((3, buffer[position + 4])))
+                tail = b"" if length == 2 else _BURST_TAILS.get(buffer[position + 4])
                 if tail is not None:
-                    matched = matching(buffer, position, first_byte, tail, first, min(stop - first, _COMPARED_MAX))
+                    most = stop - first
+                    if most > _COMPARED_MAX:
+                        most = _COMPARED_MAX
+                    matched = matching(buffer, position, first_byte, tail, first, most)
                     if matched:
                         waiting.take_first(matched)
                         self.on_accepted(first_byte, first, first + matched)

@@ -37,7 +37,7 @@ class Failback:
         self._finish_s = finish_s
         self._number = 0
         self._probe_at_s: float | None = None
-        self._finish_until_s: float | None = None
+        self.finish_until_s: float | None = None
         self.on_disconnected()
 
     @property
@@ -69,12 +69,12 @@ class Failback:
         self.later = False  # whether the connection is at another address than the first
         self.error = ""  # why it stays there
         self._probing = False
-        self._probe_at_s = self._finish_until_s = None
+        self._probe_at_s = self.finish_until_s = None
 
     @property
     def wakes_at_s(self) -> float | None:
         """The time at which ``probe`` or ``leaves`` has something to say even if nothing else happens; None for never."""
-        return self._probe_at_s if self._finish_until_s is None else self._finish_until_s
+        return self._probe_at_s if self.finish_until_s is None else self.finish_until_s
 
     def probe(self, now_s: float) -> tuple[int, Address] | None:
         """The first address, to be probed now, under a number that ``on_probed`` wants back; None while it is not time."""
@@ -93,25 +93,25 @@ class Failback:
             self._stay(now_s, error)
         else:
             self.error = ""
-            self._finish_until_s = now_s + self._finish_s
+            self.finish_until_s = now_s + self._finish_s
 
     @property
     def finishing(self) -> bool:
         """Whether nothing new may leave, because the connection is to end when nothing is unfinished."""
-        return self._finish_until_s is not None
+        return self.finish_until_s is not None
 
     def leaves(self, now_s: float, *, unfinished: bool) -> bool:
         """Whether to go to the first address now. If what is ``unfinished`` has taken too long, the connection stays."""
-        if self._finish_until_s is None:
+        if self.finish_until_s is None:
             return False
-        if unfinished and now_s >= self._finish_until_s:
+        if unfinished and now_s >= self.finish_until_s:
             self._stay(now_s, "what is in flight was not acknowledged in time")
         return not unfinished
 
     def _stay(self, now_s: float, error: str) -> None:
         assert self._retry_s is not None, "probed, and never to be"
         self.error = error
-        self._finish_until_s = None
+        self.finish_until_s = None
         self._probe_at_s = now_s + self._retry_s
 
     def note(self, now_s: float) -> str:

@@ -36,7 +36,7 @@ class HeldIdentifiers:
         self.abandoned = RangeSet()
         self.pubrels_sent = 0
         self._order = ArrivalSet()  # the first three as their PUBRECs came (exchange.pubrels-in-pubrec-order)
-        self._told: list[tuple[int, Ranges]] = []  # and the others, by the ``Settle`` that told them
+        self.told: list[tuple[int, Ranges]] = []  # and the others, by the ``Settle`` that told them
 
     @property
     def unsettled(self) -> tuple[RangeSet, ...]:
@@ -47,11 +47,6 @@ class HeldIdentifiers:
     def at_rest(self) -> bool:
         """Whether there are none."""
         return not (any(self.unsettled) or self.unanswered or self.abandoned or self.replies)
-
-    @property
-    def releases(self) -> bool:
-        """Whether there is something to tell the store now: while what was told is not committed, more of it gathers."""
-        return bool(self.untold.starts) and not self._told
 
     @property
     def between_connections(self) -> int:
@@ -85,19 +80,19 @@ class HeldIdentifiers:
             return ()
         released = self._in_order(self.untold)
         self.untold.clear()
-        self._told.append((number, released))
+        self.told.append((number, released))
         return released
 
     def report_again(self) -> None:
         """The store is new, and the connection goes on."""
-        self._told.clear()
+        self.told.clear()
         for start, stop in self.releasing:
             self.untold.add(start, stop)
 
     def on_committed(self, number: int) -> None:
         """Every ``Settle`` up to ``number`` is committed (exchange.release-after-record)."""
-        while self._told and self._told[0][0] <= number:
-            self.on_record(self._told.pop(0)[1])
+        while self.told and self.told[0][0] <= number:
+            self.on_record(self.told.pop(0)[1])
 
     def on_record(self, released: Ranges) -> None:
         """The PUBRECs of ``released`` are committed."""
@@ -169,7 +164,7 @@ class HeldIdentifiers:
         for held in (self.releasing, self.due, self.unanswered, self.abandoned, self.untold):
             held.clear()
         self._order.clear()
-        self._told.clear()
+        self.told.clear()
         return released
 
     def on_resumed(self, released: Ranges, sent: Ranges, sent_stop: int) -> None:

@@ -41,13 +41,12 @@ class IdentifierSpan:
         low = lowest(self._unsettled)
         if low is None:
             low = seq
-        room = low + PACKET_IDS - seq
         if not qos:
-            return room
+            return low + PACKET_IDS - seq
         if self.recorded >= self._due.sent_stop:  # all that was sent is settled on record
             self.recorded = max(self.recorded, min(seq, low))
         self._record_wanted = seq >= self.recorded + PACKET_IDS
-        return min(room, self.recorded + PACKET_IDS - seq)
+        return (low if low < self.recorded else self.recorded) + PACKET_IDS - seq
 
     def settled_below(self) -> int:
         """Everything below was sent and is settled."""

@@ -122,7 +122,10 @@ class LaneMessages:
     def room(self, seq: int, qos: int) -> int:
         """How many sequences from ``seq`` on may leave at ``qos``."""
         room = self._span.room(seq, qos)  # exchange.identifier-never-twice
-        return min(room, self.in_flight.room(qos)) if qos else room  # exchange.receive-maximum-kept, exchange.qos2-maximum-kept
+        if not qos:
+            return room
+        free = self.in_flight.room(qos)  # exchange.receive-maximum-kept, exchange.qos2-maximum-kept
+        return free if free < room else room
 
     def on_sent(self, start: int, stop: int, qos: int, *, again: bool) -> bool:
         """``[start, stop)`` has left at ``qos``; again: as ``DueMessages.next`` said. Whether they may have left before."""

@@ -132,8 +132,9 @@ class LaneRecord:
 
     @property
     def releases(self) -> bool:
-        """Whether PUBRELs wait for the commit of what ``facts`` has, and for none before that."""
-        return self._held.releases
+        """Whether PUBRELs wait for the commit of what ``facts`` has, and for none before that: meanwhile more of it gathers."""
+        held = self._held
+        return bool(held.untold.starts) and not held.told
 
     # --- telling ---
 

@@ -50,6 +50,8 @@ def seq_of(packet_id: int, low: int) -> int | None:
 def id_fields(seq: int, count: int) -> list[bytes]:
     """The identifier fields of ``count`` sequences from ``seq`` on; at most ``PACKET_IDS`` of them."""
     place = seq % PACKET_IDS
+    if count == 1:
+        return [_FIELDS[2 * place : 2 * place + 2]]
     turn = PACKET_IDS - place
     if count > turn:
         return id_fields(seq, turn) + id_fields(seq + turn, count - turn)

@@ -102,8 +102,8 @@ class Columns:
         "count",
         "ends",
         "fields",
+        "first_seq",
         "lengths",
-        "longest",
         "made",
         "payloads",
         "properties",
@@ -113,7 +113,9 @@ class Columns:
         "topics",
     )
 
-    def __init__(self, batch: Batch, offsets: array[int] | None = None, *, shared: bool = False) -> None:
+    def __init__(self, batch: Batch, offsets: array[int] | None = None, *, first_seq: int = 0, shared: bool = False) -> None:
+        """first_seq: the sequence that the offsets count from, where all segments count from the same."""
+        self.first_seq = first_seq
         self.count = len(batch.flags)
         self.accepted_ms = batch.accepted_ms
         self.shortest_s = _shortest_interval(batch) if batch.properties else None
@@ -123,17 +125,16 @@ class Columns:
         self.payloads = batch.payloads
         self.properties = batch.properties
         self.common = batch.topic_properties
-        self.fields = _property_fields(batch)
+        self.fields = _property_fields(batch) if batch.topic_properties else [b"\x00"] * len(batch.topics)
         self.ends = list(accumulate(batch.lengths, initial=0))
-        self.longest = max(map(len, batch.topics), default=0) + max(map(len, self.fields)) + 16
-        self.runs = _runs(batch.flags, 0, offsets)
+        self.runs = _runs(batch.flags, self.count, first_seq, offsets)
         self.made: dict[tuple[int, int, int, bool, Style, tuple[int, ...]], bytes] | None = {} if shared else None
 
 
 class PublishSegment:
     """Rows in hand from sequence ``first_seq`` on, with the place up to which they have been looked at on this connection.
 
-    That is ``row`` of the run ``run``; it is past the last run when all were looked at.
+    That is ``row`` of the run ``run``, with the sequence ``next_seq``; it is past the last run when all were looked at.
     """
 
     __slots__ = (
@@ -158,6 +159,7 @@ class PublishSegment:
         "ends",
         "expires",
         "first_seq",
+        "next_seq",
         "row",
         "run",
         "runs",
@@ -177,10 +179,12 @@ class PublishSegment:
         self._common = columns.common
         self._fields = columns.fields
         self.ends = columns.ends
-        self._longest = columns.longest
+        self._longest = 0  # what of a packet is not its payload, at most; 0: nobody has asked
         self._made = columns.made if columns.shortest_s is None else None  # what tells its age differs from second to second
-        self.runs = [Run(run.start, run.stop, first_seq + run.first_seq, run.flags) for run in columns.runs]
-        self.first_seq = self.runs[0].first_seq
+        self.runs = columns.runs
+        if first_seq != columns.first_seq:
+            self.runs = [Run(run.start, run.stop, first_seq + run.first_seq - columns.first_seq, run.flags) for run in self.runs]
+        self.first_seq = self.next_seq = self.runs[0].first_seq
         last = self.runs[-1]
         self.stop_seq = last.first_seq + last.stop - last.start
         self._heads: dict[int, list[_Heads]] = {}
@@ -199,13 +203,8 @@ class PublishSegment:
     def of(cls, frame: HandOut, max_age_ms: float | None = None) -> PublishSegment:
         """The segment that is one hand-out."""
         offsets = unpack_column("I", frame.offsets) if frame.offsets else None
-        return cls(Columns(Batch.decode(frame.bodies[0]), offsets), frame.first_seq, frame.size_bytes, max_age_ms)
-
-    @property
-    def next_seq(self) -> int:
-        """The sequence of the next row to look at; there must be one."""
-        run = self.runs[self.run]
-        return run.first_seq + self.row - run.start
+        columns = Columns(Batch.decode(frame.bodies[0]), offsets, first_seq=frame.first_seq)
+        return cls(columns, frame.first_seq, frame.size_bytes, max_age_ms)
 
     def age(self, wall_ms: int) -> None:
         """Messages from now on leave at ``wall_ms`` (UTC epoch)."""
@@ -250,13 +249,17 @@ class PublishSegment:
         """Begin again at the first row, for a new connection."""
         self.run = 0
         self.row = 0
+        self.next_seq = self.first_seq
         self._heads = {}
 
     def advance(self, rows: int) -> tuple[int, int]:
         """Pass ``rows`` rows of the current run: how many were never passed before, and their share of ``size_bytes``."""
         self.row += rows
+        self.next_seq += rows
         if self.row == self.runs[self.run].stop:
             self.run += 1
+            if self.row < self.count:
+                self.next_seq = self.runs[self.run].first_seq
         messages = self.row - self._passed
         if messages <= 0:
             return 0, 0
@@ -267,15 +270,18 @@ class PublishSegment:
 
     def rows_within(self, rows: int, size_bytes: int) -> int:
         """How many of the next ``rows`` rows fit into a burst of about ``size_bytes``; at least one."""
-        if rows == 1:
-            return 1
         row = self.row
         fit = bisect_right(self.ends, self.ends[row] + size_bytes, row, row + rows + 1) - 1 - row
-        return max(1, min(rows, fit, size_bytes // self._longest + 1))
+        return max(1, min(rows, fit, size_bytes // self._head_bytes_max() + 1))
+
+    def _head_bytes_max(self) -> int:
+        if not self._longest:
+            self._longest = max(map(len, self._topics)) + max(map(len, self._fields)) + 16
+        return self._longest
 
     def may_exceed(self, size_bytes: int) -> bool:
         """Whether any row's packet could be larger than ``size_bytes``."""
-        largest = max(self._lengths) + self._longest
+        largest = max(self._lengths) + self._head_bytes_max()
         if self._properties:
             largest += max(map(len, self._properties.values()))
         return largest > size_bytes
@@ -310,7 +316,9 @@ class PublishSegment:
         if self._made is not None and (known := self._made.get(key)) is not None:
             return [known]
         flags = self.runs[self.run].flags
-        qos = min(flags & QOS_MASK, style.maximum_qos)
+        qos = flags & QOS_MASK
+        if qos > style.maximum_qos:
+            qos = style.maximum_qos
         first_byte = 0x30 | qos << 1 | (1 if flags & RETAIN and style.retain_available else 0)
         if dup and qos:
             first_byte |= _DUP
@@ -326,12 +334,13 @@ class PublishSegment:
                 sizes = [len(field) if with_fields else 0 for field in self._fields]
                 by_topic = self._heads[first_byte] = [cache.of(first_byte, *of) for of in zip(self._topics, sizes, strict=True)]
             heads = [by_topic[topic][length] for topic, length in zip(topic_of, lengths, strict=True)]
-        columns = [heads]
-        if qos:
-            columns.append(id_fields(seq, rows))
+        columns = [heads, id_fields(seq, rows)] if qos else [heads]
         if with_fields:
             columns.append(self._fields * rows if len(self._fields) == 1 else [self._fields[topic] for topic in topic_of])
-        columns.append([payloads[begin:end] for begin, end in zip(ends[start:stop], ends[start + 1 : stop + 1], strict=True)])
+        bodies = [payloads]
+        if self.count > 1:
+            bodies = [payloads[begin:end] for begin, end in zip(ends[start:stop], ends[start + 1 : stop + 1], strict=True)]
+        columns.append(bodies)
         stride = len(columns)
         parts = [b""] * (stride * rows)
         for place, column in enumerate(columns):
@@ -399,15 +408,15 @@ def _shortest_interval(batch: Batch) -> int | None:
 
 def _property_fields(batch: Batch) -> list[bytes]:
     """Per topic the property field (length and properties) of its rows that have no properties of their own."""
-    if not batch.topic_properties:
-        return [b"\x00"] * len(batch.topics)
     return [encode_with_length(properties) for properties in batch.topic_properties]
 
 
-def _runs(flags: bytes, first_seq: int, offsets: array[int] | None) -> list[Run]:
+def _runs(flags: bytes, rows: int, first_seq: int, offsets: array[int] | None) -> list[Run]:
     """The rows as runs of consecutive sequences with the same QoS and RETAIN."""
-    flags, rows = flags.translate(_PLAIN_FLAGS), len(flags)
-    alike = rows == 1 or flags.count(flags[0]) == rows
+    if rows == 1:
+        return [Run(0, 1, first_seq + (0 if offsets is None else offsets[0]), _PLAIN_FLAGS[flags[0]])]
+    flags = flags.translate(_PLAIN_FLAGS)
+    alike = flags.count(flags[0]) == rows
     if alike and offsets is None:
         return [Run(0, rows, first_seq, flags[0])]
     runs = []

@@ -143,8 +143,10 @@ class PublishGate:
             return 0
         if suspects.active and (without := suspects.without(start)):
             style = _style(style.level, self.limits.joined(WITHOUT[without]))
-        qos = min(run.flags & QOS_MASK, style.maximum_qos)
-        rows = segment.rows_within(stop - start, bytes_max)
+        qos = run.flags & QOS_MASK
+        if qos > style.maximum_qos:
+            qos = style.maximum_qos
+        rows = 1 if stop - start == 1 else segment.rows_within(stop - start, bytes_max)
         limits = self.limits
         if limits.refused or (limits.packet_max_bytes is not None and segment.may_exceed(limits.packet_max_bytes)):
             rows = self._rows_taken(segment, run, start, rows)
@@ -152,7 +154,9 @@ class PublishGate:
                 return 0
         if self._finishing and not again and start >= due.dup_below:
             return None  # exchange.failback-when-finished
-        rows = min(rows, self._messages.room(start, qos))
+        free = self._messages.room(start, qos)
+        if rows > free:
+            rows = free
         if suspects.active:
             rows = self._rows_alone(run, start, rows, qos)  # exchange.given-up-only-when-proven
         room = None if self.rate is None or rows <= 0 else self.rate.room(segment.accepted_ms, self._wall_ms)
@@ -168,10 +172,10 @@ class PublishGate:
             if self._record.expiring.starts:
                 return None  # exchange.expiry-committed-first
         dup = start < due.dup_below and due.has_dup(start)
-        before = len(parts)
-        parts.extend(segment.publishes(rows, start, dup, style, self._heads))
+        publishes = segment.publishes(rows, start, dup, style, self._heads)
+        parts += publishes
         if room is not None and self.rate is not None:
-            self.rate.take(rows, sum(map(len, parts[before:])))
+            self.rate.take(rows, sum(map(len, publishes)))
         if suspects.active:
             self._on_quarantined_sent(segment, run, start, rows, qos)
         self._on_sent(run, style, qos, start, start + rows, again)

@@ -112,7 +112,8 @@ class SenderHalf:
 
     def hand_out_batch(self, batch: Batch, first_seq: int, offsets: array[int] | None, size_bytes: int) -> None:
         """The same for messages ``first_seq + offset`` that are no frame; offsets None: 0, 1, 2, ..."""
-        self.handed_out.add(PublishSegment(Columns(batch, offsets), first_seq, size_bytes, self._max_age_ms))
+        columns = Columns(batch, offsets, first_seq=first_seq)
+        self.handed_out.add(PublishSegment(columns, first_seq, size_bytes, self._max_age_ms))
 
     @property
     def unsettled(self) -> int:

@@ -162,9 +162,11 @@ def by_routes(batch: Batch, by_topic: dict[int, BridgeRoute]) -> Batch:
         flags = bytes([tables_of[index][flag] for index, flag in zip(batch.topic_of, batch.flags, strict=True)])
     else:
         flags = batch.flags.translate(first.flags_table)
-    message_routes, route_of = route_columns(
-        [by_topic[index].message_route if index in by_topic else b"" for index in range(len(batch.topics))]
-    )
+    message_routes, route_of = [first.message_route], [0]
+    if others or len(batch.topics) > 1:
+        message_routes, route_of = route_columns(
+            [by_topic[index].message_route if index in by_topic else b"" for index in range(len(batch.topics))]
+        )
     return Batch(
         accepted_ms=batch.accepted_ms,
         topics=batch.topics,

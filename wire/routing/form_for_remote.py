@@ -42,7 +42,7 @@ class RemoteForm:
     def __init__(self, bridge: BridgeSettings, *, node: str = "", lane: int = 0) -> None:
         self._mapper = TopicMapper()
         self._place = QueuePlace(node, bridge.name, lane)
-        self._tells_provenance = False  # whether any route has asked for it yet
+        self._tells_provenance = self._strips_retain = False  # whether any route has asked for it yet
         rules = tuple(replace(rule, min_qos=0) for rule in bridge.local_subscriptions)
         self._rules = BridgeRules((replace(bridge, persist=True, local_subscriptions=rules),))  # those two are about what comes
         self._level = bridge.remote.protocol
@@ -77,12 +77,13 @@ class RemoteForm:
             expired = [row for row in expired if not batch.flags[row] & QOS_MASK]
             batch = without_rows(batch, expired)
         of_topics = batch.routes_of_topics()
-        routes = [self._route(encoded) for encoded in of_topics]
+        known = self._routes
+        routes = [known[encoded] if encoded in known else self._route(encoded) for encoded in of_topics]
         formed = Batch(
             accepted_ms=batch.accepted_ms,
             topics=[self._map(topic, route) for topic, route in zip(batch.topics, routes, strict=True)],
             topic_of=batch.topic_of,
-            flags=self._flags(batch, routes),
+            flags=self._flags(batch, routes) if self._strips_retain else batch.flags,
             lengths=batch.lengths,
             payloads=batch.payloads,
             properties=self._properties(batch, of_topics) if self._level == LEVEL_5 else expiry_only(batch),
@@ -122,6 +123,7 @@ class RemoteForm:
                 self._route_properties.clear()
             route = self._routes[encoded] = MessageRoute.decode(encoded)
             self._tells_provenance = self._tells_provenance or route.provenance != NOT_TOLD
+            self._strips_retain = self._strips_retain or not route.preserve_retain
         return route
 
     def _map(self, topic: bytes, route: MessageRoute | None) -> bytes:
@@ -146,7 +148,7 @@ class RemoteForm:
     def _expired_rows(self, batch: Batch, now_ms: int) -> list[int]:
         if self._max_age_s is not None and elapsed_ms(batch.accepted_ms, now_ms) > self._max_age_s * 1000:
             return list(range(len(batch)))  # it waited in Tier 2, where the store cannot see it age
-        return expired_rows(batch, now_ms)
+        return expired_rows(batch, now_ms) if batch.properties else []
 
     def _properties(self, batch: Batch, of_topics: list[bytes]) -> dict[int, bytes]:
         properties = {}

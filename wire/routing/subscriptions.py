@@ -88,7 +88,7 @@ class _Matched:
 
 
 class Subscriptions:
-    """The subscriptions of all sessions of a node. Sessions are named by client identifier."""
+    """The subscriptions of all sessions of a node, ``count`` in all. Sessions are named by client identifier."""
 
     def __init__(
         self,
@@ -102,14 +102,11 @@ class Subscriptions:
         self._cache_subscribers_max = cache_subscribers_max
         self._subscribers: dict[str, Subscriber] = {}
         self._entries: FilterMap[_Entry] = FilterMap()
-        self._count = 0
+        self.count = 0
         self._by_topic: dict[bytes, _Matched] = {}
         self._cached_topics = TopicIndex()
         self._matched: dict[tuple[_Entry, ...], _Matched] = {}
         self._cached_subscribers = 0
-
-    def __len__(self) -> int:
-        return self._count
 
     # --- sessions ---
 
@@ -190,7 +187,7 @@ class Subscriptions:
                 entry.add(subscriber)
             self._forget_matches(entry)
         subscriber.subscribe(topic_filter if shared else entry.topic_filter, options)  # one string for all its subscribers
-        self._count += not existed
+        self.count += not existed
         return existed
 
     def unsubscribe(self, session: str, topic_filter: str) -> bool:
@@ -198,7 +195,7 @@ class Subscriptions:
         subscriber = self._subscribers.get(session)
         if subscriber is None or subscriber.filters.pop(topic_filter, None) is None:
             return False
-        self._count -= 1
+        self.count -= 1
         shared = parse_shared(topic_filter)
         plain = shared.topic_filter if shared else topic_filter
         entry = self._entries.get(plain)

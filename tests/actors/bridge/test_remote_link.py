@@ -229,7 +229,7 @@ def test_it_goes_back_to_the_first_address_once_that_answers_and_nothing_is_unfi
     ends.link.finish(ends.mailbox.now_s())
     assert not later.closed, "something waits to be written"
 
-    ends.link.guarded(ends.parts.exchange.writer.write)
+    ends.link.guarded(ends.parts.exchange.writer.write, ends.mailbox.now_s())
     ends.link.finish(ends.mailbox.now_s())
 
     assert ends.link.remote is None

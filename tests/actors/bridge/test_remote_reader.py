@@ -24,7 +24,7 @@ def test_half_a_packet_is_kept_for_the_rest_of_it() -> None:
     for at in range(len(whole)):
         assert parts.flow.counts.acknowledged == 0
         parts.remote.say(whole[at : at + 1])
-        parts.exchange.reader.read()
+        parts.exchange.reader.read(parts.mailbox.clock_s)
 
     assert parts.flow.counts.acknowledged == 1
 
@@ -34,7 +34,7 @@ def test_a_publish_that_nobody_subscribed_to_is_answered_and_logged_once(caplog:
     parts.connect()
     parts.remote.say(PUBLISH_QOS_1 + PUBLISH_QOS_2)
 
-    parts.exchange.reader.read()
+    parts.exchange.reader.read(parts.mailbox.clock_s)
 
     assert parts.written() == b"\x40\x02\x00\x09\x50\x02\x00\x0a"
     assert parts.exchange.reader.unexpected_publishes == 2
@@ -58,7 +58,7 @@ def test_a_disconnect_says_why_and_whether_a_message_or_another_client_may_be_th
     parts.remote.say(farewell)
 
     with pytest.raises(Unavailable, match="the remote disconnected") as ended:
-        parts.exchange.reader.read()
+        parts.exchange.reader.read(parts.mailbox.clock_s)
 
     assert ended.value.message.endswith(words)
     assert (ended.value.fields["by_remote"], ended.value.fields["taken_over"]) == (by_remote, taken_over)
@@ -72,7 +72,7 @@ def test_a_packet_that_only_a_client_may_send_is_a_violation(protocol: int, pack
     parts.remote.say(packet)
 
     with pytest.raises(PeerViolation, match="only a client may send"):
-        parts.exchange.reader.read()
+        parts.exchange.reader.read(parts.mailbox.clock_s)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_of_a_violation_only_what_the_remote_sends_unasked_has_nothing_to_do_wit
     parts.remote.say(packet)
 
     with pytest.raises(PeerViolation) as violation:
-        parts.exchange.reader.read()
+        parts.exchange.reader.read(parts.mailbox.clock_s)
 
     assert violation.value.fields["by_remote"] is by_remote
 
@@ -107,11 +107,11 @@ def test_acknowledgements_gather_while_the_window_is_open_and_are_read_along_aft
     reader.rest(mailbox.clock_s)
     assert mailbox.timers[REST_TIMER] == mailbox.clock_s + REST_OPEN_S
     assert mailbox.watched[fd] == 0, "the timer says when it is read"
-    assert not reader.reads_along(), "too soon"
+    assert not reader.reads_along(mailbox.clock_s), "too soon"
     mailbox.clock_s += 2 * REST_LEAST_S
-    assert reader.reads_along()
+    assert reader.reads_along(mailbox.clock_s)
     assert REST_TIMER not in mailbox.timers
-    assert not reader.reads_along(), "once"
+    assert not reader.reads_along(mailbox.clock_s), "once"
 
     parts.publish(b"b")
     parts.written()
@@ -131,7 +131,7 @@ def test_a_large_window_that_is_more_than_half_taken_is_read_a_little_later(qos:
 
     assert mailbox.timers[REST_TIMER] == mailbox.clock_s + REST_BUSY_S
     assert reader.rested()
-    assert not reader.reads_along(), "the timer does not run"
+    assert not reader.reads_along(mailbox.clock_s), "the timer does not run"
 
 
 def test_what_waits_for_a_commit_gives_the_remote_nothing_to_work_on() -> None:

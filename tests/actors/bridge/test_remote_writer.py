@@ -34,11 +34,11 @@ def test_a_full_socket_is_left_alone_until_the_poll_says_that_it_takes_more() ->
     writer, fd = parts.exchange.writer, parts.remote.fileno()
     assert parts.mailbox.watched == {fd: READ}
     parts.publish(b"a")
-    writer.write()
+    writer.write(parts.mailbox.clock_s)
     assert parts.mailbox.watched == {fd: READ | WRITE}
     parts.carried()
 
-    writer.write()
+    writer.write(parts.mailbox.clock_s)
     assert parts.carried() == b"", "nobody has said that it takes more"
     writer.writable()
     assert parts.written() == PUBLISH_A[4:8]
@@ -54,7 +54,7 @@ def test_what_was_given_and_what_has_left_is_counted_on_each_connection() -> Non
     writer.say(PINGREQ)
     assert (writer.written_bytes, writer.left_bytes) == (2, 0)
     parts.publish(b"a")
-    writer.write()
+    writer.write(parts.mailbox.clock_s)
     assert writer.written_bytes == 2 + len(PUBLISH_A)
     assert writer.left_bytes == 0, "the kernel has it still"
     parts.carried()
@@ -74,7 +74,7 @@ def test_the_time_for_a_suback_begins_when_its_subscribe_is_given_and_anew_as_it
     writer.say_subscribe(b"\x82\x06\x00\x01\x00\x01t\x01")
     assert writer.suback_due_s == began_s + 10.0
 
-    writer.write()
+    writer.write(parts.mailbox.clock_s)
     parts.carried()
     mailbox.clock_s += 5.0
     parts.exchange.check_link(mailbox.clock_s)

@@ -33,7 +33,7 @@ class FakePost:
 
     def __init__(self) -> None:
         self.local: set[str] = set()
-        self.handed_over: deque[tuple[str, Frame]] = deque()
+        self.handed_over: list[tuple[str, Frame]] = []
         self.told: deque[tuple[str, Any]] = deque()
         self.coming: deque[tuple[str, Any]] = deque()
         self.beats: list[Heartbeat] = []

@@ -79,9 +79,9 @@ def test_nothing_durable_is_handed_out_before_a_mark_above_it_is_committed() -> 
     engine.commit(write, sync=True)
 
     assert queue.hand_out(10, 1 << 30) == []
-    assert queue.needs_sent_mark
+    assert queue.sent.needs_sent_mark
     row_after(engine, queue, strong=False, ahead=True)
     assert queue.hand_out(10, 1 << 30) == [], "a write that is not synced may be lost"
     row_after(engine, queue, strong=True, ahead=False)
     assert handed(queue.hand_out(10, 1 << 30)) == [b"a", b"b"]
-    assert not queue.needs_sent_mark
+    assert not queue.sent.needs_sent_mark

@@ -49,7 +49,7 @@ def test_a_damaged_chunk_is_taken_out_and_its_raw_bytes_are_told() -> None:
     overwrite(engine, 3, damaged)
 
     assert handed(queue.hand_out(100, 1 << 30)) == payloads(0, 1, 2)
-    assert queue.cut_short
+    assert queue.waits.cut_short
     isolated(queue)
 
     (loss,) = queue.take_losses()

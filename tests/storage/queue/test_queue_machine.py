@@ -51,7 +51,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def commit(self, write: Write) -> None:
         self.wall_ms += 1
-        self.queue.trim(write, idle=True)
+        self.queue.trimming.trim(write, idle=True)
         self.queue.write_row(write, wall_ms=self.wall_ms)
         self.engine.commit(write, sync=True)
         kept = audit(self.engine, 1)

@@ -25,7 +25,7 @@ def test_settled_chunks_are_deleted_many_at_a_time() -> None:
     for stop in range(1000, 6001, 1000):
         queue.settle("delivered", ((0, stop),))
         write = Write()
-        queue.trim(write)
+        queue.trimming.trim(write, idle=False)
         deletes.append(bool(write))
         queue.write_row(write)
         engine.commit(write, sync=False)
@@ -33,7 +33,7 @@ def test_settled_chunks_are_deleted_many_at_a_time() -> None:
     assert deletes == [False, False, False, False, True, False]
     assert len(list(engine.scan("msg", b"\0", b"\xff"))) == 10
     write = Write()
-    queue.trim(write, idle=True)
+    queue.trimming.trim(write, idle=True)
     engine.commit(write, sync=False)
     assert list(engine.scan("msg", b"\0", b"\xff")) == []
 
