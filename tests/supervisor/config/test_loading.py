@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 
 from actors.access.password_hashes import DECOY
 from supervisor.config.consistency import IN_MEMORY_MAX_BYTES
-from supervisor.config.loading import load, load_acl, locate
+from supervisor.config.loading import _EXAMPLES, load, load_acl, locate
 from supervisor.running_node import NodePlace
 from wire.config_settings import AclRuleSettings, NodeSettings, dump
 from wire.config_settings import load as load_dumped
@@ -912,3 +915,20 @@ def test_a_file_that_does_not_say_where_its_node_is_is_refused(text: str, tmp_pa
         locate(path)
 
     assert all(": node" in problem for problem in refused.value.problems)
+
+
+def test_each_key_that_may_be_missing_has_an_example() -> None:
+    """All that the schema requires, wherever it is."""
+    schema = json.loads((Path(__file__).resolve().parents[3] / "configs" / "bascule.schema.json").read_text())
+
+    def required(part: dict[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+        part = schema["$defs"][part["$ref"].rpartition("/")[2]] if "$ref" in part else part
+        yield from (".".join((*path, key)) for key in part.get("required", ()))
+        for below in (*part.get("anyOf", ()), *part.get("oneOf", ()), *([part["items"]] if "items" in part else [])):
+            yield from required(below, path)
+        for key, below in part.get("properties", {}).items():
+            yield from required(below, (*path, key))
+
+    keys = set(required(schema, ()))
+    assert "bridges.remote.addresses" in keys
+    assert keys - set(_EXAMPLES) == set()
