@@ -29,9 +29,9 @@ def test_kills_in_a_row(tmp_path: Path, start_node: StartNode, process: str, pro
 
 
 def test_all_processes_killed_at_once_again_and_again(tmp_path: Path, start_node: StartNode) -> None:
-    """Every child dies at the same moment, five times."""
+    """Every child dies at the same moment, three times."""
     with under_load(tmp_path, start_node) as loaded:
-        for _ in range(5):
+        for _ in range(3):
             killed = {process: loaded.node.kill(process) for process in PROCESSES}
             for process, pid in killed.items():
                 loaded.node.wait_replaced(process, pid)

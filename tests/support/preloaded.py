@@ -287,6 +287,7 @@ def _be(module: str, words: list[str], cwd: str, environment: dict[str, str], st
     if threading.active_count() == 1 and (status is None or isinstance(status, int)):
         atexit._run_exitfuncs()
         sys.stdout.flush()
+        sys.stderr.flush()
         os._exit((status or 0) & 0xFF)
     sys.exit(status)  # type: ignore[arg-type]
 
