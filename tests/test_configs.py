@@ -27,6 +27,7 @@ INHERITED = {("listeners", "access")}  # what is left out there is as elsewhere
 
 # Keys whose value in configs/default.yaml is an example, because they have no default.
 EXAMPLES = {
+    "bridges.classes.name",
     "bridges.isolated",
     "control.bind",
     "control.allowed_keys",

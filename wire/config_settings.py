@@ -29,6 +29,15 @@ PACKET_MAX_BYTES = 128 << 20
 DAY_S = 86400.0
 MESSAGES = Number(1, 10**15)
 RATE = Number(1, 10**9)
+URGENT, NORMAL, BULK = CLASSES = "urgent", "normal", "bulk"  # of messages; a node may have others besides
+LIVE = "live"  # the lane beside a backlog; no class is called so
+OLDEST_FIRST, LIVE_FIRST = "oldest-first", "live-first"
+BACKLOG_MS = 10_000  # what has waited for longer is of a backlog
+
+
+def class_of(lane: int | str) -> str:
+    """The class of the messages in the lane of that label; lanes with numbers, and the one beside a backlog, are of ``NORMAL``."""
+    return lane if isinstance(lane, str) and lane != LIVE else NORMAL
 
 
 class _Bound:
@@ -648,6 +657,12 @@ class RuleSettings:
         Choices("never", "send-once", "at-each-session"),
         "Whether what was retained before crosses, too: once for this rule, or whenever the remote has begun a new session.",
     ] = "never"
+    priority: Annotated[
+        str,
+        SettingForm.CLASS,
+        "The class of its messages: urgent, normal, bulk, or one of classes. Each but normal has a lane of its own, so that it"
+        " waits for no other.",
+    ] = NORMAL
     user_properties: Annotated[
         tuple[tuple[str, str], ...], SettingForm.PROPERTIES, "MQTT 5 user properties added to each message."
     ] = ()
@@ -692,9 +707,11 @@ class RateSettings:
     messages_per_s: Annotated[int | None, Number(1, 10**9, bound=False), "PUBLISHes a second, or unlimited."] = None
     bytes_per_s: Annotated[int | None, Size(1024, bound=False), "Bytes of them a second, or unlimited."] = None
     burst_s: Annotated[float, Duration(0.01, 3600), "How much may leave at once after a pause: so much time's worth."] = 1.0
-    per: Annotated[str, Choices("bridge", "lane"), "Whether the lanes of the bridge share it, in equal parts, or each has it."] = (
-        "bridge"
-    )
+    per: Annotated[
+        str,
+        Choices("bridge", "class", "lane"),
+        "Whether the lanes of the bridge share it, in equal parts, or those of each class, or each has it.",
+    ] = "bridge"
     applies_to: Annotated[str, Choices("all", "backlog"), "backlog: only what was accepted more than 10 s ago is held to it."] = (
         "all"
     )
@@ -703,6 +720,24 @@ class RateSettings:
     def limited(self) -> bool:
         """Whether there is any limit."""
         return self.messages_per_s is not None or self.bytes_per_s is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassSettings:
+    """A class of messages of a bridge, named by the priority of its rules; urgent, normal and bulk need not be listed."""
+
+    name: Annotated[str, SettingForm.CLASS, "urgent, normal, bulk, or a name of one's own, of which there may be eight."]
+    rate: Annotated[
+        RateSettings | None,
+        Without("per"),
+        "How fast its messages may leave, instead of the bridge's rate; its lanes share it, in equal parts.",
+    ] = None
+    limits: Annotated[
+        LimitSettings | None,
+        Inherits("bridges[].limits"),
+        Without("min_free_disk_bytes", "max_age_s"),
+        "Limits of its own queue, where they differ from the bridge's; without any, it counts among the bridge's.",
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -773,6 +808,18 @@ class BridgeSettings:
     lanes: Annotated[
         int, Number(1, 64), "Connections side by side; topics are spread over them, each topic stays in order.", Effect.LIVE
     ] = 1
+    classes: Annotated[
+        tuple[ClassSettings, ...], "Classes of messages, as far as there is something to say of them.", Effect.LIVE
+    ] = ()
+    backlog: Annotated[
+        str,
+        Choices(OLDEST_FIRST, LIVE_FIRST),
+        "What leaves while a backlog drains: the oldest first; or what is accepted anew as well, by a lane beside it.",
+        Effect.LIVE,
+    ] = OLDEST_FIRST
+    live_properties: Annotated[
+        tuple[tuple[str, str], ...], SettingForm.PROPERTIES, "MQTT 5 user properties of what leaves by that lane."
+    ] = ()
     isolated: Annotated[
         bool | None, "Whether its lanes have processes of their own; without it, as supervision.placement says."
     ] = None
@@ -810,7 +857,7 @@ class BridgeSettings:
     local_subscriptions: Annotated[tuple[RuleSettings, ...], "Messages to the remote.", Effect.LIVE] = ()
     remote_subscriptions: Annotated[
         tuple[RuleSettings, ...],
-        Without("min_qos", "provenance", "retained", "only", "keep_last"),
+        Without("min_qos", "priority", "provenance", "retained", "only", "keep_last"),
         "Messages from the remote, by lane 0.",
     ] = ()
     thinning: Annotated[ThinningSettings, "Memory for rules that leave messages out.", Effect.LIVE] = ThinningSettings()
@@ -826,6 +873,37 @@ class BridgeSettings:
         SettingForm.REFUSALS,
         "Treatment of a message that the remote refuses, by reason: retry later, dead-letter or drop. Codes are written as 0x99.",
     ] = RefusalSettings()
+
+    @property
+    def lane_labels(self) -> tuple[int | str, ...]:
+        """Its lanes: by number those over which topics of the class ``NORMAL`` are spread, and by name one for each other class,
+        and the one beside a backlog.
+        """
+        classes = dict.fromkeys(rule.priority for rule in self.local_subscriptions if rule.priority != NORMAL)
+        return (*range(self.lanes), *classes, *((LIVE,) if self.backlog == LIVE_FIRST else ()))
+
+    def lanes_of(self, rule: RuleSettings) -> tuple[int | str, ...]:
+        """The lanes that messages of ``rule`` take."""
+        return tuple(range(self.lanes)) if rule.priority == NORMAL else (rule.priority,)
+
+    def rate_of(self, lane: int | str) -> tuple[RateSettings, int]:
+        """How fast the lane with that label may send, and how many lanes share that in equal parts."""
+        own = {each.name: each.rate for each in self.classes if each.rate is not None}
+        classes, name = [class_of(label) for label in self.lane_labels], class_of(lane)
+        of_class = max(1, classes.count(name))  # one that is configured no more goes on by itself
+        if name in own:
+            return own[name], of_class
+        shared_by = {"bridge": len([each for each in classes if each not in own]), "class": of_class, "lane": 1}
+        return self.rate, max(1, shared_by[self.rate.per])
+
+    def limits_of(self, lane: int | str) -> tuple[str, LimitSettings]:
+        """The limits that hold for the lane with that label, and what they count for: the bridge, or the class with its own.
+
+        That is told as the bridge's name, or ``BRIDGE:CLASS``.
+        """
+        name = class_of(lane)
+        own = next((each.limits for each in self.classes if each.name == name), None)
+        return (self.name, self.limits) if own is None else (f"{self.name}:{name}", own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1134,7 +1212,8 @@ class NodeSettings:
     @property
     def largest_remote_batch(self) -> tuple[int | None, int | None]:
         """How many messages and bytes a batch may have to fit into each queue that refuses, and all its copies into the node."""
-        refusing = [(bridge.limits, 1) for bridge in self.bridges if bridge.limits.overflow == "reject"]
+        of_bridges = (limits for bridge in self.bridges for _, limits in map(bridge.limits_of, bridge.lane_labels))
+        refusing = [(limits, 1) for limits in of_bridges if limits.overflow == "reject"]
         if self.limits.overflow == "reject":
             refusing.append((self.limits, max(1, len(self.bridges))))
         rows = [limits.max_messages // copies for limits, copies in refusing if limits.max_messages is not None]

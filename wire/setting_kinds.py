@@ -63,6 +63,7 @@ class SettingForm(Enum):
     """A value, or an item of a list, whose form in the file its type does not tell: ``supervisor/config/value_kinds.py``."""
 
     NAME = auto()  # of a node, a bridge, a rule: it stands in names of files and processes
+    CLASS = auto()  # of messages: it stands in client identifiers and in names of files and processes
     FILLED = auto()  # a text that is not empty
     FILE = auto()  # that is there and can be read
     FOLDER = auto()  # that is there, or can be made

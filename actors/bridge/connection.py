@@ -49,7 +49,7 @@ class Connection(MailboxActor):
         lane = Lane(mailbox.name, settings)
         bridge = lane.bridge
         policy = RefusalPolicy(bridge.on_refusal)
-        self._bridge = bridge.name
+        self._bridge, self._label = bridge.name, lane.label
         self._rate: tuple[RateSettings, int] | None = None
         self._flow = LaneSender(
             receive_maximum=bridge.remote.receive_maximum,
@@ -65,7 +65,7 @@ class Connection(MailboxActor):
         self.link = RemoteLink(mailbox, lane, self.exchange, self._reports, self.send_from_thread)
         self._followed = FollowedMessages(mailbox, self._flow.exchange, self.link.figures)
         self._limit_rate(settings)
-        if RemoteIntake.is_wanted(bridge, lane.number):
+        if RemoteIntake.is_wanted(bridge, lane.label):
             self.exchange.take_in(self.peers)
 
     # --- hooks ---
@@ -80,8 +80,8 @@ class Connection(MailboxActor):
 
     def _limit_rate(self, settings: NodeSettings) -> None:
         """Send no faster than the bridge may, by this lane's part of it; a limit that stays goes on where it is."""
-        bridge = settings.bridge(self._bridge)
-        wanted = (bridge.rate, bridge.lanes) if bridge.rate.limited else None
+        rate, lanes = settings.bridge(self._bridge).rate_of(self._label)
+        wanted = (rate, lanes) if rate.limited else None
         if wanted != self._rate:
             self._rate = wanted
             self._flow.exchange.publishing.limit_rate(None if wanted is None else SendRate(*wanted, self.mailbox.now_s()))

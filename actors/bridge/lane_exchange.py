@@ -68,7 +68,7 @@ class Exchange:
         self._place = ""
         self.settlements = Settlements(mailbox, settings, lane, flow)
         self.intake: RemoteIntake | None = None
-        self.announced = announcements_of(lane.bridge, lane.number)
+        self.announced = announcements_of(lane.bridge, lane.label)
         self.last_word = b""  # before DISCONNECT, on the live connection
         self.echoes: EchoFilter | None = None
 

@@ -31,13 +31,13 @@ class Lane:
     def __init__(self, actor: str, settings: NodeSettings) -> None:
         place = lane_of_actor(actor)
         assert place is not None, "a Connection of no lane"
-        name, self.number = place
+        name, self.label = place
         self.actor = actor
         self.bridge = configured(name, settings)
-        self.queue = queue_name(name, self.number)
-        self.forwarder = forwarder_name(name, self.number)
-        self.client_id = remote_client_id(self.bridge.remote.client_id, self.number)
-        self.facts: dict[str, str | int] = {"bridge": name, "lane": self.number}
+        self.queue = queue_name(name, self.label)
+        self.forwarder = forwarder_name(name, self.label)
+        self.client_id = remote_client_id(self.bridge.remote.client_id, self.label)
+        self.facts: dict[str, str | int] = {"bridge": name, "lane": self.label}
         self._lease = None if settings.replication is None else LeaseFile(Path(settings.run_dir))
 
     def leads(self) -> bool:

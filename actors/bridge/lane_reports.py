@@ -40,7 +40,7 @@ class LaneReports:
     def event(self, kind: EventKind, reason: str, details: Mapping[str, str | int], *, count: int = 0) -> None:
         """Have the store keep what happened to the lane; if it is gone, so is that."""
         lane = self._lane
-        event = (self._mailbox.wall_ms(), kind, lane.bridge.name, lane.number, lane.actor, reason, count, details)
+        event = (self._mailbox.wall_ms(), kind, lane.bridge.name, lane.label, lane.actor, reason, count, details)
         self._mailbox.send(QUEUE_STORE, NodeEvents(events=(event,)))
 
     def report_quarantine(self) -> bool:

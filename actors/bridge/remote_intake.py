@@ -20,7 +20,7 @@ from wire.exchange.remote_inbox import RemoteInbox
 from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.remote_subscriptions import RemoteSubscriptions
 from wire.frames.intake import Committed, SenderResumes, SessionOpen, SessionOpened
-from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE
+from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE, LaneLabel
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from wire.mqtt.codec import decode
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
@@ -111,7 +111,7 @@ class RemoteIntake:
         self._logged_topics: set[bytes] = set()
 
     @staticmethod
-    def is_wanted(bridge: BridgeSettings, lane: int) -> bool:
+    def is_wanted(bridge: BridgeSettings, lane: LaneLabel) -> bool:
         """Whether ``lane`` of ``bridge`` takes what the remote publishes."""
         return bool(bridge.remote_subscriptions) and lane == 0
 

@@ -67,7 +67,7 @@ class RemoteLink:
         self._dialer = RemoteDialer(
             settings,
             lane.client_id,
-            try_private=settings.try_private and RemoteIntake.is_wanted(lane.bridge, lane.number),
+            try_private=settings.try_private and RemoteIntake.is_wanted(lane.bridge, lane.label),
             in_thread=mailbox.in_thread,
             tell=tell,
             will=exchange.announced.will,
@@ -79,7 +79,7 @@ class RemoteLink:
         self._opening = False
         self._paused = self._stopping = False
         self._told = self.status.state  # to the Forwarder
-        self._is_told_here = lane.number == 0 and told_here(lane.bridge) is not None  # to local clients, by the supervisor
+        self._is_told_here = lane.label == 0 and told_here(lane.bridge) is not None  # to local clients, by the supervisor
         self._failed = FailedAttempts()
         self._silent_until_s: dict[str, float] = {}  # remotes that do not say their limits, by address: until then
         self._ask_again_s = 0.0

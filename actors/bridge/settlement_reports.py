@@ -42,8 +42,8 @@ class Settlements:
         self._due_s = math.inf  # when to tell what waits for more
         self._delivered = 0  # when all but the newest were is among the times
         self._times: list[tuple[int, int]] = []
-        self._bridge = lane.bridge.name
-        self._settling = Settling(lane.bridge.limits, settings.limits, bytes_max=BYTES_IN_HAND)
+        self._bridge, self._label = lane.bridge.name, lane.label
+        self._settling = Settling(lane.bridge.limits_of(lane.label)[1], settings.limits, bytes_max=BYTES_IN_HAND)
         self._credit = CreditGiver(
             messages_in_hand=max(MESSAGES_IN_HAND_MIN, WINDOWS_IN_HAND * remote.receive_maximum), bytes_in_hand=BYTES_IN_HAND
         )
@@ -52,7 +52,7 @@ class Settlements:
         """Go by the limits of these; a lane whose bridge is gone goes on as it does."""
         for bridge in settings.bridges:
             if bridge.name == self._bridge:
-                self._settling.limit(bridge.limits, settings.limits)
+                self._settling.limit(bridge.limits_of(self._label)[1], settings.limits)
 
     def open(self, lane_epoch: int) -> None:
         """The lane is opened anew: everything is counted from nothing."""

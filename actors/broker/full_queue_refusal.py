@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from actors.broker.listener_interface import ListenerInterface
 from wire.config_settings import LimitSettings
 from wire.frames.intake import FULL, OPEN, Room, RoomWanted
-from wire.frames.names import QUEUE_STORE, lane_of_queue
+from wire.frames.names import QUEUE_STORE
 from wire.mqtt.packets import MQTT_5_0
 from wire.mqtt.publish_batch_parser import REFUSE, TAKE, WAIT, BatchBuilder, PublishSource
 from wire.routing.bridge_rules import BridgeRules
@@ -35,8 +35,8 @@ class QueueRoom:
     """Knows it for the batch that is being built.
 
     number: of the last ``Room``. unheeded: a batch is due, so that the store knows that what it said was heard. refused: by queue,
-    the messages that were refused since the last batch. waits_for: the bridge for which the PUBLISH at which parsing has stopped
-    last has to wait; None: for none.
+    the messages that were refused since the last batch. waits_for: the bridge or class for which the PUBLISH at which parsing has
+    stopped last has to wait; None: for none.
     """
 
     def __init__(self, host: ListenerInterface, builder: BatchBuilder) -> None:
@@ -59,7 +59,7 @@ class QueueRoom:
 
     def watch_refusals(self, on_refused: Callable[[int, bytes, Iterable[str]], None] | None) -> None:
         """Have ``on_refused`` told of each PUBLISH that a full queue keeps out: its client's number, its topic, and the bridges
-        whose queues are full, an empty name being the node. None: nobody any more.
+        or classes whose queues are full, an empty name being the node. None: nobody any more.
         """
         self._on_refused = on_refused
 
@@ -67,8 +67,8 @@ class QueueRoom:
         """Messages go to other bridges from now on, and other limits hold."""
         settings = self._host.settings.now
         self._router = BridgeRules(settings.bridges)
-        of_bridges = {bridge.name: bridge.limits for bridge in settings.bridges}
-        self._most = {name: _most(limits) for name, limits in {NODE: settings.limits, **of_bridges}.items()}
+        rooms = dict(bridge.limits_of(lane) for bridge in settings.bridges for lane in bridge.lane_labels)
+        self._most = {name: _most(limits) for name, limits in {NODE: settings.limits, **rooms}.items()}
 
     # --- what the store says ---
 
@@ -133,7 +133,7 @@ class QueueRoom:
             self.waits_for = UNKNOWN
             return WAIT
         size_bytes += len(topic)
-        queues = {lane.bridge: route.queue for route in self._router.route(topic) if (lane := lane_of_queue(route.queue))}
+        queues = {route.room: route.queue for route in self._router.route(topic)}
         needed = dict.fromkeys(queues, (1, size_bytes))
         copies = max(1, len(queues))
         needed[NODE] = copies, copies * size_bytes

@@ -36,7 +36,7 @@ _COLUMNS = (
     Column(name="verdict", title="Verdict", kind="state"),
     Column(name="node", title="Node", kind="text"),
     Column(name="bridge", title="Bridge", kind="text"),
-    Column(name="lane", title="Lane", kind="count"),
+    Column(name="lane", title="Lane", kind="text"),
     Column(name="state", title="Link", kind="text"),
     Column(name="since", title="Since", kind="time"),
     Column(name="up_percent", title="Up", kind="percent"),
@@ -110,10 +110,10 @@ def _spans(context: Context) -> DataFrame:
     """Each lane's link as stretches of up and down, up to the newest snapshot."""
     return context.sql(
         f"""
-        WITH lanes AS (SELECT DISTINCT node, bridge, coalesce(lane, 0) lane FROM {{events}} WHERE kind LIKE 'link.%'),
+        WITH lanes AS (SELECT DISTINCT node, bridge, coalesce(lane, '0') lane FROM {{events}} WHERE kind LIKE 'link.%'),
         ends AS (SELECT node, max(snapshot_at) snapshot_at FROM {{queues}} GROUP BY 1),
         changes AS (
-          SELECT node, bridge, coalesce(lane, 0) lane, number, at, if(kind = 'link.up', 'up', 'down') state, reason
+          SELECT node, bridge, coalesce(lane, '0') lane, number, at, if(kind = 'link.up', 'up', 'down') state, reason
           FROM {{events}} WHERE kind IN ('link.up', 'link.down')
           UNION ALL
           SELECT e.node, l.bridge, l.lane, number, at, if(kind = 'node.started', 'down', 'stopped'), kind
@@ -134,8 +134,8 @@ def _windows(context: Context) -> DataFrame:
     return context.sql(
         f"""
         WITH downs AS (
-          SELECT node, bridge, coalesce(lane, 0) lane, at, number, reason, unix_micros(at) us,
-                 count(*) OVER (PARTITION BY node, bridge, coalesce(lane, 0) ORDER BY unix_micros(at)
+          SELECT node, bridge, coalesce(lane, '0') lane, at, number, reason, unix_micros(at) us,
+                 count(*) OVER (PARTITION BY node, bridge, coalesce(lane, '0') ORDER BY unix_micros(at)
                                 RANGE BETWEEN {period_us} PRECEDING AND CURRENT ROW) behind
           FROM {{events}} WHERE kind = 'link.down' AND {context.period.sql("at")}),
         judged AS (
@@ -162,7 +162,7 @@ def _links(context: Context, spans: DataFrame, windows: DataFrame) -> DataFrame:
                  sum(if(state = 'up', s, 0)) up_s, max(if(state = 'down', s, NULL)) longest_down_s
           FROM seconds GROUP BY 1, 2, 3),
         downs AS (
-          SELECT node, bridge, coalesce(lane, 0) lane, count(*) downs, mode(reason) reason FROM {events}
+          SELECT node, bridge, coalesce(lane, '0') lane, count(*) downs, mode(reason) reason FROM {events}
           WHERE kind = 'link.down' AND {during} GROUP BY 1, 2, 3),
         flapped AS (
           SELECT node, bridge, lane, count(*) windows, max_by(struct(start, stop, downs), downs) worst FROM {windows} GROUP BY 1,
@@ -207,7 +207,7 @@ def _charts(context: Context, spans: DataFrame, rows: list[Row]) -> tuple[Chart,
     lanes = [(row["node"], row["bridge"], row["lane"]) for row in rows[:LANES_DRAWN]]
     if not lanes:
         return ()
-    chosen = context.rows("chosen", lanes, "node string, bridge string, lane int")
+    chosen = context.rows("chosen", lanes, "node string, bridge string, lane string")
     found = collect(
         context.sql(
             "SELECT /*+ BROADCAST(c) */ s.node, s.bridge, s.lane, s.start, s.stop, s.state, s.reason FROM {s} s JOIN {c} c"
@@ -217,7 +217,7 @@ def _charts(context: Context, spans: DataFrame, rows: list[Row]) -> tuple[Chart,
             c=chosen,
         )
     )
-    drawn: dict[tuple[str, str, int], list[Span]] = {lane: [] for lane in lanes}
+    drawn: dict[tuple[str, str, str], list[Span]] = {lane: [] for lane in lanes}
     for row in reversed(found):
         if row["stop"] <= row["start"]:
             continue

@@ -35,7 +35,7 @@ def make(context: Context) -> Made:
         context.sql(
             f"""
             WITH links AS (
-              SELECT node, bridge, coalesce(lane, 0) lane, max_by(kind, number) kind, max_by(at, number) at
+              SELECT node, bridge, coalesce(lane, '0') lane, max_by(kind, number) kind, max_by(at, number) at
               FROM {{events}} WHERE kind LIKE 'link.%' GROUP BY 1, 2, 3),
             sent AS (
               SELECT node, snapshot_at, queue, bridge, lane, count(*) in_flight, count_if(state = 'released') released,

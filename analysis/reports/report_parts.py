@@ -96,7 +96,7 @@ def bridge_title(bridge: str | None) -> str:
     return bridge or "local sessions"
 
 
-def lane_title(node: str, bridge: str | None, lane: int | None = None) -> str:
+def lane_title(node: str, bridge: str | None, lane: str | None = None) -> str:
     """The name of a line of a plot."""
     return f"{node} {bridge_title(bridge)}" + (f":{lane}" if lane is not None else "")
 

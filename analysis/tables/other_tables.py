@@ -31,7 +31,7 @@ from storage.store.session_rows import Session, is_remote, take_parts
 from wire.errors import StorageDamaged
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.batch import QOS_MASK, Batch
-from wire.frames.names import lane_of_queue
+from wire.frames.names import lane_of_queue, lane_order
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.ranges import RangeSet
@@ -82,7 +82,7 @@ def read_queues(snapshot: Snapshot, _part: Part, schema: pa.Schema, filters: Spl
 
 def _letters_by_queue(snapshot: Snapshot) -> dict[str, dict[str, int]]:
     """The fate of the dead letters of each bridge, by the queue of its first lane."""
-    lanes = sorted((queue.bridge, queue.lane, queue.name) for queue in snapshot.manifest.queues if queue.bridge)
+    lanes = sorted((queue.bridge, lane_order(queue.lane or 0), queue.name) for queue in snapshot.manifest.queues if queue.bridge)
     first = {bridge: name for bridge, _, name in reversed(lanes)}
     rows = {facts.bridge: _dead_row(snapshot, facts) for facts in snapshot.manifest.dead_letters if facts.bridge in first}
     return {first[bridge]: {name: getattr(row, name) for name in FATES} for bridge, row in rows.items() if row is not None}
@@ -99,7 +99,7 @@ def _queue(snapshot: Snapshot, queue: QueueFacts, letters: dict[str, int], with_
         "queue": queue.name,
         "number": queue.number,
         "bridge": queue.bridge,
-        "lane": queue.lane,
+        "lane": None if queue.lane is None else str(queue.lane),
         "configured": queue.configured,
         "head": row.head,
         "tail": row.tail,
@@ -330,7 +330,7 @@ def _event(snapshot: Snapshot, number: int, event: Event) -> dict[str, Any]:
         "at": event.at_ms * 1000,
         "kind": event.kind,
         "bridge": event.bridge or None,
-        "lane": event.lane if event.lane >= 0 else None,
+        "lane": str(event.lane) if event.lane != -1 else None,
         "actor": event.actor or None,
         "reason": event.reason or None,
         "count": event.count or None,
@@ -399,7 +399,7 @@ def _letter(snapshot: Snapshot, bridge: str, letter: DeadLetter) -> dict[str, An
     return {
         **snapshot.head,
         "bridge": bridge,
-        "lane": place.number if place is not None else None,
+        "lane": str(place.label) if place is not None else None,
         "seq": message.seq,
         "letter": letter.seq,
         "reason": letter.reason,

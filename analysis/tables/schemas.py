@@ -43,7 +43,7 @@ _SNAPSHOT = _columns(
 _QUEUE = _columns(
     ("queue", "string", "The queue's name: bridge:<bridge>:<lane> or session:<number>:<client>."),
     ("bridge?", "string", "The bridge; null for a session's queue."),
-    ("lane?", "int", "The lane of the bridge; null for a session's queue."),
+    ("lane?", "string", "The lane of the bridge, its number or its class; null for a session's queue."),
 )
 
 _MESSAGES = _columns(
@@ -126,7 +126,7 @@ _EVENTS = _columns(
     ("at", "timestamp", "Time of the event."),
     ("kind", "string", "link.up, link.down, link.failed, process.ended, messages.dropped, ..."),
     ("bridge?", "string", "The bridge it is about."),
-    ("lane?", "int", "The lane it is about."),
+    ("lane?", "string", "The lane it is about."),
     ("actor?", "string", "The actor it is about."),
     ("reason?", "string", "Why."),
     ("count?", "long", "How many messages, where it is about messages."),
@@ -135,7 +135,7 @@ _EVENTS = _columns(
 
 _DEAD_LETTERS = _columns(
     ("bridge", "string", "The bridge."),
-    ("lane?", "int", "The lane in whose queue it was."),
+    ("lane?", "string", "The lane in whose queue it was."),
     ("seq", "long", "The sequence that it had there."),
     ("letter", "long", "Its place among the bridge's dead letters."),
     ("reason", "string", "Why the remote would not have it."),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from analysis.tables.arrow import INT, STRING, TIMESTAMP, Makers, same
+from analysis.tables.arrow import STRING, TIMESTAMP, Makers, same
 from analysis.tables.checkpoint_reader import CheckpointReader
 from analysis.tables.splits import Problem, SplitFilters, Trouble, wants
 from storage.engine.keys import lane_key
@@ -88,7 +88,11 @@ class Snapshot:
             "snapshot_at": (self.at_us, TIMESTAMP),
         }
         if queue is not None:
-            facts |= {"queue": (queue.name, STRING), "bridge": (queue.bridge, STRING), "lane": (queue.lane, INT)}
+            facts |= {
+                "queue": (queue.name, STRING),
+                "bridge": (queue.bridge, STRING),
+                "lane": (None if queue.lane is None else str(queue.lane), STRING),
+            }
         return {name: partial(self._repeated, value, kind, count) for name, (value, kind) in facts.items()}
 
     def _repeated(self, value: object, kind: pa.DataType, count: int) -> pa.Array:

@@ -78,6 +78,11 @@ SETTINGS = {
     "bridges[].limits.max_bytes": Limit("their bytes", BRIDGE, DISCARDS, "publishers to that bridge"),
     "bridges[].limits.max_age": Limit("a message that waits", BRIDGE, "expired, counted", "that bridge"),
     "bridges[].limits.volatile_max_bytes": Limit("messages of QoS 0 that wait", BRIDGE, "dropped, counted", "publishers of QoS 0"),
+    "bridges[].classes[].limits.max_messages": Limit("messages that wait", "a class", DISCARDS, "publishers to that class"),
+    "bridges[].classes[].limits.max_bytes": Limit("their bytes", "a class", DISCARDS, "publishers to that class"),
+    "bridges[].classes[].limits.volatile_max_bytes": Limit(
+        "messages of QoS 0 that wait", "a class", "dropped, counted", "publishers of QoS 0"
+    ),
     "bridges[].lanes": Limit("connections, each with what follows", BRIDGE, "not configurable", "that bridge"),
     "bridges[].tier2.max_messages": Limit("messages handed out and not sent", "a lane", "the next ones stay on disk", "that lane"),
     "bridges[].tier2.max_bytes": Limit("their bytes", "a lane", "the same", "that lane"),

@@ -31,6 +31,7 @@ from typing import Any
 from storage.files import local_path
 from storage.safe_file_names import is_plain_name, is_plain_path, lies_below
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
+from wire.frames.names import LaneLabel
 from wire.typed_values import build
 
 FORMAT = 1
@@ -103,7 +104,7 @@ class QueueFacts:
     name: str
     number: int
     bridge: str | None
-    lane: int | None
+    lane: LaneLabel | None
     configured: bool
     head: int
     tail: int

@@ -129,7 +129,7 @@ def note(queue: Queue, limits: LimitSettings, *, configured: bool, retention_s: 
         name=queue.name,
         number=queue.number,
         bridge=place.bridge if place is not None else None,
-        lane=place.number if place is not None else None,
+        lane=place.label if place is not None else None,
         configured=configured,
         head=queue.head,
         tail=queue.tail,

@@ -34,7 +34,7 @@ LOW_MARK = 20  # a full queue takes messages again when this part of it is free
 
 _NOTHING: Amount = (0, 0)
 
-Overflowed = Callable[[str, str, int, float, int], None]  # bridge, policy, messages, now in seconds, UTC ms
+Overflowed = Callable[[str, str, int, float, int], None]  # bridge or class, policy, messages, now in seconds, UTC ms
 
 
 @dataclass(slots=True)
@@ -52,13 +52,14 @@ class _Offer:
 
 
 class Rooms:
-    """Counts what is there against the limits: for each queue the room of its bridge, or of its session, and that of the node.
+    """Counts what is there against the limits: for each queue the room of its bridge, its class or its session, and that of the
+    node.
 
     A measurement is good for as long as it is large enough: takings since then are taken from it, and departures from the queues
     since then only add to it. So a queue that is far from full is not measured anew for each batch.
 
-    measured: by queue, what was measured last, less what was taken since. of: the same by bridge, and for the node under an empty
-    name.
+    measured: by queue, what was measured last, less what was taken since. of: the same by bridge or class (``Lane.room``), and for
+    the node under an empty name.
     """
 
     def __init__(self, lanes: Lanes, in_sessions: Callable[[], Amount], disk: Disk, settings: SettingsNow) -> None:
@@ -96,9 +97,9 @@ class Rooms:
         used: dict[str, tuple[int, int]] = {}
         limits = {}
         for lane in lanes.of_bridges.values():
-            limits[lane.bridge] = lane.limits
-            messages, size_bytes = used.get(lane.bridge, (0, 0))
-            used[lane.bridge] = (messages + lane.queue.depth, size_bytes + lane.queue.size_bytes)
+            limits[lane.room] = lane.limits
+            messages, size_bytes = used.get(lane.room, (0, 0))
+            used[lane.room] = (messages + lane.queue.depth, size_bytes + lane.queue.size_bytes)
         free_bytes = self._free_bytes = self._disk.free_bytes
         messages, size_bytes = self._in_sessions()
         node = AdmissionRoom.of(
@@ -113,9 +114,9 @@ class Rooms:
             bridges[name] = AdmissionRoom.of(limits[name], messages, size_bytes, disk_full=disk_full)
         for lane in lanes.of_bridges.values():
             if lane.is_unreadable:
-                bridges[lane.bridge] = AdmissionRoom(messages=0, size_bytes=0, overflow=DAMAGED, disk_full=True)
+                bridges[lane.room] = AdmissionRoom(messages=0, size_bytes=0, overflow=DAMAGED, disk_full=True)
         self.of = {"": node, **bridges}
-        rooms = {name: [bridges[lane.bridge], node] for name, lane in lanes.of_bridges.items()}
+        rooms = {name: [bridges[lane.room], node] for name, lane in lanes.of_bridges.items()}
         for name in wanted:
             if name not in rooms:
                 lane = lanes.all[name]
@@ -135,7 +136,7 @@ class ClientRoom:
     """
 
     def __init__(self, rooms: Rooms, settings: SettingsNow, *, overflowed: Overflowed, epoch: int) -> None:
-        """overflowed: is told that a bridge, or the node, is full, and by which policy. epoch: of the store."""
+        """overflowed: is told that a bridge, a class or the node is full, and by which policy. epoch: of the store."""
         self.rooms = rooms
         self._settings = settings
         self.overflowed = overflowed
@@ -193,7 +194,11 @@ class ClientRoom:
 
     def held_ready(self) -> dict[int, Amount]:
         """What is held ready for local clients near a limit, by identity of the room."""
-        return {id(self.rooms.of[name]): offer.held for name, offer in self.offers.items() if offer.held != _NOTHING}
+        return {
+            id(self.rooms.of[name]): offer.held
+            for name, offer in self.offers.items()
+            if offer.held != _NOTHING and name in self.rooms.of
+        }
 
     def on_admitted(self, frame: Append, rooms: Mapping[str, Sequence[AdmissionRoom]]) -> None:
         """A batch is in, and has taken its room."""
@@ -218,10 +223,11 @@ class ClientRoom:
         offer = self.offers.get(name)
         return self._most(name) if offer is None else offer.held
 
-    def beside_clients(self, now_s: float, bridge: str, queues: Sequence[str]) -> Mapping[str, Sequence[AdmissionRoom]]:
+    def beside_clients(self, now_s: float, queues: Sequence[str]) -> Mapping[str, Sequence[AdmissionRoom]]:
         """The rooms of a bridge's ``queues``, less what is held ready for clients; for something else that fills them."""
         rooms = self.rooms.measure(now_s, queues)
-        for name in ("", bridge):
+        wanted = {id(room) for queue in queues for room in rooms[queue]}
+        for name in [name for name, room in self.rooms.of.items() if id(room) in wanted]:
             if self.rooms.of[name].refuses:
                 self.rooms.of[name].take(*self.held(name))
         self.rooms.forget()
@@ -243,7 +249,7 @@ class ClientRoom:
             self.news = False
             return []
         self.rooms.measure(now_s, ())
-        queues = {}
+        queues = {name: self._open(name) for name in self.offers.keys() - self.rooms.of.keys()}  # of classes without limits by now
         for name, room in self.rooms.of.items():
             said = self._judge(name, room)
             if said is not None:

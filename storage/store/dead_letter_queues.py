@@ -8,7 +8,7 @@ The right to order that, and the answer, are the business of ``queue_commands``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
@@ -171,10 +171,12 @@ def choose_page(
     *,
     reason: str | None,
     count: int,
+    of_classes: Container[str] = (),
 ) -> Page:
     """Choose up to ``count`` of ``letters`` that died of ``reason`` (None: of any), and take their room.
 
-    names: the queues of their bridge, of which each topic has one. rooms: of each queue.
+    names: the queues of their bridge over which topics are spread. of_classes: its other ones; a letter of one of those goes back
+    there. rooms: of each queue.
     """
     chosen: dict[str, list[DeadLetter]] = {}
     taken = skipped = damaged = 0
@@ -186,7 +188,7 @@ def choose_page(
         elif reason not in (None, letter.reason):
             skipped += 1
         else:
-            name = names[crc32(letter.message.topic) % len(names)]
+            name = letter.queue if letter.queue in of_classes else names[crc32(letter.message.topic) % len(names)]
             if not all(room.fits(1, letter.message.size_bytes) for room in rooms[name]):
                 return Page(chosen, skipped, damaged, full=True, following=seq)
             for room in rooms[name]:

@@ -21,6 +21,7 @@ from wire.clock_steps import elapsed_ms
 from wire.config_settings import SettingsNow
 from wire.errors import ConfigError, StorageDamaged
 from wire.figure import joined
+from wire.frames.names import LaneLabel
 from wire.status.answers import Event as EventRow
 from wire.status.event_kinds import EventKind
 from wire.status.loss_reasons import THINNED
@@ -39,7 +40,7 @@ OVERFLOW_ENDS_S = 10.0
 _PAGE_BYTES = 256 << 10
 _LAST = (1 << 64) - 1
 
-_About = tuple[EventKind, str, int, str]  # kind, bridge, lane, reason
+_About = tuple[EventKind, str, LaneLabel, str]  # kind, bridge, lane, reason
 _Losses = dict[tuple[EventKind, str], int]  # of each kind and reason: messages
 
 
@@ -99,7 +100,7 @@ class EventLog:
         *,
         actor: str,
         bridge: str = "",
-        lane: int = -1,
+        lane: LaneLabel = -1,
         reason: str = "",
         count: int = 0,
         **details: Detail,
@@ -107,13 +108,13 @@ class EventLog:
         """Keep what happened ``at_ms``, with the next commit."""
         self.add(Event(at_ms=at_ms, kind=kind, bridge=bridge, lane=lane, actor=actor, reason=reason, count=count, details=details))
 
-    def count(self, kind: EventKind, bridge: str, lane: int, reason: str, count: int) -> None:
+    def count(self, kind: EventKind, bridge: str, lane: LaneLabel, reason: str, count: int) -> None:
         """Count what happens again and again; it is told now and then."""
         if count > 0 and self.kept:
             about = (kind, bridge, lane, reason)
             self._counted[about] = self._counted.get(about, 0) + count
 
-    def ledger(self, number: int, bridge: str, lane: int, ledger: Ledger, now_s: float, wall_ms: int) -> None:
+    def ledger(self, number: int, bridge: str, lane: LaneLabel, ledger: Ledger, now_s: float, wall_ms: int) -> None:
         """Tell what queue ``number`` has lost since that was told the last time.
 
         Raises:
@@ -141,14 +142,14 @@ class EventLog:
             log.error("events.damaged", extra={"error": str(error), "queue": number})
             return losses
 
-    def on_overflowed(self, bridge: str, policy: str, count: int, now_s: float, wall_ms: int) -> None:
-        """A limit of ``bridge``, or of the node, refused or dropped ``count`` messages."""
+    def on_overflowed(self, room: str, policy: str, count: int, now_s: float, wall_ms: int) -> None:
+        """A limit of a bridge, a class or the node, as ``Lane.room`` tells of them, refused or dropped ``count`` messages."""
         if not self.kept:
             return
-        overflow = self._overflows.get(bridge)
+        overflow = self._overflows.get(room)
         if overflow is None:
-            overflow = self._overflows[bridge] = _Overflow(policy, wall_ms)
-            self._report(wall_ms, EventKind.OVERFLOW_BEGAN, bridge, -1, policy, 0)
+            overflow = self._overflows[room] = _Overflow(policy, wall_ms)
+            self._report(wall_ms, EventKind.OVERFLOW_BEGAN, *_whose(room), policy, 0)
         overflow.count += count
         overflow.met_s, overflow.met_ms = now_s, wall_ms
 
@@ -187,13 +188,12 @@ class EventLog:
                 write.delete_range("history", event_key(self._first), event_key(self._next - 1))
                 self._first = self._next
             return
-        for bridge, overflow in tuple(self._overflows.items()):
+        for room, overflow in tuple(self._overflows.items()):
             if now_s - overflow.met_s >= OVERFLOW_ENDS_S:
-                del self._overflows[bridge]
+                del self._overflows[room]
                 lasted_ms = overflow.met_ms - overflow.since_ms
-                self._report(
-                    overflow.met_ms, EventKind.OVERFLOW_ENDED, bridge, -1, overflow.policy, overflow.count, lasted_ms=lasted_ms
-                )
+                about = EventKind.OVERFLOW_ENDED, *_whose(room), overflow.policy
+                self._report(overflow.met_ms, *about, overflow.count, lasted_ms=lasted_ms)
         for about, count in tuple(self._counted.items()):
             period_s = CUT_TOLD_PERIOD_S if about[0] == EventKind.HISTORY_CUT else REPORT_PERIOD_S
             if self._start_report(about, now_s, period_s):
@@ -291,7 +291,9 @@ class EventLog:
         self._said_s[about] = now_s
         return True
 
-    def _report(self, at_ms: int, kind: EventKind, bridge: str, lane: int, reason: str, count: int, **details: Detail) -> None:
+    def _report(
+        self, at_ms: int, kind: EventKind, bridge: str, lane: LaneLabel, reason: str, count: int, **details: Detail
+    ) -> None:
         self.add(Event(at_ms=at_ms, kind=kind, bridge=bridge, lane=lane, reason=reason, count=count, details=details))
 
 
@@ -307,6 +309,12 @@ class _Overflow:
         self.count = 0
 
 
+def _whose(room: str) -> tuple[str, LaneLabel]:
+    """Of which bridge, and of which class of it, ``room`` is."""
+    bridge, _, name = room.partition(":")
+    return bridge, name or -1
+
+
 def _losses(ledger: Ledger) -> _Losses:
     """Kind and reason of every loss in ``ledger``, and how many messages."""
     losses = {(EventKind.MESSAGES_EXPIRED, ""): ledger.expired} if ledger.expired else {}
@@ -317,7 +325,7 @@ def _losses(ledger: Ledger) -> _Losses:
     return losses
 
 
-def event_of(values: tuple[int, str, str, int, str, str, int, Mapping[str, Detail]]) -> Event:
+def event_of(values: tuple[int, str, str, LaneLabel, str, str, int, Mapping[str, Detail]]) -> Event:
     """The event that a frame ``NodeEvents`` carries."""
     at_ms, kind, bridge, lane, actor, reason, count, details = values
     return Event(at_ms=at_ms, kind=kind, bridge=bridge, lane=lane, actor=actor, reason=reason, count=count, details=details)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import msgpack
 
 from wire.errors import ConfigError, StorageDamaged
+from wire.frames.names import LaneLabel
 
 EVENT_VERSION = 1
 
@@ -33,7 +34,7 @@ class Event:
     at_ms: int
     kind: str
     bridge: str = ""
-    lane: int = -1
+    lane: LaneLabel = -1
     actor: str = ""
     reason: str = ""
     count: int = 0

@@ -28,7 +28,7 @@ from storage.queue.history import QueueHistory
 from storage.queue.ledger import unpack_row
 from storage.queue.queue import Queue
 from wire.errors import StorageDamaged
-from wire.frames.names import lane_of_queue
+from wire.frames.names import LaneLabel, lane_of_queue
 from wire.mqtt.publish_properties import append_user_properties
 from wire.ranges import RangeSet
 from wire.routing.message_route import MessageRoute
@@ -95,7 +95,7 @@ class Resends:
             ConfigError, Unavailable: it cannot be read.
         """
         self._bridge = bridge
-        self.messages: dict[int, int] = {}  # ever, by lane
+        self.messages: dict[LaneLabel, int] = {}  # ever, by lane
         self._runs: dict[tuple[str, str], Run] = {}
         value = engine.get("meta", resends_key(bridge))
         if value is None:
@@ -175,7 +175,7 @@ class Resends:
         for to, messages in page.chosen.items():
             place = lane_of_queue(to)
             assert place is not None, "the queue of a lane"
-            self.messages[place.number] = self.messages.get(place.number, 0) + len(messages)
+            self.messages[place.label] = self.messages.get(place.label, 0) + len(messages)
         self._runs.pop((name, queue), None)
         self._runs[name, queue] = run
         while len(self._runs) > RUNS_MAX:

@@ -16,6 +16,7 @@ from storage.store.event_log import EventLog
 from wire.clock_steps import elapsed_ms
 from wire.config_settings import BridgeSettings, SettingsNow
 from wire.errors import ConfigError, StorageDamaged, Unavailable
+from wire.frames.names import LaneLabel
 from wire.status.event_kinds import EventKind
 
 log = logging.getLogger("bascule")
@@ -33,7 +34,7 @@ class Lane(Protocol):
 
     queue: Queue
     bridge: str
-    number: int
+    label: LaneLabel
 
     @property
     def is_unreadable(self) -> bool: ...
@@ -144,7 +145,7 @@ class Retention:
         assert history is not None
         before, below = history.begins, queue.trimming.seq_for(part)
         queue.trimming.cut(write, below=below)
-        self._events.count(EventKind.HISTORY_CUT, lane.bridge, lane.number, reason, history.begins - before)
+        self._events.count(EventKind.HISTORY_CUT, lane.bridge, lane.label, reason, history.begins - before)
 
     def _forget(self, lane: Lane, error: object) -> None:
         queue = lane.queue
@@ -152,4 +153,4 @@ class Retention:
         before = queue.trimming.history.begins
         log.error("history.damaged", extra={"queue": queue.name, "error": str(error)})
         queue.trimming.restart(queue.head, queue.settled.ranges())
-        self._events.count(EventKind.HISTORY_CUT, lane.bridge, lane.number, "damage", queue.trimming.history.begins - before)
+        self._events.count(EventKind.HISTORY_CUT, lane.bridge, lane.label, "damage", queue.trimming.history.begins - before)

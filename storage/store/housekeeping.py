@@ -75,7 +75,7 @@ class Housekeeping:
         self.dead_letters.tick(write, now_s, wall_ms)
         self.disk.measure_room(now_s)
         for lane in lanes:
-            self.events.ledger(lane.queue.number, lane.bridge, lane.number, lane.queue.ledger, now_s, wall_ms)
+            self.events.ledger(lane.queue.number, lane.bridge, lane.label, lane.queue.ledger, now_s, wall_ms)
         self.events.clock(now_s, wall_ms)
         self.events.disk("min_free_disk" if self.disk.is_low else "", wall_ms, self.disk.free_bytes)
         self.events.tick(write, now_s, wall_ms)

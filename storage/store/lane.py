@@ -43,23 +43,31 @@ class State(Enum):
 class Lane:
     """A queue under one opening after another: totals are since it was opened under ``epoch``. Nobody else writes its fields.
 
-    max_age_s: of a message that is handed out. synced: what is answered of it is to survive the loss of power. discarding: some
-    were dropped or expired, which is not yet on record: nothing behind them is handed out. unread: why its chunks could not be read
-    the last time; retry_s: when to try again. by: what a history calls its Forwarder and its Connection. linked_ms: when a link of
-    it came up the last time, in this life. losses: places where messages could not be read, in this life. end_to_end: of a bridge,
-    how long what was delivered in this life took. settles: not applied, since the first needs what cannot be read for now.
+    room: what its limits count for: its bridge, or with a class ``BRIDGE:CLASS``; empty for a session. max_age_s: of a message that
+    is handed out. synced: what is answered of it is to survive the loss of power. discarding: some were dropped or expired, which
+    is not yet on record: nothing behind them is handed out. unread: why its chunks could not be read the last time; retry_s: when
+    to try again. by: what a history calls its Forwarder and its Connection. linked_ms: when a link of it came up the last time, in
+    this life. losses: places where messages could not be read, in this life. end_to_end: of a bridge, how long what was delivered
+    in this life took. settles: not applied, since the first needs what cannot be read for now.
     """
 
     def __init__(
-        self, queue: Queue, limits: LimitSettings, max_age_s: float | None = None, *, readable: bool = True, synced: bool = True
+        self,
+        queue: Queue,
+        limits: LimitSettings,
+        max_age_s: float | None = None,
+        *,
+        room: str = "",
+        readable: bool = True,
+        synced: bool = True,
     ) -> None:
         """readable: whether its row is."""
         place = lane_of_queue(queue.name)
         self.queue = queue
-        self.limits, self.max_age_s = limits, max_age_s
+        self.limits, self.max_age_s, self.room = limits, max_age_s, room
         self.synced = synced
         self.peer = peer_of(queue.name)
-        self.bridge, self.number = (place.bridge, place.number) if place is not None else ("", 0)
+        self.bridge, self.label = (place.bridge, place.label) if place is not None else ("", 0)
         self.state = State.CLOSED if readable else State.UNREADABLE
         self.epoch = 0
         self.credit_messages = self.credit_bytes = self.given_messages = self.given_bytes = 0
@@ -91,13 +99,18 @@ class Lane:
         return self.state is State.OPEN or self.state is State.STOPPED
 
     @property
+    def is_linked(self) -> bool:
+        """Whether its Forwarder's link stands, so that what comes may leave at once."""
+        return self.state is State.OPEN and self.credit_messages > 0
+
+    @property
     def has_credit(self) -> bool:
         """Whether something may be handed out: its Forwarder's link stands, and there is room behind it."""
         return self.credit_messages > self.given_messages and self.credit_bytes > self.given_bytes
 
-    def limit(self, limits: LimitSettings, max_age_s: float | None) -> None:
+    def limit(self, limits: LimitSettings, max_age_s: float | None, room: str) -> None:
         """These hold from now on."""
-        self.limits, self.max_age_s = limits, max_age_s
+        self.limits, self.max_age_s, self.room = limits, max_age_s, room
         self.queue.qos0.limit(limits.volatile_max_bytes)
 
     def keeps_by(self, *, synced: bool) -> bool:
@@ -114,7 +127,7 @@ class Lane:
         self.queue.reset(forwarder_lives=self.epoch >> LANE_EPOCH_SHIFT == epoch >> LANE_EPOCH_SHIFT)
         self.epoch = epoch
         if self.bridge:
-            place = self.bridge, self.number
+            place = self.bridge, self.label
             self.by = f"{forwarder_name(*place)}@{epoch}", f"{connection_name(*place)}@{epoch}"
         self.state = State.OPENING
         self.credit_messages = self.credit_bytes = self.given_messages = self.given_bytes = 0

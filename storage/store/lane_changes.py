@@ -3,7 +3,8 @@
 A topic takes one lane of a bridge, by a hash over the number of lanes, so another number brings a topic to another lane, where it
 would overtake what waits in its former one. The number changes between two lives of the store, which notices when it opens; or
 while it runs, between two batches: each tells by which number it was routed. One that is sent again after the change may have been
-routed before it, so the number may change back, and on again.
+routed before it, so the number may change back, and on again. Lanes with names have no part in this: a topic is in the lane of a
+class because its rule says so, and no number has a say.
 
 store.former-lanes-drain-first [P4, alive]: what was accepted while the number of lanes was one number is handed out only when
     everything from before has left its queue, in whatever lane that is; if the number changes again meanwhile, so for each change
@@ -25,7 +26,7 @@ from storage.queue.ledger import unpack_row
 from storage.store.lane import Lane
 from wire.config_settings import BridgeSettings, SettingsNow
 from wire.errors import StorageDamaged
-from wire.frames.names import queue_name
+from wire.frames.names import LaneLabel, queue_name
 
 log = logging.getLogger("bascule")
 
@@ -89,7 +90,7 @@ class LaneChanges:
 
     def _wait(self, bridge: str) -> list[int]:
         """Messages in the queues of ``bridge`` go first; the lanes that have some."""
-        marks = {lane.number: lane.queue.appended.seq for lane in self._of(bridge) if lane.queue.depth}
+        marks = {number: lane.queue.appended.seq for number, lane in self._of(bridge).items() if lane.queue.depth}
         if marks:
             self.waiting.setdefault(bridge, []).append(marks)
             self.unwritten.add(bridge)
@@ -107,18 +108,18 @@ class LaneChanges:
                 return int(count), [{int(lane): int(mark) for lane, mark in marks.items()} for marks in changes], True
             except (StorageDamaged, ValueError, TypeError, AttributeError) as error:
                 log.critical("bridge.row_damaged", extra={"bridge": bridge.name, "error": str(error)})
-        used = [lane.number for lane in self._of(bridge.name) if lane.queue.ledger.accepted]
+        used = [number for number, lane in self._of(bridge.name).items() if lane.queue.ledger.accepted]
         return max(used, default=bridge.lanes - 1) + 1, [], False
 
     def below(self, lane: Lane) -> int | None:
         """Up to which sequence the queue of ``lane`` may be handed out now; None: all of it."""
         changes = self.waiting.get(lane.bridge)
-        return None if changes is None else changes[0].get(lane.number, 0)
+        return None if changes is None or isinstance(lane.label, str) else changes[0].get(lane.label, 0)
 
     def waits_for(self, lane: Lane) -> list[int]:
         """The lanes that have to send first what came before the change; none if ``lane`` itself has still to, or need not wait."""
         own = self.below(lane)
-        if own is None or not lane.queue.depth or not self._is_through(lane.bridge, lane.number, own):
+        if own is None or not lane.queue.depth or not self._is_through(lane.bridge, lane.label, own):
             return []
         marks = self.waiting[lane.bridge][0]
         return [number for number, mark in sorted(marks.items()) if not self._is_through(lane.bridge, number, mark)]
@@ -132,7 +133,7 @@ class LaneChanges:
                 del changes[0]
             if len(changes) < before:
                 self.unwritten.add(bridge)
-                freed += [queue_name(bridge, lane.number) for lane in self._of(bridge)]
+                freed += [queue_name(bridge, number) for number in self._of(bridge)]
             if not changes:
                 del self.waiting[bridge]
                 log.info("lanes.in_use", extra={"bridge": bridge, "lanes": self._counts[bridge]})
@@ -148,10 +149,11 @@ class LaneChanges:
         """Commits are missing: what they held of this is put on record again."""
         self.unwritten.update(self._counts)
 
-    def _of(self, bridge: str) -> list[Lane]:
-        return [lane for lane in self._lanes.values() if lane.bridge == bridge]
+    def _of(self, bridge: str) -> dict[int, Lane]:
+        """Its lanes over which topics are spread, by number."""
+        return {lane.label: lane for lane in self._lanes.values() if lane.bridge == bridge and isinstance(lane.label, int)}
 
-    def _is_through(self, bridge: str, number: int, mark: int) -> bool:
+    def _is_through(self, bridge: str, number: LaneLabel, mark: int) -> bool:
         lane = self._lanes.get(queue_name(bridge, number))
         if lane is None or lane.is_stopped:
             return True

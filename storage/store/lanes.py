@@ -44,6 +44,7 @@ from wire.frames.lanes import Credit, LaneClose, LaneOpen, LaneReopen, Settle
 from wire.frames.names import CLIENT_SESSION, LANE_EPOCH_SHIFT, connection_name, lane_of_queue, queue_name, session_of_queue
 from wire.frames.supervision import ResetMarkers
 from wire.frames.traces import TraceMark
+from wire.routing.live_lanes import LiveLanes
 from wire.status.bridges import QueueFigures, RetainedHistory
 from wire.status.outcomes import REDELIVERED, is_dead
 
@@ -62,8 +63,9 @@ class Lanes:
 
     resends: what was sent again, by the bridge that got it. changed: those whose row is to be written. ready: those in which
     something may have come to be handed out. pending: those whose peer is owed ``LaneOpened`` or ``Settled``. changes: what waits
-    because the number of a bridge's lanes has changed. followed: the messages that an operator wants to see. unsettled: queues of
-    which settlements wait until they can be read. durable: whether what is committed outlives the process.
+    because the number of a bridge's lanes has changed. live: what leaves beside a backlog. followed: the messages that an operator
+    wants to see. unsettled: queues of which settlements wait until they can be read. durable: whether what is committed outlives
+    the process.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class Lanes:
         self._open_all()
         self.thinned = ThinnedMessages(self.of_bridges, next_commit, settings, self.ready.add)
         self.changes = LaneChanges(self._engine, settings, self.of_bridges)
+        self.live = LiveLanes(settings, self.of_bridges)
 
     def settings_changed(self) -> None:
         """Others hold: queues that are new are opened, and each has its new limits; none is closed (P7).
@@ -123,6 +126,7 @@ class Lanes:
             if name not in self.all:
                 self.open(name)
         self.changes.settings_changed()
+        self.live.settings_changed()
         self.all_ready()
 
     def _is_synced(self, name: str) -> bool:
@@ -137,17 +141,18 @@ class Lanes:
         self._next.time.hurry()
         self._next.time.want(0.0)
 
-    def _limits_of(self, name: str) -> tuple[LimitSettings, float | None]:
-        """The limits of a queue, and how old may be what is handed out of it."""
+    def _limits_of(self, name: str) -> tuple[LimitSettings, float | None, str]:
+        """The limits of a queue, how old may be what is handed out of it, and what the limits count for."""
         place, settings = lane_of_queue(name), self._settings.now
         if place is None:
-            limits = _session_limits(settings.sessions)
+            room, limits = "", _session_limits(settings.sessions)
         else:
-            limits = next((bridge.limits for bridge in settings.bridges if bridge.name == place.bridge), _UNLIMITED)
-        return limits, limits.max_age_s if limits.max_age_s is not None else settings.limits.max_age_s
+            known = (bridge.limits_of(place.label) for bridge in settings.bridges if bridge.name == place.bridge)
+            room, limits = next(known, (place.bridge, _UNLIMITED))
+        return limits, limits.max_age_s if limits.max_age_s is not None else settings.limits.max_age_s, room
 
     def _queue_names(self) -> list[str]:
-        return sorted(queue_name(bridge.name, lane) for bridge in self._settings.now.bridges for lane in range(bridge.lanes))
+        return sorted(queue_name(bridge.name, lane) for bridge in self._settings.now.bridges for lane in bridge.lane_labels)
 
     def _open_all(self) -> None:
         """Open what is configured and what is there; what waits for others is kept, and named (P7)."""
@@ -161,7 +166,7 @@ class Lanes:
     def open(self, name: str) -> Lane:
         """Open the queue ``name``, or begin a new one. One whose row is damaged takes nothing and gives nothing."""
         place = lane_of_queue(name)
-        limits, max_age_s = self._limits_of(name)
+        limits, max_age_s, room = self._limits_of(name)
         number = self._numbers.number(name)
         readable = True
         synced = self._is_synced(name)
@@ -184,7 +189,7 @@ class Lanes:
             nothing = LedgerRow(head=0, tail=0, handed=0, trimmed=0)
             queue = Queue(self._engine, name, number, nothing, volatile_max_bytes=limits.volatile_max_bytes)
             readable = False
-        lane = Lane(queue, limits, max_age_s, readable=readable, synced=synced)
+        lane = Lane(queue, limits, max_age_s, room=room, readable=readable, synced=synced)
         self.all[name] = lane
         if place is not None:
             self.of_bridges[name] = lane
@@ -212,7 +217,7 @@ class Lanes:
         """Whether a bridge of the configuration has this queue."""
         lane = self.of_bridges[name]
         bridge = self.configured.get(lane.bridge)
-        return bridge is not None and lane.number < bridge.lanes
+        return bridge is not None and lane.label in bridge.lane_labels
 
     def overflow_of(self, name: str) -> str:
         """What a queue does with QoS 1 and 2 where the node is full and refuses: one of a bridge keeps what was taken for it."""
@@ -221,9 +226,7 @@ class Lanes:
 
     def belongs_to_a_bridge(self, name: str) -> bool:
         """Whether ``name`` is a lane's queue or Connection."""
-        return name in self.of_bridges or any(
-            name == connection_name(lane.bridge, lane.number) for lane in self.of_bridges.values()
-        )
+        return name in self.of_bridges or any(name == connection_name(lane.bridge, lane.label) for lane in self.of_bridges.values())
 
     @property
     def kept_bytes(self) -> int:
@@ -432,6 +435,7 @@ class Lanes:
 
     def drop_oldest(self, name: str, messages: int, size_bytes: int, now_s: float) -> tuple[int, int]:
         """Drop the oldest of a queue to make room for so much; the messages and the bytes by which it is smaller now."""
+        name = self.live.gives_way(name)
         lane = self.all[name]
         if lane.is_stopped:
             return 0, 0
@@ -561,6 +565,7 @@ class Lanes:
         self.expire(now_s, wall_ms)
         if self.thinned.queues:
             self.thinned.tick(wall_ms)
+        self.live.look(lambda name: self._oldest_ms(self.all[name], now_s), wall_ms)
         if now_s - self._trimmed_s >= TRIM_IDLE_S:
             self._trimmed_s = now_s
             for lane in self.all.values():
@@ -599,11 +604,12 @@ class Lanes:
             redelivered=ledger.redelivered,
             refused=ledger.refused,
             raised=ledger.raised,
-            resent=self.resends[lane.bridge].messages.get(lane.number, 0),
+            resent=self.resends[lane.bridge].messages.get(lane.label, 0),
             from_retained=ledger.from_retained,
             ledger_closes=ledger.closes(queue.depth),
             end_to_end_seconds=lane.end_to_end.figures() if lane.end_to_end is not None else None,
             waits_for_lanes=tuple(self.changes.waits_for(lane)),
+            backlog=queue.name in self.live.backlogs,
             former_rules=former_rules(queue, rules),
             retained=RetainedHistory(messages=history.retained(queue.head), bytes=history.size_bytes),
         )

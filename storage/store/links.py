@@ -196,6 +196,8 @@ class Links:
         sifted: Mapping[str, Sifted] = {}
         if frame.thinned or self._lanes.thinned.queues:
             queued, sifted = self._lanes.thinned.sift(queued)
+        if self._lanes.live.backlogs:
+            queued = self._lanes.live.divert(queued)
         holds = self._rooms.hold(queued, now_s)
         rooms = self._rooms.measured if holds else self._rooms.measure(now_s, [part[0] for part in queued.parts])
         held = {}
@@ -332,11 +334,11 @@ class Links:
         full: dict[str, str] = {}
         for (queue, count, size_bytes, _, _), part in zip(frame.parts, admitted, strict=True):
             largest = max(size_bytes // max(1, count), part.too_large)
-            for bridge, room in zip((self._lanes.all[queue].bridge, ""), rooms[queue], strict=True):
-                if not room.fits(1, largest) and (bridge or room is rooms[queue][1]):
-                    full[bridge] = "min_free_disk" if room.disk_full else room.overflow
-        for bridge, policy in full.items():
-            self.room.overflowed(bridge, policy, messages, now_s, wall_ms)
+            for name, room in zip((self._lanes.all[queue].room, ""), rooms[queue], strict=True):
+                if not room.fits(1, largest) and (name or room is rooms[queue][1]):
+                    full[name] = "min_free_disk" if room.disk_full else room.overflow
+        for name, policy in full.items():
+            self.room.overflowed(name, policy, messages, now_s, wall_ms)
 
 
 def _has_unpromised(frame: Append) -> bool:

@@ -34,10 +34,11 @@ from storage.store.lane import Lane, State
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from wire.clock_steps import elapsed_ms
+from wire.config_settings import NORMAL, class_of
 from wire.errors import StorageDamaged, Unavailable
 from wire.figure import joined
 from wire.frames.batch import QOS_MASK, RETAIN, applied_qos_table
-from wire.frames.names import queue_name
+from wire.frames.names import LaneLabel, lane_order, queue_name
 from wire.frames.supervision import QueueCommand
 from wire.routing.message_route import MessageRoute
 from wire.status.answers import (
@@ -135,7 +136,7 @@ class QueueCommands:
         return QueueRow(
             queue=name,
             bridge=lane.bridge,
-            lane=lane.number,
+            lane=lane.label,
             configured=self._lanes.is_configured(name),
             state=state.value,
             depth=queue.depth + self._lanes.thinned.held(name),
@@ -226,7 +227,7 @@ class QueueCommands:
             purged += gone
             self._lanes.on_purged(name, whole=whole)
             self._events.note(
-                wall_ms, EventKind.QUEUE_PURGED, actor="operator", bridge=bridge, lane=lane.number, reason="queue", count=gone
+                wall_ms, EventKind.QUEUE_PURGED, actor="operator", bridge=bridge, lane=lane.label, reason="queue", count=gone
             )
             flying += queue.in_flight
             if queue.depth:
@@ -239,9 +240,11 @@ class QueueCommands:
         bridge = arguments["bridge"]
         letters = self._letters(bridge)
         names = self._queues_into(bridge)
+        lanes = self._lanes.configured[bridge].lane_labels
+        of_classes = [queue_name(bridge, lane) for lane in lanes if class_of(lane) != NORMAL]
         count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
-        waiting, rooms = letters.read(arguments.get("from") or 0), self._client_room.beside_clients(now_s, bridge, names)
-        page = choose_page(waiting, names, rooms, reason=arguments.get("reason"), count=count)
+        waiting, rooms = letters.read(arguments.get("from") or 0), self._client_room.beside_clients(now_s, [*names, *of_classes])
+        page = choose_page(waiting, names, rooms, reason=arguments.get("reason"), count=count, of_classes=of_classes)
         if page.full and not page.chosen:
             text = f"the queue of bridge {bridge!r} has no room (limits, or the disk is full); no dead letter was taken out"
             raise CommandError(Refusal.FULL, text)
@@ -276,7 +279,7 @@ class QueueCommands:
         known = resends.find(name, source)
         stretch = (arguments.get("from") or 0, arguments.get("below", lane.queue.head))
         times = (arguments.get("since_ms") or 0, arguments.get("until_ms", TIME_MAX_MS))
-        measured = self._client_room.beside_clients(now_s, into, names)
+        measured = self._client_room.beside_clients(now_s, names)
         rooms = {to: measured[to] for to in names}
         count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
         run, page = resends.go_on(name, lane.queue, (*stretch, *times), rooms, self.next_commit.write, count=count)
@@ -289,7 +292,7 @@ class QueueCommands:
                 EventKind.QUEUE_RESENT,
                 actor="operator",
                 bridge=bridge,
-                lane=lane.number,
+                lane=lane.label,
                 reason=reason,
                 count=run.messages,
                 run=name,
@@ -316,7 +319,7 @@ class QueueCommands:
             text = f"run {name!r} is about a file of {known.stretch.stop} messages, not of {below}; take another name"
             raise CommandError(Refusal.BAD_ARGUMENTS, text)
         messages = [_imported(fields, wall_ms) for fields in arguments["messages"]]
-        measured = self._client_room.beside_clients(now_s, bridge, names)
+        measured = self._client_room.beside_clients(now_s, names)
         rooms = {to: measured[to] for to in names}
         run, page = resends.go_on_with_lines(name, first, below, messages, rooms, self.next_commit.write)
         for to, chosen in page.chosen.items():
@@ -328,7 +331,7 @@ class QueueCommands:
         return Imported(imported=page.taken, total=run.messages, full=page.full, next=None if run.ended else run.following)
 
     def _queues_into(self, bridge: str) -> list[str]:
-        """The queues of ``bridge`` that are served."""
+        """The queues of ``bridge`` over which topics are spread."""
         configured = self._lanes.configured.get(bridge)
         if configured is None:
             known = ", ".join(self._lanes.configured) or "none"
@@ -355,11 +358,11 @@ class QueueCommands:
             names = ", ".join(sorted(known)) or "none"
             raise CommandError(Refusal.UNKNOWN_BRIDGE, f"there is no queue of a bridge {bridge!r}; known: {names}")
 
-    def _lane(self, bridge: str, lane: int) -> tuple[str, Lane]:
+    def _lane(self, bridge: str, lane: LaneLabel) -> tuple[str, Lane]:
         self._known(bridge)
         name = queue_name(bridge, lane)
         if name not in self._lanes.of_bridges:
-            lanes = sorted(known.number for known in self._lanes.of_bridges.values() if known.bridge == bridge)
+            lanes = sorted((known.label for known in self._lanes.of_bridges.values() if known.bridge == bridge), key=lane_order)
             known = ", ".join(map(str, lanes)) or "none"
             raise CommandError(Refusal.UNKNOWN_LANE, f"bridge {bridge!r} has no lane {lane}; known: {known}")
         return name, self._lanes.of_bridges[name]
@@ -440,7 +443,7 @@ def _dead(letter: DeadLetter, payload_bytes: int | None) -> HeldMessage:
 def _kept_lane(lane: Lane) -> KeptLane:
     """The messages that a purge has left in ``lane``, and why."""
     return KeptLane(
-        lane=lane.number,
+        lane=lane.label,
         messages=lane.queue.depth,
         reason=MAY_HAVE_BEEN_SENT,
         remote=lane.queue.sent.session.rpartition("@")[2],
@@ -459,5 +462,5 @@ def _sent(queue: Queue, seq: int) -> str:
     return "maybe sent" if seq < queue.sent.below else "waiting"
 
 
-def _place(row: tuple[str, Lane]) -> tuple[str, int]:
-    return row[1].bridge, row[1].number
+def _place(row: tuple[str, Lane]) -> tuple[str, tuple[bool, int, str]]:
+    return row[1].bridge, lane_order(row[1].label)

@@ -27,7 +27,7 @@ _OF_BRIDGE = "bridge "  # before the bridge in whose share what came from its re
 
 @dataclass(frozen=True, slots=True)
 class RetainedRule:
-    """One rule that brings what is retained. digest: its name on record; queues: of the bridge's lanes."""
+    """One rule that brings what is retained. digest: its name on record; queues: of the lanes that it takes."""
 
     bridge: BridgeSettings
     filters: tuple[str, ...]
@@ -46,7 +46,7 @@ class RetainedRule:
             filters=rule.filters,
             digest=blake2b(told, digest_size=RULE_DIGEST_BYTES).digest(),
             each_session=rule.retained == EACH_SESSION,
-            queues=tuple(queue_name(bridge.name, lane) for lane in range(bridge.lanes)),
+            queues=tuple(queue_name(bridge.name, lane) for lane in bridge.lanes_of(rule)),
             route=MessageRoute.of(rule).encode(),
             router=BridgeRules((bridge,)),
         )

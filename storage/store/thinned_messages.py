@@ -47,10 +47,9 @@ class Lane(Protocol):
 
     queue: Queue
     bridge: str
-    credit_messages: int
 
     @property
-    def is_open(self) -> bool: ...
+    def is_linked(self) -> bool: ...
 
     @property
     def is_unreadable(self) -> bool: ...
@@ -124,7 +123,7 @@ class ThinnedMessages:
                 continue
             batch = Batch.decode(body)
             sifted = found[name] = self._topics_of(name).sift(
-                batch, [self._thinning(route) for route in batch.routes_of_topics()], linked=self._is_linked(name)
+                batch, [self._thinning(route) for route in batch.routes_of_topics()], linked=self._lanes[name].is_linked
             )
             if len(sifted.rows) < count:
                 raised.pop(name, None)
@@ -167,7 +166,7 @@ class ThinnedMessages:
         """What is due enters its queue."""
         for name, each in self.queues.items():
             if each.topics.held:
-                due = partial(HeldMessage.is_due, wall_ms=wall_ms, linked=self._is_linked(name))
+                due = partial(HeldMessage.is_due, wall_ms=wall_ms, linked=self._lanes[name].is_linked)
                 self._release(name, due)
 
     def release_all(self) -> None:
@@ -202,10 +201,6 @@ class ThinnedMessages:
 
     def _limits(self, bridge: str) -> ThinningSettings:
         return next((one.thinning for one in self._settings.now.bridges if one.name == bridge), _NO_LIMITS)
-
-    def _is_linked(self, name: str) -> bool:
-        lane = self._lanes[name]
-        return lane.is_open and lane.credit_messages > 0
 
     def _thinning(self, route: bytes) -> Thinning:
         if not route:

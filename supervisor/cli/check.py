@@ -78,7 +78,7 @@ def _topic_fault(topic: str) -> str | None:
 
 
 def _check(config: Path, settings: NodeSettings, as_json: bool) -> int:
-    lanes = sum(bridge.lanes for bridge in settings.bridges)
+    lanes = sum(len(bridge.lane_labels) for bridge in settings.bridges)
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     listeners = ", ".join(f"{listener.bind} ({listener.protocol})" for listener in settings.listeners)
     from supervisor.config.loading import as_lines

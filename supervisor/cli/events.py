@@ -80,7 +80,7 @@ def _print(event: Event, *, as_json: bool) -> None:
         print(json.dumps(to_map(event)), flush=True)
         return
     at = datetime.fromtimestamp(event.at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    place = event.bridge + (f":{event.lane}" if event.lane >= 0 else "")
+    place = event.bridge + (f":{event.lane}" if event.lane != -1 else "")
     ordered = place and event.actor in _GIVE_ORDERS
     about = place if ordered else event.actor or place
     facts = [f"by {event.actor}" if ordered else "", event.reason]

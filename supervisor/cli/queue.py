@@ -18,6 +18,7 @@ from storage import files
 from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node, confirm
 from supervisor.units import counted
 from wire.figure import to_map
+from wire.frames.names import LaneLabel, lane_label
 from wire.status.answers import HeldMessage, HeldMessages, Queues
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def place(command: Command) -> Command:
     """Which queues a command is about: those of a bridge, of one lane, or its dead letters."""
     for option in (
         click.option("--dead", is_flag=True, help="The dead letters instead."),
-        click.option("--lane", type=click.IntRange(0), metavar="N", help="One lane only."),
+        click.option("--lane", type=lane_label, metavar="LANE", help="One lane only: its number, or its class."),
         about_node(bridge="BRIDGE"),
     ):
         command = option(command)
@@ -83,7 +84,7 @@ def list_queues(node: GivenNode, bridge: str | None, as_json: bool) -> int:
 @click.option("--count", type=click.IntRange(1), metavar="N", default=10, show_default=True, help="How many (of each lane).")
 @FROM
 @JSON
-def peek(node: GivenNode, bridge: str, lane: int | None, dead: bool, count: int, start: int, as_json: bool) -> int:
+def peek(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, count: int, start: int, as_json: bool) -> int:
     """Show the next messages of BRIDGE without touching them.
 
     A released message has its PUBREC (QoS 2). One in flight was sent and is not acknowledged. One that is handed out is about to be
@@ -107,7 +108,7 @@ def peek(node: GivenNode, bridge: str, lane: int | None, dead: bool, count: int,
 @click.option(
     "--to", "path", type=LocalPath(allow_dash=True), required=True, metavar="FILE", help="The file to write; - is standard output."
 )
-def export(node: GivenNode, bridge: str, lane: int | None, dead: bool, path: str) -> int:
+def export(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, path: str) -> int:
     """Write all messages of BRIDGE as JSON Lines.
 
     Payloads are in base64 and, if they are that, as text. Nothing is taken out of the queue.
@@ -132,7 +133,7 @@ def export(node: GivenNode, bridge: str, lane: int | None, dead: bool, path: str
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @JSON
-def purge(node: GivenNode, bridge: str, lane: int | None, dead: bool, in_flight: bool, yes: bool, as_json: bool) -> int:
+def purge(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, in_flight: bool, yes: bool, as_json: bool) -> int:
     """Remove what is queued for BRIDGE, or its dead letters, for good.
 
     Messages that may have been sent stay, unless --in-flight is given. A purge cannot be undone; export first.
@@ -196,7 +197,7 @@ def replay(node: GivenNode, bridge: str, reason: str | None, start: int, count: 
 @click.option("--until", callback=as_ms, metavar="TIME", help="Messages accepted before then.")
 @click.option("--from", "start", type=click.IntRange(0), metavar="SEQ", help="Messages from this sequence on.")
 @click.option("--below", type=click.IntRange(0), metavar="SEQ", help="Messages below this sequence.")
-@click.option("--lane", type=click.IntRange(0), metavar="N", help="Of one lane only.")
+@click.option("--lane", type=lane_label, metavar="LANE", help="Of one lane only: its number, or its class.")
 @click.option("--into", metavar="BRIDGE", help="Into the queue of this bridge instead.")
 @click.option("--rate", type=click.IntRange(1), metavar="N", help="The most messages a second.")
 @click.option("--run", metavar="NAME", help="The run's name; one that was begun goes on where it stands.")
@@ -208,7 +209,7 @@ def resend(
     until: int | None,
     start: int | None,
     below: int | None,
-    lane: int | None,
+    lane: LaneLabel | None,
     into: str | None,
     rate: int | None,
     run: str | None,
@@ -225,22 +226,22 @@ def resend(
     count = _PAGE if rate is None else max(1, min(_PAGE, rate // 5))
     if not as_json:
         print(f"{bridge}: run {name}; --run {name} goes on with it", file=sys.stderr)
-    for number in lanes:
+    for label in lanes:
         waiting, position = False, 0
         while True:
             page = node.client.resend(
-                bridge, name, lane=number, into=into, start=start, below=below, since_ms=since, until_ms=until, count=count
+                bridge, name, lane=label, into=into, start=start, below=below, since_ms=since, until_ms=until, count=count
             )
             missed, damaged = missed + page.missed, damaged + page.damaged
             if page.next is None:
                 total += page.total
                 break
             if page.full and not waiting:
-                print(f"lane {number}: the queue is full at sequence {page.next}; waiting for room", file=sys.stderr)
+                print(f"lane {label}: the queue is full at sequence {page.next}; waiting for room", file=sys.stderr)
             waiting = page.full
             if sys.stderr.isatty() and page.next >= position + _TOLD_EACH:
                 position = page.next
-                print(f"lane {number}: sequence {page.next} of {page.below}, {page.total} sent again", file=sys.stderr)
+                print(f"lane {label}: sequence {page.next} of {page.below}, {page.total} sent again", file=sys.stderr)
             due_s = _pause(due_s, page.resent, rate, full=page.full)
     if as_json:
         print(json.dumps({"run": name, "resent": total, "missed": missed, "damaged": damaged}))
@@ -305,7 +306,7 @@ def _pause(due_s: float, messages: int, rate: int | None, *, full: bool) -> floa
     return due_s
 
 
-def _places(client: ControlClient, bridge: str, lane: int | None, dead: bool) -> list[int | None]:
+def _places(client: ControlClient, bridge: str, lane: LaneLabel | None, dead: bool) -> list[LaneLabel | None]:
     """The lane of each queue to look into; None: the dead letters."""
     if dead:
         if lane is not None:
@@ -317,7 +318,7 @@ def _places(client: ControlClient, bridge: str, lane: int | None, dead: bool) ->
 
 
 def _messages(
-    client: ControlClient, bridge: str, places: list[int | None], start: int, count: int | None, *, whole: bool
+    client: ControlClient, bridge: str, places: list[LaneLabel | None], start: int, count: int | None, *, whole: bool
 ) -> Iterator[Message]:
     """The messages of ``places``, from ``start`` on and at most ``count`` of each, as they are printed."""
     from supervisor.terminal.message_text import message_of
@@ -334,13 +335,13 @@ def _messages(
             yield message_of(name, row, now_ms, whole=whole)
 
 
-def _in_flight(client: ControlClient, bridge: str) -> dict[int | None, int]:
+def _in_flight(client: ControlClient, bridge: str) -> dict[LaneLabel | None, int]:
     """How many messages of each lane have left and are not acknowledged: the first of its queue, since they leave in order."""
     return {row.lane: row.in_flight or 0 for row in client.status().bridges if row.name == bridge}
 
 
 def _rows(
-    look: Callable[..., HeldMessages], bridge: str, lane: int | None, start: int, count: int | None
+    look: Callable[..., HeldMessages], bridge: str, lane: LaneLabel | None, start: int, count: int | None
 ) -> Iterator[tuple[str, HeldMessage]]:
     """The messages of one queue, page by page: (queue, message). Messages that come after the first page was asked for are left
     out."""
@@ -372,7 +373,7 @@ def _write_whole(path: Path, lines: Iterable[str]) -> int:
     return count
 
 
-def _confirm(bridge: str, listed: Queues, lane: int | None, dead: bool) -> None:
+def _confirm(bridge: str, listed: Queues, lane: LaneLabel | None, dead: bool) -> None:
     if dead:
         what = counted(sum(row.held for row in listed.dead_letters), "dead letter")
     else:

@@ -20,10 +20,15 @@ from supervisor.config.extras import NO_NATS, NO_OTEL, has_nats, has_otel
 from supervisor.running_node import run_dir_of
 from supervisor.units import Fault, Inconsistent, nearest, write_duration, write_size
 from wire.config_settings import (
+    CLASSES,
+    LIVE,
+    LIVE_FIRST,
+    OLDEST_FIRST,
     AccessSettings,
     AuthenticationSettings,
     BackoffSettings,
     BridgeSettings,
+    ClassSettings,
     ClientLimitSettings,
     ClientTlsSettings,
     EmailSettings,
@@ -60,6 +65,9 @@ RULE_NAME_MAX = 64
 IN_MEMORY_MAX_BYTES = 256 * 1024 * 1024  # limits.max_bytes where the queue is in memory and the operator named none
 
 BESIDE_A_MESSAGE_BYTES = 4 << 10  # what a dead letter or a retained message has beside the message, at most about
+
+CLASSES_MAX = 8  # of a bridge, besides those that there are without being listed
+CLIENT_ID_MAX_BYTES = 65_535  # [MQTT5-1.5.4]
 
 _File = Mapping[str, Any]  # a section as it is written
 _Promises = TypeVar("_Promises", ListenerSettings, BridgeSettings)
@@ -284,6 +292,12 @@ def _bridge(bridge: BridgeSettings, written: _File) -> BridgeSettings:
         message = 'nothing crosses: write at least one rule, such as {filters: ["plant/#"]}, here or in remote_subscriptions'
         problems.append((("local_subscriptions",), message))
     problems += _doubles(bridge)
+    problems += _classes(bridge)
+    problems += _live_first(bridge)
+    longest = max((len(remote_client_id(bridge.remote.client_id, lane).encode()) for lane in bridge.lane_labels), default=0)
+    if longest > CLIENT_ID_MAX_BYTES:
+        message = f"has {longest} bytes with the name of a lane behind it; MQTT allows {CLIENT_ID_MAX_BYTES}, so take a shorter one"
+        problems.append((("remote", "client_id"), message))
     if not bridge.persist:
         problems += [
             (("local_subscriptions", index, "min_qos"), "persist: false lowers every message to QoS 0; remove one of the two")
@@ -341,6 +355,41 @@ def _announcements(bridge: BridgeSettings) -> list[Fault]:
             problems.append((("remote", key, "topic"), f"{said.topic} is no topic name: {fault}"))
         if bridge.link_state is not None and bridge.link_state.remote:
             problems.append((("remote", key), "cannot stand beside link_state.remote, which says the same; remove one of them"))
+    return problems
+
+
+def _classes(bridge: BridgeSettings) -> list[Fault]:
+    """Classes that are listed twice, are more than eight, or cannot be called so; and rules of classes that there are not."""
+    problems: list[Fault] = []
+    listed = [each.name for each in bridge.classes]
+    for index, name in enumerate(listed):
+        if name in listed[:index]:
+            problems.append((("classes", index, "name"), f"{name} is listed twice; keep one"))
+        if name == LIVE:
+            problems.append((("classes", index, "name"), f"{LIVE} is what the lane beside a backlog is called; take another"))
+    own = [name for name in dict.fromkeys(listed) if name not in CLASSES]
+    if len(own) > CLASSES_MAX:
+        problems.append((("classes",), f"has {len(own)} names of one's own, and a bridge may have {CLASSES_MAX}; join some"))
+    known = list(dict.fromkeys((*CLASSES, *listed)))
+    problems += [
+        (
+            ("local_subscriptions", index, "priority"),
+            f"{rule.priority} is no class{nearest(rule.priority, known)}; known are {', '.join(known)}; others stand in classes",
+        )
+        for index, rule in enumerate(bridge.local_subscriptions)
+        if rule.priority not in known
+    ]
+    return problems
+
+
+def _live_first(bridge: BridgeSettings) -> list[Fault]:
+    if bridge.backlog != LIVE_FIRST:
+        return [(("live_properties",), f"has no effect without backlog: {LIVE_FIRST}")] if bridge.live_properties else []
+    problems: list[Fault] = []
+    if bridge.lanes > 1:
+        problems.append((("lanes",), f"is for backlog: {OLDEST_FIRST}; with {LIVE_FIRST} there are one lane and the one beside it"))
+    if bridge.live_properties and bridge.remote.protocol == 4:
+        problems.append((("live_properties",), "MQTT 3.1.1 carries no user properties; write protocol: mqtt5, or remove them"))
     return problems
 
 
@@ -529,7 +578,13 @@ def _with_access(listener: ListenerSettings, access: AccessSettings) -> Listener
 
 
 def _with_limits(bridge: BridgeSettings, limits: LimitSettings) -> BridgeSettings:
-    return replace(bridge, limits=replace(limits, **_own(bridge.limits)))
+    """The bridge with the node's limits, and its classes with its own, for what they leave out."""
+    inherited = replace(limits, **_own(bridge.limits))
+
+    def within(each: ClassSettings) -> ClassSettings:
+        return each if each.limits is None else replace(each, limits=replace(inherited, **_own(each.limits)))
+
+    return replace(bridge, limits=inherited, classes=tuple(map(within, bridge.classes)))
 
 
 def _with_durability(one: _Promises, persistence: PersistenceSettings) -> _Promises:
@@ -591,7 +646,7 @@ def _notices(node: NodeSettings) -> list[Fault]:
 
 def _identifiers(bridge: BridgeSettings) -> set[str]:
     """The client identifiers of its lanes at the remote; none that the remote makes."""
-    return {remote_client_id(bridge.remote.client_id, lane) for lane in range(bridge.lanes)} - {""}
+    return {remote_client_id(bridge.remote.client_id, lane) for lane in bridge.lane_labels} - {""}
 
 
 def _too_small(node: NodeSettings) -> list[Fault]:
@@ -616,6 +671,10 @@ def _too_small(node: NodeSettings) -> list[Fault]:
         limits.append(((*place, "dead_letter", "max_bytes"), letters, "kept as a dead letter"))
         limits.append(((*place, "limits", "max_bytes"), own.get("max_bytes"), "queued"))
         limits.append(((*place, "limits", "volatile_max_bytes"), own.get("volatile_max_bytes"), "queued at QoS 0"))
+        for number, each in enumerate(bridge.classes):
+            at, of_class = (*place, "classes", number, "limits"), _own(each.limits)
+            limits.append(((*at, "max_bytes"), of_class.get("max_bytes"), "queued"))
+            limits.append(((*at, "volatile_max_bytes"), of_class.get("volatile_max_bytes"), "queued at QoS 0"))
     return [
         (
             key,

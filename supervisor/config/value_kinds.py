@@ -316,6 +316,12 @@ def _stream_name(value: str) -> str:
     return value
 
 
+def _class_name(value: str) -> str:
+    if not _CLASS_NAME.fullmatch(value):
+        raise ValueError(f"{shown(value)} is not the name of a class; a small letter, and up to 31 more of a-z 0-9 _ -")
+    return value
+
+
 def _refusals(value: object) -> RefusalSettings:
     """The map of reasons to actions with the defaults of what it leaves out, each code under one key."""
     if not isinstance(value, dict):
@@ -379,6 +385,7 @@ def _headers(value: object) -> object:
     return value
 
 
+_CLASS_NAME = re.compile("[a-z][a-z0-9_-]{0,31}")
 _STREAM_NAME = re.compile("[A-Za-z0-9_-]{1,60}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
@@ -428,6 +435,7 @@ def _pairs(value: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 WRITTEN: dict[SettingForm, Any] = {
     SettingForm.NAME: Annotated[Text, AfterValidator(check_name), Field(pattern="^[A-Za-z0-9_-]{1,64}$")],
+    SettingForm.CLASS: Annotated[Text, AfterValidator(_class_name), Field(pattern="^[a-z][a-z0-9_-]{0,31}$")],
     SettingForm.FILLED: _Filled,
     SettingForm.FILE: Annotated[_Filled, AfterValidator(_resolve), AfterValidator(_readable)],
     SettingForm.FOLDER: Annotated[_Filled, AfterValidator(_resolve), AfterValidator(_folder)],

@@ -21,6 +21,7 @@ from supervisor.control.control_socket import SOCKET_NAME, ControlError, NotRunn
 from supervisor.control.store_commands import ANSWER_TIMEOUT_S, is_queue_command
 from supervisor.running_node import run_dir_of
 from wire.figure import joined, of_map
+from wire.frames.names import LaneLabel
 from wire.status.answers import (
     BridgeOrdered,
     Disconnected,
@@ -218,17 +219,19 @@ class ControlClient:
         """Queues and dead letters (of ``bridge``), those that are not configured any more included."""
         return self._ask(Queues, "queue.ls", _given(bridge=bridge))
 
-    def peek(self, bridge: str, *, lane: int | None = None, dead: bool = False, start: int = 0, count: int = PAGE) -> HeldMessages:
+    def peek(
+        self, bridge: str, *, lane: LaneLabel | None = None, dead: bool = False, start: int = 0, count: int = PAGE
+    ) -> HeldMessages:
         """At most ``count`` messages of one lane from sequence ``start`` on, or dead letters, with the begin of each payload."""
         return self._ask(HeldMessages, "queue.peek", _given(bridge=bridge, lane=lane, dead=dead, **{"from": start}, count=count))
 
     def export(
-        self, bridge: str, *, lane: int | None = None, dead: bool = False, start: int = 0, count: int = PAGE
+        self, bridge: str, *, lane: LaneLabel | None = None, dead: bool = False, start: int = 0, count: int = PAGE
     ) -> HeldMessages:
         """``peek`` with whole payloads."""
         return self._ask(HeldMessages, "queue.export", _given(bridge=bridge, lane=lane, dead=dead, **{"from": start}, count=count))
 
-    def purge(self, bridge: str, *, lane: int | None = None, dead: bool = False, in_flight: bool = False) -> Purged:
+    def purge(self, bridge: str, *, lane: LaneLabel | None = None, dead: bool = False, in_flight: bool = False) -> Purged:
         """Remove what waits and was never sent, or the dead letters; in_flight: what may have been sent, too.
 
         It cannot be undone.
@@ -244,7 +247,7 @@ class ControlClient:
         bridge: str,
         run: str,
         *,
-        lane: int = 0,
+        lane: LaneLabel = 0,
         into: str | None = None,
         start: int | None = None,
         below: int | None = None,

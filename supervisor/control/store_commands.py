@@ -7,7 +7,7 @@ from typing import Any
 
 from supervisor.control.control_socket import ControlError, Request
 from supervisor.control.imported_messages import read_lines
-from wire.frames.names import SUPERVISOR
+from wire.frames.names import SUPERVISOR, LaneLabel
 from wire.frames.supervision import QueueCommand, SessionCommand
 from wire.status.refusals import Refusal
 
@@ -53,6 +53,10 @@ def _number(text: str) -> int:
     return int(text)
 
 
+def _lane(text: str) -> LaneLabel:
+    return _number(text) if text.isdecimal() else text
+
+
 def _flag(text: str) -> bool:
     if text not in ("yes", "no"):
         raise ValueError("yes or no")
@@ -74,7 +78,7 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "below": _number,
     "since_ms": _number,
     "until_ms": _number,
-    "lane": _number,
+    "lane": _lane,
     "from": _number,
     "count": _number,
     "dead": _flag,

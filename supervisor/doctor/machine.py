@@ -182,8 +182,8 @@ def _descriptors_max(limits: str) -> int:
 
 def memory(settings: NodeSettings, available: int | None) -> Finding:
     """Whether all bridges fit into memory, with what they may hold."""
-    lanes = sum(bridge.lanes for bridge in settings.bridges)
-    held = sum(bridge.lanes * bridge.tier2.max_bytes for bridge in settings.bridges)
+    lanes = sum(len(bridge.lane_labels) for bridge in settings.bridges)
+    held = sum(len(bridge.lane_labels) * bridge.tier2.max_bytes for bridge in settings.bridges)
     wanted = PROCESS_BYTES + max(0, lanes - 1) * LANE_BYTES + held
     wanted += (settings.limits.max_bytes or 0) if settings.persistence.mode == "in-memory" else STORE_BYTES
     found = f"up to {write_bytes(wanted)} for {lanes} {'lane' if lanes == 1 else 'lanes'} and what they may hold"

@@ -11,7 +11,7 @@ from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, lo
 from supervisor.terminal.remote_limitations import lacking
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError
-from wire.frames.names import HTTP_SERVER, LISTENER, STORE
+from wire.frames.names import HTTP_SERVER, LISTENER, STORE, LaneLabel
 from wire.frames.placement import SITE
 from wire.status.answers import Event
 from wire.status.bridges import BridgeLane
@@ -310,7 +310,7 @@ def _control(control: ControlFigures) -> Iterator[Finding]:
 
 def examine_events(events: Sequence[Event]) -> Iterator[Finding]:
     """Facts from the last events that status does not have."""
-    downs: dict[tuple[str, int], list[Event]] = {}
+    downs: dict[tuple[str, LaneLabel], list[Event]] = {}
     for event in events:
         if event.kind == EventKind.LINK_DOWN and event.reason not in _ORDERLY:
             downs.setdefault((event.bridge, event.lane), []).append(event)

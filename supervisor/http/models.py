@@ -97,7 +97,7 @@ def _typed(hint: Any, is_part: bool) -> Any:
 class Purge(_Body):
     """The messages to remove: those that wait for a bridge and were never sent, or its dead letters."""
 
-    lane: int | None = Field(None, ge=0, description="One lane only.")
+    lane: int | str | None = Field(None, description="One lane only: its number, or its class.")
     dead: bool = Field(False, description="The dead letters instead.")
     in_flight: bool = Field(
         False, description="Remove messages that may have been sent, too; the lane then connects with a clean session."

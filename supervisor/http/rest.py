@@ -177,7 +177,9 @@ class RestApi:
         @self._route("GET", "/queues/{bridge}/messages", "queue.peek", Messages, "queues")
         async def peek_messages(
             bridge: Bridge,
-            lane: Annotated[int | None, Query(ge=0, description="Which lane; needed where `dead` is not true.")] = None,
+            lane: Annotated[
+                str | None, Query(description="Which lane, by its number or class; needed where `dead` is not true.")
+            ] = None,
             dead: Annotated[bool, Query(description="The dead letters instead.")] = False,
             whole: Annotated[bool, Query(description="Whole payloads.")] = False,
             start: From = 0,

@@ -7,6 +7,7 @@ from typing import Any
 
 from supervisor.reload.differences import Difference
 from wire.config_settings import BridgeSettings, LimitSettings, NodeSettings
+from wire.setting_kinds import Effect
 
 Waiting = Mapping[str, tuple[int, int]]  # bridge -> messages and bytes in its queues
 
@@ -63,9 +64,24 @@ def _of_bridge(difference: Difference, before: BridgeSettings, after: BridgeSett
     own = None if waiting is None else waiting.get(before.name, (0, 0))
     if difference.key.startswith("bridges.limits."):
         return _of_limits(difference, after.limits, own)
+    if difference.key == "bridges.classes":
+        return _of_classes(before, after, own)
     if own is not None and not own[0] and not before.remote_subscriptions:
         return ""  # nothing is in flight, and nothing waits there
     return _LEAVES_SESSION if _leaves_session(difference, before) else ""
+
+
+def _of_classes(before: BridgeSettings, after: BridgeSettings, waiting: tuple[int, int] | None) -> str:
+    """How many messages wait in each class is not told apart: what is too many for the bridge may be so for the class."""
+    for lane in after.lane_labels:
+        (_, old), (_, new) = before.limits_of(lane), after.limits_of(lane)
+        for key in ("max_messages", "max_bytes", "overflow"):
+            values = getattr(old, key), getattr(new, key)
+            if values[0] != values[1]:
+                less = Difference(key=key, effect=Effect.LIVE, item="", before=values[0], after=values[1])
+                if loss := _of_limits(less, new, waiting):
+                    return loss
+    return ""
 
 
 def _leaves_session(difference: Difference, before: BridgeSettings) -> bool:

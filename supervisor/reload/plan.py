@@ -223,7 +223,10 @@ def _rules_changed(difference: Difference) -> str:
         "removed": [name for name in before if name not in after],
         "changed": [name for name, rule in after.items() if name in before and before[name] != rule],
     }
-    return "; ".join(f"{verb}: {', '.join(names)}" for verb, names in told.items() if names) or "their order"
+    words = [f"{verb}: {', '.join(names)}" for verb, names in told.items() if names] or ["their order"]
+    moved = [(name, before[name].priority, rule.priority) for name, rule in after.items() if name in before]
+    words += [f"{name} is of class {new}, and was of {old}: what waits stays in its lane" for name, old, new in moved if old != new]
+    return "; ".join(words)
 
 
 def _listed(changes: list[Change]) -> str:

@@ -11,10 +11,10 @@ from array import array
 
 from supervisor.units import write_duration
 from wire.access.access_lists import AccessLists
-from wire.config_settings import BridgeSettings, NodeSettings
+from wire.config_settings import LIVE, LIVE_FIRST, BridgeSettings, NodeSettings, class_of
 from wire.figure import figure, figures
 from wire.frames.batch import QOS_MASK, RAISED, RETAIN, Batch
-from wire.frames.names import lane_of_queue, remote_client_id
+from wire.frames.names import LaneLabel, lane_of_queue, queue_name, remote_client_id
 from wire.mqtt.properties import Place, decode_properties
 from wire.mqtt.topics import TopicLimits, matches
 from wire.routing.bridge_rules import BridgeRoute, BridgeRules, RuleVerdict
@@ -41,8 +41,10 @@ class ExplainedWay:
 
     rule: str = figure("The rule that takes it.")
     queue: str = figure("The queue that it waits in.")
-    lane: int = figure("The lane that it takes, from 0.")
-    lanes: int = figure("How many the bridge has.")
+    priority: str = figure("The class of its messages.")
+    lane: LaneLabel = figure("The lane that it takes: its number, from 0, or the class that has it.")
+    lanes: int = figure("How many the bridge has, those of classes included.")
+    beside: str = figure("The queue by which it leaves while a backlog is in the other one, or empty.")
     client_id: str = figure("The client identifier of that lane at the remote.")
     topic: str = figure("Its topic at the remote.")
     qos: int = figure("Its QoS there, as far as the remote allows it.")
@@ -59,8 +61,8 @@ class ExplainedWay:
 class ExplainedLimits:
     """Settings that may hold it up, or end it. None is without a limit."""
 
-    max_messages: int | None = figure("Messages waiting for the bridge.")
-    max_bytes: int | None = figure("Bytes waiting for the bridge.")
+    max_messages: int | None = figure("Messages waiting for the bridge, or for a class with limits of its own.")
+    max_bytes: int | None = figure("Their bytes.")
     volatile_max_bytes: int | None = figure("Of them in memory, if it leaves at QoS 0.")
     overflow: str = figure("What gives way when one of those is reached; where that is `reject`, QoS 0 is dropped all the same.")
     max_age_s: float | None = figure("A message that has waited so long expires.")
@@ -164,9 +166,11 @@ def _way(settings: NodeSettings, bridge: BridgeSettings, route: BridgeRoute, top
     return ExplainedWay(
         rule=message_route.rule,
         queue=route.queue,
-        lane=lane.number,
-        lanes=bridge.lanes,
-        client_id=remote_client_id(bridge.remote.client_id, lane.number),
+        priority=class_of(lane.label),
+        lane=lane.label,
+        lanes=len(bridge.lane_labels),
+        beside=queue_name(bridge.name, LIVE) if bridge.backlog == LIVE_FIRST and isinstance(lane.label, int) else "",
+        client_id=remote_client_id(bridge.remote.client_id, lane.label),
         topic=sent.topics[0].decode(),
         qos=qos,
         raised=bool(queued[0] & RAISED),
@@ -192,7 +196,9 @@ def _user_properties(sent: Batch) -> tuple[tuple[str, str], ...]:
 
 def _limits(bridge: BridgeSettings, route: BridgeRoute, flags: int) -> ExplainedLimits:
     stored = route.flags_table[flags] & QOS_MASK
-    limits = bridge.limits
+    lane = lane_of_queue(route.queue)
+    assert lane is not None, route.queue
+    (_, limits), (rate, _) = bridge.limits_of(lane.label), bridge.rate_of(lane.label)
     return ExplainedLimits(
         max_messages=limits.max_messages,
         max_bytes=limits.max_bytes,
@@ -200,8 +206,8 @@ def _limits(bridge: BridgeSettings, route: BridgeRoute, flags: int) -> Explained
         overflow="drop-newest" if limits.overflow == "reject" and not flags & QOS_MASK else limits.overflow,
         max_age_s=limits.max_age_s,
         packet_max_bytes=bridge.remote.packet_max_bytes,
-        messages_per_s=bridge.rate.messages_per_s,
-        bytes_per_s=bridge.rate.bytes_per_s,
+        messages_per_s=rate.messages_per_s,
+        bytes_per_s=rate.bytes_per_s,
         refused=bridge.on_refusal.default if stored else "drop",
         dead_letters_max=bridge.dead_letter.max_messages,
     )

@@ -45,7 +45,9 @@ def _bridge_lines(told: ExplainedBridge) -> Iterator[str]:
 def _way_lines(way: ExplainedWay) -> Iterator[str]:
     raised = ", raised by min_qos" if way.raised else ""
     yield f"leaves as {printable(way.topic)}, QoS {way.qos}{raised}, {'with' if way.retain else 'without'} RETAIN"
-    yield f"waits {_KEPT[way.kept]}, in lane {way.lane} of {way.lanes} ({way.queue})"
+    yield f"waits {_KEPT[way.kept]}, in lane {way.lane} of {way.lanes} ({way.queue}), with messages of class {way.priority}"
+    if way.beside:
+        yield f"while a backlog waits there, it leaves by the lane beside it ({way.beside})"
     if way.client_id:
         yield f"client identifier {printable(way.client_id)}"
     if way.user_properties:

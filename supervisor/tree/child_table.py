@@ -18,9 +18,11 @@ from wire.frames.names import (
     OPTIONAL_PROCESSES,
     STORE,
     TELEMETRY,
+    LaneLabel,
     LaneName,
     child_name,
     lane_of_queue,
+    lane_order,
     queue_name,
 )
 from wire.status.bridges import QueueFigures
@@ -46,7 +48,7 @@ class ChildSpec:
     restart_backoff: BackoffSettings
     stop_timeout_s: float
     bridge: str | None = None
-    lane: int | None = None
+    lane: LaneLabel | None = None
     command: tuple[str, ...] | None = None
     flags: tuple[str, ...] = ()
     needed: bool = True
@@ -69,7 +71,7 @@ Table = Callable[[NodeSettings], tuple[ChildSpec, ...]]
 def child_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:
     """The table in start order: HTTP and telemetry if they are wanted, the store, each lane's bridge, the clients."""
     wanted = {HTTP: settings.http is not None, TELEMETRY: settings.telemetry is not None, NOTIFY: bool(settings.notify)}
-    lanes = [(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)]
+    lanes = [(bridge.name, lane) for bridge in settings.bridges for lane in bridge.lane_labels]
     specs: list[ChildSpec] = []
     for kind in START_ORDER:
         if not wanted.get(kind, True):
@@ -95,12 +97,13 @@ def former_spec(settings: NodeSettings, lane: LaneName) -> ChildSpec:
 
 def former_lanes(settings: NodeSettings, queues: Mapping[str, QueueFigures]) -> list[LaneName]:
     """The lanes of configured bridges that are not configured any more, and have messages in ``queues``, the store's figures."""
-    counts = {bridge.name: bridge.lanes for bridge in settings.bridges}
-    lanes = [lane_of_queue(name) for name, queue in queues.items() if queue.depth]
-    return sorted(lane for lane in lanes if lane is not None and lane.number >= counts.get(lane.bridge, lane.number + 1))
+    labels = {bridge.name: bridge.lane_labels for bridge in settings.bridges}
+    lanes = [lane for name, queue in queues.items() if queue.depth and (lane := lane_of_queue(name)) is not None]
+    former = [lane for lane in lanes if lane.bridge in labels and lane.label not in labels[lane.bridge]]
+    return sorted(former, key=lambda lane: (lane.bridge, lane_order(lane.label)))
 
 
-def _spec(settings: NodeSettings, kind: str, bridge: str | None, lane: int | None) -> ChildSpec:
+def _spec(settings: NodeSettings, kind: str, bridge: str | None, lane: LaneLabel | None) -> ChildSpec:
     return ChildSpec(
         kind=kind,
         order=START_ORDER.index(kind),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wire.frames.names import bridge_of_child, lane_of_queue
+from wire.frames.names import LaneLabel, bridge_of_child, lane_of_queue
 from wire.frames.supervision import NodeEvents
 from wire.status.event_kinds import EventKind
 
 WAITING_MAX = 1000
 
 Detail = str | int | float | bool
-_Event = tuple[int, str, str, int, str, str, int, dict[str, Detail]]
+_Event = tuple[int, str, str, LaneLabel, str, str, int, dict[str, Detail]]
 
 
 class Notes:
@@ -36,8 +36,8 @@ class Notes:
         ``actor``, bridge and lane are known.
         """
         lane = lane_of_queue(actor) if bridge_of_child(actor) is not None else None
-        bridge, number = (bridge, -1) if lane is None else lane
-        self._waiting.append((self._wall_ms(), kind, bridge, number, actor, reason, count, details or {}))
+        bridge, label = (bridge, -1) if lane is None else lane
+        self._waiting.append((self._wall_ms(), kind, bridge, label, actor, reason, count, details or {}))
         if len(self._waiting) > WAITING_MAX:
             del self._waiting[0]
             self._lost += 1

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from wire.config_settings import LimitSettings
-from wire.frames.names import QUEUE_STORE, connection_name, forwarder_name, queue_name
+from wire.frames.names import QUEUE_STORE, LaneLabel, connection_name, forwarder_name, queue_name
 from wire.status.actors import Reports, reported
 from wire.status.bridges import BridgeLane, ConnectionFigures, LinkFigures, QueueFigures, Tier2Figures, Unserved
 from wire.status.link_faults import cure_of
@@ -115,7 +115,7 @@ class LinkDowns:
 
 def lane_row(
     bridge: str,
-    lane: int,
+    lane: LaneLabel,
     *,
     actors: Mapping[str, ActorRow],
     reports: Reports,
@@ -171,7 +171,7 @@ def store_part(report: StoreReport) -> StoreFigures:
     return StoreFigures(**{each: getattr(report, each) for each in _OF_STORE})
 
 
-def unserved_rows(lanes: Iterable[tuple[str, int]], queues: Mapping[str, QueueFigures]) -> tuple[Unserved, ...]:
+def unserved_rows(lanes: Iterable[tuple[str, LaneLabel]], queues: Mapping[str, QueueFigures]) -> tuple[Unserved, ...]:
     """The messages in ``queues`` of bridges and lanes that are not configured any more; they stay until those are again (P7)."""
     served = {queue_name(bridge, lane) for bridge, lane in lanes}
     return tuple(

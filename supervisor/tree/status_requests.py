@@ -26,7 +26,9 @@ from wire.frames.names import (
     METRICS_EXPORTER,
     NOTIFIER,
     QUEUE_STORE,
+    LaneLabel,
     connection_name,
+    lane_order,
     queue_name,
 )
 from wire.frames.supervision import Heartbeat, ReportNow
@@ -177,51 +179,57 @@ class StatusRequests:
         reports, states = self._children.reports, actor_states(self._children)
         store = reported(reports, QUEUE_STORE, StoreReport) or StoreReport()
 
-        def lane_of(bridge: str, number: int) -> SysLane:
-            name = connection_name(bridge, number)
+        def lane_of(bridge: str, label: LaneLabel) -> SysLane:
+            name = connection_name(bridge, label)
             told = reported(reports, name, ConnectionFigures)
             link = None if told is None else told.link
             stands = link is not None and link.state == LinkState.CONNECTED and states[name] == ChildState.READY
-            return SysLane(bridge, number, stands, store.queues.get(queue_name(bridge, number)) or QueueFigures())
+            return SysLane(bridge, label, stands, store.queues.get(queue_name(bridge, label)) or QueueFigures())
 
         return node_values(
             reported(reports, DISTRIBUTOR, DistributorFigures), store.sessions, [lane_of(*lane) for lane in self._lanes()]
         )
 
     def _bridges(
-        self, lanes: list[tuple[str, int]], actors: tuple[ActorRow, ...], reports: Reports, now_s: float
+        self, lanes: list[tuple[str, LaneLabel]], actors: tuple[ActorRow, ...], reports: Reports, now_s: float
     ) -> tuple[BridgeLane, ...]:
         by_name = {row.name: row for row in actors}
         store = reported(reports, QUEUE_STORE, StoreReport) or StoreReport()
         rows: list[BridgeLane] = []
         for bridge in self._settings.now.bridges:
-            names = [queue_name(*lane) for lane in lanes if lane[0] == bridge.name]
-            rates = [self._rates.rates(name) for name in names]
-            queues = [store.queues.get(name) for name in names]
-            full = fullness(queues, bridge.limits)
-            fills_s = full_s(sum(queue.depth or 0 for queue in queues if queue is not None), rates, full)
+            own = [lane for lane in lanes if lane[0] == bridge.name]
+            names = [queue_name(*lane) for lane in own]
+            rates = {name: self._rates.rates(name) for name in names}
+            rooms = {queue_name(*lane): bridge.limits_of(lane[1]) for lane in own}
+            full = {}
+            for room, limits in dict(rooms.values()).items():
+                sharing = [name for name in names if rooms[name][0] == room]
+                queues = [store.queues.get(name) for name in sharing]
+                part = fullness(queues, limits)
+                depth = sum(queue.depth or 0 for queue in queues if queue is not None)
+                full[room] = part, full_s(depth, [rates[name] for name in sharing], part)
             rows += [
                 lane_row(
                     *lane,
                     actors=by_name,
                     reports=reports,
-                    rates=own,
-                    full=full,
-                    full_s=fills_s,
+                    rates=rates[name],
+                    full=full[rooms[name][0]][0],
+                    full_s=full[rooms[name][0]][1],
                     paused_since_ms=self._children.paused_since_ms(bridge.name),
                     down_s=self._downs.down_s(connection_name(*lane), now_s),
                 )
-                for lane, own in zip([lane for lane in lanes if lane[0] == bridge.name], rates, strict=True)
+                for lane, name in zip(own, names, strict=True)
             ]
         return tuple(rows)
 
-    def _lanes(self) -> list[tuple[str, int]]:
+    def _lanes(self) -> list[tuple[str, LaneLabel]]:
         """The lanes that run: bridge and number, a bridge's former ones behind its others."""
         bridges = self._settings.now.bridges if CLIENTS in self._children else ()  # a node that stands by has no lane
         places = {bridge.name: place for place, bridge in enumerate(bridges)}
         former = [child.spec for child in self._children if child.spec.former]
-        lanes = [(bridge.name, lane) for bridge in bridges for lane in range(bridge.lanes)]
+        lanes = [(bridge.name, lane) for bridge in bridges for lane in bridge.lane_labels]
         for spec in former:
             if spec.bridge in places and spec.bridge is not None and spec.lane is not None:
                 lanes.append((spec.bridge, spec.lane))
-        return sorted(lanes, key=lambda lane: (places[lane[0]], lane[1]))
+        return sorted(lanes, key=lambda lane: (places[lane[0]], lane_order(lane[1])))

@@ -247,7 +247,7 @@ class Supervisor(PolledActor):
         gone = [self._status.on_gone(child.name) for child in children]
         if any(gone):
             self._on_collected()
-        self._links.on_gone(child.lane.bridge for child in children if child.lane is not None and not child.lane.number)
+        self._links.on_gone(child.lane.bridge for child in children if child.lane is not None and not child.lane.label)
         self._tell_links()
         names = {child.name for child in children}
         if STORE in names:

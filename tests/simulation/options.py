@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.world import Violation
 from wire.config_settings import RateSettings
+from wire.frames.names import LaneLabel
 from wire.routing.provenance import ENVELOPE, NOT_TOLD, USER_PROPERTIES
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class OptionsSeen:
         self._sent: dict[object, tuple[float, int]] = {}  # connection -> when it began, and how many PUBLISHes left by it
         self._times: dict[tuple[tuple[str, str, int], int, bytes], str] = {}
 
-    def written(self, connection: object, lane: int, packet: Publish, now_s: float) -> None:
+    def written(self, connection: object, lane: LaneLabel, packet: Publish, now_s: float) -> None:
         """A PUBLISH of ``lane`` leaves on ``connection``."""
         began_s, sent = self._sent.get(connection, (now_s, 0))
         self._sent[connection] = (began_s, sent + 1)
@@ -90,7 +91,7 @@ class OptionsSeen:
             raise Violation("exchange.rate-kept", f"{sent + 1} PUBLISHes in {now_s - began_s:.3f} s, {self._rate}")
         self._judge_told(lane, packet)
 
-    def _judge_told(self, lane: int, packet: Publish) -> None:
+    def _judge_told(self, lane: LaneLabel, packet: Publish) -> None:
         told = packet.told
         if (told is None) != (self._provenance == NOT_TOLD):
             raise Violation("provenance", f"{packet}, where it is to tell {self._provenance}")

@@ -11,7 +11,7 @@ from statistics import linear_regression
 from typing import Any
 
 Row = dict[str, Any]
-Lane = tuple[str, str, int]  # (node, bridge, lane)
+Lane = tuple[str, str, str]  # (node, bridge, lane)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -171,7 +171,7 @@ def downs(known: Facts) -> dict[Lane, list[Row]]:
     return found
 
 
-def flapping(known: Facts, least: int, period_s: float) -> set[tuple[str, str, int, int, int, int]]:
+def flapping(known: Facts, least: int, period_s: float) -> set[tuple[str, str, str, int, int, int]]:
     """The windows in which a link flapped: node, bridge, lane, from, to (microseconds), and how often it went down."""
     period = round(period_s * 1e6)
     found = set()

@@ -59,7 +59,7 @@ class Rows:
             "retention_s": 0.0,
         }
         if kind == "bridge":
-            row |= {"bridge": bridge, "lane": int(lane), "configured": True}
+            row |= {"bridge": bridge, "lane": lane, "configured": True}
         self.add("queues", queue=name, **{**row, **columns})
 
     def message(self, queue: str, seq: int, accepted_s: float, **columns: Any) -> None:
@@ -95,7 +95,7 @@ class Rows:
 def _lane(queue: str) -> Row:
     kind, _, rest = queue.partition(":")
     bridge, _, lane = rest.rpartition(":")
-    return {"queue": queue, "bridge": bridge, "lane": int(lane)} if kind == "bridge" else {"queue": queue}
+    return {"queue": queue, "bridge": bridge, "lane": lane} if kind == "bridge" else {"queue": queue}
 
 
 class RowsSource:

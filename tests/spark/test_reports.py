@@ -122,7 +122,7 @@ def trouble(seed: int) -> Rows:
     at_s, number = 0.0, 10
     for step in range(160):
         at_s += random.choice([1, 20, 60, 200, 299.5, 600, 601, 4000]) * random.random()
-        lane = random.randrange(2)
+        lane = str(random.randrange(2))
         kind = random.choice(
             ["link.down", "link.down", "link.up", "node.started", "node.stopped", "process.ended"][: 3 if step % 7 else 6]
         )
@@ -513,7 +513,7 @@ def test_a_clock_that_was_set_back_makes_no_older_snapshot_the_newest(spark: Spa
         for number in range(0, tail, 10):
             rows.settled(QUEUE, number // 10, number, number, number + 9 - (number == 20))
         for number in range(5 if tail == 30 else 0, tail):
-            rows.event(number, number, "link.up", bridge="cloud", lane=0)
+            rows.event(number, number, "link.up", bridge="cloud", lane="0")
     context = Context(spark, RowsSource(spark, rows.tables))
     report = build(context, names=["reconciliation", "growth"], made_at_ms=0).report
     events = sorted((row["number"], row["snapshot_id"]) for row in collect(context.events))

@@ -23,7 +23,7 @@ from supervisor.control.client import call
 from tests.support import placements, preloaded, programs
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
-from wire.frames.names import BRIDGE, CLIENTS, QUEUE_STORE, STORE, connection_name, forwarder_name
+from wire.frames.names import BRIDGE, CLIENTS, QUEUE_STORE, STORE, LaneLabel, connection_name, forwarder_name
 from wire.frames.placement import SITE
 
 ROOT = preloaded.ROOT
@@ -214,13 +214,13 @@ class Node:
 
     # --- processes ---
 
-    def pid(self, process: str, bridge: str | None = None, lane: int | None = None) -> int:
+    def pid(self, process: str, bridge: str | None = None, lane: LaneLabel | None = None) -> int:
         """The process that has ``store``, ``bridge`` or ``clients``; waits for it when it is just being started again."""
         pid = wait_until(lambda: self.find_pid(process, bridge, lane), 10.0, f"a process of {process} {bridge or ''} {lane or 0}")
         assert pid is not None
         return pid
 
-    def find_pid(self, process: str, bridge: str | None = None, lane: int | None = None) -> int | None:
+    def find_pid(self, process: str, bridge: str | None = None, lane: LaneLabel | None = None) -> int | None:
         """The process of that kind (the first lane's, unless told), or the one that has it and others; or None."""
         shared = None
         for pid, words in sorted(self.processes().items()):
@@ -232,7 +232,7 @@ class Node:
         return shared
 
     def kill(
-        self, process: str, number: signal.Signals = signal.SIGKILL, bridge: str | None = None, lane: int | None = None
+        self, process: str, number: signal.Signals = signal.SIGKILL, bridge: str | None = None, lane: LaneLabel | None = None
     ) -> int:
         """Send a signal to the process; its pid."""
         pid = self.pid(process, bridge, lane)
@@ -311,7 +311,7 @@ class Node:
             period_s=0.05,
         )
 
-    def lane(self, bridge: str, lane: int = 0) -> dict[str, Any]:
+    def lane(self, bridge: str, lane: LaneLabel = 0) -> dict[str, Any]:
         """The status of one lane of a bridge, once all who tell of it are ready: until then it is what their former lives said."""
         tellers = {QUEUE_STORE, forwarder_name(bridge, lane), connection_name(bridge, lane)}
 
@@ -338,7 +338,7 @@ class Node:
         wait_until(look, deadline_s, lambda: f"{what}; the status of {bridge} is {seen}", period_s=0.05)
         return seen
 
-    def wait_lane(self, bridge: str, lane: int = 0, *, deadline_s: float = 20.0, **wanted: Any) -> dict[str, Any]:
+    def wait_lane(self, bridge: str, lane: LaneLabel = 0, *, deadline_s: float = 20.0, **wanted: Any) -> dict[str, Any]:
         """Wait until the lane's status has the ``wanted`` values; its status."""
         seen: dict[str, Any] = {}
 

@@ -16,6 +16,7 @@ from typing import Protocol, Self
 from tests.support.waiting import PATIENCE_S
 
 _CHUNK_BYTES = 65_536
+_SEGMENT_BYTES = 1_460  # of TCP on Ethernet
 
 
 class Tap(Protocol):
@@ -44,6 +45,10 @@ class Proxy:
         self._stalled = threading.Event()
         self._ending = threading.Event()
         self._delay_s = 0.0
+        self._bytes_per_s = 0.0
+        self._allowed = 0.0  # bytes that may pass now
+        self._refilled_s = 0.0
+        self.passed_bytes = 0  # both ways
         self._abandoning = threading.Event()
         self._left_bytes: int | None = None
         self._pairs: dict[socket.socket, socket.socket] = {}
@@ -84,6 +89,10 @@ class Proxy:
         """Pass everything on this much later."""
         self._delay_s = seconds
 
+    def throttle(self, bits_per_s: float) -> None:
+        """Pass no more than that on from now on, both ways together and each connection in turn, as a thin link does."""
+        self._bytes_per_s, self._refilled_s = bits_per_s / 8, time.monotonic()
+
     def restore(self) -> None:
         """Work again."""
         self._cut.clear()
@@ -106,10 +115,20 @@ class Proxy:
                     if key.fileobj is self._listener:
                         self._accept(selector)
                     else:
+                        self._wait_for_turn()
                         self._pass_on(selector, key.fileobj)
             self._close_all(selector)
         for one in (self._listener, *self._abandoned):
             one.close()
+
+    def _wait_for_turn(self) -> None:
+        """Wait until the link is free for one more segment."""
+        while self._bytes_per_s and self._allowed <= 0:
+            now_s = time.monotonic()
+            self._allowed = min(_SEGMENT_BYTES, self._allowed + (now_s - self._refilled_s) * self._bytes_per_s)
+            self._refilled_s = now_s
+            if self._allowed <= 0:
+                self._ending.wait(-self._allowed / self._bytes_per_s)
 
     def _accept(self, selector: selectors.BaseSelector) -> None:
         near, _ = self._listener.accept()
@@ -136,7 +155,9 @@ class Proxy:
         if target is None:
             return
         try:
-            data = source.recv(_CHUNK_BYTES)
+            data = source.recv(_SEGMENT_BYTES if self._bytes_per_s else _CHUNK_BYTES)
+            self._allowed -= len(data)
+            self.passed_bytes += len(data)
             if data and self._tap is not None and source in self._upward:
                 self._tap.came_down(self._upward[source], data)
             if data and (self._delay_s or self._late):

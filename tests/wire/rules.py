@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from tests.support.settings import bridge
-from wire.config_settings import BridgeSettings, LoopPreventionSettings, RuleSettings
+from wire.config_settings import NORMAL, BridgeSettings, LoopPreventionSettings, RuleSettings
 
 
-def rule(number: int, *filters: str, excludes: tuple[str, ...] = (), destination: str = "{#}", max_qos: int = 2) -> RuleSettings:
+def rule(
+    number: int, *filters: str, excludes: tuple[str, ...] = (), destination: str = "{#}", max_qos: int = 2, priority: str = NORMAL
+) -> RuleSettings:
     """A rule that takes ``filters``."""
     return RuleSettings(
         name=f"rule-{number}",
@@ -15,6 +17,7 @@ def rule(number: int, *filters: str, excludes: tuple[str, ...] = (), destination
         destination=destination,
         max_qos=max_qos,
         preserve_retain=True,
+        priority=priority,
         user_properties=(),
     )
 

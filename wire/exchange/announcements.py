@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wire.config_settings import AnnouncementSettings, BridgeSettings
+from wire.frames.names import LaneLabel
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
 from wire.routing.link_states import DOWN, UP, link_state_topic
@@ -61,9 +62,9 @@ class Announcements:
 NOTHING_ANNOUNCED = Announcements()
 
 
-def announcements_of(bridge: BridgeSettings, lane: int) -> Announcements:
+def announcements_of(bridge: BridgeSettings, lane: LaneLabel) -> Announcements:
     """What the ``lane`` of ``bridge`` says at the remote; the first one speaks for all."""
-    if lane:
+    if lane != 0:
         return NOTHING_ANNOUNCED
     topic, remote = link_state_topic(bridge), bridge.remote
     if topic is not None and bridge.link_state is not None and bridge.link_state.remote:

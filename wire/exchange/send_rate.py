@@ -10,13 +10,12 @@ exchange.rate-yields [alive]: the share is halved, at most once a second, when t
 from __future__ import annotations
 
 from wire.clock_steps import elapsed_ms
-from wire.config_settings import RateSettings
+from wire.config_settings import BACKLOG_MS, RateSettings
 from wire.mqtt.reason_codes import ReasonCode
 from wire.status.bridges import RateFigures
 from wire.token_bucket import TokenBucket
 
 TOO_MUCH = (ReasonCode.SERVER_BUSY, ReasonCode.QUOTA_EXCEEDED)
-BACKLOG_MS = 10_000  # who has waited for longer is of the backlog
 HALVED_EACH_S = 1.0
 GROWS_BACK_S = 60.0
 LEAST_PART = 1 / 64
@@ -26,8 +25,8 @@ class SendRate:
     """That of one lane. waits: whether it has held something back since the last ``refill``. lowered: how often it was halved."""
 
     def __init__(self, settings: RateSettings, lanes: int, now_s: float) -> None:
-        """lanes: how many of the bridge share it."""
-        share = 1.0 if settings.per == "lane" else 1 / lanes
+        """lanes: how many share it, in equal parts."""
+        share = 1 / lanes
         self._backlog_only = settings.applies_to == "backlog"
         self._messages_per_s = None if settings.messages_per_s is None else settings.messages_per_s * share
         self._bytes_per_s = None if settings.bytes_per_s is None else settings.bytes_per_s * share

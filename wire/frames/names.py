@@ -1,10 +1,10 @@
 """The names by which actors, queues and lanes are known, made and taken apart here alone; and how a lane's epoch is made. Pure.
 
-An actor of the whole node is called by its kind (``listener``), a lane's by kind, bridge and lane (``forwarder:cloud:0``). A queue
-is called by its kind and by what it belongs to: ``bridge:cloud:0``, ``session:7:sensor-1``. Only the kind is sure to have no
-colon in it, so a name is taken apart by its kind. A child of the supervisor is called like its kind, or with the lane as well:
-``clients``, ``bridge:cloud:0``. Which process it lives in is ``wire/frames/placement.py``'s. The names of dead-letter queues,
-which no actor is told, are ``storage/queue/dead_letters.py``'s.
+An actor of the whole node is called by its kind (``listener``), a lane's by kind, bridge and lane: ``forwarder:cloud:0``, or of a
+lane that has a name, ``forwarder:cloud:urgent``. A queue is called by its kind and by what it belongs to: ``bridge:cloud:0``,
+``session:7:sensor-1``. Only the kind is sure to have no colon in it, so a name is taken apart by its kind. A child of the
+supervisor is called like its kind, or with the lane as well: ``clients``, ``bridge:cloud:0``. Which process it lives in is
+``wire/frames/placement.py``'s. The names of dead-letter queues, which no actor is told, are ``storage/queue/dead_letters.py``'s.
 """
 
 from __future__ import annotations
@@ -54,29 +54,42 @@ CLIENT_SESSION = "client"  # the session that the queue of a local session has o
 RETAINED = "retained"  # not a queue: where the Distributor sends the rows of a batch that are to be retained
 
 
+LaneLabel = int | str  # the number of a lane that topics are spread over, or the name of one that is apart; no name is a number
+
+
 class LaneName(NamedTuple):
-    """One lane of a bridge; in the order of bridges and lanes."""
+    """One lane of a bridge."""
 
     bridge: str
-    number: int
+    label: LaneLabel
 
 
-def child_name(kind: str, bridge: str | None = None, lane: int | None = None) -> str:
+def lane_label(text: str) -> LaneLabel:
+    """The label that is written so."""
+    return int(text) if text.isascii() and text.isdecimal() else text
+
+
+def lane_order(label: LaneLabel) -> tuple[bool, int, str]:
+    """The place of a lane among others of its bridge: by number, and those with names behind them."""
+    return (False, label, "") if isinstance(label, int) else (True, 0, label)
+
+
+def child_name(kind: str, bridge: str | None = None, lane: LaneLabel | None = None) -> str:
     """The name of a child: ``clients``, or ``bridge:cloud:0`` for a lane's."""
     return kind if bridge is None else f"{kind}:{bridge}:{lane}"
 
 
-def forwarder_name(bridge: str, lane: int) -> str:
+def forwarder_name(bridge: str, lane: LaneLabel) -> str:
     """The Forwarder of one lane of a bridge."""
     return f"{FORWARDER}:{bridge}:{lane}"
 
 
-def connection_name(bridge: str, lane: int) -> str:
+def connection_name(bridge: str, lane: LaneLabel) -> str:
     """The Connection of one lane of a bridge."""
     return f"{CONNECTION}:{bridge}:{lane}"
 
 
-def queue_name(bridge: str, lane: int) -> str:
+def queue_name(bridge: str, lane: LaneLabel) -> str:
     """The queue of one lane of a bridge."""
     return f"{_BRIDGE_QUEUE}:{bridge}:{lane}"
 
@@ -128,8 +141,8 @@ def lane_of_queue(queue: str) -> LaneName | None:
     return _lane(lane) if kind == _BRIDGE_QUEUE else None
 
 
-def remote_client_id(configured: str, lane: int) -> str:
-    """A lane's client identifier at the remote: the ``configured`` one, numbered from the second lane on; none stays none.
+def remote_client_id(configured: str, lane: LaneLabel) -> str:
+    """A lane's client identifier at the remote: the ``configured`` one, with the label of all lanes but the first; none stays none.
 
     It does not depend on how many lanes there are, so a lane keeps its session at the remote when others come or go.
     """
@@ -162,5 +175,5 @@ def peer_of(queue: str) -> str:
 
 
 def _lane(text: str) -> LaneName:
-    bridge, _, number = text.rpartition(":")
-    return LaneName(bridge, int(number))
+    bridge, _, label = text.rpartition(":")
+    return LaneName(bridge, lane_label(label))

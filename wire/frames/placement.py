@@ -46,7 +46,7 @@ class Placement:
         """How many of ``descriptors_max`` files of the clients' process are for the store and the lanes in it."""
         clients = self.process_of(CLIENTS)
         store = _DESCRIPTORS_OF_STORE + tables_open_max(descriptors_max) if self.process_of(STORE) == clients else 0
-        lanes = (child_name(BRIDGE, bridge.name, lane) for bridge in self._bridges for lane in range(bridge.lanes))
+        lanes = (child_name(BRIDGE, bridge.name, lane) for bridge in self._bridges for lane in bridge.lane_labels)
         return store + sum(self.process_of(lane) == clients for lane in lanes)
 
     def wanted_for(self, clients: int) -> int:

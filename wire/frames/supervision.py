@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wire.frames.frame import Frame, frame_kind
+from wire.frames.names import LaneLabel
 
 
 @frame_kind(40)
@@ -150,7 +151,7 @@ class NodeEvents(Frame):
     events: (UTC epoch in ms, kind, bridge, lane, actor, reason, count, details), as ``storage/store/event_rows.py`` says.
     """
 
-    events: tuple[tuple[int, str, str, int, str, str, int, Mapping[str, str | int | float | bool]], ...]
+    events: tuple[tuple[int, str, str, LaneLabel, str, str, int, Mapping[str, str | int | float | bool]], ...]
 
 
 @frame_kind(65)

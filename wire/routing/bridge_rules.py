@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from wire.config_settings import BridgeSettings, RuleSettings
+from wire.config_settings import NORMAL, BridgeSettings, RuleSettings
 from wire.frames.batch import Batch, applied_qos_table, route_columns
 from wire.frames.names import lane_of_queue, queue_name
 from wire.mqtt.topics import matches
@@ -23,9 +23,10 @@ CACHED_TOPIC_BYTES_MAX = 512  # a longer topic is looked up each time: the cache
 
 class BridgeRoute(NamedTuple):
     """One route of a topic: the queue, the encoded ``MessageRoute`` of the rule, and what ``bytes.translate`` makes of the flags
-    column."""
+    column. room: what the queue's limits count for, as ``BridgeSettings.limits_of`` says."""
 
     queue: str
+    room: str
     message_route: bytes
     flags_table: bytes
 
@@ -45,7 +46,8 @@ class BridgeRules:
 
     routing.first-rule-wins [P2, P7]: a message goes through a bridge once: by the first rule, in file order, that has a filter for
         it and no exclude.
-    routing.topic-keeps-lane [P4]: all messages of a topic take the same lane of a bridge, so their order holds.
+    routing.topic-keeps-lane [P4]: all messages of a topic take the same lane of a bridge, so their order holds: that of the class
+        which their rule names, and of several a fixed one.
     routing.qos-as-ruled [MQTT, P2]: QoS is lowered to the rule's ``max_qos``, and raised only to its ``min_qos``; it is 0 on a
         bridge that does not persist.
     """
@@ -65,7 +67,7 @@ class BridgeRules:
         ]
         self._message_routes = [[MessageRoute.of(rule).encode() for rule in bridge.local_subscriptions] for bridge in self._bridges]
         self._never_back = {
-            bridge.name: frozenset(queue_name(bridge.name, lane) for lane in range(bridge.lanes))
+            bridge.name: frozenset(queue_name(bridge.name, lane) for lane in bridge.lane_labels)
             for bridge in bridges
             if bridge.loop_prevention.enabled
         }
@@ -139,8 +141,10 @@ class BridgeRules:
         """routing.topic-keeps-lane and routing.qos-as-ruled for a topic not in the cache."""
         for place, rank in self._taking(topic):
             bridge = self._bridges[place]
-            queue = queue_name(bridge.name, crc32(topic) % bridge.lanes)
-            yield BridgeRoute(queue, self._message_routes[place][rank], self._tables[place][rank])
+            priority = bridge.local_subscriptions[rank].priority
+            lane = crc32(topic) % bridge.lanes if priority == NORMAL else priority
+            room, _ = bridge.limits_of(lane)
+            yield BridgeRoute(queue_name(bridge.name, lane), room, self._message_routes[place][rank], self._tables[place][rank])
 
     def _taking(self, topic: bytes) -> Iterator[tuple[int, int]]:
         """routing.first-rule-wins: of each bridge that wants ``topic`` its place, and that of the rule which takes it."""

@@ -16,9 +16,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from wire.clock_steps import elapsed_ms
-from wire.config_settings import BridgeSettings
+from wire.config_settings import LIVE, BridgeSettings
 from wire.frames.batch import QOS_MASK, RETAIN, Batch
+from wire.frames.names import LaneLabel
 from wire.mqtt.message_expiry import expired_rows, expiry_only, without_rows
+from wire.mqtt.publish_properties import append_user_properties
 from wire.routing.bridge_rules import BridgeRules
 from wire.routing.hop_count import hops_of, hops_property, without_hops
 from wire.routing.message_route import MessageRoute
@@ -39,7 +41,7 @@ class RemoteForm:
     and clears it.
     """
 
-    def __init__(self, bridge: BridgeSettings, *, node: str = "", lane: int = 0) -> None:
+    def __init__(self, bridge: BridgeSettings, *, node: str = "", lane: LaneLabel = 0) -> None:
         self._mapper = TopicMapper()
         self._place = QueuePlace(node, bridge.name, lane)
         self._tells_provenance = self._strips_retain = False  # whether any route has asked for it yet
@@ -48,6 +50,8 @@ class RemoteForm:
         self._level = bridge.remote.protocol
         self._counts_hops = bridge.loop_prevention.enabled
         self._hop_property = bridge.loop_prevention.hop_property
+        marks = bridge.live_properties if lane == LIVE else ()
+        self._marks = append_user_properties(b"", marks)
         self._max_age_s = bridge.limits.max_age_s
         self._routes: dict[bytes, MessageRoute] = {}
         self._route_properties: dict[tuple[bytes, int], bytes] = {}
@@ -158,13 +162,13 @@ class RemoteForm:
         return properties
 
     def _own_properties(self, encoded: bytes, hops: int) -> bytes:
-        """The properties that this bridge adds to each message: the route's user properties and, with loop prevention, the hop
-        count."""
+        """The properties that this bridge adds to each message: the route's user properties, those of its lane and, with loop
+        prevention, the hop count."""
         key = encoded, min(hops, 255)
         known = self._route_properties.get(key)
         if known is None:
             route = self._route(encoded)
-            known = route.properties if route is not None else b""
+            known = (route.properties if route is not None else b"") + self._marks
             if self._counts_hops:
                 known += hops_property(hops, self._hop_property)
             self._route_properties[key] = known

@@ -10,6 +10,7 @@ import json
 from base64 import b64encode
 from typing import NamedTuple
 
+from wire.frames.names import LaneLabel
 from wire.mqtt.publish_properties import append_user_properties
 
 NOT_TOLD, USER_PROPERTIES, ENVELOPE = "none", "user-properties", "envelope"
@@ -24,7 +25,7 @@ class QueuePlace(NamedTuple):
 
     node: str
     bridge: str
-    lane: int
+    lane: LaneLabel
 
 
 class Provenance(NamedTuple):

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from wire.access.access_rules import ClientAccess
 from wire.frames.batch import RETAIN, Batch
+from wire.frames.names import LaneLabel
 from wire.mqtt.topics import matches, parse_shared
 from wire.status.bridges import QueueFigures
 from wire.status.client_figures import DistributorFigures, TrafficFigures
@@ -83,7 +84,7 @@ class SysLane(NamedTuple):
     """A lane, whether its link stands, and what the store reports of its queue."""
 
     bridge: str
-    number: int
+    label: LaneLabel
     is_connected: bool
     queue: QueueFigures
 
@@ -111,8 +112,8 @@ def node_values(
             _OURS + "sessions/kept": sessions.kept,
             _OURS + "sessions/depth": sessions.depth,
         }
-    for bridge, number, is_connected, queue in lanes:
-        of_lane = f"{_OURS}bridge/{bridge}/{number}/"
+    for bridge, label, is_connected, queue in lanes:
+        of_lane = f"{_OURS}bridge/{bridge}/{label}/"
         values[of_lane + "connected"] = int(is_connected)
         if queue.depth is not None and queue.refused is not None:
             values |= {of_lane + "depth": queue.depth, of_lane + "refused": queue.refused}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from wire.figure import figure, figures
+from wire.frames.names import LaneLabel
 from wire.status.bridges import DeadLetterFigures
 
 # --- the node ---
@@ -61,7 +62,7 @@ class Event:
     at_ms: int = figure("When it happened.")
     kind: str = figure("Such as `link.down`.")
     bridge: str = figure("Of which bridge, or empty.")
-    lane: int = figure("Of which lane of it; -1: of none, or of all.")
+    lane: LaneLabel = figure("Of which lane of it: its number, or its class; -1: of none, or of all.")
     actor: str = figure("By whom, or empty.")
     reason: str = figure("Why, or empty.")
     count: int = figure("Of how many messages, or how often.")
@@ -94,7 +95,7 @@ class Queue:
 
     queue: str = figure("Such as `bridge:cloud:0`.")
     bridge: str = figure("Of which bridge.")
-    lane: int = figure("Of which lane.")
+    lane: LaneLabel = figure("Of which lane: its number, or its class.")
     configured: bool = figure("Whether the configuration has that lane.")
     state: str = figure("`open`: its bridge has it; `damaged`: it stands still.")
     depth: int = figure("Messages in it.")
@@ -162,7 +163,7 @@ class HeldMessages:
 class KeptLane:
     """Messages that a purge has left in a lane."""
 
-    lane: int = figure("Which lane.")
+    lane: LaneLabel = figure("Which lane: its number, or its class.")
     messages: int = figure("How many stay.")
     reason: str = figure("Why: `may_have_been_sent`.")
     remote: str = figure("The remote of its session, if one is on record.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from wire.figure import FigureMetric, count, counter, counters, figure, figures, gauge, given, histogram, info, part, states
+from wire.frames.names import LaneLabel
 from wire.status.histogram import HistogramFigures
 from wire.status.loss_reasons import OF_QUEUES
 from wire.status.states import ChildState, LinkState, WindowReason
@@ -95,6 +96,11 @@ class QueueFigures:
     )
     waits_for_lanes: tuple[int, ...] = figure(
         "Lanes that have to send first what came before `lanes` was changed.", count("bridge_waits_for_lanes"), default=()
+    )
+    backlog: bool | None = figure(
+        "Whether a backlog is in it, so that what is accepted anew leaves by the lane `live` beside it.",
+        gauge("bridge_backlog"),
+        default=None,
     )
     former_rules: tuple[FormerRule, ...] = figure(
         "Rules that are gone or changed while their messages wait.", count("bridge_former_rules"), default=()
@@ -332,7 +338,7 @@ class BridgeLane(QueueFigures):
     )
 
     name: str = figure("Which bridge.")
-    lane: int = figure("Which of its lanes.")
+    lane: LaneLabel = figure("Which of its lanes: its number, or its class.")
     state: str = figure(
         "`connected`, or how far it is: `connecting`, `backoff`, `paused`, or the state of its process.",
         states("bridge_state", _LANE_STATES),

@@ -138,7 +138,7 @@ export class Ledger {
 
   show({ status }) {
     const rows = status.bridges ?? [];
-    const several = new Set(rows.filter((row) => row.lane > 0).map((row) => row.name));
+    const several = new Set(rows.filter((row) => row.lane !== 0).map((row) => row.name));
     keyed(this.body, rows, (row) => `${row.name}:${row.lane}`, (row) => this._create(row, several), (tr, row) => {
       const ledger = ledgerOf([row]);
       const values = TERMS.map(([name]) => count(ledger[name]));

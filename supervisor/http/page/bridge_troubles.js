@@ -23,7 +23,7 @@ export function bridgeTroubles(name, rows, events, series, nowMs) {
 function linkTroubles(row, lane, nowMs) {
   const waits = waitsOf(row);
   if (row.paused_since_ms !== null && row.paused_since_ms !== undefined) {
-    if (row.lane > 0) return [];
+    if (row.lane !== 0) return [];
     return [trouble("attention", "paused by an operator", [since((nowMs - row.paused_since_ms) / 1000), ...waits], "Resume it when the remote may have its messages again.")];
   }
   if (row.state === "connected") return connectedTroubles(row, lane, waits);

@@ -49,7 +49,7 @@ export function wordsOf(event) {
   return words.join(" · ");
 }
 
-const placeOf = (event) => (event.bridge ? (event.lane > 0 ? `${event.bridge}:${event.lane}` : event.bridge) : event.actor);
+const placeOf = (event) => (event.bridge ? (![0, -1].includes(event.lane) ? `${event.bridge}:${event.lane}` : event.bridge) : event.actor);
 
 export class EventTable {
   constructor(host) {

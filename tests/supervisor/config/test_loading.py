@@ -255,6 +255,10 @@ def of_a_rule(kind: str, keys: str, key: str, *hints: str) -> Bad:
     return Bad(kind, HEAD + BRIDGE.replace('"]}]', f'"], {keys}}}]'), 7, f"bridges[0].{key}", hints)
 
 
+def of_the_classes(kind: str, classes: str, key: str, *hints: str) -> Bad:
+    return Bad(kind, f"{HEAD}{BRIDGE}    classes: [{classes}]\n", 8, f"bridges[0].classes{key}", hints)
+
+
 def of_the_remote(kind: str, keys: str, *hints: str) -> Bad:
     return Bad(kind, remote(f"{CLIENT}, {keys}"), 6, f"bridges[0].remote.{_innermost(keys)}", hints)
 
@@ -325,6 +329,8 @@ VALUES = [
             ("a period that is too long", "{one_per: 2d}", ".one_per", "from 1s to 1d"),
         )
     ),
+    of_the_classes("name of a class", "{name: Urgent}", "[0].name", "not the name of a class", "small letter"),
+    of_the_classes("number of a class", '{name: "1"}', "[0].name", "not the name of a class"),
     of_the_bridge("hops", "loop_prevention: {max_hops: 0}", "from 1 to 100"),
     of_the_bridge("jitter", "backoff: {jitter: 25}", "from 0 to 1"),
     of_the_bridge("factor", "backoff: {factor: 0.5}", "from 1 to 100"),
@@ -508,6 +514,41 @@ TOGETHER = [
     in_line_4("retained below packet", "sessions: {retained_max_bytes: 64KiB}", "never retained"),
     in_line_4("queues below packet", "limits: {max_bytes: 64KiB}", "never queued"),
     in_line_4("QoS 0 in memory below packet", "limits: {volatile_max_bytes: 64KiB}", "never queued at QoS 0"),
+    of_the_classes(
+        "a class's queue below packet", "{name: bulk, limits: {max_bytes: 64KiB}}", "[0].limits.max_bytes", "never queued"
+    ),
+    of_the_classes("a class twice", "{name: bulk}, {name: bulk}", "[1].name", "listed twice"),
+    of_the_classes("the class of a backlog", "{name: live}", "[0].name", "beside a backlog"),
+    of_the_classes("nine classes", ", ".join(f"{{name: c{each}}}" for each in range(9)), "", "may have 8"),
+    bad(
+        "a class that is not listed",
+        rule('filters: ["a"], priority: urgnt'),
+        7,
+        "bridges[0].local_subscriptions[0].priority",
+        "urgnt is no class",
+        "did you mean urgent?",
+    ),
+    bad(
+        "a class of what comes from the remote",
+        HEAD + BRIDGE + '    remote_subscriptions: [{filters: ["a"], priority: urgent}]\n',
+        8,
+        "bridges[0].remote_subscriptions[0].priority",
+        "unknown key",
+    ),
+    bad(
+        "lanes beside what is live first",
+        f"{HEAD}{BRIDGE}    lanes: 2\n    backlog: live-first\n",
+        8,
+        "bridges[0].lanes",
+        "oldest-first",
+    ),
+    bad(
+        "a mark of what is live without any",
+        f"{HEAD}{BRIDGE}    live_properties: {{a: b}}\n",
+        8,
+        "bridges[0].live_properties",
+        "backlog: live-first",
+    ),
     of_the_bridge("a bridge's queue below packet", "limits: {max_bytes: 64KiB}", "never queued"),
     of_the_bridge("a bridge's QoS 0 below packet", "limits: {volatile_max_bytes: 64KiB}", "never queued at QoS 0"),
     of_the_bridge("dead letters below packet", "dead_letter: {max_bytes: 64KiB}", "never kept"),
@@ -836,6 +877,28 @@ def test_the_client_ids_of_lanes_are_those_of_no_other_bridge(tmp_path: Path) ->
 
     assert f"bridges[1].remote.client_id: makes {client_id}-1, which is bridges[0]'s" in problem
     assert len(load_text(tmp_path, HEAD + two_lanes + other.replace(client_id, f"{client_id}-2")).bridges) == 2
+
+
+def test_a_client_id_has_room_for_the_classes(tmp_path: Path) -> None:
+    """Of each lane it is within what MQTT allows, and no other bridge's."""
+    (client_id,) = re.findall(r"client_id: ([\w-]+)", BRIDGE)
+    urgent = BRIDGE.replace("local_subscriptions: [{", "local_subscriptions: [{priority: urgent, ")
+    assert urgent != BRIDGE
+    (problem,) = problems_of(tmp_path, HEAD + urgent.replace(client_id, "e" * 65_529))
+    assert "bridges[0].remote.client_id: has 65536 bytes with the name of a lane behind it" in problem
+    assert load_text(tmp_path, HEAD + urgent.replace(client_id, "e" * 65_528)).bridges
+    other = BRIDGE.replace("bridges:\n", "").replace("cloud", "second").replace(client_id, f"{client_id}-urgent")
+    (problem,) = problems_of(tmp_path, HEAD + urgent + other)
+    assert f"makes {client_id}-urgent, which is bridges[0]'s" in problem
+
+
+def test_a_class_has_the_limits_of_its_bridge_but_for_what_it_says(tmp_path: Path) -> None:
+    """One without limits has none of its own."""
+    classes = "classes: [{name: bulk, limits: {overflow: drop-oldest}}, {name: own}]"
+    (bridge,) = load_text(tmp_path, f"{HEAD}{BRIDGE}    limits: {{max_messages: 7}}\n    {classes}\n").bridges
+
+    assert bridge.limits_of("bulk") == ("cloud:bulk", replace(bridge.limits, overflow="drop-oldest"))
+    assert bridge.limits_of("own") == ("cloud", bridge.limits)
 
 
 # --- access -------------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from wire.config_settings import (
     AccessSettings,
     AclRuleSettings,
     AuthenticationSettings,
+    ClassSettings,
     ClientTlsSettings,
     ControlSettings,
     LinkStateSettings,
@@ -62,6 +63,7 @@ FULL = node(
         local_subscriptions=(RULE,),
         remote_subscriptions=(RULE,),
         limits=limits(max_messages=10, max_age_s=60.0),
+        classes=(ClassSettings(name="bulk", limits=limits(max_messages=5)),),
         link_state=LinkStateSettings(),
     ),
     bridge("north"),
@@ -243,6 +245,29 @@ def test_a_lower_limit_gives_up_what_does_not_fit_any_more(most: int, how: str) 
     """reload.nothing-given-up-unasked"""
     before = cloud(limits=limits(max_messages=10, overflow="drop-oldest"))
     assert one(before, cloud(limits=limits(max_messages=most, overflow="drop-oldest")), WAITING)[1] == how
+
+
+@pytest.mark.parametrize(("most", "how"), [(5, "live"), (4, "destructive")])
+def test_a_lower_limit_of_a_class_gives_up_what_does_not_fit_any_more(most: int, how: str) -> None:
+    """reload.nothing-given-up-unasked: all that waits in the bridge may be of that class."""
+    rules = (replace(RULE, priority="bulk"),)
+    before, after = (
+        cloud(
+            local_subscriptions=rules,
+            classes=(ClassSettings(name="bulk", limits=limits(max_messages=each, overflow="drop-oldest")),),
+        )
+        for each in (10, most)
+    )
+    assert one(before, after, WAITING)[1] == how
+
+
+def test_a_change_of_class_is_told_with_what_becomes_of_what_waits() -> None:
+    before, after = (cloud(local_subscriptions=(replace(RULE, priority=each),)) for each in ("normal", "urgent"))
+    (change,) = plan(before, after, WAITING).told()
+    assert (change.how, change.detail) == (
+        "live",
+        "changed: plant; plant is of class urgent, and was of normal: what waits stays in its lane",
+    )
 
 
 def test_a_bridge_that_goes_gives_up_what_waits_for_it_and_nothing_else() -> None:

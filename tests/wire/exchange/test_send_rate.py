@@ -45,8 +45,8 @@ def test_in_any_time_no_more_leaves_than_the_burst_and_the_rate_of_that_time(
         now_s = rate.resume_s
 
 
-def test_lanes_share_it_or_each_has_it() -> None:
-    assert [sent(SendRate(RateSettings(messages_per_s=100, per=per), 4, 0.0), 0.0, 1000) for per in ("bridge", "lane")] == [25, 100]
+def test_lanes_share_it() -> None:
+    assert sent(SendRate(RateSettings(messages_per_s=100), 4, 0.0), 0.0, 1000) == 25
 
 
 def test_what_has_just_come_is_not_of_the_backlog() -> None:

@@ -19,6 +19,7 @@ from wire.frames.names import (
     QUEUE_STORE,
     STORE,
     SUPERVISOR,
+    LaneLabel,
     LaneName,
     actors_of,
     bridge_of_child,
@@ -26,8 +27,10 @@ from wire.frames.names import (
     child_of,
     connection_name,
     forwarder_name,
+    lane_label,
     lane_of_actor,
     lane_of_queue,
+    lane_order,
     peer_of,
     queue_name,
     remote_client_id,
@@ -71,14 +74,18 @@ def test_an_actors_process_is_the_one_that_has_it(bridge: str, lane: int) -> Non
 
 
 def test_lanes_number_the_client_identifier_but_not_one_that_the_remote_is_to_make() -> None:
-    assert [remote_client_id("edge", lane) for lane in range(3)] == ["edge", "edge-1", "edge-2"]
+    lanes: tuple[LaneLabel, ...] = 0, 1, 2, "urgent"
+    assert [remote_client_id("edge", lane) for lane in lanes] == ["edge", "edge-1", "edge-2", "edge-urgent"]
+    mixed: list[LaneLabel] = ["b", 10, "a", 9]
+    assert sorted(mixed, key=lane_order) == [9, 10, "a", "b"]
     assert [remote_client_id("", lane) for lane in range(2)] == ["", ""], "-1 would be that of every node"
 
 
-@given(st.text(), st.integers(0, 1000))
-def test_a_name_leads_back_to_its_lane(bridge: str, lane: int) -> None:
+@given(st.text(), st.integers(0, 1000) | st.from_regex("[a-z][a-z0-9_-]{0,31}", fullmatch=True))
+def test_a_name_leads_back_to_its_lane(bridge: str, lane: LaneLabel) -> None:
     """Any characters may stand in the bridge's name, colons too."""
     place = LaneName(bridge, lane)
+    assert lane_label(str(lane)) == lane
     assert lane_of_queue(queue_name(bridge, lane)) == place
     assert lane_of_actor(forwarder_name(bridge, lane)) == place
     assert lane_of_actor(connection_name(bridge, lane)) == place

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.wire.naive_topics import FILTERS, TOPICS, naive_match
 from tests.wire.rules import bridge_of, rule
+from wire.config_settings import ClassSettings, LimitSettings, RateSettings
 from wire.frames.batch import PASSED, RAISED, RETAIN, UNPROMISED, applied_qos_table, raised_rows
 from wire.routing.bridge_rules import BridgeRoute, BridgeRules
 from wire.routing.message_route import MessageRoute
@@ -64,6 +65,50 @@ def test_a_topic_keeps_its_lane_and_topics_spread() -> None:
     assert len({router.route(topic)[0].queue for topic in topics}) == 4
 
 
+def test_a_topic_takes_the_lane_of_the_class_of_its_rule() -> None:
+    """routing.topic-keeps-lane: only those of no class are spread, and loop prevention keeps them out of all lanes."""
+    rules = (
+        rule(1, "alarm/#", priority="urgent"),
+        rule(2, "alarm/test", priority="bulk"),
+        rule(3, "log", priority="bulk"),
+        rule(4, "#"),
+    )
+    router = BridgeRules([bridge_of("one", *rules, lanes=3)])
+    topics = b"alarm/test", b"alarm/fire", b"log", b"t"
+
+    taken = [[(route.queue, route.room) for route in router.route(topic)] for topic in topics]
+
+    lanes = "urgent", "urgent", "bulk", crc32(b"t") % 3
+    assert taken == [[(f"bridge:one:{lane}", "one")] for lane in lanes]
+    assert [router.route(topic, "one") for topic in topics] == [()] * 4
+
+
+def test_a_class_with_limits_of_its_own_has_room_of_its_own() -> None:
+    own = ClassSettings(name="bulk", limits=LimitSettings(max_messages=5))
+    bridge = replace(bridge_of("one", rule(1, "log", priority="bulk"), rule(2, "#")), classes=(own, ClassSettings(name="urgent")))
+
+    assert [route.room for topic in (b"log", b"t") for route in BridgeRules([bridge]).route(topic)] == ["one:bulk", "one"]
+    assert bridge.limits_of("bulk") == ("one:bulk", own.limits)
+    assert [bridge.limits_of(lane) for lane in (0, "live", "urgent", "of none")] == [("one", bridge.limits)] * 4
+
+
+@pytest.mark.parametrize(("per", "shares"), [("bridge", (4, 4, 1, 4)), ("class", (3, 3, 1, 1)), ("lane", (1, 1, 1, 1))])
+def test_the_rate_of_a_bridge_is_shared_by_lanes_without_one_of_their_class(per: str, shares: tuple[int, ...]) -> None:
+    """Two lanes of normal messages, the one beside a backlog, and a class with the bridge's rate; bulk has its own."""
+    rules = rule(1, "a", priority="urgent"), rule(2, "b", priority="bulk"), rule(3, "#")
+    own, of_bridge = RateSettings(messages_per_s=1), RateSettings(messages_per_s=100, per=per)
+    settings = replace(
+        bridge_of("one", *rules, lanes=2), rate=of_bridge, classes=(ClassSettings(name="bulk", rate=own),), backlog="live-first"
+    )
+
+    assert settings.lane_labels == (0, 1, "urgent", "bulk", "live")
+    lanes = (0, "live", "bulk", "urgent")
+    assert [settings.rate_of(lane) for lane in lanes] == [
+        (own if lane == "bulk" else of_bridge, share) for lane, share in zip(lanes, shares, strict=True)
+    ]
+    assert settings.rate_of("of none")[1] == shares[3], "a class that is configured no more goes on"
+
+
 @pytest.mark.parametrize("persist", [True, False])
 @pytest.mark.parametrize("max_qos", [0, 1, 2])
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -101,6 +146,6 @@ def test_the_cache_stays_bounded_and_answers_the_same() -> None:
     for _ in range(2):
         for number in range(10):
             assert router.route(b"a/%d" % number) == (
-                BridgeRoute("bridge:one:0", MessageRoute.of(rule(1, "a/+")).encode(), applied_qos_table(2)),
+                BridgeRoute("bridge:one:0", "one", MessageRoute.of(rule(1, "a/+")).encode(), applied_qos_table(2)),
             )
             assert len(router._routes) <= 3
