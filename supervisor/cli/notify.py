@@ -21,9 +21,9 @@ def notify() -> None:
 @click.option("--rule", "only", metavar="NAME", help="Only the receivers of this rule.")
 @JSON
 def test(config: Path, *, only: str | None, as_json: bool) -> int:
-    """Send a test notice to each receiver of CONFIG, and print which have taken it.
+    """Send a test notice to each receiver of CONFIG.
 
-    The node need not run, and is not asked. The exit status is 1 if a receiver has not taken it.
+    It prints which have taken it. The node need not run, and is not asked. The exit status is 1 if a receiver has not taken it.
     """
     from supervisor.notify.notices import test_notice
     from supervisor.notify.receivers import NotTaken, receivers_of

@@ -215,10 +215,10 @@ def resend(
     run: str | None,
     as_json: bool,
 ) -> int:
-    """Send messages of BRIDGE again that have left its queue, and that its retention keeps.
+    """Send messages again that have left the queue of BRIDGE.
 
-    They join the end of the queue, and count as accepted and as resent. A full queue is waited for. Ctrl-C ends the run where it
-    stands, and --run NAME goes on with it.
+    It sends those that the bridge's retention keeps. They join the end of the queue, and count as accepted and as resent. A full
+    queue is waited for. Ctrl-C ends the run where it stands, and --run NAME goes on with it.
     """
     name = run or f"{time.time_ns() // 1_000_000:x}"
     lanes = [lane] if lane is not None else [row.lane for row in node.client.queues(bridge).queues]
@@ -260,7 +260,7 @@ def resend(
 @click.option("--run", metavar="NAME", help="The run's name; without it, the digest of the file.")
 @JSON
 def import_file(node: GivenNode, bridge: str, path: str, rate: int | None, run: str | None, as_json: bool) -> int:
-    """Put the messages of FILE, which queue export wrote, at the end of the queue of BRIDGE.
+    """Put what queue export wrote at the end of BRIDGE's queue.
 
     The whole file is checked before the first message goes. They count as accepted and as resent, and go where FILE says. A full
     queue is waited for. A run goes on where it stands, so a file goes once, unless its run has another name.

@@ -73,7 +73,7 @@ _EXAMPLES = {
     "bridges.remote.will.topic": "site/edge-1/state",
     "bridges.remote.birth.topic": "site/edge-1/state",
     "bridges.local_subscriptions.only.one_per": "10s",
-    "notify.when": "link_down",
+    "notify.when": "[link_down]",
     "notify.email.server": '"smtp.example:587"',
     "notify.email.from": "edge-1@example.com",
     "notify.email.to": "[ops@example.com]",

@@ -16,6 +16,7 @@ from wire.frames.names import (
     HTTP_SERVER,
     LISTENER,
     METRICS_EXPORTER,
+    NOTIFIER,
     QUEUE_STORE,
     STORE,
     SUPERVISOR,
@@ -58,7 +59,9 @@ def test_processes_are_those_of_the_architecture() -> None:
 
 def test_each_actor_has_one_process() -> None:
     placed = [kind for kinds in ACTORS_OF.values() for kind in kinds]
-    assert sorted(placed) == sorted({LISTENER, DISTRIBUTOR, QUEUE_STORE, FORWARDER, CONNECTION, HTTP_SERVER, METRICS_EXPORTER})
+    assert sorted(placed) == sorted(
+        {LISTENER, DISTRIBUTOR, QUEUE_STORE, FORWARDER, CONNECTION, HTTP_SERVER, METRICS_EXPORTER, NOTIFIER}
+    )
 
 
 @given(st.text(), st.integers(0, 1000))
