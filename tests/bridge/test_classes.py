@@ -191,6 +191,8 @@ def test_live_messages_leave_beside_a_backlog_and_say_so(remote: Mosquitto, star
         assert [one for one in came if one not in live] == numbers
         marked = [packet.payload.decode() for packet in subscriber.packets if ("live", "yes") in packet.user_properties]
         assert marked == live
+        node.wait_lane("cloud", "live", depth=0)
+        node.wait_lane("cloud", depth=0, backlog=False)
         fill(node, "a", ["as ever"])
         wait_until(lambda: subscriber.payloads("a")[-1] == "as ever", 20.0, "the last one")
         first = node.wait_lane("cloud", depth=0, backlog=False)

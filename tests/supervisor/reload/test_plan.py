@@ -17,6 +17,7 @@ from tests.support.settings import HTTP, OTLP, bridge, itself, limits, node
 from wire.config_settings import (
     AccessSettings,
     AclRuleSettings,
+    AnnouncementSettings,
     AuthenticationSettings,
     ClassSettings,
     ClientTlsSettings,
@@ -52,6 +53,8 @@ LISTENER = ListenerSettings(
 REMOTE = replace(
     bridge().remote,
     authentication=AuthenticationSettings(method="CUSTOM-JWT"),
+    will=AnnouncementSettings(topic="gone"),
+    birth=AnnouncementSettings(topic="here"),
     proxy=ProxySettings(url="http://p:1", username="u", password_file="/proxy"),
 )
 FULL = node(
