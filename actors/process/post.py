@@ -13,6 +13,7 @@ are (``local``).
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import select
@@ -36,7 +37,10 @@ from wire.frames.names import child_of
 
 TimerName = tuple[str, str]  # the actor, and what it calls the timer
 
+log = logging.getLogger("bascule")
+
 FRAMES_PER_TURN_MAX = 64
+JOBS_AGAIN_S = 0.5
 REQUEST_MAX_BYTES = 1 << 20
 JOINED_BYTES_MAX = 16_384  # up to there copying a part costs less than sending one
 _JOINED = b"+"  # no actor's name begins so
@@ -47,6 +51,15 @@ _NOBLOCK_MORE = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 def socket_path(run_dir: Path, name: str) -> Path:
     """The socket file on which process ``name`` (such as ``bridge:cloud:0``) receives."""
     return run_dir / f"{name.replace(':', '.')}.ipc"
+
+
+def _refused(name: str, job: Callable[[], None]) -> RuntimeError | None:
+    """Begin a thread that does ``job``; why the machine does not allow one, if so."""
+    try:
+        threading.Thread(target=job, name=name, daemon=True).start()
+    except RuntimeError as error:
+        return error
+    return None
 
 
 def _joined(address: bytes, head: bytes, body: bytes) -> bytes:
@@ -95,6 +108,7 @@ class Post:
         self._frames_left = FRAMES_PER_TURN_MAX
         self._turn_open = False
         self._polled = False
+        self._waiting_jobs: deque[tuple[str, Callable[[], None]]] = deque()  # for which there was no thread
         self._owner = threading.get_ident()
         self._wall_ms = 0  # read since the sockets were looked at last; 0: it was not
         self.now_s = time.monotonic  # type: ignore[method-assign]  # the same as the method, without its call
@@ -116,8 +130,17 @@ class Post:
         return random.random()
 
     def in_thread(self, name: str, job: Callable[[], None]) -> None:
-        """Run ``job``, which may block, in a thread of its own that does not keep the process alive."""
-        threading.Thread(target=job, name=name, daemon=True).start()
+        """Run ``job``, which may block, in a thread of its own that does not keep the process alive.
+
+        On a machine that allows no more threads it waits for one, instead of ending all who share the process.
+        """
+        if not self._waiting_jobs:
+            error = _refused(name, job)
+            if error is None:
+                return
+            remedy = "raise TasksMax= of the service, or the limit of the user's processes"
+            log.error("thread.refused", extra={"work": name, "error": str(error), "remedy": remedy})
+        self._waiting_jobs.append((name, job))
 
     def traffic(self) -> tuple[int, int, int]:
         """Frames sent to and received from other processes, and turns, since this one began."""
@@ -359,6 +382,11 @@ class Post:
 
     def _timeout_s(self) -> float:
         due_s = self._next_due_s()
+        while self._waiting_jobs and _refused(*self._waiting_jobs[0]) is None:
+            self._waiting_jobs.popleft()
+        if self._waiting_jobs:
+            again_s = time.monotonic() + JOBS_AGAIN_S
+            due_s = again_s if due_s is None else min(due_s, again_s)
         if due_s is None:
             return -1.0
         left_s = due_s - time.monotonic()

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,25 @@ def test_timers_fire_in_order_and_a_moved_one_fires_once(boxes: tuple[Box, Box])
         fired += [message.name for message in turn(one)]
     assert fired == ["a", "b"]
     assert time.monotonic() >= now_s + 0.03
+
+
+def test_work_waits_while_the_machine_allows_no_more_threads(boxes: tuple[Box, Box], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, _ = boxes
+    allowed, begin = iter((False, False, False, True, True)), threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if not next(allowed):
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    for word in ("first", "second"):
+        one.in_thread("work", partial(one.put, Envelope(word)))
+
+    done: list[Any] = []
+    while len(done) < 2:
+        done += turn(one)
+    assert sorted(done) == ["first", "second"]
 
 
 def test_a_message_told_by_another_thread_wakes_the_actor(boxes: tuple[Box, Box]) -> None:
