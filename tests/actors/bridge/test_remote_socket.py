@@ -126,6 +126,7 @@ def test_a_connack_with_everything_that_it_may_say_is_taken() -> None:
         limits=RemoteLimits(1, retain_available=False, packet_max_bytes=0xFFFF_FFFF, wildcard_available=False),
         keep_alive_s=65_535,
         session_expiry_s=0xFFFF_FFFF,
+        topic_alias_maximum=65_535,
     )
     assert wait_until(remote.receive, PATIENCE_S, "what follows") == b"\xd0\x00"
     remote.close()
