@@ -70,6 +70,7 @@ _EXAMPLES = {
     "replication.stream": "edge-1",
     "replication.member": "a",
     "bridges.remote.authentication.method": "CUSTOM-JWT",
+    "bridges.classes.name": "bulk",
     "bridges.remote.will.topic": "site/edge-1/state",
     "bridges.remote.birth.topic": "site/edge-1/state",
     "bridges.local_subscriptions.only.one_per": "10s",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from supervisor.terminal.explained_topic import ExplainedBridge, ExplainedLimits, ExplainedWay, Explanation
 from supervisor.terminal.message_text import printable
 from supervisor.units import counted, write_duration, write_size
+from wire.config_settings import NORMAL
 
 _KEPT = {"memory": "in memory alone", "disk": "on disk", "majority": "on the disks of a majority of servers"}
 
@@ -45,7 +46,8 @@ def _bridge_lines(told: ExplainedBridge) -> Iterator[str]:
 def _way_lines(way: ExplainedWay) -> Iterator[str]:
     raised = ", raised by min_qos" if way.raised else ""
     yield f"leaves as {printable(way.topic)}, QoS {way.qos}{raised}, {'with' if way.retain else 'without'} RETAIN"
-    yield f"waits {_KEPT[way.kept]}, in lane {way.lane} of {way.lanes} ({way.queue}), with messages of class {way.priority}"
+    of_class = "" if way.priority == NORMAL else f", with messages of class {way.priority}"
+    yield f"waits {_KEPT[way.kept]}, in lane {way.lane} of {way.lanes} ({way.queue}){of_class}"
     if way.beside:
         yield f"while a backlog waits there, it leaves by the lane beside it ({way.beside})"
     if way.client_id:

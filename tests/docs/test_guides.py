@@ -20,6 +20,11 @@ from tests.docs.session import Session
 TRIAL = "scripts/package --try does it, on a machine of its own"
 NOT_RUN = {
     ("README.md", "scripts/demo"): "scripts/demo has a test of its own, and scripts/test runs this one",
+    (
+        "docs/guides/http.md",
+        "curl",
+    ): "tests/supervisor/http/test_bridge_files.py does",
+    ("docs/guides/remote.md", "bascule"): "tests/bridge/test_resend.py does",
     ("docs/guides/install.md", "scripts/package"): "a test of its own builds both, and scripts/package --try installs them",
     ("docs/guides/install.md", "apt"): TRIAL,
     ("docs/guides/install.md", "bascule"): TRIAL,

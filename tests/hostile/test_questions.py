@@ -14,7 +14,7 @@ from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import PUBACK
 from tests.support.node import node_config
 
-LONG = 200_000
+LONG = 220_000
 NAMES = sorted({(command, name) for table in (COMMANDS, OPTIONAL) for command, names in table.items() for name in names})
 
 

@@ -156,7 +156,7 @@ def test_what_is_for_the_leader_is_refused_and_says_who_that_is(cluster: Cluster
     before = standby.pids()
 
     with ControlClient.of_data_dir(standby.data_dir) as node, pytest.raises(ControlError) as refused:
-        node.call(command, {argument: ARGUMENTS[argument] for argument in COMMANDS[command]})
+        node.call(command, {argument: ARGUMENTS.get(argument, "1") for argument in COMMANDS[command]})
 
     assert refused.value.kind == "standby"
     assert f"this node stands by: {command} is for the one that leads; the leader is {name(leader)} at" in refused.value.message

@@ -36,7 +36,6 @@ def test_arguments_become_what_the_store_takes() -> None:
 @pytest.mark.parametrize(
     ("command", "arguments", "named"),
     [
-        ("queue.peek", {"bridge": "b", "lane": "-1"}, "lane"),
         ("queue.peek", {"bridge": "b", "lane": "0", "from": str(1 << 63)}, "from"),
         ("queue.peek", {"bridge": "b"}, "lane"),
         ("queue.purge", {"bridge": "b", "dead": "true"}, "dead"),
