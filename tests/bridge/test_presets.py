@@ -32,6 +32,7 @@ from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
 
 BURST = 150
+LATE = 1.2  # on a busy machine packets are read late, and then many at once
 KIB = 1024
 
 
@@ -62,8 +63,8 @@ class Documented:
             f"{packet.topic[:30]}: too deep": packet.topic.count("/") > self.slashes,
             f"{packet.topic[:30]}: too long": len(packet.topic.encode()) > self.topic_bytes,
             f"{packet.topic[:30]}: another topic": not packet.topic.startswith(self.topics),
-            f"{len(self.came)} in a second": self.per_s is not None and len(self.came) > self.per_s,
-            "bytes in a second": self.bytes_per_s is not None and sum(size for _, size in self.came) > self.bytes_per_s,
+            f"{len(self.came)} in a second": self.per_s is not None and len(self.came) > self.per_s * LATE,
+            "bytes in a second": self.bytes_per_s is not None and sum(size for _, size in self.came) > self.bytes_per_s * LATE,
         }
         broken = [what for what, is_so in found.items() if is_so]
         self.seen += broken

@@ -13,6 +13,7 @@ from tests.supervisor.metrics.prometheus import PROMETHEUS, Prometheus
 from tests.supervisor.metrics.test_alerts import ALERTS
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import PUBACK
 from tests.support.node import bridge_config
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -57,6 +58,8 @@ def test_a_link_that_goes_down_becomes_an_alert_that_says_why_and_ends_when_it_i
         with MqttClient(served.node.port) as client:
             for number in range(1, MESSAGES + 1):
                 client.publish("plant/1", "21.5", qos=1, packet_id=number)
+            for _ in range(MESSAGES):  # else the close would reset the connection, and what was not read yet would go
+                client.expect(PUBACK)
         wait_until(
             lambda: prometheus.value("sum(bascule_bridge_delivered_messages_total)") == MESSAGES,
             PATIENCE_S,
