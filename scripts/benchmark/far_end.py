@@ -83,5 +83,7 @@ def print_report(report: Figures) -> None:
         ratio = f"{row[names[0]] / row[theirs]:.2f}" if row[theirs] else "-"
         title = f"{row['exchange']}: {row['figure']}"
         print(f"{title:46}" + "".join(f"{row[name]:>18,.1f}" for name in names) + f"{ratio:>8}")
-    wrong = {key: sum(run[key] for run in report["runs"]) for key in ("missing", "duplicates", "out_of_order")}
-    print(", ".join(f"{count} {key.replace('_', ' ')}" for key, count in wrong.items()))
+    for name in names:
+        runs = [run for run in report["runs"] if run["system"] == name]
+        wrong = {key: sum(run[key] for run in runs) for key in ("missing", "duplicates", "out_of_order")}
+        print(f"{name}: " + ", ".join(f"{count} {key.replace('_', ' ')}" for key, count in wrong.items()))
