@@ -158,12 +158,11 @@ def test_a_remote_that_takes_no_auth_has_the_token_by_a_new_connection_and_is_no
 
 def test_a_token_that_is_not_renewed_is_told_before_it_ends(tmp_path: Path) -> None:
     secret = tmp_path / "token"
-    secret.write_text(token(60))
+    secret.write_text(token(6))
     with ScriptedRemote() as remote:
-        settings = auth_settings(tmp_path, remote.port, secret, credentials=CredentialSettings(renew_before_s=59.0))
+        settings = auth_settings(tmp_path, remote.port, secret, credentials=CredentialSettings(renew_before_s=5.0))
         with LaneDouble(tmp_path, settings) as lane:
             lane.open()
-            secret.write_text(token(4))
             end = remote.accept()
             link = lane.until_status(lambda status: bool(status["link"]["note"]), "a warning")["link"]
             assert "there is no newer one" in link["note"]
