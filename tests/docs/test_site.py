@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.docs.pages import ROOT
 from tests.support import programs
+from tests.support.chromium import Chromium
+from tests.support.chromium import chromium as chromium
+from tests.support.waiting import PATIENCE_S, wait_until
 
+SITE = ROOT / "zensical.toml"
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})
 
 PICTURE_MAX_BYTES = 300_000
@@ -21,6 +28,13 @@ _PATH = re.compile(r"`((?:wire|storage|actors|supervisor|tests|scripts|configs)/
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
+_SEARCH = """
+    const all = Array.from(document.querySelectorAll("*"));
+    const field = all.map((one) => one.shadowRoot?.querySelector("input[role=combobox]")).find(Boolean);
+    if (!field) return false;
+    field.value = arguments[0];
+    return field.dispatchEvent(new Event("input", { bubbles: true }));"""
+
 
 def anchors(page: Path) -> set[str]:
     """The name of a heading of ``page`` in a link, here and on the site."""
@@ -28,21 +42,59 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    for name in ("docs", "mkdocs.yml"):
-        source = ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site, built where no network is: a link, or an anchor, that leads nowhere ends that with status 1."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copy(SITE, folder)
     nobody = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:1")
 
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict"]
-    done = programs.run(words, cwd=tmp_path, env={"NO_MKDOCS_2_WARNING": "1", **nobody}, timeout_s=120.0)
+    done = programs.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=folder, env=nobody, timeout_s=120.0)
 
-    assert done.returncode == 0, done.stderr
-    assert "WARNING" not in done.stderr
-    site = tmp_path / "build" / "site"
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "No issues found" in done.stdout + done.stderr
+    return folder / "build" / "site"
+
+
+def test_the_site_has_all_pages_without_a_warning(site: Path) -> None:
     assert {path.relative_to(site).with_suffix(".md") for path in site.rglob("*.html")} >= {
         path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")
     }
+
+
+def test_each_page_has_one_place_in_the_navigation() -> None:
+    def pages(entries: list[Any]) -> Iterator[str]:
+        for entry in entries:
+            for each in entry.values() if isinstance(entry, dict) else [entry]:
+                if isinstance(each, str):
+                    yield each
+                else:
+                    yield from pages(each)
+
+    listed = list(pages(tomllib.loads(SITE.read_text())["project"]["nav"]))
+
+    assert sorted(listed) == sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
+
+
+def _options(chromium: Chromium) -> list[str]:
+    """The titles that the search has found."""
+    return [node["name"]["value"] for node in chromium.accessibility() if node["role"]["value"] == "option"]
+
+
+@pytest.mark.process
+def test_a_page_that_is_opened_as_a_file_is_searched_and_its_commands_are_copied(site: Path, chromium: Chromium) -> None:
+    chromium.offline(True)
+    chromium.open(site / "guides" / "first-steps.html")
+
+    wait_until(
+        lambda: chromium.seen(".md-code__button") >= len(chromium.all(".highlight")), PATIENCE_S, "code has a button to copy it"
+    )
+    chromium.click("button.md-search__button")
+    wait_until(lambda: chromium.ask(_SEARCH, "a process dies"), PATIENCE_S, "there is no field to search by")
+    wait_until(lambda: "A process dies" in _options(chromium), PATIENCE_S, lambda: f"found: {_options(chromium)}")
+
+    assert [line for line in chromium.console() if "SEVERE" in line] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
