@@ -1,7 +1,7 @@
 // Elements from text. Nothing here makes markup from text: every text becomes a text node or an attribute.
 
 const SVG = "http://www.w3.org/2000/svg";
-const SVG_TAGS = new Set(["svg", "g", "use", "path", "line", "rect", "circle", "text", "svg:a"]);
+const SVG_TAGS = new Set(["svg", "g", "use", "path", "line", "rect", "circle", "text", "tspan", "svg:a"]);
 
 /** An element with attributes and children; ``false`` and ``null`` leave an attribute out. */
 export function make(tag, attributes = {}, ...children) {

@@ -69,7 +69,7 @@ function newGroup(group) {
 
 function showGroup(item, group) {
   turnIcon(item.firstChild, group.verdict);
-  setAll(item, { class: `s-${group.verdict}` });
+  setAll(item, { class: `s-${group.verdict}`, id: `trouble-${group.about}` });
   const [about, list] = item.lastChild.children;
   setAll(about, { href: `#${group.anchor}` });
   keyed(list, group.troubles.map((one, at) => ({ ...one, key: at })), (one) => one.key, newTrouble, showTrouble);

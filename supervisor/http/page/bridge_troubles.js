@@ -10,72 +10,103 @@ const OLD_S = 60;
 const NEARLY_FULL = 0.8; // of 1
 const RESTART_PERIOD_MS = 300000;
 
-/** All of one bridge; ``rows`` are its lanes. */
-export function bridgeTroubles(name, rows, events, series, nowMs) {
-  const found = [];
-  const lane = (row) => (rows.length > 1 ? `lane ${row.lane}: ` : "");
-  for (const row of rows) found.push(...linkTroubles(row, lane(row), nowMs), ...queueTroubles(row, lane(row)));
+/** All of one bridge; ``rows`` are its lanes. withSite: whether the process that its lanes share is told already. */
+export function bridgeTroubles(name, rows, events, series, nowMs, withSite = false) {
+  const found = together(rows.map((row) => [row, [...linkTroubles(row, nowMs, withSite), ...queueTroubles(row)]]));
   found.push(...fullTroubles(name, rows, events, series));
   found.push(...deadTroubles(rows[0]), ...restartTroubles(name, rows, events, nowMs));
   return found;
 }
 
-function linkTroubles(row, lane, nowMs) {
-  const waits = waitsOf(row);
-  if (row.paused_since_ms !== null && row.paused_since_ms !== undefined) {
-    if (row.lane !== 0) return [];
-    return [trouble("attention", "paused by an operator", [since((nowMs - row.paused_since_ms) / 1000), ...waits], "Resume it when the remote may have its messages again.")];
+/** The troubles of ``lanes``, ``[row, troubles]`` each: what several lanes have is told once, with the facts of all of them. */
+function together(lanes) {
+  const groups = new Map();
+  for (const [row, troubles] of lanes) {
+    for (const one of troubles) {
+      const key = JSON.stringify([one.verdict, one.text, one.cure]);
+      if (!groups.has(key)) groups.set(key, { ...one, rows: [] });
+      groups.get(key).rows.push(row);
+    }
   }
-  if (row.state === "connected") return connectedTroubles(row, lane, waits);
-  const downS = row.down_s ?? row.since_s;
-  const facts = [since(downS), ...waits];
-  if (row.attempts) facts.push(`${counted(row.attempts, "attempt")} failed`);
-  if (row.next_attempt_s !== null && row.next_attempt_s !== undefined) facts.push(`next attempt in ${lasting(row.next_attempt_s)}`);
-  if (["connecting", "backoff"].includes(row.state)) {
-    const why = row.reason || row.last_error;
-    const { words, detail, address } = failureOf(why);
-    const cure = row.cure ? `${sentence(row.cure)}.` : "";
-    if (!words && row.state === "connecting" && (downS ?? 0) < GRACE_S) return [trouble("attention", `${lane}connecting`, facts, "")];
-    const short = `${lane}${words || "it has no connection to its remote"}`;
-    return [{ ...trouble("problem", `${short}${detail ? `: ${detail}` : ""}`, [...(address ? [`at ${address}`] : []), ...facts], cure), short }];
-  }
-  const why = row.reason ? `: ${row.reason}` : "";
-  if (row.state === "starting" || row.state === "stopping") return [trouble("attention", `${lane}its process is ${row.state}${why}`, facts, "")];
-  const cure = row.state === "restarting" ? "It starts again by itself; if it goes on ending, the reason is in the node's log." : "Mend what is named, and restart the node.";
-  return [trouble("problem", `${lane}its process is ${row.state}${why}`, facts, cure)];
+  return [...groups.values()].map(({ rows, facts, text, ...one }) => {
+    const which = rows.length === lanes.length ? "" : `${rows.length === 1 ? "lane" : "lanes"} ${listed(rows.map((row) => String(row.lane)))}: `;
+    return { ...one, text: `${which}${text}`, facts: facts(rows) };
+  });
 }
 
-function connectedTroubles(row, lane, waits) {
+/** As ``trouble``, of one lane; ``facts`` makes those of all lanes that have it. */
+const ofLane = (verdict, text, cure = "", facts = () => []) => trouble(verdict, text, facts, cure);
+
+const most = (rows, value) => rows.reduce((all, row) => Math.max(all, value(row) ?? 0), 0);
+
+function linkTroubles(row, nowMs, withSite) {
+  const paused = (row.paused_since_ms ?? null) !== null;
+  if (paused) {
+    const facts = (rows) => [since((nowMs - rows[0].paused_since_ms) / 1000), ...waitsOf(rows)];
+    return [ofLane("attention", "paused by an operator", "Resume it when the remote may have its messages again.", facts)];
+  }
+  if (row.state === "connected") return connectedTroubles(row);
+  if (["connecting", "backoff"].includes(row.state)) {
+    const { words, detail, address } = failureOf(row.reason || row.last_error);
+    if (!words && row.state === "connecting" && (downOf(row) ?? 0) < GRACE_S) return [ofLane("attention", "connecting", "", downFacts)];
+    const cure = row.cure ? `${sentence(row.cure)}.` : "";
+    const text = `${words || "it has no connection to its remote"}${detail ? `: ${detail}` : ""}`;
+    return [ofLane("problem", text, cure, (rows) => [...(address ? [`at ${address}`] : []), ...downFacts(rows)])];
+  }
+  if (withSite) return [];
+  const text = `its process is ${row.state}${row.reason ? `: ${row.reason}` : ""}`;
+  if (row.state === "starting" || row.state === "stopping") return [ofLane("attention", text, "", downFacts)];
+  const cure = row.state === "restarting" ? "It starts again by itself; if it goes on ending, the reason is in the node's log." : "Mend what is named, and restart the node.";
+  return [ofLane("problem", text, cure, downFacts)];
+}
+
+const downOf = (row) => row.down_s ?? row.since_s;
+
+function downFacts(rows) {
+  const facts = [since(most(rows, downOf)), ...waitsOf(rows)];
+  const attempts = rows.reduce((sum, row) => sum + (row.attempts ?? 0), 0);
+  if (attempts) facts.push(`${counted(attempts, "attempt")} failed`);
+  const next = rows.map((row) => row.next_attempt_s ?? null).filter((one) => one !== null);
+  if (next.length) facts.push(`next attempt in ${lasting(Math.min(...next))}`);
+  return facts;
+}
+
+function connectedTroubles(row) {
   const found = [];
   const link = row.link ?? {};
   const first = link.first_address ?? {};
   if (first.address) {
     const why = first.error ? ` (${first.error})` : "";
-    found.push(trouble("attention", `${lane}connected to a later address, ${link.address}, since ${first.address} does not serve${why}`, [], "Mend the first address; the bridge goes back to it by itself."));
-  } else if (link.note) found.push(trouble("attention", `${lane}${link.note}`, [], ""));
+    found.push(ofLane("attention", `connected to a later address, ${link.address}, since ${first.address} does not serve${why}`, "Mend the first address; the bridge goes back to it by itself."));
+  } else if (link.note) found.push(ofLane("attention", link.note));
   for (const one of link.suspects ?? []) {
-    found.push(trouble("attention", `${lane}the remote closes the connection on message ${one.seq} (${one.topic})`, [counted(one.closed, "time")], "After a few times on_refusal decides what becomes of it."));
+    found.push(ofLane("attention", `the remote closes the connection on message ${one.seq} (${one.topic})`, "After a few times on_refusal decides what becomes of it.", () => [counted(one.closed, "time")]));
   }
   for (const one of (link.lacks ?? []).filter((lack) => lack.learnt)) {
-    found.push(trouble("attention", `${lane}the remote was seen to take no ${one.what}`, [], `Write ${one.key}; or let it take that, and pause and resume the bridge.`));
+    found.push(ofLane("attention", `the remote was seen to take no ${one.what}`, `Write ${one.key}; or let it take that, and pause and resume the bridge.`));
   }
   const refused = Object.entries(row.remote_subscriptions?.refused ?? {});
   if (refused.length) {
     const names = listed(refused.map(([filter, code]) => `${filter} (${code})`));
-    found.push(trouble("attention", `${lane}the remote refuses the subscription to ${names}`, [], "Give the bridge's user the right to read it, or remove it."));
+    found.push(ofLane("attention", `the remote refuses the subscription to ${names}`, "Give the bridge's user the right to read it, or remove it."));
   }
-  if ((row.oldest_age_s ?? 0) > OLD_S) {
-    const slow = row.drain_s === null ? "it grows, or does not move" : row.drain_s ? `done in about ${duration(row.drain_s)}` : "";
-    found.push(trouble("attention", `${lane}behind: the oldest message has waited ${lasting(row.oldest_age_s)}`, [...waits, ...(slow ? [slow] : [])], row.drain_s === null ? "More comes than the remote takes: see its load and receive_maximum, or use more lanes." : "Nothing: it catches up by itself."));
-  }
+  if ((row.oldest_age_s ?? 0) > OLD_S) found.push(behind(row));
   return found;
 }
 
-function queueTroubles(row, lane) {
+function behind(row) {
+  const cure = row.drain_s === null ? "More comes than the remote takes: see its load and receive_maximum, or use more lanes." : "Nothing: it catches up by itself.";
+  return ofLane("attention", "behind", cure, (rows) => {
+    const slow = row.drain_s === null ? ["it grows, or does not move"] : row.drain_s ? [`done in about ${duration(most(rows, (one) => one.drain_s))}`] : [];
+    return [`the oldest message has waited ${lasting(most(rows, (one) => one.oldest_age_s))}`, ...waitsOf(rows), ...slow];
+  });
+}
+
+function queueTroubles(row) {
   const found = [];
-  if (row.ledger_closes === false) found.push(trouble("problem", `${lane}its ledger does not add up`, [], "Make a snapshot and a report (bascule snapshot CONFIG, bascule report SNAPSHOT), and tell us."));
+  if (row.ledger_closes === false) found.push(ofLane("problem", "its ledger does not add up", "Make a snapshot and a report (bascule snapshot CONFIG, bascule report SNAPSHOT), and tell us."));
   if ((row.waits_for_lanes ?? []).length) {
-    found.push(trouble("attention", `${lane}waits for ${listed(row.waits_for_lanes.map((one) => `lane ${one}`))} to send what came before the change of lanes`, [], ""));
+    found.push(ofLane("attention", `waits for ${listed(row.waits_for_lanes.map((one) => `lane ${one}`))} to send what came before the change of lanes`));
   }
   return found;
 }

@@ -64,7 +64,9 @@ class Card {
     this.app = app;
     this.name = name;
     this.badge = badge("none", "");
-    this.why = make("p", { class: "why" });
+    this.how = make("span", {});
+    this.reason = make("a", { href: `#trouble-${name}` });
+    this.why = make("p", { class: "why" }, this.how, " ", this.reason);
     this.facts = new Map();
     const list = make("dl", {});
     for (const title of FACTS) {
@@ -102,6 +104,7 @@ class Card {
 
   show(rows, state) {
     this.rows = rows;
+    this.nowMs = state.nowMs;
     const found = state.judgement.bridges.get(this.name);
     const series = state.series.get(this.name);
     setAll(this.element, { class: `card s-${found.verdict}` });
@@ -122,19 +125,20 @@ class Card {
     if (this.more.open) this._figures();
   }
 
+  /** How it is, in a sentence. Why it is so, if it is in trouble, is told above and not here again. */
   _why(rows, found) {
-    const since = rows[0].since_s === null ? "" : ` for ${lasting(Math.min(...rows.map((row) => row.since_s ?? 0)))}`;
-    const first = found.troubles[0];
-    if (!first) {
-      const depth = rows.reduce((total, row) => total + (row.depth ?? 0), 0);
-      const drainS = Math.max(...rows.map((row) => row.drain_s ?? 0));
-      const drains = depth && drainS >= 1 ? `; ${counted(depth, "message")} on the way, all gone in about ${lasting(drainS)}` : "";
-      say(this.why, `Connected${since}${drains}.`);
-      return;
-    }
-    const facts = first.facts.filter((one) => one.startsWith("for ") || one.startsWith("next"));
-    const more = found.troubles.length > 1 ? `; ${counted(found.troubles.length - 1, "more thing")} above` : "";
-    say(this.why, `${[first.text.charAt(0).toUpperCase() + first.text.slice(1), ...facts].join(", ")}${more}.`);
+    const number = found.troubles.length;
+    this.reason.hidden = !number;
+    say(this.reason, number > 1 ? `${number} things to look at` : "Why, and what to do");
+    setAll(this.reason, { "aria-label": `${this.name}: ${this.reason.textContent}` });
+    const sinceS = Math.min(...rows.map((row) => row.since_s ?? Infinity));
+    const since = sinceS === Infinity ? "" : ` for ${lasting(sinceS)}`;
+    const word = { backoff: "No connection", connected: "Connected", paused: "Paused" }[found.word] ?? `It is ${found.word}`;
+    const lasts = found.word === "paused" ? ` for ${lasting((this.nowMs - (rows[0].paused_since_ms ?? this.nowMs)) / 1000)}` : ["backoff", "connecting"].includes(found.word) ? downFor(rows) : since;
+    const depth = rows.reduce((total, row) => total + (row.depth ?? 0), 0);
+    const drainS = Math.max(...rows.map((row) => row.drain_s ?? 0));
+    const drains = found.word === "connected" && depth && drainS >= 1 ? `; ${counted(depth, "message")} on the way, all gone in about ${lasting(drainS)}` : "";
+    say(this.how, `${word}${lasts}${drains}.`);
   }
 
   _facts(rows) {
@@ -168,6 +172,9 @@ class Card {
     keyed(this.details.firstChild, leaves, ([path]) => path, ([path]) => make("div", {}, make("dt", {}, path), make("dd", {})), (element, [, value]) => say(element.lastChild, value));
   }
 }
+
+/** For how long no lane that is down has had a connection. */
+const downFor = (rows) => ` for ${lasting(Math.max(...rows.map((row) => row.down_s ?? 0)))}`;
 
 /** All figures of a lane by their paths, as ``bascule status CONFIG BRIDGE`` has them. */
 function leavesOf(value, prefix, path = "") {

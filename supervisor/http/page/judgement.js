@@ -3,19 +3,20 @@
 import { bridgeTroubles } from "./bridge_troubles.js";
 import { counted, listed } from "./format.js";
 import { nodeTroubles } from "./node_troubles.js";
-import { bridgesOf, RANK, sentence, stateOf, worst } from "./rows.js";
+import { bridgesOf, processVerdict, RANK, stateOf, worst } from "./rows.js";
 
 /**
  * Everything worth telling. ``events`` are by time, ``series`` has a ``Series`` for each bridge's name.
  *
  * Returns ``{verdict, headline, lead, troubles, bridges}``; a trouble is ``{verdict, about, anchor, text, facts, cure}``, and
- * ``bridges`` has ``{verdict, word, text, facts, cure}`` by name.
+ * ``bridges`` has ``{verdict, word, troubles}`` by name.
  */
 export function judge(status, events, series, nowMs) {
   const bridges = new Map();
   const troubles = nodeTroubles(status);
+  const withSite = (status.processes ?? []).some((row) => row.name === "site" && processVerdict(row.state) !== "ok");
   for (const [name, rows] of bridgesOf(status)) {
-    const found = bridgeTroubles(name, rows, events, series.get(name), nowMs).sort((one, other) => RANK[one.verdict] - RANK[other.verdict]);
+    const found = bridgeTroubles(name, rows, events, series.get(name), nowMs, withSite).sort((one, other) => RANK[one.verdict] - RANK[other.verdict]);
     troubles.push(...found.map((one) => ({ about: name, anchor: `b-${name}`, bridge: name, ...one })));
     const state = stateOf(rows);
     bridges.set(name, { verdict: worst(found.map((one) => one.verdict)), word: state, troubles: found });
@@ -24,27 +25,28 @@ export function judge(status, events, series, nowMs) {
   return { verdict: worst(troubles.map((one) => one.verdict)), ...headlineOf(status, troubles, bridges), troubles, bridges };
 }
 
+/** One sentence that names who is in trouble, and a second one where nobody is: reasons are told with each trouble, and there alone. */
 function headlineOf(status, troubles, bridges) {
-  const bad = troubles.filter((one) => one.verdict === "problem");
-  if (bad.length === 1) return { headline: `${bad[0].about}: ${bad[0].short ?? withoutBrackets(bad[0].text)}.`, lead: leadOf(bad[0]) };
-  if (bad.length > 1) {
-    const names = [...new Set(bad.map((one) => one.about))];
-    const of = names.every((name) => bridges.has(name)) ? `${names.length} of ${counted(bridges.size, "bridge")} in trouble` : "In trouble";
-    const besides = [...new Set(troubles.map((one) => one.about))].filter((name) => !names.includes(name));
-    return { headline: `${of}: ${listed(names)}.`, lead: besides.length ? `Worth a look too: ${listed(besides)}.` : "" };
+  const bad = namesOf(troubles.filter((one) => one.verdict === "problem"));
+  if (bad.length) {
+    const all = counted(bridges.size, "bridge");
+    const headline = bad.every((name) => bridges.has(name)) ? `${bad.length} of ${all} ${bad.length === 1 ? "is" : "are"} in trouble: ${listed(bad)}.` : `In trouble: ${listed(bad)}.`;
+    return { headline, lead: "" };
   }
-  if (!status.ready && !troubles.length) return { headline: "The node is not ready yet.", lead: "" };
-  if (status.replication?.role === "standby" && !troubles.length) {
+  if (troubles.length) {
+    const paused = namesOf(troubles).filter((name) => bridges.get(name)?.word === "paused");
+    const others = namesOf(troubles).filter((name) => !paused.includes(name));
+    const told = [...(paused.length ? [`Paused: ${listed(paused)}`] : []), ...(others.length ? [`Worth a look: ${listed(others)}`] : [])];
+    return { headline: `${told.join(". ")}.`, lead: "" };
+  }
+  if (!status.ready) return { headline: "The node is not ready yet.", lead: "" };
+  if (status.replication?.role === "standby") {
     const { leader } = status.replication;
     return { headline: `This node stands by: ${leader ? `${leader} leads` : "nobody leads"}.`, lead: "" };
   }
   const waiting = (status.bridges ?? []).reduce((sum, row) => sum + (row.depth ?? 0), 0);
   const lead = !bridges.size ? "A broker alone: no bridge is configured." : waiting ? `${counted(waiting, "message")} on the way.` : "Nothing waits.";
-  if (!troubles.length) return { headline: bridges.size ? `All is well: ${counted(bridges.size, "bridge")} connected.` : "All is well.", lead };
-  const names = [...new Set(troubles.map((one) => one.about))];
-  return { headline: `Messages flow; worth a look: ${listed(names)}.`, lead };
+  return { headline: bridges.size ? `All is well: ${counted(bridges.size, "bridge")} connected.` : "All is well.", lead };
 }
 
-const withoutBrackets = (text) => text.replace(/ \([^()]*(?:\([^()]*\)[^()]*)*\)$/, "");
-
-const leadOf = (one) => sentence(one.facts.join(", ")) + (one.facts.length ? "." : "");
+const namesOf = (troubles) => [...new Set(troubles.map((one) => one.about))];

@@ -5,8 +5,10 @@ import { bytes, count, counted, lasting, rate } from "./format.js";
 import { bridgesOf, processVerdict, remoteOf, stateOf, worst } from "./rows.js";
 
 const WIDE = 720;
-const ROW = 62;
 const BOX = 46;
+const GAP = 16; // between rows
+const LINE = 15; // of a title that takes several
+const FONT = "600 13px"; // of titles
 const PAD = 14; // between the node's frame and its processes
 const LANES_MOST = 10;
 const SIGNS = {
@@ -97,49 +99,68 @@ const processOf = (processes, child) => processes.get(child) ?? processes.get("s
 
 const stateWords = (name, row) => (row === undefined ? "does not run" : row.state !== "ready" ? row.state : row.name === name ? `${bytes(row.pss_bytes)}` : `in ${row.name}`);
 
+/** ``box`` in a place that is ``w`` wide: its title whole, in as many lines as that takes. */
+function placed(box, x, y, w) {
+  const titles = lined(box.title, w - textLeft(box) - 8);
+  return { ...box, x, y, w, titles, h: BOX + LINE * (titles.length - 1) };
+}
+
 /** From left to right: clients, store, bridges, remotes; the supervisor above. */
 function across(model, width) {
-  const rows = Math.max(model.lanes.length, 2);
-  const top = 84, height = top + rows * ROW + PAD - (ROW - BOX);
-  const middle = top + (rows * ROW - (ROW - BOX)) / 2 - BOX / 2;
   const gap = Math.max(34, Math.min(64, (width - 5 * 150) / 4));
   const wide = (width - 4 * gap) / 5;
   const x = (column) => column * (wide + gap);
-  const place = (box, column, y, w = wide) => ({ ...box, x: x(column), y, w, h: BOX });
+  const place = (box, column, y) => placed(box, x(column), y, wide);
+  const above = [place(model.supervisor, 1, PAD), ...model.beside.map((box, at) => place(box, 2 + at, PAD))];
+  const top = PAD + Math.max(...above.map((box) => box.h)) + 24;
+  const lanes = model.lanes.map((lane) => [lane, place(lane.bridge, 3, 0), place(lane.remote, 4, 0)]);
+  const highs = lanes.map(([, bridge, remote]) => Math.max(bridge.h, remote.h));
+  const needed = highs.reduce((sum, high) => sum + high + GAP, -GAP);
+  const least = Math.max(needed, 2 * BOX + GAP), middle = top + least / 2 - BOX / 2;
   const local = place(model.local, 0, middle), clients = place(model.clients, 1, middle), store = place(model.store, 2, middle);
-  const boxes = [place(model.supervisor, 1, PAD), ...model.beside.map((box, at) => place(box, 2 + at, PAD)), local, clients, store];
+  const boxes = [...above, local, clients, store];
   const edges = [edge(local, clients, model.published), edge(clients, store, model.published)];
-  for (const [at, lane] of model.lanes.entries()) {
-    const y = top + at * ROW + ((rows - model.lanes.length) * ROW) / 2;
-    const bridge = place(lane.bridge, 3, y), remote = place(lane.remote, 4, y);
+  let y = top + (least - needed) / 2;
+  for (const [at, [lane, bridge, remote]] of lanes.entries()) {
+    for (const box of [bridge, remote]) box.y = y + (highs[at] - box.h) / 2;
+    y += highs[at] + GAP;
     boxes.push(bridge, remote);
     edges.push(edge(store, bridge, lane.into), edge(bridge, remote, lane.out, lane.state));
   }
+  const height = top + least + PAD;
   const frame = { x: x(1) - PAD, y: 0.5, width: 3 * wide + 2 * gap + 2 * PAD, height: height - 1 };
   return { frame, boxes, edges, height };
 }
 
 /** From top to bottom, two boxes wide, for a phone. */
 function down(model, width) {
-  const gap = 26, wide = (width - gap) / 2, step = BOX + 26;
+  const gap = 26, wide = (width - gap) / 2, apart = 12;
   let y = 2;
   const boxes = [], edges = [];
+  /** Two boxes, or one, beside each other; ``y`` goes on below them. */
+  const row = (...pair) => {
+    const set = pair.map((box, at) => placed(box, at * (wide + gap), y, wide));
+    const high = Math.max(...set.map((box) => box.h));
+    for (const box of set) box.y += (high - box.h) / 2;
+    boxes.push(...set);
+    y += high + apart;
+    return set;
+  };
   const tops = [model.supervisor, ...model.beside];
-  for (const [at, box] of tops.entries()) boxes.push({ ...box, x: (at % 2) * (wide + gap), y: y + Math.floor(at / 2) * (BOX + 12), w: wide, h: BOX });
-  y += Math.ceil(tops.length / 2) * (BOX + 12) + 18;
-  const local = { ...model.local, x: 0, y, w: wide, h: BOX }, clients = { ...model.clients, x: wide + gap, y, w: wide, h: BOX };
-  const store = { ...model.store, x: wide + gap, y: y + step, w: wide, h: BOX };
-  boxes.push(local, clients, store);
-  edges.push(edge(local, clients, model.published), { ...edge(clients, store, model.published), path: `M${clients.x + wide / 2} ${y + BOX}V${y + step}` });
-  y += 2 * step + 6;
-  const spine = wide + gap / 2;
+  for (let at = 0; at < tops.length; at += 2) row(...tops.slice(at, at + 2));
+  y += 18;
+  const [local, clients] = row(model.local, model.clients);
+  y += 14;
+  const store = placed(model.store, wide + gap, y, wide);
+  boxes.push(store);
+  edges.push(edge(local, clients, model.published), { ...edge(clients, store, model.published), path: `M${clients.x + wide / 2} ${clients.y + clients.h}V${store.y}` });
+  y += store.h + 32;
+  const below = y;
   for (const lane of model.lanes) {
-    const bridge = { ...lane.bridge, x: 0, y, w: wide, h: BOX }, remote = { ...lane.remote, x: wide + gap, y, w: wide, h: BOX };
-    boxes.push(bridge, remote);
+    const [bridge, remote] = row(lane.bridge, lane.remote);
     edges.push(edge(bridge, remote, lane.out, lane.state));
-    y += BOX + 12;
   }
-  if (model.lanes.length) edges.push({ key: "spine", path: `M${store.x} ${store.y + BOX / 2}H${spine - gap / 2 - wide / 2}V${y - model.lanes.length * (BOX + 12)}`, busy: model.published > 0, state: "connected" });
+  if (model.lanes.length) edges.push({ key: "spine", path: `M${store.x} ${store.y + store.h / 2}H${wide / 2}V${below}`, busy: model.published > 0, state: "connected" });
   return { frame: { x: 0, y: 0, width: 0, height: 0 }, boxes, edges, height: y };
 }
 
@@ -168,27 +189,39 @@ function showBox(element, box) {
   const [rect, sign, name, line] = element.children;
   setAll(element, { href: box.href, class: `box ${box.kind} s-${box.verdict}`, "aria-label": `${box.title}: ${box.line}${box.verdict === "none" ? "" : `, ${{ ok: "well", attention: "worth a look", problem: "in trouble" }[box.verdict]}`}` });
   setAll(rect, { x: box.x + 0.5, y: box.y + 0.5, width: Math.max(0, box.w - 1), height: box.h - 1 });
-  const inset = box.kind === "outside" ? 20 : 18;
-  setAll(sign, { transform: `translate(${box.x + inset} ${box.y + box.h / 2})`, visibility: box.verdict === "none" && box.kind === "outside" ? "hidden" : null });
+  setAll(sign, { transform: `translate(${box.x + inset(box)} ${box.y + box.h / 2})`, visibility: hasSign(box) ? null : "hidden" });
   setAll(sign.lastChild, { d: SIGNS[box.verdict].join("") });
-  const left = box.x + (box.verdict === "none" && box.kind === "outside" ? 16 : inset + 15);
-  const room = box.w - (left - box.x) - (box.kind === "outside" ? 12 : 8);
-  setAll(name, { x: left, y: box.y + box.h / 2 - 3 });
-  setAll(line, { x: left, y: box.y + box.h / 2 + 13 });
-  fit(name, box.title, room);
-  fit(line, box.line, room);
+  const x = box.x + textLeft(box);
+  keyed(name, box.titles.map((text, at) => ({ text, at })), (one) => one.at, () => make("tspan"), (tspan, { text, at }) => {
+    say(tspan, text);
+    setAll(tspan, { x, y: box.y + BOX / 2 - 3 + at * LINE });
+  });
+  setAll(line, { x, y: box.y + box.h - BOX / 2 + 13 });
+  say(line, box.line);
 }
 
-/** Set a text that takes at most ``room``: of a long one the beginning and the end, by which names and addresses differ. */
-function fit(element, text, room) {
-  const fitted = `${text} ${room}`;
-  if (element.dataset.fitted === fitted) return;
-  element.dataset.fitted = fitted;
-  for (let most = text.length; most > 2; most -= 1) {
-    const end = Math.floor((most - 1) / 2);
-    say(element, most === text.length ? text : `${text.slice(0, most - 1 - end)}…${text.slice(text.length - end)}`);
-    if (element.getComputedTextLength() <= room) return;
+const hasSign = (box) => box.kind !== "outside" || box.verdict !== "none";
+const inset = (box) => (box.kind === "outside" ? 17 : 18);
+const textLeft = (box) => (hasSign(box) ? inset(box) + 13 : 16);
+
+let pen = null;
+
+/** ``text`` in lines of at most ``room``, broken where a reader expects it if that can be, and else anywhere; nothing is left out. */
+function lined(text, room) {
+  pen ??= document.createElement("canvas").getContext("2d");
+  pen.font = `${FONT} ${getComputedStyle(document.body).fontFamily}`;
+  const fits = (part) => pen.measureText(part).width <= room;
+  const lines = [];
+  let rest = text;
+  while (!fits(rest) && rest.length > 1) {
+    let most = 1;
+    while (most < rest.length && fits(rest.slice(0, most + 1))) most += 1;
+    const kind = rest.slice(0, most).search(/[-.:/_@ ][^-.:/_@ ]*$/);
+    const cut = kind > most / 3 ? kind + 1 : most;
+    lines.push(rest.slice(0, cut));
+    rest = rest.slice(cut);
   }
+  return [...lines, rest];
 }
 
 /** The processes as a table. */

@@ -55,9 +55,11 @@ export function trouble(verdict, text, facts, cure, kind = "") {
 
 export const since = (seconds) => `for ${lasting(seconds)}`;
 
-export function waitsOf(row) {
-  if (!row.depth) return ["nothing waits"];
-  return [`${counted(row.depth, "message")} (${bytes(row.bytes)}) ${row.depth === 1 ? "waits" : "wait"}`];
+/** What waits in the lanes ``rows``, as a fact. */
+export function waitsOf(rows) {
+  const sum = (name) => rows.reduce((all, row) => all + (row[name] ?? 0), 0);
+  const depth = sum("depth");
+  return [depth ? `${counted(depth, "message")} (${bytes(sum("bytes"))}) ${depth === 1 ? "waits" : "wait"}` : "nothing waits"];
 }
 
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -43,12 +43,12 @@ def loaded(page: LivePage) -> None:
 
 
 def test_the_page_says_which_bridge_is_in_trouble_why_and_what_to_do(page: LivePage) -> None:
-    page.wait_says("#headline", "lab: the remote does not let it in.")
+    page.wait_says("#headline", "1 of 4 bridges is in trouble: lab.")
 
     group = "#troubles > li:first-child"
     page.wait_says(group, "lab", "does not let it in: Not authorized", "next attempt in", "What to do: Check remote.username")
     page.wait_state("lab", "no connection")
-    assert page.browser.ask("return document.title").startswith(f"✖ {NODE}: lab")
+    assert page.browser.ask("return document.title").startswith(f"✖ {NODE}: 1 of 4 bridges is in trouble: lab")
     page.browser.click(f"{group} a")
     assert page.browser.ask("return location.hash") == "#b-lab"
 
@@ -82,11 +82,11 @@ def test_a_link_that_is_cut_turns_and_recovers(page: LivePage, scene: Scene) -> 
     page.wait(f"{sign}.contains('s-ok')", "the remote is well in the picture")
     scene.cloud_link.cut()
     try:
-        page.wait_says("#headline", "2 of 4 bridges in trouble", "cloud")
+        page.wait_says("#headline", "2 of 4 bridges are in trouble", "cloud")
         page.wait_state("cloud", "no connection")
         page.wait(f"{sign}.contains('s-problem')", "the remote is in trouble in the picture")
         scene.publish("plant/1/pressure", "1.5")
-        page.wait_says("#b-cloud .why", "does not answer the CONNECT")
+        page.wait_says("#troubles", "does not answer the CONNECT")
         page.wait_says("#troubles", "1 message")
     finally:
         scene.cloud_link.restore()
@@ -94,14 +94,13 @@ def test_a_link_that_is_cut_turns_and_recovers(page: LivePage, scene: Scene) -> 
     page.wait_state("cloud", "connected")
     page.wait_says("#event-rows", "link.up")
     page.wait(f"{sign}.contains('s-ok')", "the remote is well again in the picture")
-    page.wait_says("#headline", "lab:")
+    page.wait_says("#headline", "trouble: lab.")
 
 
 def test_who_does_not_know_the_node_reads_which_bridge_is_in_trouble_why_and_what_to_do(page: LivePage, scene: Scene) -> None:
     """Four bridges: one is refused, one has no remote and hardly any room, one is paused, one is well."""
     with scene.bad_day(backlog=ARCHIVE_MOST - 150):
-        page.wait_says("#headline", "2 of 4 bridges in trouble: lab and archive.")
-        page.wait_says("#lead", "Worth a look too: depot.")
+        page.wait_says("#headline", "2 of 4 bridges are in trouble: lab and archive.")
         page.wait_says(
             "#troubles > [data-key=lab]",
             "does not let it in: Not authorized",
@@ -121,9 +120,16 @@ def test_who_does_not_know_the_node_reads_which_bridge_is_in_trouble_why_and_wha
             page.wait_says(f"#b-{bridge} .badge", state)
             assert page.browser.seen(f"#b-{bridge}.s-{verdict}") == 1
         page.wait_says("#b-archive dl", "Queue full\n92 %", "Drains in\nnot now")
+        said = page.says("main")
+        for once in ("does not let it in", "cannot be reached", "queue is 92 % full", "by an operator"):
+            assert said.partition("Events")[0].count(once) == 1, once
+        assert "Messages flow" not in said
+        page.browser.click("#b-depot .why a")
+        assert page.browser.ask("return location.hash") == "#trouble-depot"
+        assert page.says(page.browser.ask("return location.hash")).startswith("depot")
 
     page.wait_state("archive", "connected")
-    page.wait_says("#headline", "lab:")
+    page.wait_says("#headline", "trouble: lab.")
 
 
 def test_reasons_of_the_node_are_taken_apart_into_words(page: LivePage) -> None:

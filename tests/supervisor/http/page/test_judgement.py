@@ -1,0 +1,80 @@
+"""The page says what is in trouble: each trouble once, and never that all goes on where something is paused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.supervisor.http.page.modules import needs_node, told_by
+
+pytestmark = [pytest.mark.process, needs_node]
+
+JUDGED = """
+import { judge } from "./judgement.js";
+const told = GIVEN.map((status) => {
+  const { headline, lead, troubles } = judge({ supervisor: { uptime_s: 9 }, ready: true, ...status }, [], new Map(), 100000);
+  return { headline, lead, troubles: troubles.map(({ about, text, facts }) => [about, text, facts.join("; ")]) };
+});
+console.log(JSON.stringify(told));
+"""
+
+
+def judged(folder: Path, *statuses: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is said of each of ``statuses``, which are given in part."""
+    told: list[dict[str, Any]] = told_by(JUDGED.replace("GIVEN", json.dumps(statuses)), folder)
+    return told
+
+
+def lane(name: str, lane: int | str = 0, **figures: Any) -> dict[str, Any]:
+    row = {"name": name, "lane": lane, "state": "connected", "reason": "", "depth": 0, "bytes": 0, "ledger_closes": True}
+    return row | {"paused_since_ms": None, "since_s": 30, "down_s": None, "drain_s": 0} | figures
+
+
+def down(name: str, at: int | str = 0, **figures: Any) -> dict[str, Any]:
+    why = "box:1883: tcp: Connection refused"
+    known = {"state": "backoff", "reason": why, "last_error": why, "cure": "check it", "down_s": 20, "attempts": 2}
+    return lane(name, at, **(known | figures))
+
+
+def test_a_bridge_that_is_paused_is_said_to_be_and_nothing_is_said_to_go_on(tmp_path: Path) -> None:
+    paused = lane("north", state="paused", paused_since_ms=40_000, depth=3, bytes=9)
+    late = lane("south", oldest_age_s=90, depth=1, drain_s=None)
+
+    alone, beside = judged(tmp_path, {"bridges": [paused, lane("south")]}, {"bridges": [paused, late]})
+
+    assert (alone["headline"], alone["lead"]) == ("Paused: north.", "")
+    assert alone["troubles"] == [["north", "paused by an operator", "for 1 min; 3 messages (9 B) wait"]]
+    assert beside["headline"] == "Paused: north. Worth a look: south."
+
+
+def test_what_several_lanes_have_is_told_once_with_the_facts_of_all(tmp_path: Path) -> None:
+    many = [down("north", at, down_s=20 + at, depth=2, bytes=10, next_attempt_s=9 - at) for at in range(8)]
+    mixed = [lane("south"), down("south", "urgent"), down("south", 2)]
+    late = [lane("east", at, oldest_age_s=100 + at, depth=5, bytes=7) for at in range(3)]
+    paused = [lane("west", at, state="paused", paused_since_ms=90_000) for at in (0, 1)]
+
+    told = [one["troubles"] for one in judged(tmp_path, *({"bridges": rows} for rows in (many, mixed, late, paused)))]
+
+    assert told[0] == [
+        [
+            "north",
+            "the remote cannot be reached: Connection refused",
+            "at box:1883; for 27 s; 16 messages (80 B) wait; 16 attempts failed; next attempt in 2 s",
+        ]
+    ]
+    assert [text for _, text, _ in told[1]] == ["lanes urgent and 2: the remote cannot be reached: Connection refused"]
+    assert told[2] == [["east", "behind", "the oldest message has waited 1 min 42 s; 15 messages (21 B) wait"]]
+    assert told[3] == [["west", "paused by an operator", "for 10 s; nothing waits"]]
+
+
+def test_the_process_that_bridges_share_is_told_once_and_not_with_each_of_them(tmp_path: Path) -> None:
+    rows = [lane(name, state="restarting", reason="signal 9") for name in ("north", "south")]
+    site = {"name": "site", "state": "restarting", "last_cause": "signal 9"}
+
+    shared, own = judged(tmp_path, {"bridges": rows, "processes": [site]}, {"bridges": rows, "processes": []})
+
+    assert [about for about, _, _ in shared["troubles"]] == ["site"]
+    assert [about for about, _, _ in own["troubles"]] == ["north", "south"]
