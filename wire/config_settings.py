@@ -407,6 +407,18 @@ class TlsSettings(ClientTlsSettings):
     key_passphrase_command: Annotated[
         tuple[str, ...], SettingForm.FILLED, "A program and its arguments, without a shell, that writes that passphrase."
     ] = ()
+    psk_identity: Annotated[
+        str | None,
+        SettingForm.FILLED,
+        "The name of a pre-shared key, which takes the place of certificates on both sides; needs Python 3.13.",
+    ] = None
+    psk_file: Annotated[
+        str | None, SettingForm.FILE, "File with that key in hexadecimal in its first line; read when it changes."
+    ] = None
+    psk_env: Annotated[str | None, SettingForm.FILLED, "Environment variable with that key in hexadecimal."] = None
+    psk_command: Annotated[
+        tuple[str, ...], SettingForm.FILLED, "A program and its arguments, without a shell, that writes that key in hexadecimal."
+    ] = ()
     ca_path: Annotated[
         str | None, SettingForm.FOLDER, "A folder with authorities to trust, named by openssl rehash, besides ca_file."
     ] = None

@@ -10,9 +10,9 @@ import calendar
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from actors.remote.remote_tls import context, passphrase_of
+from actors.remote.remote_tls import TlsSecrets, context, secrets_of
 from actors.remote.secret_source import CannotRead, Source
 from actors.system.certificates import CertificateFault
 from actors.system.tls import certificate_dates
@@ -29,14 +29,14 @@ SOON_S = 30 * 86_400.0  # before a certificate ends, or the last third of its li
 class Login:
     """What a CONNECT says of who we are. It is not shown by ``repr``, which a log might write.
 
-    passphrase: of the key of our certificate. ends_at_s: when the first of its secrets ends, in seconds of UTC; None where none
+    tls: the secrets below TLS. ends_at_s: when the first of its secrets ends, in seconds of UTC; None where none
     says so. certificate_ends_at_s, certificate_ends_soon_at_s: the same of our certificate, and from when on that is worth a
     warning. stale: why it is the login from before; empty if it is not.
     """
 
     password: str | None = None
     data: bytes | None = None
-    passphrase: str | None = None
+    tls: TlsSecrets = field(default_factory=TlsSecrets)
     ends_at_s: float | None = None
     certificate_ends_at_s: float | None = None
     certificate_ends_soon_at_s: float | None = None
@@ -54,8 +54,8 @@ class Login:
         return self.data != other.data and self.is_same(replace(other, data=self.data))
 
     @property
-    def _shown(self) -> tuple[object, object, object]:
-        return self.password, self.data, self.certificate_ends_at_s
+    def _shown(self) -> tuple[object, ...]:
+        return self.password, self.data, self.tls.psk, self.certificate_ends_at_s
 
 
 NO_LOGIN = Login()
@@ -83,9 +83,9 @@ class Credentials:
         self._wall_s = wall_s
         self._password, self._data = sources = sources_of(settings)
         self._commands = any(each.command for each in sources)
-        self._tls = settings.tls if settings.secure and settings.tls.cert_file else None
-        pair = (self._tls.cert_file, self._tls.key_file, self._tls.key_passphrase_file) if self._tls else ()
-        self._files = tuple(filter(None, (*(each.file for each in sources), *pair)))
+        self._tls = settings.tls if settings.secure else None
+        own = (self._tls.cert_file, self._tls.key_file, self._tls.key_passphrase_file, self._tls.psk_file) if self._tls else ()
+        self._files = tuple(filter(None, (*(each.file for each in sources), *own)))
         self.renewable = bool(self._files) or self._commands or any(each.variable for each in sources)
         self._lock = threading.Lock()
         self._last: Login | None = None
@@ -139,8 +139,8 @@ class Credentials:
         state, timeout_s = self._state(), self._settings.command_timeout_s
         try:
             password, data = self._password.read(timeout_s), self._data.read(timeout_s)
-            passphrase = None if self._tls is None else passphrase_of(self._tls).read(timeout_s)
-            begins_s, ends_s = self._certificate(passphrase)
+            secrets = TlsSecrets() if self._tls is None else secrets_of(self._tls, timeout_s)
+            begins_s, ends_s = self._certificate(secrets)
         except CannotRead as error:
             self._used = state
             last = self._last
@@ -153,18 +153,18 @@ class Credentials:
         self._last = Login(
             password=password,
             data=None if data is None else data.encode(),
-            passphrase=passphrase,
+            tls=secrets,
             ends_at_s=min(ends, default=None),
             certificate_ends_at_s=ends_s,
             certificate_ends_soon_at_s=None if ends_s is None else ends_s - min(SOON_S, (ends_s - begins_s) / 3),
         )
         return self._last
 
-    def _certificate(self, passphrase: str | None) -> tuple[float, float | None]:
+    def _certificate(self, secrets: TlsSecrets) -> tuple[float, float | None]:
         """From when and until when our certificate is valid; it fits its key, so a half-written pair is none."""
         if self._tls is None or self._tls.cert_file is None:
             return 0.0, None
-        context(self._tls, passphrase)
+        context(self._tls, secrets)
         begins, ends = (calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ")) for text in certificate_dates(self._tls.cert_file))
         return begins, ends
 

@@ -24,7 +24,7 @@ from paho.mqtt.properties import Properties
 
 from actors.remote.credentials import NO_LOGIN, Login, sources_of
 from actors.remote.remote_tcp import connect_tcp
-from actors.remote.remote_tls import context, passphrase_of
+from actors.remote.remote_tls import TlsSecrets, context, secrets_of
 from actors.remote.secret_source import CannotRead
 from actors.system.certificates import CertificateFault
 from actors.system.receive_buffer import RECEIVE_BYTES, BufferSource, receive
@@ -219,7 +219,7 @@ def probe_remote(settings: RemoteSettings, address: Address) -> None:
     place = f"{address[0]}:{address[1]}"
     try:
         with connect_tcp(address, settings) as sock:
-            context = _tls_context(settings, _passphrase(settings))
+            context = _tls_context(settings, _secrets(settings))
             if context is not None:
                 with context.wrap_socket(sock, server_hostname=address[0]):
                     pass
@@ -286,13 +286,13 @@ class _Client(Client):
         return connect_tcp((self.host, self.port), self._settings)
 
 
-def _passphrase(settings: RemoteSettings) -> str | None:
-    return passphrase_of(settings.tls).read(settings.credentials.command_timeout_s) if settings.secure else None
+def _secrets(settings: RemoteSettings) -> TlsSecrets:
+    return secrets_of(settings.tls, settings.credentials.command_timeout_s) if settings.secure else TlsSecrets()
 
 
-def _tls_context(settings: RemoteSettings, passphrase: str | None) -> ssl.SSLContext | None:
+def _tls_context(settings: RemoteSettings, secrets: TlsSecrets) -> ssl.SSLContext | None:
     """Made of what is in the files now, and raises what ``remote_tls.context`` does; None without TLS."""
-    return context(settings.tls, passphrase) if settings.secure else None
+    return context(settings.tls, secrets) if settings.secure else None
 
 
 def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str, login: Login) -> Client:
@@ -311,7 +311,7 @@ def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str, 
     try:
         if settings.username is not None:
             client.username_pw_set(settings.username, login.password)
-        context = _tls_context(settings, login.passphrase)
+        context = _tls_context(settings, login.tls)
         if context is not None:
             client.tls_set_context(context)
     except CannotRead as error:  # ssl.SSLError is an OSError
@@ -332,7 +332,7 @@ def credentials_fault(settings: RemoteSettings) -> str | None:
         if (found := source.fault()) is not None:
             return found
     try:
-        _tls_context(settings, _passphrase(settings))
+        _tls_context(settings, _secrets(settings))
     except CannotRead as error:
         return _why(error)
     return None

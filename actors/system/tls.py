@@ -23,6 +23,7 @@ FILE_BYTES_MAX = 16 * 1024 * 1024
 
 VERSIONS = {"tls1.2": ssl.TLSVersion.TLSv1_2, "tls1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_PROVIDERS = {"TSS2 PRIVATE KEY": "tpm2", "PKCS#11 PROVIDER URI": "pkcs11"}  # what a PEM file may hold in place of a key
 _PEM_BEGIN, _PEM_END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
@@ -83,14 +84,32 @@ def show(context: ssl.SSLContext, cert_file: str, key_file: str, passphrase: str
     _need_own("key_file", key_file)
     try:
         context.load_cert_chain(cert_file, key_file, password=_refuse_to_ask if passphrase is None else passphrase)
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            raise CertificateFault("key_file", f"{key_file} is not the key of {cert_file}") from error
-        if passphrase is not None:
-            raise CertificateFault("key_file", f"{key_file} holds no key in PEM, or one with another passphrase") from error
-        raise CertificateFault("key_file", f"{key_file} holds no key in PEM, or not one to use ({_reason(error)})") from error
-    except (OSError, ValueError) as error:
-        raise CertificateFault("key_file", f"{key_file} cannot be read: {error}") from error
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise CertificateFault("key_file", _why_no_key(cert_file, key_file, passphrase, error)) from error
+
+
+def _why_no_key(cert_file: str, key_file: str, passphrase: str | None, error: OSError | ValueError) -> str:
+    if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+        return f"{key_file} is not the key of {cert_file}"
+    if (provider := _provider_of(key_file)) is not None:
+        return (
+            f"{key_file} names a key that OpenSSL's provider {provider} has: the provider is not loaded (OPENSSL_CONF), "
+            "finds no such key, or wants another key_passphrase"
+        )
+    if not isinstance(error, ssl.SSLError):
+        return f"{key_file} cannot be read: {error}"
+    if passphrase is not None:
+        return f"{key_file} holds no key in PEM, or one with another passphrase"
+    return f"{key_file} holds no key in PEM, or not one to use ({_reason(error)})"
+
+
+def _provider_of(key_file: str) -> str | None:
+    """The provider that a key outside of ``key_file`` is reached by; None where the file is no reference to one."""
+    try:
+        text = read_plain(key_file, FILE_BYTES_MAX).decode("ascii", errors="replace")
+    except OSError:
+        return None
+    return next((provider for label, provider in _PROVIDERS.items() if f"-----BEGIN {label}-----" in text), None)
 
 
 def trust(context: ssl.SSLContext, ca_file: str) -> None:

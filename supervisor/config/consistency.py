@@ -168,7 +168,7 @@ def _client_tls(tls: ClientTlsSettings, _: _File) -> ClientTlsSettings:
 
 def _tls(tls: TlsSettings, written: _File) -> TlsSettings:
     _client_tls(tls, written)
-    problems = _one_source(tls, "key_passphrase")
+    problems = _one_source(tls, "key_passphrase") + _psk(tls, written)
     for key in _SOURCES:
         if getattr(tls, f"key_passphrase_{key}") and not tls.key_file:
             problems.append(((f"key_passphrase_{key}",), "needs key_file beside it"))
@@ -180,6 +180,20 @@ def _tls(tls: TlsSettings, written: _File) -> TlsSettings:
         ]
     _raise(problems)
     return tls
+
+
+def _psk(tls: TlsSettings, written: _File) -> list[Fault]:
+    given = [f"psk_{key}" for key in _SOURCES if getattr(tls, f"psk_{key}")]
+    problems = _one_source(tls, "psk")
+    if tls.psk_identity is None:
+        return problems + [((key,), "needs psk_identity beside it") for key in given]
+    if not given:
+        problems.append((("psk_identity",), "needs the key beside it: psk_file, psk_env or psk_command"))
+    return problems + [
+        ((key,), "has no effect with psk_identity: no certificate takes part; remove one of them")
+        for key in ("cert_file", "ca_file", "ca_path", "crl_file", "verify", "verify_name", "server_name")
+        if key in written
+    ]
 
 
 def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:

@@ -24,6 +24,7 @@ SECRET_KEYS = (
     "key_passphrase_file",
     "nkey_file",
     "password_file",
+    "psk_file",
     "token_file",
     "tokens_file",
 )

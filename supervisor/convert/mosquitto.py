@@ -285,12 +285,13 @@ def _bridge(draft: Draft, part: Part, folder: Path) -> None:
     secure = _transport(draft, remote, part)
     done = {"address", "addresses", "connection", "remote_clientid", "clientid", "bridge_protocol_version"}
     done |= {"bridge_tls_use_os_certs", "topic", "bridge_outgoing_retain", "restart_timeout", "bridge_tcp_keepalive"}
-    done |= {"remote_password", "password", "bridge_tls_version", "bridge_tcp_user_timeout"}
+    done |= {"remote_password", "password", "bridge_psk", "bridge_tls_version", "bridge_tcp_user_timeout"}
     done |= {"notifications", "notifications_local_only", "notification_topic"}
     addresses = len(draft.get(*remote, "addresses") or ())
     lines = [line for line in part.lines if _fits(draft, line, secure=secure, new=new, addresses=addresses)]
     _each(draft, base, lines, folder, done)
     _password(draft, remote, part, name)
+    _pre_shared_key(draft, (*remote, "tls"), part, name)
     _times(draft, base, part)
     _link_state(draft, (*base, "link_state"), part)
     _put_rules(draft, base, topics, part.last("bridge_outgoing_retain"))
@@ -345,7 +346,7 @@ def _protocol(draft: Draft, remote: Key, part: Part) -> bool:
 
 def _transport(draft: Draft, remote: Key, part: Part) -> bool:
     """Say that it is encrypted where it is. Returns whether it is."""
-    line = part.last("bridge_cafile", "bridge_capath", "bridge_tls_use_os_certs")
+    line = part.last("bridge_cafile", "bridge_capath", "bridge_tls_use_os_certs", "bridge_identity")
     if line is None or (line.name == "bridge_tls_use_os_certs" and not flag(line.value)):
         return False
     draft.put((*remote, "transport"), "tls", line)
@@ -363,6 +364,18 @@ def _password(draft: Draft, remote: Key, part: Part, bridge: str) -> None:
     name = f"secrets/{bridge}.password"
     draft.add_file(name, f"{line.value}\n")
     draft.put((*remote, "password_file"), name, line)
+
+
+def _pre_shared_key(draft: Draft, tls: Key, part: Part, bridge: str) -> None:
+    line = part.last("bridge_psk")
+    if line is None:
+        return
+    if draft.get(*tls, "psk_identity") is None:
+        draft.refuse(line, "a pre-shared key is not used without bridge_identity")
+        return
+    name = f"secrets/{bridge}.psk"
+    draft.add_file(name, f"{line.value}\n")
+    draft.put((*tls, "psk_file"), name, line)
 
 
 def _times(draft: Draft, base: Key, part: Part) -> None:

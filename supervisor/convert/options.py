@@ -56,7 +56,7 @@ _ON_DISK = "what waits is on disk when it is acknowledged, in node.data_dir"
 _TO_STDERR = "logs are JSON lines on standard error, which the service manager keeps"
 _NO_CLIENT = "the bridge is part of the node and no client of it; its rules say what it may take and bring"
 _ALWAYS_TRIED = "a bridge connects when the node starts, and stays until it is paused"
-_PSK = "pre-shared keys are not spoken, and without them it would not be encrypted"
+_PSK = "pre-shared keys are spoken to remotes only, and without them it would not be encrypted"
 _PLUGIN = "plug-ins are not loaded; where one decides who may come in, nobody comes in until there is a password file"
 _ENGINE = "keys are PEM files"
 
@@ -126,7 +126,7 @@ ACCESS_OPTIONS = (
     _never("plugin_load", _PLUGIN),
     _never("plugin_opt_*", _PLUGIN),
     _never("plugin_use", _PLUGIN),
-    _later("psk_file", "pre-shared keys are not spoken"),
+    _later("psk_file", "pre-shared keys are spoken to remotes only"),
 )
 
 LISTENER_OPTIONS = (
@@ -180,7 +180,7 @@ BRIDGE_OPTIONS = (
     Option("bridge_certfile", f"{_TLS}.cert_file"),
     Option("bridge_ciphers", f"{_TLS}.ciphers"),
     _later("bridge_ciphers_tls1.3", "Python offers those of TLS 1.3 that OpenSSL has"),
-    _later("bridge_identity", _PSK, fatal=True),
+    Option("bridge_identity", f"{_TLS}.psk_identity", "with Python 3.13"),
     _never(
         "bridge_insecure",
         f"write the name in the remote's certificate into {_TLS}.server_name, or {_TLS}.verify_name: false",
@@ -191,7 +191,7 @@ BRIDGE_OPTIONS = (
     Option("bridge_max_topic_alias", f"{_REMOTE}.topic_aliases", "with MQTT 5"),
     Option("bridge_outgoing_retain", f"{_OUT}[].preserve_retain"),
     Option("bridge_protocol_version", f"{_REMOTE}.protocol", "mqttv31 becomes mqtt311"),
-    _later("bridge_psk", _PSK, fatal=True),
+    Option("bridge_psk", f"{_TLS}.psk_file", "into a file in secrets/; with Python 3.13"),
     Option("bridge_receive_maximum", f"{_REMOTE}.receive_maximum"),
     _needless("bridge_reload_type", "a reload takes what has changed, when one asks for it"),
     _never("bridge_require_ocsp", "Python's ssl cannot ask", "false"),

@@ -156,7 +156,7 @@ def _of_files(before: NodeSettings, after: NodeSettings) -> Iterator[Change]:
     for bridge in after.bridges:
         tls = bridge.remote.tls
         wanted = bridge.remote.authentication
-        secrets = (bridge.remote.password_file, wanted and wanted.data_file, tls.key_passphrase_file)
+        secrets = (bridge.remote.password_file, wanted and wanted.data_file, tls.key_passphrase_file, tls.psk_file)
         for path in (*secrets, tls.ca_file, tls.crl_file, tls.cert_file, tls.key_file):
             if path in changed:
                 what = f"bridge {bridge.name}: the content of {path}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from actors.remote.remote_socket import credentials_fault, probe_remote
-from actors.remote.remote_tls import context
+from actors.remote.remote_tls import TlsSecrets, context
 from actors.system.certificates import CertificateFault
 from actors.system.tls import TlsLayer, server_context
 from tests.support.authority import Authority, Pair
+from tests.support.mosquitto import Mosquitto
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S
 from wire.config_settings import ListenerTlsSettings, RemoteSettings, TlsSettings
@@ -146,11 +150,11 @@ def test_an_older_version_than_is_wanted_is_not_spoken(tmp_path: Path) -> None:
 
 
 def test_only_the_ciphers_that_are_given_are_offered(tmp_path: Path) -> None:
-    made = context(TlsSettings(ciphers="ECDHE-RSA-AES256-GCM-SHA384"), None)
+    made = context(TlsSettings(ciphers="ECDHE-RSA-AES256-GCM-SHA384"), TlsSecrets())
     offered = {cipher["name"] for cipher in made.get_ciphers() if cipher["protocol"] == "TLSv1.2"}
     assert offered == {"ECDHE-RSA-AES256-GCM-SHA384"}
     with pytest.raises(CertificateFault, match="selects no cipher"):
-        context(TlsSettings(ciphers="NO-SUCH"), None)
+        context(TlsSettings(ciphers="NO-SUCH"), TlsSecrets())
 
 
 def test_a_key_with_a_passphrase_opens_with_it_and_with_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +187,127 @@ def test_a_file_without_a_revocation_list_is_refused(tmp_path: Path, content: st
     crl = tmp_path / "crl"
     crl.write_text(content)
     with pytest.raises(CertificateFault, match="holds no revocation lists"):
-        context(TlsSettings(crl_file=str(crl)), None)
+        context(TlsSettings(crl_file=str(crl)), TlsSecrets())
     with pytest.raises(CertificateFault, match="holds no revocation lists"):
-        context(TlsSettings(crl_file=str(Authority(tmp_path / "ca").ca_file)), None)
+        context(TlsSettings(crl_file=str(Authority(tmp_path / "ca").ca_file)), TlsSecrets())
+
+
+# --- pre-shared keys ---
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> TlsSettings:
+    key = tmp_path / "edge.psk"
+    key.write_text("0123456789abcdef0123456789abcdef\n")
+    key.chmod(0o600)
+    return TlsSettings(psk_identity="edge", psk_file=str(key))
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="this Python speaks them")
+def test_an_older_python_says_that_it_has_no_pre_shared_keys(shared: TlsSettings) -> None:
+    assert "needs Python 3.13" in str(credentials_fault(remote(shared)))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="pre-shared keys need Python 3.13")
+@pytest.mark.parametrize("version", ["tlsv1.2", "tlsv1.3"])
+def test_a_real_broker_and_the_bridge_know_each_other_by_a_pre_shared_key(
+    tmp_path: Path, shared: TlsSettings, version: str
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(f"edge:{Path(str(shared.psk_file)).read_text()}")
+    lines = ("allow_anonymous true", "psk_hint site", f"psk_file {keys}", f"tls_version {version}")
+    with Mosquitto(tmp_path / "remote", lines=lines) as broker:
+        place = ("127.0.0.1", broker.port)
+        assert fault(shared, place) is None
+        Path(str(shared.psk_file)).write_text("00112233\n")
+        assert fault(shared, place) is LinkFault.TLS
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="pre-shared keys need Python 3.13")
+def test_a_remote_that_shows_a_certificate_in_place_of_a_pre_shared_key_is_refused(tmp_path: Path, shared: TlsSettings) -> None:
+    with served(Authority(tmp_path).issue("server")) as place:
+        assert fault(shared, place) is not None
+
+
+@pytest.mark.parametrize("text", ["", "no hexadecimal", "0" * 1026])
+def test_a_pre_shared_key_that_cannot_be_one_is_refused_and_not_shown(shared: TlsSettings, text: str) -> None:
+    Path(str(shared.psk_file)).write_text(text)
+    said = str(credentials_fault(remote(shared)))
+    assert "the pre-shared key" in said
+    assert text == "" or text not in said
+
+
+# --- keys that are no files ---
+
+
+@pytest.mark.parametrize(("label", "provider"), [("TSS2 PRIVATE KEY", "tpm2"), ("PKCS#11 PROVIDER URI", "pkcs11")])
+def test_the_provider_that_a_key_needs_is_named(tmp_path: Path, label: str, provider: str) -> None:
+    own = Authority(tmp_path).issue("own")
+    own.key_file.write_text(f"-----BEGIN {label}-----\nMAA=\n-----END {label}-----\n")
+    said = str(credentials_fault(remote(TlsSettings(cert_file=str(own.cert_file), key_file=str(own.key_file)))))
+    assert f"provider {provider}" in said
+    assert "OPENSSL_CONF" in said
+
+
+OPENSSL_CONF = """\
+openssl_conf = all
+[all]
+providers = providers
+[providers]
+default = on
+pkcs11 = pkcs11
+[on]
+activate = 1
+[pkcs11]
+activate = 1
+pkcs11-module-path = {module}
+"""
+PROBE = """\
+import os, sys
+from actors.remote.remote_socket import probe_remote
+from tests.actors.bridge.test_remote_tls import remote
+from wire.config_settings import TlsSettings
+ca, cert, key, port = sys.argv[1:]
+probe_remote(remote(TlsSettings(ca_file=ca, cert_file=cert, key_file=key, key_passphrase_env="PIN")), ("127.0.0.1", int(port)))
+os._exit(0)  # as a node's processes end; taking it apart ends badly in SoftHSM
+"""
+
+
+def installed(pattern: str) -> Path | None:
+    return next(iter(sorted(Path("/usr/lib").glob(pattern))), None)
+
+
+@pytest.mark.skipif(
+    installed("*/ossl-modules/pkcs11.so") is None or installed("softhsm/libsofthsm2.so") is None,
+    reason="needs pkcs11-provider, softhsm2 and opensc",
+)
+def test_a_key_that_never_leaves_its_token_proves_who_the_bridge_is(tmp_path: Path) -> None:
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "softhsm.conf").write_text(f"directories.tokendir = {tmp_path}/tokens\nobjectstore.backend = file\n")
+    module, conf = str(installed("softhsm/libsofthsm2.so")), tmp_path / "openssl.cnf"
+    conf.write_text(OPENSSL_CONF.format(module=module))
+    plain = os.environ | {"SOFTHSM2_CONF": str(tmp_path / "softhsm.conf"), "PYTHONPATH": os.getcwd(), "PIN": "1234"}
+
+    def run(*command: str, **more: str) -> None:
+        done = subprocess.run(command, timeout=PATIENCE_S, env=plain | more, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    authority = Authority(tmp_path / "ca")
+    key, plain_key = tmp_path / "edge.key", str(tmp_path / "edge.pkcs8")
+    made = authority.issue("edge")  # its key goes onto the token
+    run("softhsm2-util", "--init-token", "--free", "--label", "site", "--pin", "1234", "--so-pin", "5678")
+    run("openssl", "pkcs8", "-topk8", "-nocrypt", "-in", str(made.key_file), "-out", plain_key)
+    run("softhsm2-util", "--import", plain_key, "--token", "site", "--label", "edge", "--id", "01", "--pin", "1234")
+    made.key_file.unlink()
+    key.write_text(key_reference("pkcs11:token=site;object=edge;type=private"))
+    key.chmod(0o600)
+    with served(authority.issue("server"), authority.ca_file, maximum_version=ssl.TLSVersion.TLSv1_2) as (_, port):
+        run(sys.executable, "-c", PROBE, str(authority.ca_file), str(made.cert_file), str(key), str(port), OPENSSL_CONF=str(conf))
+
+
+def key_reference(uri: str) -> str:
+    """What ``uri2pem`` of pkcs11-provider writes."""
+    texts = ((0x1A, b"PKCS#11 Provider URI v1.0"), (0x0C, uri.encode()))
+    inner = b"".join(bytes((tag, len(text))) + text for tag, text in texts)
+    encoded = base64.encodebytes(bytes((0x30, len(inner))) + inner).decode()
+    return f"-----BEGIN PKCS#11 PROVIDER URI-----\n{encoded}-----END PKCS#11 PROVIDER URI-----\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,10 @@ def written(folder: Path, text: str, status: int | None = None) -> NodeSettings:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_holds_and_names_what_is_lost(configs: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = re.search(r"^#! untaken: (.*)$", (configs / name).read_text(), re.MULTILINE)
-    untaken = sorted(said[1].split(", ")) if said else []
+    untaken = said[1].split(", ") if said else []
+    if "bridge_psk" in (configs / name).read_text() and sys.version_info < (3, 13):
+        untaken.append("connection")
+    untaken.sort()
 
     _, text = converted(configs, name, 3 if untaken else 0)
 
@@ -179,7 +183,7 @@ def test_a_listener_is_there_as_it_was_or_not_at_all(tmp_path: Path, line: str) 
     assert [listener.bind for listener in settings.listeners] == ["127.0.0.1:1885"]
 
 
-@pytest.mark.parametrize("line", ["bridge_cafile none.pem", "remote_clientid same", "bridge_psk 00"])
+@pytest.mark.parametrize("line", ["bridge_cafile none.pem", "remote_clientid same"])
 def test_a_bridge_is_there_as_it_was_or_not_at_all(tmp_path: Path, line: str) -> None:
     text = f"connection a\naddress b:1\nremote_clientid same\ntopic # out\nconnection c\naddress b:1\n{line}\ntopic # out 1\n"
     assert [bridge.name for bridge in written(tmp_path, text, 3).bridges] == ["a"]
