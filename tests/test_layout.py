@@ -63,7 +63,7 @@ OTHER_NAMES = {
     "wire/frames/supervision.py": "Heartbeat",
     "wire/mqtt/packets.py": "Connect",
     "wire/status/answers.py": "HeldMessage",
-    "supervisor/http/models.py": "Resend",
+    "supervisor/http/models.py": "Purge",
     "analysis/tables/schemas.py": "Column",
     "supervisor/tree/status_figures.py": "RateMeter",
     "supervisor/units.py": "Inconsistent",

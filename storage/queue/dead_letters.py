@@ -290,16 +290,27 @@ class DeadLetters:
 
     def on_replayed(self, letters: Iterable[DeadLetter], write: Write) -> None:
         """Take ``letters``, which ``write`` appends to their queue, out."""
+        self._row.replayed += self._take_out(letters, write)
+
+    def remove(self, letters: Iterable[DeadLetter], write: Write) -> int:
+        """Take ``letters`` out for good; how many they were."""
+        gone = self._take_out(letters, write)
+        self._row.purged += gone
+        return gone
+
+    def _take_out(self, letters: Iterable[DeadLetter], write: Write) -> int:
+        taken = 0
         for letter in letters:
             key = chunk_key(self.number, letter.seq)
             write.delete("msg", key)
             self._leave(len(letter.encode(key)), letter.reason)
             if letter.seq == self._row.head:
                 self._row.head += 1
-            self._row.replayed += 1
+            taken += 1
         self._leaving = True
         write.on_commit(self._on_left)
         self._settle_down()
+        return taken
 
     def purge(self, write: Write) -> int:
         """Remove every letter; how many they were. Nothing is read."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import count
 
 from wire.config_settings import ThinningSettings
 from wire.frames.batch import QOS_MASK, RETAIN, Batch
@@ -78,7 +79,8 @@ class Sifted:
 class ThinnedTopics:
     """The topics of one queue of which something is held, or the last payload is known.
 
-    untracked: messages that crossed as they came, because there was no memory to be looked at by.
+    untracked: messages that crossed as they came, because there was no memory to be looked at by. next_number: of what is held
+    next.
     """
 
     def __init__(self, limits: Callable[[], ThinningSettings]) -> None:
@@ -88,6 +90,12 @@ class ThinnedTopics:
         self.untracked = 0
         self._limits = limits
         self._digests: dict[bytes, bytes] = {}
+        self._numbers: dict[bytes, int] = {}  # of what is held, in the order of ``held``
+        self.next_number = 0
+
+    def held_from(self, number: int) -> Iterator[tuple[int, HeldMessage]]:
+        """What is held, by its numbers from ``number`` on: what is held later has a higher one, also of the same topic."""
+        return ((at, self.held[topic]) for topic, at in self._numbers.items() if at >= number)
 
     def forget_payloads(self) -> None:
         """The remote may not have what was sent last: the next message of each topic crosses."""
@@ -103,6 +111,8 @@ class ThinnedTopics:
         self._digests.update(sifted.digests)
         gone = [self._let_go(topic) for topic in sifted.gone]
         self.held.update(sifted.held)
+        self._numbers.update(zip(sifted.held, count(self.next_number), strict=False))
+        self.next_number += len(sifted.held)
         self.size_bytes += sum(message.size_bytes for message in sifted.held.values())
         return gone
 
@@ -112,6 +122,7 @@ class ThinnedTopics:
 
     def _let_go(self, topic: bytes) -> HeldMessage:
         message = self.held.pop(topic)
+        del self._numbers[topic]
         self.size_bytes -= message.size_bytes
         return message
 

@@ -4,8 +4,10 @@ Which command has its turn when, and who is answered, is the business of ``comma
 Arguments (``QueueCommand.arguments``) are maps of msgpack types, results are those of ``wire/status/answers.py``.
 
 ls {bridge?} -> Queues.
-peek {bridge, lane | dead, from?, count?, payload_bytes?} -> HeldMessages: ``tail`` lets who pages know where to end.
+peek {bridge, lane, held? | dead, from?, count?, payload_bytes?} -> HeldMessages: ``tail`` lets who pages know where to end. With
+    ``held`` what rules hold for the lane, by numbers of its own. Without a byte of the payload there are no properties either.
 purge {bridge, lane?, dead?, in_flight?} -> Purged: without ``lane``, in every lane.
+purge {bridge, dead, reason, from?} -> Purged: of the dead letters those that died of it, a page at most.
 events {from?, count?} -> Events: from number ``from`` on.
 replay {bridge, reason?, from?, count?} -> Replayed: one page goes back, by one commit.
 
@@ -141,6 +143,7 @@ class QueueCommands:
             state=state.value,
             depth=queue.depth + self._lanes.thinned.held(name),
             bytes=queue.size_bytes + self._lanes.thinned.size_bytes(name),
+            held=self._lanes.thinned.held(name),
             oldest_age_s=None if oldest_ms is None else elapsed_ms(oldest_ms, wall_ms) / 1000,
             in_flight=queue.in_flight,
             head=queue.head,
@@ -193,6 +196,12 @@ class QueueCommands:
             return page.of(letters.name, letters.next_seq)
         name, lane = self._lane(bridge, arguments["lane"])
         queue = lane.queue
+        if arguments.get("held"):
+            for number, message in self._lanes.thinned.held_from(name, start):
+                page.take(_held(message, payload_bytes, seq=number, state="held"), message.size_bytes)
+                if page.full:
+                    break
+            return page.of(name, self._lanes.thinned.next_number(name))
         for message in queue.read(start, queue.tail):
             page.take(_held(message, payload_bytes, seq=message.seq, state=_sent(queue, message.seq)), message.size_bytes)
             if page.full:
@@ -205,11 +214,7 @@ class QueueCommands:
         bridge = arguments["bridge"]
         write = self.next_commit.write
         if arguments.get("dead"):
-            gone = self._letters(bridge).purge(write)
-            self._events.note(
-                wall_ms, EventKind.QUEUE_PURGED, actor="operator", bridge=bridge, lane=-1, reason="dead_letters", count=gone
-            )
-            return Purged(purged=gone)
+            return self._purge_dead(bridge, arguments, wall_ms)
         whole = bool(arguments.get("in_flight"))
         if arguments.get("lane") is None:
             self._known(bridge)
@@ -233,6 +238,22 @@ class QueueCommands:
             if queue.depth:
                 kept.append(_kept_lane(lane))
         return Purged(purged=purged, kept=sum(row.messages for row in kept), kept_in_flight=flying, kept_lanes=tuple(kept))
+
+    def _purge_dead(self, bridge: str, arguments: Mapping[str, Any], wall_ms: int) -> Purged:
+        letters, write, reason = self._letters(bridge), self.next_commit.write, arguments.get("reason")
+        following = None
+        if reason is None:
+            gone = letters.purge(write)
+        else:
+            place, start = letters.name, arguments.get("from") or 0
+            page = choose_page(letters.read(start), [place], {place: ()}, reason=reason, count=PAGE_MESSAGES)
+            gone = letters.remove(page.chosen.get(place, ()), write)
+            following = page.following if page.following is not None and page.following < letters.next_seq else None
+        if gone:
+            self._events.note(
+                wall_ms, EventKind.QUEUE_PURGED, actor="operator", bridge=bridge, lane=-1, reason="dead_letters", count=gone
+            )
+        return Purged(purged=gone, next=following)
 
     # --- replay ---
 
@@ -412,7 +433,7 @@ def _held(message: Message, payload_bytes: int | None, **more: Any) -> HeldMessa
         retain=bool(message.flags & RETAIN),
         size=len(message.payload),
         payload=message.payload if payload_bytes is None else message.payload[:payload_bytes],
-        properties=message.properties,
+        properties=b"" if payload_bytes == 0 else message.properties,
         rule=route.rule if route else "",
         destination=route.destination if route else "",
         accepted_ms=message.accepted_ms,

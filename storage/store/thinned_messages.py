@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -103,6 +103,16 @@ class ThinnedMessages:
         """Their bytes."""
         each = self.queues.get(name)
         return 0 if each is None else each.topics.size_bytes
+
+    def held_from(self, name: str, number: int) -> Iterator[tuple[int, Message]]:
+        """What is held for the queue ``name``, as it is to enter it, each by its number, from ``number`` on."""
+        each = self.queues.get(name)
+        return iter(()) if each is None else ((at, _as_queued(message)) for at, message in each.topics.held_from(number))
+
+    def next_number(self, name: str) -> int:
+        """One past the number of the newest that is held for the queue ``name``."""
+        each = self.queues.get(name)
+        return 0 if each is None else each.topics.next_number
 
     def untracked(self, name: str) -> int:
         """How many crossed as they came in this life, since there was no memory to look at them by."""
@@ -227,8 +237,7 @@ class ThinnedMessages:
         """Append ``messages`` to the queue ``name``, those that were accepted together as one batch."""
         by_time: dict[int, list[Message]] = {}
         for held in messages:
-            message = Message(-1, held.topic, held.payload, held.flags, held.properties, held.route, held.accepted_ms)
-            by_time.setdefault(held.accepted_ms, []).append(message)
+            by_time.setdefault(held.accepted_ms, []).append(_as_queued(held))
         queue, write = self._lanes[name].queue, self._next.write
         for accepted_ms, together in by_time.items():
             batch = batch_of(together, accepted_ms=accepted_ms)
@@ -256,6 +265,11 @@ class ThinnedMessages:
                 self._lanes[name].queue.refuse_into(Loss.DAMAGED.dropped, 1)
         for name, messages in found.items():
             self._enter(name, sorted(messages, key=lambda message: message.accepted_ms))
+
+
+def _as_queued(held: HeldMessage) -> Message:
+    """``held`` as its queue is to have it."""
+    return Message(-1, held.topic, held.payload, held.flags, held.properties, held.route, held.accepted_ms)
 
 
 def _losses(queue: Queue) -> _Losses:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +20,7 @@ from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node, co
 from supervisor.units import counted
 from wire.figure import to_map
 from wire.frames.names import LaneLabel, lane_label
-from wire.status.answers import HeldMessage, HeldMessages, Queues
+from wire.status.answers import HeldMessage, HeldMessages, Purged, Queues
 
 if TYPE_CHECKING:
     from supervisor.control.client import ControlClient
@@ -88,7 +89,8 @@ def peek(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, count
     """Show the next messages of BRIDGE without touching them.
 
     A released message has its PUBREC (QoS 2). One in flight was sent and is not acknowledged. One that is handed out is about to be
-    sent. One that is maybe sent left before the connection ended, or its fate is unknown. A waiting one was never sent.
+    sent. One that is maybe sent left before the connection ended, or its fate is unknown. A waiting one was never sent. One that is
+    held waits until its rule lets it enter the queue.
     """
     places = _places(node.client, bridge, lane, dead)
     found = list(_messages(node.client, bridge, places, start, count, whole=False))
@@ -131,19 +133,34 @@ def export(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, pat
 @click.option(
     "--in-flight", is_flag=True, help="Remove messages that may have been sent, too; the lane then connects with a clean session."
 )
+@click.option("--reason", help="With --dead: only messages that died for this reason.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @JSON
-def purge(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, in_flight: bool, yes: bool, as_json: bool) -> int:
+def purge(
+    node: GivenNode,
+    bridge: str,
+    lane: LaneLabel | None,
+    dead: bool,
+    in_flight: bool,
+    reason: str | None,
+    yes: bool,
+    as_json: bool,
+) -> int:
     """Remove what is queued for BRIDGE, or its dead letters, for good.
 
     Messages that may have been sent stay, unless --in-flight is given. A purge cannot be undone; export first.
     """
     if dead and (in_flight or lane is not None):
         raise click.UsageError("--dead goes without --lane and --in-flight: a bridge has one dead-letter queue")
+    if reason is not None and not dead:
+        raise click.UsageError("--reason goes with --dead: messages that wait have none")
     listed = node.client.queues(bridge)
     if not yes:
-        _confirm(bridge, listed, lane, dead)
-    result = node.client.purge(bridge, lane=lane, dead=dead, in_flight=in_flight)
+        _confirm(bridge, listed, lane, dead, reason)
+    if reason is not None:
+        result = Purged(purged=node.client.purge_died_of(bridge, reason))
+    else:
+        result = node.client.purge(bridge, lane=lane, dead=dead, in_flight=in_flight)
     if as_json:
         print(json.dumps(to_map(result)))
         return 0
@@ -327,12 +344,19 @@ def _messages(
     sent = {} if start else _in_flight(client, bridge)
     look = client.export if whole else client.peek
     for lane in places:
-        left = sent.get(lane, 0)
+        left, following = sent.get(lane, 0), start
         for name, row in _rows(look, bridge, lane, start, count):
             if left > 0 and row.state == "handed out":
                 row = replace(row, state="in flight")
             left -= 1
+            following = row.seq + 1
             yield message_of(name, row, now_ms, whole=whole)
+        if lane is None or start:
+            continue
+        held = list(_rows(look, bridge, lane, 0, count, held=True))
+        # What was held and has entered the queue since it was looked through is there.
+        entered = _rows(look, bridge, lane, following, None) if held and count is None else iter(())
+        yield from (message_of(name, row, now_ms, whole=whole) for name, row in chain(entered, held))
 
 
 def _in_flight(client: ControlClient, bridge: str) -> dict[LaneLabel | None, int]:
@@ -341,16 +365,16 @@ def _in_flight(client: ControlClient, bridge: str) -> dict[LaneLabel | None, int
 
 
 def _rows(
-    look: Callable[..., HeldMessages], bridge: str, lane: LaneLabel | None, start: int, count: int | None
+    look: Callable[..., HeldMessages], bridge: str, lane: LaneLabel | None, start: int, count: int | None, *, held: bool = False
 ) -> Iterator[tuple[str, HeldMessage]]:
     """The messages of one queue, page by page: (queue, message). Messages that come after the first page was asked for are left
-    out."""
+    out. held: what rules hold for it instead."""
     position: int | None = start
     tail: int | None = None
     taken = 0
     while position is not None and (tail is None or position < tail) and (count is None or taken < count):
         wanted = _PAGE if count is None else min(_PAGE, count - taken)
-        page = look(bridge, lane=lane, dead=lane is None, start=position, count=wanted)
+        page = look(bridge, lane=lane, dead=lane is None, held=held, start=position, count=wanted)
         tail = page.tail if tail is None else tail
         position = page.next
         for row in page.messages:
@@ -373,9 +397,10 @@ def _write_whole(path: Path, lines: Iterable[str]) -> int:
     return count
 
 
-def _confirm(bridge: str, listed: Queues, lane: LaneLabel | None, dead: bool) -> None:
+def _confirm(bridge: str, listed: Queues, lane: LaneLabel | None, dead: bool, reason: str | None) -> None:
     if dead:
-        what = counted(sum(row.held for row in listed.dead_letters), "dead letter")
+        held = [row.held if reason is None else row.reasons.get(reason, 0) for row in listed.dead_letters]
+        what = counted(sum(held), "dead letter")
     else:
         rows = [row for row in listed.queues if lane in (None, row.lane)]
         what = f"up to {counted(sum(row.depth for row in rows), 'message')}"

@@ -219,24 +219,47 @@ class ControlClient:
         """Queues and dead letters (of ``bridge``), those that are not configured any more included."""
         return self._ask(Queues, "queue.ls", _given(bridge=bridge))
 
-    def peek(
-        self, bridge: str, *, lane: LaneLabel | None = None, dead: bool = False, start: int = 0, count: int = PAGE
-    ) -> HeldMessages:
-        """At most ``count`` messages of one lane from sequence ``start`` on, or dead letters, with the begin of each payload."""
-        return self._ask(HeldMessages, "queue.peek", _given(bridge=bridge, lane=lane, dead=dead, **{"from": start}, count=count))
+    def peek(self, bridge: str, **place: Any) -> HeldMessages:
+        """Messages of a queue, or dead letters, with the begin of each payload; ``place`` is as ``outline`` takes it."""
+        return self._ask(HeldMessages, "queue.peek", _place(bridge, **place))
 
-    def export(
-        self, bridge: str, *, lane: LaneLabel | None = None, dead: bool = False, start: int = 0, count: int = PAGE
-    ) -> HeldMessages:
+    def export(self, bridge: str, **place: Any) -> HeldMessages:
         """``peek`` with whole payloads."""
-        return self._ask(HeldMessages, "queue.export", _given(bridge=bridge, lane=lane, dead=dead, **{"from": start}, count=count))
+        return self._ask(HeldMessages, "queue.export", _place(bridge, **place))
 
-    def purge(self, bridge: str, *, lane: LaneLabel | None = None, dead: bool = False, in_flight: bool = False) -> Purged:
+    def outline(self, bridge: str, **place: Any) -> HeldMessages:
+        """At most ``count`` messages of one ``lane`` from sequence ``start`` on, without payloads and properties.
+
+        held: instead those that rules hold for the lane, by their numbers. dead: the dead letters of the bridge.
+        """
+        return self._ask(HeldMessages, "queue.outline", _place(bridge, **place))
+
+    def purge(
+        self,
+        bridge: str,
+        *,
+        lane: LaneLabel | None = None,
+        dead: bool = False,
+        in_flight: bool = False,
+        reason: str | None = None,
+        start: int | None = None,
+    ) -> Purged:
         """Remove what waits and was never sent, or the dead letters; in_flight: what may have been sent, too.
 
-        It cannot be undone.
+        reason: of the dead letters those that died of it, a page of them from ``start`` on. It cannot be undone.
         """
-        return self._ask(Purged, "queue.purge", _given(bridge=bridge, lane=lane, dead=dead, in_flight=in_flight))
+        wanted = _given(bridge=bridge, lane=lane, dead=dead, reason=reason, **{"from": start}, in_flight=in_flight)
+        return self._ask(Purged, "queue.purge", wanted)
+
+    def purge_died_of(self, bridge: str, reason: str) -> int:
+        """Remove the dead letters that died of ``reason``, page by page; how many they were."""
+        gone, start = 0, 0
+        while True:
+            page = self.purge(bridge, dead=True, reason=reason, start=start)
+            gone += page.purged
+            if page.next is None:
+                return gone
+            start = page.next
 
     def replay(self, bridge: str, *, reason: str | None = None, start: int = 0, count: int = PAGE) -> Replayed:
         """Put at most ``count`` dead letters from ``start`` on back at the end of the queue: those that died of ``reason``."""
@@ -386,6 +409,18 @@ class ControlClient:
                 return NotRunning("the node ended before it answered; an order may have been carried out or not", **where)
             case Why.LATE:
                 return NotRunning(f"the node does not run, or did not answer within {timeout_s:g} s", **where)
+
+
+def _place(
+    bridge: str,
+    *,
+    lane: LaneLabel | None = None,
+    dead: bool = False,
+    held: bool = False,
+    start: int = 0,
+    count: int = PAGE,
+) -> dict[str, str]:
+    return _given(bridge=bridge, lane=lane, dead=dead, held=held, **{"from": start}, count=count)
 
 
 def _given(**arguments: str | int | bool | None) -> dict[str, str]:

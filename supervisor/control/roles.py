@@ -16,6 +16,7 @@ NEEDED: dict[str, Role] = {
     "status": "view",
     "events": "view",
     "queue.ls": "view",
+    "queue.outline": "view",
     "session.ls": "view",
     "session.show": "view",
     "session.will": "operate",

@@ -16,6 +16,7 @@ _VERBS = {
     "queue.ls": "ls",
     "queue.peek": "peek",
     "queue.export": "peek",
+    "queue.outline": "peek",
     "queue.purge": "purge",
     "queue.replay": "replay",
     "queue.resend": "resend",
@@ -43,7 +44,7 @@ CHANGES = (
     "session.end",
     "session.disconnect",
 )
-_PEEK_PAYLOAD_BYTES = 200
+_PAYLOAD_BYTES = {"queue.peek": 200, "queue.outline": 0}
 _STARS_MAX = 16  # a glob is compared with each session
 
 
@@ -82,6 +83,7 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "from": _number,
     "count": _number,
     "dead": _flag,
+    "held": _flag,
     "in_flight": _flag,
     "client_id": str,
     "member": str,
@@ -116,10 +118,12 @@ def _arguments_of(request: Request) -> dict[str, Any]:
             arguments[name] = _READ[name](text)
         except ValueError as error:
             raise ControlError(Refusal.BAD_ARGUMENTS, f"{name} is {error}, not {text!r:.80}", request.request_id) from error
-    if request.command in ("queue.peek", "queue.export") and not arguments.get("dead") and "lane" not in arguments:
+    if _VERBS.get(request.command) == "peek" and not arguments.get("dead") and "lane" not in arguments:
         raise ControlError(Refusal.BAD_ARGUMENTS, f"{request.command} wants lane, or dead: yes", request.request_id)
-    if request.command == "queue.peek":
-        arguments["payload_bytes"] = _PEEK_PAYLOAD_BYTES
+    if request.command == "queue.purge" and "reason" in arguments and not arguments.get("dead"):
+        raise ControlError(Refusal.BAD_ARGUMENTS, "reason goes with dead: yes", request.request_id)
+    if request.command in _PAYLOAD_BYTES:
+        arguments["payload_bytes"] = _PAYLOAD_BYTES[request.command]
     return arguments
 
 

@@ -99,9 +99,16 @@ class Purge(_Body):
 
     lane: int | str | None = Field(None, description="One lane only: its number, or its class.")
     dead: bool = Field(False, description="The dead letters instead.")
+    reason: str | None = Field(
+        None,
+        description="Of the dead letters those that died for this reason, a page at most; the answer says what is next.",
+    )
+    start: int | None = Field(None, ge=0, alias="from", description="With a reason: begin at this sequence.")
     in_flight: bool = Field(
         False, description="Remove messages that may have been sent, too; the lane then connects with a clean session."
     )
+
+    model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
 
 
 class Replay(_Body):

@@ -34,7 +34,10 @@ Number = Annotated[int, Path(ge=0, description="The answer to the order.")]
 From = Annotated[int, Query(alias="from", ge=0, description="Begin with this one.")]
 Plan = Annotated[bool, Query(description="Only say what it would change.")]
 Yes = Annotated[bool, Query(description="Also what is destructive.")]
-Count = Annotated[int, Query(ge=1, le=PAGE_MAX, description="The most to replay.")]
+Lane = Annotated[str | None, Query(description="Which lane, by its number or class; needed where `dead` is not true.")]
+Dead = Annotated[bool, Query(description="The dead letters instead.")]
+Held = Annotated[bool, Query(description="What rules hold for the lane instead.")]
+Count = Annotated[int, Query(ge=1, le=PAGE_MAX, description="The most of a page.")]
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": models.Error, "description": "An argument is wrong."},
@@ -63,6 +66,7 @@ class RestApi:
         self._node()
         self._bridges()
         self._queues()
+        self._messages()
         self._sessions()
         self._snapshots()
         self._changes()
@@ -168,35 +172,49 @@ class RestApi:
         order.__name__, order.__doc__ = f"{verb}_bridge", text
         self._route("POST", f"/bridges/{{bridge}}/{verb}", f"bridge.{verb}", answers.BridgeOrdered, "bridges")(order)
 
+    def _messages(self) -> None:
+        @self._route("GET", "/queues/{bridge}/messages", "queue.peek", Messages, "queues")
+        async def peek_messages(
+            bridge: Bridge,
+            lane: Lane = None,
+            dead: Dead = False,
+            held: Held = False,
+            whole: Annotated[bool, Query(description="Whole payloads.")] = False,
+            start: From = 0,
+            count: Count = 50,
+        ) -> JsonAnswer:
+            """Look at messages without touching them, a page at most."""
+            arguments = {"bridge": bridge, "lane": lane, "dead": flag(dead), "held": flag(held), "from": start, "count": count}
+            return await self._look("queue.export" if whole else "queue.peek", arguments)
+
+        @self._route("GET", "/queues/{bridge}/outline", "queue.outline", Messages, "queues")
+        async def outline_messages(
+            bridge: Bridge, lane: Lane = None, dead: Dead = False, held: Held = False, start: From = 0, count: Count = 50
+        ) -> JsonAnswer:
+            """Look at messages without payloads and properties, a page at most."""
+            arguments = {"bridge": bridge, "lane": lane, "dead": flag(dead), "held": flag(held), "from": start, "count": count}
+            return await self._look("queue.outline", arguments)
+
+    async def _look(self, command: str, arguments: Mapping[str, object]) -> JsonAnswer:
+        page = of_map(answers.HeldMessages, await self._answer(command, arguments))
+        now_ms, whole = time.time_ns() // 1_000_000, command == "queue.export"
+        rows = [message_json(message_of(page.queue, row, now_ms, whole=whole)) for row in page.messages]
+        if command == "queue.outline":
+            rows = [{name: value for name, value in row.items() if name not in ("payload", "properties")} for row in rows]
+        return JsonAnswer({"queue": page.queue, "messages": rows, "next": page.next, "tail": page.tail})
+
     def _queues(self) -> None:
         @self._route("GET", "/queues", "queue.ls", answers.Queues, "queues")
         async def list_queues(bridge: Annotated[str | None, Query(description="Of this bridge only.")] = None) -> JsonAnswer:
             """List queues and dead-letter queues, those of bridges that are not configured any more included."""
             return await self._ask("queue.ls", {"bridge": bridge})
 
-        @self._route("GET", "/queues/{bridge}/messages", "queue.peek", Messages, "queues")
-        async def peek_messages(
-            bridge: Bridge,
-            lane: Annotated[
-                str | None, Query(description="Which lane, by its number or class; needed where `dead` is not true.")
-            ] = None,
-            dead: Annotated[bool, Query(description="The dead letters instead.")] = False,
-            whole: Annotated[bool, Query(description="Whole payloads.")] = False,
-            start: From = 0,
-            count: Count = 50,
-        ) -> JsonAnswer:
-            """Look at messages without touching them, a page at most."""
-            arguments = {"bridge": bridge, "lane": lane, "dead": flag(dead), "from": start, "count": count}
-            page = of_map(answers.HeldMessages, await self._answer("queue.export" if whole else "queue.peek", arguments))
-            now_ms = time.time_ns() // 1_000_000
-            rows = [message_json(message_of(page.queue, row, now_ms, whole=whole)) for row in page.messages]
-            return JsonAnswer({"queue": page.queue, "messages": rows, "next": page.next, "tail": page.tail})
-
         @self._route("POST", "/queues/{bridge}/purge", "queue.purge", answers.Purged, "queues")
         async def purge_queue(bridge: Bridge, what: Annotated[models.Purge, Body()]) -> JsonAnswer:
             """Remove what waits and was never sent, or the dead letters. It cannot be undone."""
-            arguments = {"bridge": bridge, "lane": what.lane, "dead": flag(what.dead), "in_flight": flag(what.in_flight)}
-            return await self._ask("queue.purge", arguments)
+            switches = {"dead": flag(what.dead), "in_flight": flag(what.in_flight)}
+            about = {"bridge": bridge, "lane": what.lane, "reason": what.reason, "from": what.start}
+            return await self._ask("queue.purge", {**about, **switches})
 
         @self._route("POST", "/queues/{bridge}/replay", "queue.replay", answers.Replayed, "queues")
         async def replay_dead_letters(bridge: Bridge, what: Annotated[models.Replay, Body()]) -> JsonAnswer:
@@ -278,7 +296,7 @@ class RestApi:
     def _topics(self) -> None:
         @self._route("GET", "/topics", "topics", answers.Topics, "topics")
         async def busiest_topics(
-            count: Annotated[int, Query(ge=1, le=1000, description="The most to replay.")] = 100,
+            count: Annotated[int, Query(ge=1, le=1000, description="The most that are told.")] = 100,
         ) -> JsonAnswer:
             """The topics with most messages, counted only while somebody asks.
 

@@ -24,10 +24,11 @@ class Message:
     """One message, or a damaged dead letter, of which only the sequence is known."""
 
     queue: str = figure("The queue, or that of the dead letters.")
-    seq: int = figure("Its sequence there.")
+    seq: int = figure("Its sequence there; of one that is held, its number among those.")
     damaged: bool | None = figure("Of a dead letter that cannot be read: true.", default=None)
     state: str | None = figure(
-        "Of one in a queue: waiting (never sent), maybe sent, handed out (sent, or about to be), released.", default=None
+        "Of one in a queue: waiting (never sent), maybe sent, handed out (sent, or about to be), released, held (by its rule).",
+        default=None,
     )
     reason: str | None = figure("Of a dead letter: what it died of.", default=None)
     dead_at: str | None = figure("Of a dead letter: when.", default=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.conftest import StartNode
@@ -43,6 +45,13 @@ def test_what_rules_leave_out_does_not_arrive_and_the_last_of_each_topic_does(
             publish(client, "place/b", "x", "y", qos=qos)
             publish(client, "state/a", "off", "off", qos=qos)
         node.wait_lane("cloud", held=2)
+        exported = node.cli("queue", "export", str(node.config_path), "cloud", "--to", "-").stdout.splitlines()
+        held = [json.loads(line) for line in exported]
+        assert [(row["topic"], row["payload_text"], row["state"]) for row in held] == [
+            ("place/a", "5", "held"),
+            ("place/b", "y", "held"),
+        ]
+        assert "held" in node.cli("queue", "peek", str(node.config_path), "cloud").stdout
         node.wait_replaced("store", node.kill("store"))
         node.wait_actors_ready()
         node.wait_lane("cloud", held=0, depth=2, ledger_closes=True)

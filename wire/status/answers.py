@@ -100,6 +100,7 @@ class Queue:
     state: str = figure("`open`: its bridge has it; `damaged`: it stands still.")
     depth: int = figure("Messages in it.")
     bytes: int = figure("Bytes of those.")
+    held: int = figure("Those of `depth` that rules hold, since a newer one may stand for them.")
     oldest_age_s: float | None = figure("How long the oldest has waited.")
     in_flight: int = figure("Messages that are handed out to its bridge.")
     head: int = figure("Sequence of the oldest message.")
@@ -130,9 +131,9 @@ class Queues:
 class HeldMessage:
     """A message of a queue, or a dead letter, as the store has it. damaged: only ``seq`` is known."""
 
-    seq: int = figure("Its sequence in the queue.")
+    seq: int = figure("Its sequence in the queue; of one that is held, its number among those.")
     damaged: bool = figure("Whether it cannot be read.", default=False)
-    state: str | None = figure("Of one in a queue: `released`, `handed out`, `maybe sent` or `waiting`.", default=None)
+    state: str | None = figure("Of one in a queue: `released`, `handed out`, `maybe sent`, `waiting` or `held`.", default=None)
     reason: str | None = figure("Of a dead letter: what it died of.", default=None)
     at_ms: int = figure("Of a dead letter: when.", default=0)
     queue: str = figure("Of a dead letter: the queue that it was in.", default="")
@@ -178,6 +179,7 @@ class Purged:
     kept: int = figure("Messages that stay.", default=0)
     kept_in_flight: int = figure("Of those, messages that are handed out.", default=0)
     kept_lanes: tuple[KeptLane, ...] = figure("Lanes in which messages stay, and why.", default=())
+    next: int | None = figure("Of dead letters of one reason: the `from` of the next page; null after the last.", default=None)
 
 
 @figures

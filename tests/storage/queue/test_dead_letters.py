@@ -271,6 +271,25 @@ def test_replay_goes_by_reason_and_place_and_count(engine: Engine) -> None:
     assert store.status(WALL_MS).queues[QUEUE].ledger_closes
 
 
+def test_a_purge_goes_by_reason_page_by_page_and_leaves_the_others(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.store.dead_letter_queues.SCANNED_MESSAGES", 3)
+    store = open_store(engine, node(), 1)
+    for number, seq in enumerate(flying(store, *[b"%d" % number for number in range(8)])):
+        die(store, seq, reason="odd" if number % 2 else "even", number=number)
+
+    page = command(store, "purge", bridge="cloud", dead=True, reason="odd")
+    assert (page["purged"], page["next"]) == (1, 3)
+    rest = [command(store, "purge", bridge="cloud", dead=True, reason="odd", **{"from": start}) for start in (3, 6)]
+    assert [(page["purged"], page["next"]) for page in rest] == [(2, 6), (1, None)]
+
+    assert [row["payload"] for row in dead(store)] == [b"0", b"2", b"4", b"6"]
+    (row,) = listed(store)["dead_letters"]
+    assert (row["purged"], row["held"], row["reasons"]) == (4, 4, {"even": 4})
+    assert command(store, "purge", bridge="cloud", dead=True, reason="nothing")["purged"] == 0
+    assert command(store, "purge", bridge="cloud", dead=True)["purged"] == 4
+    assert store.status(WALL_MS).queues[QUEUE].ledger_closes
+
+
 def test_replayed_messages_go_out_again_in_order(engine: Engine) -> None:
     store = open_store(engine, node(), 1)
     die(store, *flying(store, b"a", b"b"))
@@ -380,7 +399,7 @@ def test_an_order_that_the_disk_refuses_is_carried_out_once_when_it_does_not() -
 
 # --- crashes ---
 
-STEPS = ("publish", "die", "die", "deliver", "replay", "replay_odd", "purge", "tick", "later", "reopen")
+STEPS = ("publish", "die", "die", "deliver", "replay", "replay_odd", "purge", "purge_odd", "tick", "later", "reopen")
 
 
 @settings(max_examples=80, deadline=None)
@@ -420,6 +439,8 @@ def _run(store: Store, script: list[str]) -> None:
             frames = [_frame("replay", bridge="cloud", reason="odd")]
         elif step == "purge" and "cloud" in store.housekeeping.dead_letters.queues:
             frames = [_frame("purge", bridge="cloud", dead=True)]
+        elif step == "purge_odd" and "cloud" in store.housekeeping.dead_letters.queues:
+            frames = [_frame("purge", bridge="cloud", dead=True, reason="odd")]
         elif step == "tick":
             store.tick(100.0, wall_ms)
         elif step == "later":

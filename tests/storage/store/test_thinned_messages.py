@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,7 @@ from storage.engine.keys import HELD, HELD_END
 from storage.engine.memory_engine import MemoryEngine
 from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, bridge, messages, node, settle_frame
+from tests.storage.commanding import command
 from tests.storage.turns import EPOCH, MANY, NEXT_LIFE, handed, of, open_lane, turn
 from tests.support.settings import limits
 from tests.support.stores import change_settings, open_store
@@ -140,6 +142,46 @@ def test_without_memory_messages_cross_and_are_counted(engine: Engine) -> None:
     turn(store, comes(2, LAST, b"1", b"2", topic=b"b"))
     assert counts(store) == (3, 3, 1, {})
     assert figures(store).untracked == 2
+
+
+def test_what_is_held_is_shown_beside_its_queue_and_its_pages_miss_nothing(engine: Engine) -> None:
+    """It is looked through while it changes: what stays is told once, a newer one besides, and what has entered the queue there."""
+    store = open_store(engine, node(), 1)
+    topics = [b"a", b"b", b"c", b"d", b"e"]
+    for number, topic in enumerate(topics, start=1):
+        turn(store, comes(number, LAST, b"old", b"1", topic=topic))
+    turn(store, comes(6, PLAIN, b"p", topic=b"other"))
+
+    (row,) = command(store, "ls")["queues"]
+    assert (row["depth"], row["held"]) == (6, 5)
+    assert [one["payload"] for one in command(store, "peek", bridge="cloud", lane=0)["messages"]] == [b"p"]
+    held = partial(command, store, "peek", bridge="cloud", lane=0, held=True, count=2)
+    first = held()
+    assert [(one["topic"], one["payload"], one["state"]) for one in first["messages"]] == [
+        (b"a", b"1", "held"),
+        (b"b", b"1", "held"),
+    ]
+    turn(store, comes(7, LAST, b"2", topic=b"a"))
+    turn(store, comes(8, PLAIN, b"2", topic=b"b"))
+    second = held(**{"from": first["next"]})
+    third = held(**{"from": second["next"]})
+    rest = [(one["topic"], one["payload"]) for one in (*second["messages"], *third["messages"])]
+    assert rest == [(b"c", b"1"), (b"d", b"1"), (b"e", b"1"), (b"a", b"2")]
+    assert held(**{"from": third["next"] or third["tail"]})["messages"] == []
+    assert [one["payload"] for one in command(store, "peek", bridge="cloud", lane=0)["messages"]] == [b"p", b"1", b"2"]
+
+
+def test_without_a_byte_of_the_payload_there_are_no_properties(engine: Engine) -> None:
+    store = open_store(engine, node(), 1)
+    told = from_rows([(b"t", 1, b"secret")], accepted_ms=1000)
+    told.properties[0] = b"\x09\x00\x01s"
+    turn(store, append_frame(1, {QUEUE: (told, None)}))
+
+    (whole,) = command(store, "peek", bridge="cloud", lane=0)["messages"]
+    assert whole["properties"] == b"\x09\x00\x01s"
+    (row,) = command(store, "peek", bridge="cloud", lane=0, payload_bytes=0)["messages"]
+
+    assert (row["topic"], row["size"], row["payload"], row["properties"]) == (b"t", 6, b"", b"")
 
 
 def test_a_purge_takes_what_is_held_too(engine: Engine) -> None:

@@ -95,7 +95,17 @@ CALLS: list[tuple[Callable[[ControlClient], Any], str, dict[str, str]]] = [
     (lambda node: node.queues("cloud"), "queue.ls", {"bridge": "cloud"}),
     (lambda node: node.peek("cloud", lane=0, count=9), "queue.peek", {"bridge": "cloud", "lane": "0", "from": "0", "count": "9"}),
     (lambda node: node.export("cloud", dead=True), "queue.export", {"bridge": "cloud", "dead": "yes", "from": "0", "count": "500"}),
+    (
+        lambda node: node.outline("cloud", lane=0, held=True),
+        "queue.outline",
+        {"bridge": "cloud", "lane": "0", "held": "yes", "from": "0", "count": "500"},
+    ),
     (lambda node: node.purge("cloud", in_flight=True), "queue.purge", {"bridge": "cloud", "in_flight": "yes"}),
+    (
+        lambda node: node.purge("cloud", dead=True, reason="x", start=4),
+        "queue.purge",
+        {"bridge": "cloud", "dead": "yes", "reason": "x", "from": "4"},
+    ),
     (
         lambda node: node.replay("cloud", reason="x", start=4, count=1),
         "queue.replay",

@@ -90,6 +90,17 @@ def test_dead_letters_are_seen_replayed_and_purged(served: Served) -> None:
     assert replayed["replayed"] == 1
     served.node.wait_lane("cloud", depth=0, dead_lettered=DEAD + 1)
     assert served.change("/queues/cloud/replay", {"reason": "other"}, "operate").json["replayed"] == 0
+    outline = fits(Messages, served.get("/queues/cloud/outline?dead=true").json)["messages"]
+    assert [(row["topic"], row["size"], row["reason"]) for row in outline] == [("bad/1", 1, "remote_0x87")] * DEAD
+    assert {"payload", "properties", "payload_base64"}.isdisjoint(outline[0])
+    assert served.get("/queues/cloud/outline?lane=0&held=true").json["messages"] == []
+    assert served.change("/queues/cloud/purge", {"reason": "remote_0x87"}).kind == "bad_arguments"
+    of_other = fits(answers.Purged, served.change("/queues/cloud/purge", {"dead": True, "reason": "other", "from": 0}).json)
+    assert (of_other["purged"], of_other["next"]) == (0, None)
+    of_one = served.change("/queues/cloud/purge", {"dead": True, "reason": "remote_0x87"}).json
+    assert (of_one["purged"], of_one["next"]) == (DEAD, None)
+    publish(served, "bad/1", DEAD)
+    served.node.wait_lane("cloud", depth=0, dead_lettered=2 * DEAD + 1)
     assert fits(answers.Purged, served.change("/queues/cloud/purge", {"dead": True}).json)["purged"] == DEAD
     assert served.change("/queues/cloud/purge", {"lane": 0}).json["purged"] == 0
     assert served.change("/queues/cloud/resend", {"run": "r"}, "operate").json["error"]["kind"] == "not_kept"
