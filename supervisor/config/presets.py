@@ -49,7 +49,7 @@ bridges:
       username: YOUR-CLIENT  # the client's authentication name
       keep_alive: 60s  # at most 1160 s
       session_expiry: 1h  # at most 8 h, as the namespace is configured
-      receive_maximum: 100
+      receive_maximum: 100  # 1000 PUBLISHes or 64 KB in flight: less where messages have more than 640 bytes
       packet_max_bytes: 512KiB  # the largest message
       tls: {{cert_file: secrets/{bridge}.crt, key_file: secrets/{bridge}.key}}
       # By a token instead of a certificate, which is renewed by AUTH; data_command makes one where it runs out:
@@ -57,7 +57,7 @@ bridges:
     rate: {{messages_per_s: 900, bytes_per_s: 900kB, burst: 100ms}}  # 1000 PUBLISHes and 1 MB a second of a session
     local_subscriptions:
       - filters: {filters}
-        excludes: ["+/+/+/+/+/+/+/+/+/#"]  # a topic has at most 8 levels, and 256 bytes
+        excludes: ["+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/#"]  # a topic has at most 15 levels, and 256 bytes
         max_qos: 1  # there is no QoS 2: it closes the connection
         preserve_retain: false  # true where the namespace retains; then at most 64 KB each
 """
@@ -89,8 +89,8 @@ bridges:
 
 _HIVEMQ_CLOUD = """\
 bridges:
-  # HiveMQ Cloud. https://docs.hivemq.com/hivemq-cloud/quick-start-guide.html
-  # It tells its limits when it is connected to: https://docs.hivemq.com/hivemq/latest/user-guide/mqtt-options.html
+  # HiveMQ Cloud. https://docs.hivemq.com/hivemq-cloud/cloud-console.html
+  # It documents no limits: by MQTT 5 it says them when it is connected to, and the bridge keeps to those.
   - name: {bridge}
     remote:
       addresses: ["YOUR-CLUSTER.s1.eu.hivemq.cloud:8883"]
@@ -100,7 +100,6 @@ bridges:
       username: YOUR-USER  # made on the cluster's page
       password_file: secrets/{bridge}.password
       session_expiry: 1h  # longer ones are cut to what the plan allows
-      packet_max_bytes: 5MiB  # the largest message of the free plan
     local_subscriptions:
       - filters: {filters}
 """
@@ -141,7 +140,7 @@ bridges:
 
 _NATS = """\
 bridges:
-  # NATS with mqtt: and JetStream. https://docs.nats.io/running-a-nats-service/configuration/mqtt
+  # NATS with mqtt: and JetStream. https://docs.nats.io/nats-server/configuration/mqtt
   - name: {bridge}
     remote:
       addresses: ["YOUR-HOST:1883"]
