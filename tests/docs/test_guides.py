@@ -24,12 +24,12 @@ NOT_RUN = {
         "docs/guides/http.md",
         "curl",
     ): "tests/supervisor/http/test_bridge_files.py does",
-    ("docs/guides/remote.md", "bascule"): "tests/bridge/test_resend.py does",
     ("docs/guides/install.md", "scripts/package"): "a test of its own builds both, and scripts/package --try installs them",
     ("docs/guides/install.md", "apt"): TRIAL,
     ("docs/guides/install.md", "bascule"): TRIAL,
     ("docs/guides/install.md", "python3"): "it takes a network; a test installs the wheel in an environment",
     ("docs/guides/install.md", "podman"): "it takes a container tool and a registry",
+    ("docs/guides/many-boxes.md", "while"): "it takes two hundred boxes",
     ("docs/guides/upgrade.md", "bascule"): TRIAL,
 }
 
