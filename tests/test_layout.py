@@ -44,6 +44,7 @@ ROOMS = {
         "metrics",
         "control",
         "snapshots",
+        "history",
         "reload",
         "http",
         "telemetry",

@@ -943,6 +943,15 @@ class SupervisionSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySettings:
+    """The history of the node: how deep, how fast, how long and whether linked, for status --since and the page."""
+
+    keep_s: Annotated[float, Duration(0, 366 * DAY_S), "How much running time is kept; 0s keeps none."] = 7 * DAY_S
+    every_s: Annotated[float, Duration(1, 3600), "How often there is a record."] = 60.0
+    max_bytes: Annotated[int, Size(64 << 10, 16 << 30), "The most that it takes on the disk; the oldest goes."] = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSettings:
     """Snapshots of the store, in the folder snapshots of data_dir; they go before intake stops for want of disk space."""
 
@@ -1200,6 +1209,7 @@ class NodeSettings:
     ] = ()
     rings: Annotated[RingSettings, "Messages that come by several bridges.", Effect.LIVE] = RingSettings()
     supervision: Annotated[SupervisionSettings, "How processes are watched and started again.", Effect.LIVE] = SupervisionSettings()
+    history: Annotated[HistorySettings, "The history of the node.", Effect.LIVE] = HistorySettings()
     snapshots: Annotated[SnapshotSettings, "Snapshots of the store.", Effect.LIVE] = SnapshotSettings()
     http: Annotated[HttpSettings | None, "The HTTP interface; absent is off.", Effect.RESTART] = None
     telemetry: Annotated[

@@ -100,6 +100,7 @@ SETTINGS = {
     "bridges[].dead_letter.max_bytes": Limit("their bytes", BRIDGE, "the same", "that bridge"),
     "bridges[].dead_letter.max_age": Limit("a dead letter", BRIDGE, "it goes, counted", "that bridge"),
     "bridges[].retention_max_bytes": Limit("messages kept after they left", BRIDGE, "the oldest go", "analysis"),
+    "history.max_bytes": Limit("the history of the node, minute by minute", NODE, "the oldest minutes go", NODE),
     "snapshots.keep": Limit("snapshots", NODE, "the oldest goes", "analysis"),
     "snapshots.max_bytes": Limit("what snapshots take of their own", NODE, "the oldest goes", "analysis"),
     "snapshots.keep_in_target": Limit("copies of snapshots", NODE, "the oldest goes", "analysis"),
@@ -113,6 +114,13 @@ SETTINGS = {
     "replication.trim.max_age": Limit("the log of a cluster", "a cluster", "its oldest records go", "a member that is away"),
 }
 FIXED = {
+    "supervisor.history.periods:ROWS_MAX": Limit(
+        "rows of an answer about the history, of lanes and periods", "a question", "its periods are longer", "who asks"
+    ),
+    "supervisor.history.periods:READ_MAX": Limit(
+        "rows of minutes that are read for one", "a question", "the answer begins later", "who asks"
+    ),
+    "supervisor.history.node_history:ASKERS_MAX": Limit("questions that wait", NODE, "`busy`", "who comes last"),
     "wire.mqtt.decoder:FILTERS_MAX": Limit("filters of one SUBSCRIBE or UNSUBSCRIBE", "a packet", "DISCONNECT", "that client"),
     "wire.mqtt.properties:USER_PROPERTIES_MAX": Limit("user properties", "a packet", "DISCONNECT", "that client"),
     "wire.mqtt.aliases:ALIASES_MAX": Limit("topic aliases to a client", CLIENT, "topics are written out", CLIENT),

@@ -29,6 +29,7 @@ from wire.status.answers import (
     Events,
     Forgotten,
     HeldMessages,
+    History,
     Imported,
     Ping,
     Promoted,
@@ -198,6 +199,15 @@ class ControlClient:
             yield from page.events
             if not page.events:
                 return
+
+    def history(
+        self, *, since: str | None = None, until: str | None = None, step: str | None = None, bridge: str | None = None
+    ) -> History:
+        """What the node was from ``since`` until ``until``, such as ``24h`` ago or a Unix time in milliseconds.
+
+        step: how long a period is at least, such as ``1h``. bridge: of this one only.
+        """
+        return self._ask(History, "history", _given(since=since, until=until, step=step, bridge=bridge))
 
     # --- bridges ---
 

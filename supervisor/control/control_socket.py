@@ -29,6 +29,7 @@ PAYLOAD_MAX_BYTES = 262_144  # of three texts of 65,535 bytes, the longest that 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "ping": (),
     "status": (),
+    "history": (),
     "stop": (),
     "reload": (),
     "reload.plan": (),
@@ -63,6 +64,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 # Arguments that a command may have besides; numbers in decimal, switches yes or no.
 OPTIONAL: dict[str, tuple[str, ...]] = {
+    "history": ("since", "until", "step", "bridge"),
     "reload": ("yes",),
     "bridge.put": ("yes", "plan"),
     "bridge.remove": ("yes", "plan"),
@@ -85,6 +87,7 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
 # Those that look at much and change nothing: one of them at a time for who asks.
 QUESTIONS = {
     "status",
+    "history",
     "queue.ls",
     "queue.peek",
     "queue.export",

@@ -15,6 +15,7 @@ NEEDED: dict[str, Role] = {
     "ping": "view",
     "status": "view",
     "events": "view",
+    "history": "view",
     "queue.ls": "view",
     "queue.outline": "view",
     "session.ls": "view",

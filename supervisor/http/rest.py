@@ -126,6 +126,22 @@ class RestApi:
             """
             return await self._ask("events", {"from": start, "count": count})
 
+        @self._route("GET", "/history", "history", answers.History, "node")
+        async def history(
+            since: Annotated[
+                str | None, Query(description="How long ago, or Unix time in milliseconds; without it, `24h`.")
+            ] = None,
+            until: Annotated[str | None, Query(description="Likewise; without it, until now.")] = None,
+            step: Annotated[str | None, Query(description="How long a period is at least, such as `1h`.")] = None,
+            bridge: Annotated[str | None, Query(description="Of this bridge only.")] = None,
+        ) -> JsonAnswer:
+            """What the node was, period by period: depth, rates, latency, links, and the node itself.
+
+            The answer is bounded: the more is asked for, the longer its periods are. 409 `not_kept` where the configuration keeps
+            none.
+            """
+            return await self._ask("history", {"since": since, "until": until, "step": step, "bridge": bridge})
+
         @self._route("POST", "/stop", "stop", answers.Stopping, "node", status=202)
         async def stop() -> JsonAnswer:
             """Stop the node in good order.

@@ -22,6 +22,8 @@ _HISTORY = "what was kept longer, or is more than that, is removed"
 _REMOVES = {  # what a smaller value removes, whatever waits
     "persistence.events.max": "older events are removed",
     "persistence.events.max_age": "older events are removed",
+    "history.keep": "older minutes of the history are removed",
+    "history.max_bytes": "older minutes of the history are removed",
     "snapshots.keep": "older snapshots are removed",
     "snapshots.max_bytes": "older snapshots are removed",
     "snapshots.keep_in_target": "older copies of snapshots are removed",

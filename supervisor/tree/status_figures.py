@@ -96,12 +96,15 @@ class LinkDowns:
 
     def __init__(self) -> None:
         self._since_s: dict[str, float] = {}
+        self._former_s: dict[str, float] = {}
 
     def note(self, connection: str, link: LinkFigures, now_s: float) -> None:
         """``link``: what the Connection says of it now. A process that has not been connected yet goes on with what was before."""
         down_s = link.down_s
+        self._former_s.setdefault(connection, 0.0)
         if down_s is None:
-            self._since_s.pop(connection, None)
+            if (since_s := self._since_s.pop(connection, None)) is not None:
+                self._former_s[connection] += now_s - since_s
         elif link.connections:
             self._since_s[connection] = now_s - down_s
         else:
@@ -111,6 +114,11 @@ class LinkDowns:
         """For how long it has been down; None if it is not, or nobody has said."""
         since_s = self._since_s.get(connection)
         return None if since_s is None else round(max(0.0, now_s - since_s), 3)
+
+    def lasted_s(self, connection: str, now_s: float) -> float | None:
+        """For how long it was down, of all that was seen; None before that."""
+        former_s = self._former_s.get(connection)
+        return None if former_s is None else former_s + (self.down_s(connection, now_s) or 0.0)
 
 
 def lane_row(

@@ -12,7 +12,8 @@ from typing import Any
 
 from actors.process.mailbox import Mailbox
 from supervisor.control.control_socket import Answers, Asker, ControlError, Request, encode_result
-from supervisor.tree.process_usage import actor_rows, actor_states, process_rows
+from supervisor.history.sampling import LaneSample, Sample
+from supervisor.tree.process_rows import actor_rows, actor_states, process_rows
 from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.status_figures import LinkDowns, RateMeter, full_s, fullness, lane_row, store_part, unserved_rows
 from supervisor.version import VERSION
@@ -27,6 +28,7 @@ from wire.frames.names import (
     NOTIFIER,
     QUEUE_STORE,
     LaneLabel,
+    LaneName,
     connection_name,
     lane_order,
     queue_name,
@@ -40,6 +42,7 @@ from wire.status.node_status import (
     ActorRow,
     ConfigurationFigures,
     ControlFigures,
+    HistoryFigures,
     HttpFigures,
     NotifyFigures,
     SnapshotsFigures,
@@ -63,6 +66,7 @@ class OwnFigures:
 
     ready: bool
     stop_left_s: float | None
+    history: HistoryFigures | None
     snapshots: SnapshotsFigures
     control: ControlFigures
     configuration: ConfigurationFigures
@@ -169,9 +173,34 @@ class StatusRequests:
             http=reported(reports, HTTP_SERVER, HttpFigures),
             telemetry=reported(reports, METRICS_EXPORTER, TelemetryFigures),
             notify=reported(reports, NOTIFIER, NotifyFigures),
+            history=own.history,
             snapshots=own.snapshots,
             control=own.control,
             configuration=own.configuration,
+        )
+
+    def sample(self) -> Sample:
+        """What the history has of the node now."""
+        reports, now_s = self._children.reports, self._mailbox.now_s()
+        store = reported(reports, QUEUE_STORE, StoreReport) or StoreReport()
+        listener = reported(reports, LISTENER, ListenerFigures)
+        names = [LaneName(*lane) for lane in self._lanes()]
+        pids = {pid for child in self._children if (pid := self._children.pid_of(child.process)) is not None}
+        return Sample(
+            at_ms=self._mailbox.wall_ms(),
+            now_s=now_s,
+            lanes={
+                name: LaneSample(
+                    queue=store.queues.get(queue_name(*name)) or QueueFigures(),
+                    down_s=self._downs.lasted_s(connection_name(*name), now_s),
+                )
+                for name in names
+            },
+            published=None if listener is None else listener.published,
+            clients=None if listener is None else listener.clients,
+            sessions_depth=None if store.sessions is None else store.sessions.depth,
+            disk_free_bytes=store.disk_free_bytes,
+            pids=(os.getpid(), *sorted(pids)),
         )
 
     def sys_values(self) -> dict[str, int]:

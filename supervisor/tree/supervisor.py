@@ -17,6 +17,8 @@ from actors.process.actor import PolledActor
 from actors.process.mailbox import READ, Mailbox
 from supervisor.control.control_socket import Answers, Asker, ControlError, Request, encode_error, encode_result
 from supervisor.control.store_commands import is_queue_command
+from supervisor.history import node_history
+from supervisor.history.node_history import NodeHistory
 from supervisor.reload.plan import Plan
 from supervisor.reload.source import Source
 from supervisor.snapshots import node_snapshots
@@ -60,7 +62,7 @@ from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
 
-_OF_STANDBY = frozenset({"ping", "status", "stop", "reload", "reload.plan", "cluster.promote", "cluster.forget"})
+_OF_STANDBY = frozenset({"ping", "status", "history", "stop", "reload", "reload.plan", "cluster.promote", "cluster.forget"})
 
 
 class Supervisor(PolledActor):
@@ -95,6 +97,7 @@ class Supervisor(PolledActor):
         self._rollout = Rollout(mailbox, settings, children, self._lives)
         self._reloads = Reloads(self, source, settings, self._store_works, self._notes, self._apply, self._doors.answer)
         self._status = StatusRequests(mailbox, settings, children)
+        self._history = NodeHistory(self, settings, self._status.sample, self._answer)
         self._store_requests = StoreRequests(mailbox, children)
         self._traces = MessageTraces(mailbox, children)
 
@@ -115,6 +118,7 @@ class Supervisor(PolledActor):
         for child in self._children:
             self._lives.spawn(child)
         self._snapshots.start()
+        self._history.start()
         self.mailbox.set_timer("tick", self._status.started_s + self._settings.now.supervision.heartbeat_period_s)
         self._service.say("starting")
         if self._service.watchdog_period_s is not None:
@@ -172,6 +176,8 @@ class Supervisor(PolledActor):
                     self._lives.wait_for_quiet()
             case "kill":
                 self._children.kill(self._children[child_name])
+            case node_history.TIMER:
+                self._history.on_due(now_s)
             case status_requests.TIMER:
                 self._on_collected()
             case store_requests.TIMER:
@@ -318,6 +324,7 @@ class Supervisor(PolledActor):
         self._peers.watch_files()
         self._tell_links()
         self._snapshots.on_settings_changed()
+        self._history.on_settings_changed()
         self._doors.rebind(settings.control)
         if settings.clients.sys_period_s:
             self.mailbox.set_timer("sys", self.mailbox.now_s())
@@ -350,6 +357,7 @@ class Supervisor(PolledActor):
         self.exit_status = exit_status
         log.info("node.stopping", extra={"exit_status": exit_status})
         self._snapshots.stop()
+        self._history.stop()
         goes_on = self.next_role is not None or self.starts_again
         if not goes_on:
             self._notes.note(EventKind.NODE_STOPPED, actor=SUPERVISOR, reason=str(exit_status))
@@ -377,6 +385,8 @@ class Supervisor(PolledActor):
             refuse(request, self._settings.now, self._children)
             if request.command == "status":
                 self._status.ask(whom, request)
+            elif request.command == "history":
+                self._history.ask(whom, request)
             elif request.command in reloads.COMMANDS:
                 self._reloads.ask(whom, request)
             elif request.command == "topics":
@@ -416,6 +426,7 @@ class Supervisor(PolledActor):
         return OwnFigures(
             ready=self._lives.all_ready,
             stop_left_s=self._lives.stop_left_s(self.mailbox.now_s()),
+            history=self._history.figures(),
             snapshots=self._snapshots.figures(),
             control=self._doors.figures(),
             configuration=self._reloads.figures(self._rollout.pending()),

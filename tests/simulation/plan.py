@@ -38,6 +38,7 @@ from wire.config_settings import (
     AccessSettings,
     BackoffSettings,
     BridgeSettings,
+    HistorySettings,
     LimitSettings,
     ListenerSettings,
     NodeItself,
@@ -395,6 +396,7 @@ def _base() -> NodeSettings:
         access=AccessSettings(allow_anonymous=True),
         listeners=(ListenerSettings(bind="127.0.0.1:1883"),),
         bridges=(BridgeSettings(name=BRIDGE, remote=remote, local_subscriptions=(rule,)),),
+        history=HistorySettings(keep_s=0.0),  # it has a thread and files of its own, and no part in a message's way
     )
 
 

@@ -78,6 +78,56 @@ class Events:
     until: int = figure("One past the newest event.")
 
 
+# Of the history, a value a period: null where nobody knows, or nothing happened.
+Counts = tuple[int | None, ...]
+Values = tuple[float | None, ...]
+
+
+@figures
+class NodeHistory:
+    """The node, a value a period."""
+
+    published_rate: Values = figure("PUBLISHes of local clients a second.")
+    clients: Counts = figure("Clients that were connected at the end.")
+    sessions_depth: Counts = figure("Messages that waited for local sessions at the end.")
+    cpu: Values = figure("Processor time of all its processes, as a part of one processor.")
+    memory_bytes: Counts = figure("The most memory that all its processes took.")
+    disk_free_bytes: Counts = figure("Free space on the disk of `data_dir` at the end.")
+
+
+@figures
+class LaneHistory:
+    """A lane, a value a period."""
+
+    bridge: str = figure("Which bridge; also of one that is not configured any more.")
+    lane: LaneLabel = figure("Which of its lanes: its number, or its class.")
+    depth: Counts = figure("Messages that waited at the end.")
+    depth_min: Counts = figure("The fewest that waited at the end of a minute.")
+    depth_max: Counts = figure("The most.")
+    bytes: Counts = figure("Bytes that waited at the end.")
+    rate_in: Values = figure("Messages a second that were accepted.")
+    rate_out: Values = figure("Messages a second that were delivered.")
+    lost: Counts = figure("Messages that were dropped, refused for good, expired or became dead letters.")
+    age_s: Values = figure("The longest that the oldest message had waited at the end of a minute.")
+    latency_p50_s: Values = figure("Half of what was delivered took no longer, in the worst minute.")
+    latency_p99_s: Values = figure("99 % of what was delivered took no longer, in the worst minute.")
+    down_s: Values = figure("How long its link was down; a pause does not count.")
+
+
+@figures
+class History:
+    """Of the past, what the node has kept: a period after the other."""
+
+    since_ms: int = figure("It begins there: later than asked for where that would be too much for one answer.")
+    until_ms: int = figure("It ends there.")
+    kept_since_ms: int | None = figure("The first that is on record; null where nothing is yet.")
+    step_s: float = figure("The length of a period.")
+    at_ms: tuple[int, ...] = figure("The beginning of each period; those of which nothing is on record are left out.")
+    seconds: tuple[float, ...] = figure("How much of each is on record; the node did not run in the rest.")
+    node: NodeHistory = figure("The node, a value a period.")
+    lanes: tuple[LaneHistory, ...] = figure("The lanes of all bridges, or of the one that was asked for.")
+
+
 @figures
 class BridgeOrdered:
     """The order was carried out."""

@@ -137,6 +137,20 @@ class NotifyFigures:
 
 
 @figures
+class HistoryFigures:
+    """The history of the node; empty where none is kept."""
+
+    kept_since_ms: int | None = figure(
+        "The first minute on record, as Unix time; absent where there is none yet.", gauge("history_start_time_seconds")
+    )
+    bytes: int = figure("Bytes on the disk.", gauge("history_bytes"))
+    max_bytes: int = figure("The most that they may be: `history.max_bytes`.")
+    lost: int = figure("Minutes that could not be put on record, since the process began.", counter("history_lost"))
+    error: str = figure("Why the last one could not; else empty.")
+    damage: str = figure("The file that was found damaged and set aside, and why; else empty.")
+
+
+@figures
 class ControlFigures:
     """Clients of the control interface."""
 
@@ -259,6 +273,7 @@ class Status:
     http: HttpFigures | None = part("The HTTP interface.", default=None)
     telemetry: TelemetryFigures | None = part("The sending of metrics.", default=None)
     notify: NotifyFigures | None = part("Notices of troubles.", default=None)
+    history: HistoryFigures | None = part("The history of the node.", default=None)
     snapshots: SnapshotsFigures | None = part("Snapshots of the store.", default=None)
     control: ControlFigures | None = part("Clients of the control interface.", default=None)
     configuration: ConfigurationFigures | None = part("The file that it goes by.", default=None)

@@ -135,6 +135,7 @@ CALLS: list[tuple[Callable[[ControlClient], Any], str, dict[str, str]]] = [
     (lambda node: node.snapshot_result(3), "snapshot.result", {"number": "3"}),
     (lambda node: node.trace("a/#", timeout_s=5), "trace", {"topic": "a/#", "timeout_s": "5"}),
     (lambda node: node.trace_result(3), "trace.result", {"number": "3"}),
+    (lambda node: node.history(since="1h", bridge="cloud"), "history", {"since": "1h", "bridge": "cloud"}),
     (lambda node: node.topics(7), "topics", {"count": "7"}),
     (lambda node: node.promote(), "cluster.promote", {}),
     (lambda node: node.step_down(), "cluster.step_down", {}),

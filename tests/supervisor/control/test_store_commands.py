@@ -52,7 +52,7 @@ def test_wrong_arguments_are_refused_by_name(command: str, arguments: dict[str, 
 def test_optional_arguments_may_be_there_and_others_not(command: str) -> None:
     required = dict.fromkeys(COMMANDS[command], "b")
     everything = required | dict.fromkeys(OPTIONAL[command], "1")
-    assert is_queue_command(command) is not (command in ("trace", "topics", "reload", "bridge.put", "bridge.remove"))
+    assert is_queue_command(command) is not (command in ("history", "trace", "topics", "reload", "bridge.put", "bridge.remove"))
     assert parse_request(encode_request(1, command, everything)).arguments == everything
     assert parse_request(encode_request(1, command, required)).arguments == required
     with pytest.raises(ControlError, match="may have"):

@@ -56,6 +56,7 @@ def serve(folder: Path, *bridges: Config, telemetry: Any = None, include: Any = 
     write_tokens(tokens_file, *ROLES)
     port = free_port()
     config = node_config(*bridges, http={"bind": f"127.0.0.1:{port}", "tokens_file": str(tokens_file), **http})
+    config |= {"history": {"every": "1s"}}
     config |= {"telemetry": telemetry} if telemetry is not None else {}
     config |= {"include": list(include)} if include else {}
     with Node(config, folder / "node") as node:

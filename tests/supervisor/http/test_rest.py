@@ -41,8 +41,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def publish(served: Served, topic: str, count: int) -> None:
     with MqttClient(served.node.port, version=5) as client:
-        for number in range(1, count + 1):
-            client.publish(topic, f"{number}", qos=1, packet_id=number)
+        client.publish_burst(topic, [f"{number}" for number in range(1, count + 1)], qos=1)
 
 
 def fits(kind: Any, answer: Any) -> Any:
@@ -60,6 +59,31 @@ def test_the_node_tells_its_status_and_events(served: Served) -> None:
     assert page["events"][0]["kind"] == "store.begun"
     following = served.get(f"/events?from={page['next']}").json
     assert page["next"] + len(following["events"]) == following["until"] == following["next"]
+
+
+def test_the_past_is_told_from_disk_also_after_the_supervisor_was_killed(served: Served) -> None:
+    def told() -> Any:
+        return fits(answers.History, served.get("/history?since=1h&bridge=cloud").json)
+
+    def delivered() -> float:
+        history = told()
+        rates = zip(history["lanes"][0]["rate_out"], history["seconds"], strict=True)
+        return float(sum((rate or 0.0) * seconds for rate, seconds in rates))
+
+    wait_until(lambda: any(each["rate_out"][-1] is not None for each in told()["lanes"]), 20.0, "a record that knows its lane")
+    publish(served, "good/1", 40)
+    wait_until(lambda: round(delivered()) >= 40, 20.0, lambda: f"40 messages in {told()}")
+    before = told()
+    served.node.kill_supervisor()
+    served.node.start()
+    wait_until(lambda: served.process["state"] == "ready", 20.0, "the HTTP interface is ready")
+    wait_until(lambda: len(told()["at_ms"]) > len(before["at_ms"]), 20.0, "another record")
+
+    assert told()["at_ms"][: len(before["at_ms"])] == before["at_ms"]
+    assert told()["lanes"][0]["lane"] == 0
+    figures = fits(Status, served.get("/status").json)["history"]
+    assert (figures["kept_since_ms"], figures["lost"], figures["damage"]) == (before["kept_since_ms"], 0, "")
+    assert served.get("/history?since=tomorrow").status == 400
 
 
 def test_a_bridge_is_paused_resumed_and_restarted(served: Served) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,12 +13,11 @@ from storage.snapshots.manifest import read_manifest, verify
 from storage.store.event_rows import Detail
 from supervisor.control.control_socket import ControlError
 from supervisor.snapshots.node_snapshots import LATE_S, LATE_TIMER, RETRY_S, STANDS_BY, TIMER, Snapshots
-from supervisor.workers import Then
 from tests.snapshots.made import Box, fields
+from tests.supervisor.actor_double import Host
 from tests.support.present import present
 from tests.support.settings import node
 from wire.config_settings import PersistenceSettings, SettingsNow, SnapshotSettings
-from wire.frames.frame import Frame
 from wire.frames.supervision import SnapshotMade, SnapshotWanted
 from wire.status.answers import SnapshotState
 
@@ -30,38 +28,6 @@ DURABLE = PersistenceSettings(mode="file-native", acknowledge="after-commit", fl
 def _no_nice_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The threads are this one."""
     monkeypatch.setattr("os.setpriority", lambda *_arguments: None)
-
-
-class Host:
-    """The actor and its mailbox: a clock, timers, what was sent; threads end before they are left."""
-
-    def __init__(self) -> None:
-        self.mailbox = self
-        self.at_s = 1000.0
-        self.timers: dict[str, float] = {}
-        self.sent: list[Frame] = []
-
-    def now_s(self) -> float:
-        return self.at_s
-
-    def wall_ms(self) -> int:
-        return int(self.at_s * 1000) + 1_700_000_000_000
-
-    def in_thread(self, _name: str, job: Callable[[], None]) -> None:
-        job()
-
-    def send_from_thread(self, message: Then) -> bool:
-        message.do()
-        return True
-
-    def set_timer(self, name: str, at_s: float) -> None:
-        self.timers[name] = at_s
-
-    def cancel_timer(self, name: str) -> None:
-        self.timers.pop(name, None)
-
-    def send(self, _peer: str, frame: Frame) -> None:
-        self.sent.append(frame)
 
 
 class Node:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.tree.process_usage import actor_states
+from supervisor.tree.process_rows import actor_states
 from tests.supervisor.tree_double import Tree
 from wire.frames.names import CLIENTS, STORE
 from wire.frames.supervision import PeerUp

@@ -61,7 +61,7 @@ def test_whoever_leads_refuses_nothing() -> None:
 
 def test_whoever_stands_by_says_who_leads() -> None:
     own = {command for command in COMMANDS if not refused(command, children())}
-    assert own == {"ping", "status", "stop", "reload", "reload.plan", "cluster.promote", "cluster.forget"}
+    assert own == {"ping", "status", "history", "stop", "reload", "reload.plan", "cluster.promote", "cluster.forget"}
 
     said = "this node stands by: queue.ls is for the one that leads; {}; nothing was done"
     assert refused("queue.ls", children()) == said.format("nobody leads, as far as is known here")

@@ -33,6 +33,7 @@ def own() -> OwnFigures:
     return OwnFigures(
         ready=True,
         stop_left_s=None,
+        history=None,
         snapshots=of_map(SnapshotsFigures, {}),
         control=of_map(ControlFigures, {}),
         configuration=of_map(ConfigurationFigures, {}),

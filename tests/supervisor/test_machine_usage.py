@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from supervisor.tree.process_usage import Usage, usage_of
+from supervisor.machine_usage import Usage, usage_of
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.process

@@ -1,0 +1,44 @@
+"""What a process has taken of the machine, as /proc tells it. The only reader of /proc for that."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """pss_bytes: its share of the memory that it and others have in common, and all of its own. cpu_s: user and system, so far.
+
+    None: the system does not tell, as of a process that is gone.
+    """
+
+    pss_bytes: int | None = None
+    cpu_s: float | None = None
+
+
+def usage_of(pid: int | None) -> Usage:
+    """The usage of process ``pid``; the kernel walks its memory for it, so ask only for who wants to know."""
+    if pid is None:
+        return Usage()
+    folder = Path("/proc") / str(pid)
+    return Usage(pss_bytes=_pss_bytes(folder), cpu_s=_cpu_s(folder))
+
+
+def _pss_bytes(folder: Path) -> int | None:
+    try:
+        lines = (folder / "smaps_rollup").read_text().splitlines()
+    except OSError:  # it is gone, or the kernel has no such file
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), None)
+
+
+def _cpu_s(folder: Path) -> float | None:
+    try:
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()  # a command's name may have blanks in it
+    except OSError:
+        return None
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S  # utime and stime, the 14th and 15th of proc(5)
