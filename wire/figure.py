@@ -239,7 +239,7 @@ def _reader(hint: Any, of: Callable[[Any, Any], Any]) -> Callable[[Any], Any] | 
     if kind is None:
         return tuple if within is tuple else None
     if within is tuple:
-        return lambda rows: tuple(of(kind, row) for row in rows)
+        return lambda rows: None if rows is None else tuple(of(kind, row) for row in rows)
     if within is dict:
-        return lambda rows: {key: of(kind, row) for key, row in rows.items()}
+        return lambda rows: None if rows is None else {key: of(kind, row) for key, row in rows.items()}
     return lambda told: None if told is None else of(kind, told)

@@ -23,6 +23,8 @@ from supervisor.running_node import run_dir_of
 from wire.figure import joined, of_map
 from wire.frames.names import LaneLabel
 from wire.status.answers import (
+    Access,
+    BridgeFile,
     BridgeOrdered,
     Disconnected,
     Event,
@@ -61,7 +63,7 @@ Answer = TypeVar("Answer")
 TIMEOUT_S = 5.0
 STORE_TIMEOUT_S = ANSWER_TIMEOUT_S + 5.0  # longer than the supervisor waits for the store
 RELOAD_TIMEOUT_S = 60.0  # the node reads its files in a process of its own
-_READS_FILES = ("reload", "reload.plan", "bridge.put", "bridge.remove")
+_READS_FILES = ("reload", "reload.plan", "bridge.show", "bridge.put", "bridge.remove", "access")
 PAGE = 500
 
 
@@ -169,6 +171,14 @@ class ControlClient:
         Processes may still be on their way: ``status`` says ``configuration.pending``.
         """
         return self._ask(ReloadPlan, "reload", _given(yes=yes))
+
+    def access(self) -> Access:
+        """Who may do what: users, rules, holders of tokens; never a secret, nor a hash."""
+        return self._ask(Access, "access")
+
+    def show_bridge(self, name: str) -> BridgeFile:
+        """The file of the bridge ``name``, as ``put_bridge`` writes it; or why that cannot change it."""
+        return self._ask(BridgeFile, "bridge.show", {"name": name})
 
     def put_bridge(self, name: str, text: str, *, plan: bool = False, yes: bool = False) -> ReloadPlan:
         """Have the node write ``text`` as the file of the bridge ``name``, and apply that as ``reload`` does.

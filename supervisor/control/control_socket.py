@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "bridge.pause": ("bridge",),
     "bridge.resume": ("bridge",),
     "bridge.restart": ("bridge",),
+    "bridge.show": ("name",),
     "bridge.put": ("name", "text"),
     "bridge.remove": ("name",),
     "queue.ls": (),
@@ -57,6 +58,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "trace": ("topic",),
     "trace.result": ("number",),
     "topics": (),
+    "access": (),
     "cluster.promote": (),
     "cluster.step_down": (),
     "cluster.forget": ("member",),
@@ -98,6 +100,8 @@ QUESTIONS = {
     "events",
     "topics",
     "reload.plan",
+    "access",
+    "bridge.show",
 }
 
 # The longest text of an argument, in bytes of UTF-8. Those of MQTT are as long as MQTT lets them be; what is matched against each

@@ -90,7 +90,7 @@ def _typed(hint: Any, is_part: bool) -> Any:
         return hint
     model: Any = model_of(kind)
     if within in (tuple, dict):
-        return list[model] if within is tuple else dict[str, model]
+        model = list[model] if within is tuple else dict[str, model]
     return model | _Nothing if is_part else model | None if type(None) in get_args(hint) else model
 
 

@@ -158,6 +158,11 @@ class RestApi:
         ):
             self._bridge(verb, text)
 
+        @self._route("GET", "/bridges/{bridge}", "bridge.show", answers.BridgeFile, "bridges")
+        async def show_bridge(bridge: Bridge) -> JsonAnswer:
+            """The file of a bridge, if it can be changed by `PUT`, or why it cannot."""
+            return await self._ask("bridge.show", {"name": bridge})
+
         @self._route("PUT", "/bridges/{bridge}", "bridge.put", answers.ReloadPlan, "bridges")
         async def put_bridge(
             bridge: Bridge, what: Annotated[models.BridgeText, Body()], plan: Plan = False, yes: Yes = False
@@ -308,6 +313,11 @@ class RestApi:
             status has them.
             """
             return await self._ask("reload", {"yes": "yes" if what.yes else "no"})
+
+        @self._route("GET", "/access", "access", answers.Access, "configuration")
+        async def show_access() -> JsonAnswer:
+            """Who may do what: users, access control lists, holders of tokens. No password, token or hash is told."""
+            return await self._ask("access")
 
     def _topics(self) -> None:
         @self._route("GET", "/topics", "topics", answers.Topics, "topics")

@@ -19,7 +19,7 @@ def load_with_bridge(config: Path, name: str, content: str | None) -> tuple[Path
 
     The errors are those of ``Loading.settings``.
     """
-    told = Loading(name, config, given=json.dumps(content).encode(), module=_TRIAL).wait()
+    told = Loading(config, given=json.dumps((name, content)).encode(), module=_TRIAL).wait()
     place, _, settings = told.partition(b"\n")
     return Path(os.fsdecode(place)), load(settings)
 

@@ -1,6 +1,6 @@
 """A bridge's file of its own, ``bridges.d/NAME.yaml``: where it is, and the node that another content of it would make.
 
-It is found out in a process aside: ``python -m supervisor.reload.bridge_trial NAME FILE`` reads the content from its standard
+It is found out in a process aside: ``python -m supervisor.reload.bridge_trial FILE`` reads name and content from its standard
 input, and writes the place and the settings, as ``supervisor/config/loading_aside.py`` does.
 
 It is there for commands from elsewhere, by which nobody may come to more than the node's messages: such a file names no program,
@@ -27,6 +27,7 @@ from wire.errors import ConfigError
 
 FOLDER = "bridges.d"
 _FILES, _NO_FILES = ("_file", "_path"), ("websocket_path",)
+_SECRET = "websocket_headers"
 _LEAST = "write bridges: with the one bridge"
 
 
@@ -52,6 +53,39 @@ def settings_with(config: Path, name: str, content: str | None) -> tuple[Path, N
         if problems := [problem.line(path) for problem in _beyond(document, config.parent)]:
             raise ConfigError("the configuration is refused", problems=problems)
     return path, load(config, IncludeInstead(path, content))
+
+
+def file_of_bridge(config: Path, name: str) -> tuple[Path, str, dict[str, Any], tuple[str, ...]]:
+    """The file in which the bridge ``name`` stands, its text, the bridge as it is written there, and why no command can change it.
+
+    Raises:
+        ConfigError: no file has such a bridge, or one cannot be read.
+    """
+    for file in (config, *files_included(config)):
+        if (place := _stands_in(file, name)) is None:
+            continue
+        document = read_document(file)
+        reasons: list[str] = []
+        try:
+            if os.path.realpath(_place_of(config, name)) != os.path.realpath(file):
+                raise _refused(file, place, f"the bridge {name} stands here; change it in this file")
+            _check_alone(document, file, name)
+        except ConfigError as error:
+            reasons += error.problems
+        reasons += [problem.line(file) for problem in _beyond(document, config.parent)]
+        reasons += [problem.line(file) for problem in _untold(document)]
+        bridges: Any = document.data["bridges"]
+        bridge = next(one for one in bridges if isinstance(one, dict) and one.get("name") == name)
+        return file, file.read_text(), bridge, tuple(reasons)
+    problem = f"{config}: has no bridge {name}, nor does a file that it includes"
+    raise ConfigError("the configuration is refused", problems=[problem])
+
+
+def _untold(document: YamlDocument) -> Iterator[Problem]:
+    """What no answer tells, so that nobody can give it back."""
+    for key, _ in _leaves(document.data, ()):
+        if key[-2:-1] == (_SECRET,):
+            yield Problem(document.place(key), key[:-1], "no answer tells it, so nobody can write it again; change it in this file")
 
 
 def _place_of(config: Path, name: str) -> Path:
@@ -125,7 +159,7 @@ def main(argv: list[str]) -> int:
     """The process aside: try, tell, end."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        place, settings = settings_with(Path(argv[1]).absolute(), argv[0], json.load(sys.stdin))
+        place, settings = settings_with(Path(argv[0]).absolute(), *json.load(sys.stdin))
     except ConfigError as error:
         sys.stdout.buffer.write(json.dumps((error.message, error.problems)).encode())
         return error.exit_status

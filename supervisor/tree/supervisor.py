@@ -19,6 +19,8 @@ from supervisor.control.control_socket import Answers, Asker, ControlError, Requ
 from supervisor.control.store_commands import is_queue_command
 from supervisor.history import node_history
 from supervisor.history.node_history import NodeHistory
+from supervisor.reload import file_questions
+from supervisor.reload.file_questions import FileQuestions
 from supervisor.reload.plan import Plan
 from supervisor.reload.source import Source
 from supervisor.snapshots import node_snapshots
@@ -96,6 +98,7 @@ class Supervisor(PolledActor):
         self._doors = ControlEndpoints(mailbox, settings.now)
         self._rollout = Rollout(mailbox, settings, children, self._lives)
         self._reloads = Reloads(self, source, settings, self._store_works, self._notes, self._apply, self._doors.answer)
+        self._files = FileQuestions(self, source, lambda: settings.now, self._doors.answer)
         self._status = StatusRequests(mailbox, settings, children)
         self._history = NodeHistory(self, settings, self._status.sample, self._answer)
         self._store_requests = StoreRequests(mailbox, children)
@@ -389,6 +392,8 @@ class Supervisor(PolledActor):
                 self._history.ask(whom, request)
             elif request.command in reloads.COMMANDS:
                 self._reloads.ask(whom, request)
+            elif request.command in file_questions.COMMANDS:
+                self._files.ask(whom, request)
             elif request.command == "topics":
                 self._traces.ask_topics(whom, request)
             elif request.command == "trace":

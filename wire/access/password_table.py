@@ -46,6 +46,11 @@ class PasswordTable:
     def __len__(self) -> int:
         return len(self._hashes)
 
+    @property
+    def users(self) -> list[str]:
+        """Their names, sorted."""
+        return self._names
+
     def hash_of(self, user: str) -> str | None:
         """The hash of that user's password; None if there is no such user."""
         return self._hashes.get(user)

@@ -55,6 +55,61 @@ class ReloadPlan:
 
 
 @figures
+class BridgeFile:
+    """The file of a bridge that can be changed by request, or why this one cannot."""
+
+    name: str = figure("The bridge.")
+    file: str = figure("Where it stands.")
+    reasons: tuple[str, ...] = figure("Why it cannot be changed by request, each with its place; empty if it can.")
+    text: str = figure("Its content, if it can be changed.")
+    bridge: dict[str, Any] = figure("The bridge in it, key by key, if it can be changed.")
+
+
+@figures
+class AclRule:
+    """A rule of an access control list."""
+
+    permission: str = figure("`allow` or `deny`.")
+    action: str = figure("`publish`, `subscribe` or `both`.")
+    topics: tuple[str, ...] = figure("Topic patterns.")
+    users: tuple[str, ...] = figure("User names that it is for.")
+    anonymous: bool = figure("Whether it is for clients without a user name.")
+    clients: tuple[str, ...] = figure("Client identifiers that it is for.")
+
+
+@figures
+class ListenerAccess:
+    """Who is let in by some listeners, and what they may do; no password, and no hash of one."""
+
+    listeners: tuple[str, ...] = figure("Addresses of the listeners.")
+    allow_anonymous: bool = figure("Whether clients without a user name are let in.")
+    users_file: str = figure("The file of the users; empty without one.")
+    users: tuple[str, ...] = figure("Their names, the first 1,000.")
+    users_count: int = figure("How many there are.")
+    rules_file: str = figure("The file of the rules; empty where the configuration has them, or there are none.")
+    rules: tuple[AclRule, ...] | None = figure("The rules in order, the first 1,000; null: all is allowed.")
+    rules_count: int = figure("How many there are.")
+    problems: tuple[str, ...] = figure("Why a file cannot be read now; what was read before may hold still.")
+
+
+@figures
+class TokenHolder:
+    """The holder of a token of the HTTP interface; not the token."""
+
+    name: str = figure("Its name.")
+    role: str = figure("`view`, `operate` or `admin`.")
+
+
+@figures
+class Access:
+    """Who may do what at this node."""
+
+    listeners: tuple[ListenerAccess, ...] = figure("Listeners that have the same users and rules are told together.")
+    tokens: tuple[TokenHolder, ...] | None = figure("Of the HTTP interface; null: it asks for none, on this machine alone.")
+    problems: tuple[str, ...] = figure("Why the tokens cannot be read now.")
+
+
+@figures
 class Event:
     """Something that happened; docs/reference/events.md has the kinds."""
 

@@ -84,6 +84,8 @@ CALLS: list[tuple[Callable[[ControlClient], Any], str, dict[str, str]]] = [
     (lambda node: node.stop(), "stop", {}),
     (lambda node: node.plan_reload(), "reload.plan", {}),
     (lambda node: node.reload(), "reload", {}),
+    (lambda node: node.access(), "access", {}),
+    (lambda node: node.show_bridge("n"), "bridge.show", {"name": "n"}),
     (lambda node: node.put_bridge("n", "text", plan=True), "bridge.put", {"name": "n", "text": "text", "plan": "yes"}),
     (lambda node: node.remove_bridge("n", yes=True), "bridge.remove", {"name": "n", "yes": "yes"}),
     (lambda node: node.reload(yes=True), "reload", {"yes": "yes"}),

@@ -62,6 +62,12 @@ def test_a_bridge_is_planned_made_changed_and_removed(served: Served) -> None:
     assert file_of(served, "north").stat().st_mode & 0o777 == 0o600
     assert not served.node.status()["configuration"]["changed_files"]
 
+    shown = served.get("/bridges/north", "admin").json
+    assert (shown["bridge"], shown["reasons"]) == ({"name": "north", **bridge}, [])
+    assert shown["text"] == file_of(served, "north").read_text()
+    assert "stands here" in served.get("/bridges/cloud", "admin").json["reasons"][0]
+    assert served.get("/bridges/nowhere", "admin").kind == "unknown_bridge"
+
     os.chmod(file_of(served, "north"), 0o640)
     text = json.dumps({"bridges": [{"name": "north", **bridge, "lanes": 2}]})
     assert put(served, "north", {"text": text}).json["applied"]
@@ -89,6 +95,7 @@ def test_a_bridge_is_planned_made_changed_and_removed(served: Served) -> None:
         ("south", {"text": "bridges: [}"}, "not YAML"),
         ("cloud", {"bridge": a_bridge()}, "the bridge cloud stands here"),
         ("a b", {"bridge": a_bridge()}, "cannot be a bridge's name"),
+        ("a%00b", {"bridge": a_bridge()}, "cannot be a bridge's name"),
         ("south", {"bridge": {**a_bridge(), "remote": {"addresses": ["h"], "password_command": ["id"]}}}, "no command can make it"),
         ("south", {"bridge": {**a_bridge(), "remote": {"addresses": ["h"], "username": "${HOME}"}}}, "no command can make them"),
         ("south", {"bridge": {**a_bridge(), "remote": {"addresses": ["h"], "password_file": "/etc/hostname"}}}, "is not below"),
@@ -107,6 +114,8 @@ def test_what_does_not_hold_or_reaches_beyond_the_node_is_422_and_leaves_nothing
 
 def test_only_an_admin_may_and_nothing_is_removed_that_is_not_there(served: Served) -> None:
     assert put(served, "east", {"bridge": a_bridge()}, role="operate").status == 403
+    assert served.get("/bridges/cloud", "operate").status == 403
+    assert served.get("/bridges/%00", "admin").kind == "unknown_bridge"
     assert served.change("/bridges/east", method="DELETE").status == 422
     assert served.change("/bridges/cloud", method="DELETE").status == 422
 

@@ -237,6 +237,7 @@ def test_each_route_is_for_its_role_and_those_above_it_only(served: Served) -> N
             "/events",
             "/topics",
             "/traces",
+            "/access",
             "/cluster/promote",
         ):
             continue
@@ -249,6 +250,14 @@ def test_each_route_is_for_its_role_and_those_above_it_only(served: Served) -> N
     assert served.change("/stop", role="operate").kind == "forbidden"
     assert served.change("/snapshots", role="view").kind == "forbidden"
     assert needed("stop") == "admin"
+
+
+def test_who_may_do_what_is_told_to_operators(served: Served) -> None:
+    told = fits(answers.Access, served.get("/access", "operate").json)
+
+    assert [(one["name"], one["role"]) for one in told["tokens"]] == [(role, role) for role in ROLES]
+    assert (told["listeners"][0]["allow_anonymous"], told["listeners"][0]["rules"]) == (True, None)
+    assert served.get("/access", "view").kind == "forbidden"
 
 
 def test_a_caller_is_told_who_it_is(served: Served) -> None:
