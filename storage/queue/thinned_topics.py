@@ -5,7 +5,8 @@ reason, and ended. One for which a newer may stand soon is held: until the perio
 
 queue.held-gives-way-in-order [P4]: a held message enters the queue before anything of its topic that does not stand for it.
 queue.never-thinned [P2, MQTT]: an empty message with RETAIN, which removes what is retained, is never left out. A message
-    with RETAIN gives way only to one with RETAIN, and one of QoS 1 or 2 not to one of QoS 0.
+    with RETAIN gives way only to one with RETAIN, and one of QoS 1 or 2 not to one of QoS 0, which may be lost: nor is it left out
+    because one of QoS 0 had its payload.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from wire.routing.message_route import Thinning
 from wire.status.loss_reasons import Loss
 
 DIGEST_BYTES = 16
+_KEPT = b"K"  # behind the digest of what is not lost with the memory or a link
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +158,14 @@ class _Sifting:
         return found
 
     def _is_new(self, message: HeldMessage) -> bool:
-        """Whether it differs from the last one of its topic; it is the last one then."""
+        """Whether it differs from the last one of its topic, or may not be lost as that may; it is the last one then."""
         digest = blake2b(message.payload, digest_size=DIGEST_BYTES, key=b"R" if message.flags & RETAIN else b"").digest()
+        kept = digest + _KEPT
         last = self._found.digests.get(message.topic) or self._digests.get(message.topic)
-        if digest == last:
+        if last == kept or (last == digest and not message.flags & QOS_MASK):
             return False
         if last is not None or len(self._digests) + len(self._found.digests) < self._limits.max_topics:
-            self._found.digests[message.topic] = digest
+            self._found.digests[message.topic] = kept if message.flags & QOS_MASK else digest
         else:
             self._found.untracked += 1
         return True

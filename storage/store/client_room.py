@@ -8,8 +8,8 @@ says that it has heeded a later one (``Append.room``).
 Remotes ask nobody: a batch of theirs waits here until it fits as a whole, as TCP lets it. Clients and remotes take turns.
 
 store.full-announced [P5]: a queue that refuses has no more than its limit: to local clients it has offered what is left, less what
-    is held ready. Beyond it come Wills, which were taken with their clients, and what was under way when a limit was lowered, the
-    disk ran low, or the store died.
+    is held ready. Beyond it come Wills, which were taken with their clients, what rules with ``only`` or ``keep_last`` had held,
+    and what was under way when a limit was lowered, the disk ran low, or the store died.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from zlib import crc32
 
 from tests.simulation import mqtt
 from tests.simulation.mqtt import Ack, Other, Packet, PacketReader, Publish
+from tests.simulation.process import current
 from tests.simulation.remote_publisher import Delivery, Outgoing, RemotePublisher, RemotePublisherWatcher
 from tests.simulation.tcp import Far, Link
 from tests.simulation.world import Violation, World
@@ -236,7 +237,8 @@ class BrokerConnection(Far):
             raise Violation("malformed", f"towards the remote: {error}") from error
         for _, packet in packets:
             if isinstance(packet, Publish):
-                self._broker.watcher.remote_written(self.client_id, self, packet, self._broker.world.now_s)
+                now_s = self._broker.world.now_s + current().lag_s  # by the clock of who writes
+                self._broker.watcher.remote_written(self.client_id, self, packet, now_s)
             if isinstance(packet, Publish) and packet.qos and not self.session.mistakable:
                 self._broker.watcher.remote_publish_written(self.client_id, packet, self.session.number)
             if isinstance(packet, Ack) and packet.kind == mqtt_packets.PUBREL:

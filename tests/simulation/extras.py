@@ -150,6 +150,24 @@ def live_changes(rng: Random, span_s: float) -> Iterator[Step]:
         at_s += rng.choice((0.01, 0.1, 0.4, 1.0, 2.0))
 
 
+def live_lane(rng: Random, span_s: float) -> Iterator[Step]:
+    """A backlog comes about, and what leaves it or leaves beside it is held up, or dies."""
+    at_s = 0.3 + rng.random() * span_s / 2
+    yield at_s, rng.choice(("refuse", "stall")), "", rng.choice((0.5, 2.0, 4.0))
+    for _ in range(rng.choice((0, 1, 1, 2, 3))):
+        at_s += rng.random() * rng.choice((0.5, 2.0))
+        kind = rng.choice(("kill", "kill", "kill", "cut", "slow-broker", "delay", "refuse", "power"))
+        target = rng.choice(("bridge:cloud:live", "bridge:cloud:live", "bridge:cloud:0", "store", "clients"))
+        if kind == "kill":
+            yield at_s, kind, target, float(rng.choice((0, 1, 2, 5, 8, 13)))
+        elif kind == "slow-broker":
+            yield at_s, kind, "", 3.0
+        elif kind == "delay":
+            yield at_s, kind, target, rng.choice((0.3, 2.0))
+        else:
+            yield _step(rng, at_s, kind, "")
+
+
 def late_words(rng: Random, span_s: float) -> Iterator[Step]:
     """A process's frames are late, and it dies meanwhile: its next life is heard first."""
     for _ in range(rng.choice((1, 1, 2))):

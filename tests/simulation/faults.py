@@ -8,13 +8,14 @@ from tests.simulation.broker import Broker
 from tests.simulation.changes import Changes
 from tests.simulation.control import Operator
 from tests.simulation.node import Machine
+from tests.simulation.options import named_lanes
 from tests.simulation.plan import Fault
 from tests.simulation.publisher import Publisher
 from tests.simulation.snapshots import Snapshots
 from tests.simulation.subscriber import SubscriberFaults
 from tests.simulation.tcp import Link
 from tests.simulation.world import World
-from wire.frames.names import CLIENTS, STORE, SUPERVISOR
+from wire.frames.names import BRIDGE, CLIENTS, STORE, SUPERVISOR, child_name
 
 
 class Faults:
@@ -104,7 +105,8 @@ class Faults:
 
     def _delay(self, fault: Fault) -> None:
         place = self._machine.process_of
-        for peer in (STORE, CLIENTS, SUPERVISOR, "bridge:cloud:0", "bridge:cloud:1"):
+        named = [child_name(BRIDGE, "cloud", lane) for lane in named_lanes(self._machine.shape)]
+        for peer in (STORE, CLIENTS, SUPERVISOR, "bridge:cloud:0", "bridge:cloud:1", *named):
             self._machine.post.slow[place(fault.target), place(peer)] = self._world.now_s + fault.amount
 
     # --- the network and the remote ---

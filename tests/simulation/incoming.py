@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tests.simulation.publisher import Message
-from wire.config_settings import BridgeSettings, LoopPreventionSettings
+from wire.config_settings import OLDEST_FIRST, BridgeSettings, LoopPreventionSettings, OnlySettings
 from wire.routing.provenance import NOT_TOLD
 
 AWAY = "away"  # the second bridge and its client identifier
@@ -116,7 +116,8 @@ def incoming_chain(seed: int) -> tuple[Random, tuple[str, ...]]:
 
 def with_incoming(bridge: BridgeSettings, shape: IncomingShape) -> tuple[BridgeSettings, ...]:
     """``bridge`` with a remote subscription, and the second bridge if there is one."""
-    (rule,) = bridge.local_subscriptions
+    *_, rule = bridge.local_subscriptions
+    rule = replace(rule, only=OnlySettings(), keep_last=False)
     subscription = replace(
         rule,
         filters=("cmd/#",),
@@ -132,7 +133,8 @@ def with_incoming(bridge: BridgeSettings, shape: IncomingShape) -> tuple[BridgeS
         name=AWAY,
         remote=replace(bridge.remote, client_id=AWAY),
         lanes=1,
-        local_subscriptions=tuple(replace(rule, filters=("plant/cmd/#",)) for rule in bridge.local_subscriptions),
+        backlog=OLDEST_FIRST,
+        local_subscriptions=(replace(rule, filters=("plant/cmd/#",)),),
         loop_prevention=LoopPreventionSettings(enabled=bridge.loop_prevention.enabled, max_hops=2),
     )
     return (replace(bridge, remote_subscriptions=(subscription,), loop_prevention=LoopPreventionSettings()), away)

@@ -50,6 +50,7 @@ from tests.simulation.plan import BRIDGE, Shape, settings_of
 from tests.simulation.post import SimPost
 from tests.simulation.process import KILLED, Process, current
 from tests.simulation.tcp import Far, Link, SimSocket
+from tests.simulation.thinned import LikePayloads
 from tests.simulation.world import Pollable, World
 from wire.config_settings import ListenerSettings, NodeSettings, RemoteSettings
 from wire.errors import Unavailable
@@ -62,6 +63,8 @@ from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR, actors_of, c
 from wire.frames.placement import SITE, Placement
 from wire.frames.supervision import Command, SnapshotMade
 from wire.mqtt.reason_codes import ReasonCode
+
+BACKLOG_MS = 300  # what has waited for longer is of a backlog
 
 
 class SimListening(Pollable):
@@ -527,7 +530,7 @@ class Machine:
             self.oracle.handed_to_connection.pop(receiver, None)
         elif isinstance(frame, LaneOpened):
             self._lane_openings.add((frame.queue, frame.epoch))
-            if len(self._lane_openings) > sum(bridge.lanes for bridge in self.settings.bridges):
+            if len(self._lane_openings) > sum(len(bridge.lane_labels) for bridge in self.settings.bridges):
                 self.remotes.no_first_lives()
 
     # --- the network ---
@@ -625,6 +628,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import actors.remote.remote_dialer
     import storage.queue.chunk_reader
     import storage.queue.history
+    import storage.queue.thinned_topics
     import storage.queue.waiting_messages
     import storage.store.client_room
     import storage.store.history_retention
@@ -633,6 +637,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import supervisor.workers
     import wire.exchange.client_outbox
     import wire.frames.sending_link
+    import wire.routing.live_lanes
 
     incoming, subscribers = shape.incoming, shape.subscribers
     inbox = [] if incoming is None else [(actors.bridge.remote_intake, "BATCH_ROWS_MAX", incoming.inbox_rows)]
@@ -652,6 +657,8 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (storage.store.history_retention, "SETTLEMENTS_A_PASS", shape.settlements_a_pass),
         (storage.queue.waiting_messages, "SPLIT_ROWS", shape.split_rows),
         (storage.queue.chunk_reader, "READ_AHEAD_CHUNKS", shape.read_ahead),
+        (storage.queue.thinned_topics, "blake2b", LikePayloads),
+        (wire.routing.live_lanes, "BACKLOG_MS", BACKLOG_MS),
         (supervisor.tree.supervisor, "announce", lambda *_, **__: None),
         (supervisor.workers, "THREAD_NICE", os.nice(0)),
         *few_identifiers(shape.packet_ids),

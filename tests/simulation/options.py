@@ -1,4 +1,5 @@
-"""Options of a bridge that a few seeds have, and what they legally change: how fast it sends, and what its messages tell.
+"""Options of a bridge that a few seeds have, and what they legally change: how fast it sends, what its messages tell, by which lane
+they leave, and which are left out.
 
 Drawn by chance of its own, so that everything else that a seed decides is as it would be without them.
 """
@@ -12,8 +13,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.world import Violation
-from wire.config_settings import RateSettings
-from wire.frames.names import LaneLabel
+from wire.config_settings import BULK, LIVE, LIVE_FIRST, URGENT, RateSettings
+from wire.frames.names import LaneLabel, lane_label
+from wire.routing.message_route import Thinning
 from wire.routing.provenance import ENVELOPE, NOT_TOLD, USER_PROPERTIES
 
 if TYPE_CHECKING:
@@ -22,8 +24,23 @@ if TYPE_CHECKING:
 
 LEVEL_5 = 5
 UNLIMITED = RateSettings()
+_PACKET_BYTES = 500
 _PREFIX = "bascule-"
 _ENVELOPE_BEGINS = b'{"topic":'
+_CLASSES = (
+    (("plant/+/a", URGENT),),
+    (("plant/+/b", BULK),),
+    (("plant/0/#", URGENT), ("plant/+/b", BULK)),
+)
+_THINNINGS = (
+    Thinning(changed=True),
+    Thinning(keep_last=True),
+    Thinning(period_ms=300),
+    Thinning(period_ms=2000),
+    Thinning(changed=True, keep_last=True),
+    Thinning(changed=True, period_ms=700),
+    Thinning(period_ms=700, keep_last=True),
+)
 
 
 def with_options(seed: int, shape: Shape) -> Shape:
@@ -36,7 +53,23 @@ def with_options(seed: int, shape: Shape) -> Shape:
         shape = replace(shape, rate=limit)
     if told.random() < 0.08:
         shape = replace(shape, provenance=told.choice((ENVELOPE, USER_PROPERTIES if shape.level == LEVEL_5 else ENVELOPE)))
+    classes, thinned = Random(f"classes {seed}"), Random(f"thinned {seed}")
+    if classes.random() < 0.08:
+        shape = replace(shape, classes=classes.choice(_CLASSES))
+    if thinned.random() < 0.08:
+        shape = replace(shape, thinning=thinned.choice(_THINNINGS), thinned_topics=thinned.choice((1, 10_000, 10_000)))
     return shape
+
+
+def with_live_lane(seed: int, shape: Shape) -> Shape:
+    """``shape``, perhaps with a lane beside a backlog; it has one lane, and never more."""
+    return replace(shape, backlog=LIVE_FIRST) if Random(f"live lane {seed}").random() < 0.12 else shape
+
+
+def named_lanes(shape: Shape) -> tuple[str, ...]:
+    """The lanes that have names."""
+    classes = dict.fromkeys(priority for _, priority in shape.classes)
+    return (*classes, LIVE) if shape.backlog == LIVE_FIRST else tuple(classes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +77,7 @@ class Told:
     """What a message tells of its acceptance. place: node, bridge and lane."""
 
     time: str
-    place: tuple[str, str, int]
+    place: tuple[str, str, LaneLabel]
     sequence: int
     stored: bool
 
@@ -67,7 +100,8 @@ def told_by(properties: Sequence[tuple[str, str]]) -> Told | None:
     named = {name.removeprefix(_PREFIX): value for name, value in properties if name.startswith(_PREFIX)}
     if "sequence" not in named:
         return None
-    return Told.of({name: value if name in ("time", "node", "bridge") else json.loads(value) for name, value in named.items()})
+    facts: dict[str, Any] = {**named, "lane": lane_label(named["lane"])}
+    return Told.of({name: json.loads(value) if name in ("sequence", "stored") else value for name, value in facts.items()})
 
 
 class OptionsSeen:
@@ -79,15 +113,17 @@ class OptionsSeen:
         self._packet_ids = shape.packet_ids
         self._bridge = bridge
         self._rate = shape.rate if steady and shape.rate.applies_to == "all" else UNLIMITED
+        window = min(shape.window, shape.remote_window) if shape.level == LEVEL_5 else shape.window
+        self._delayed = window if shape.socket_window < _PACKET_BYTES else 0  # PUBLISHes that a full socket may have held up
         self._sent: dict[object, tuple[float, int]] = {}  # connection -> when it began, and how many PUBLISHes left by it
-        self._times: dict[tuple[tuple[str, str, int], int, bytes], str] = {}
+        self._times: dict[tuple[tuple[str, str, LaneLabel], int, bytes], str] = {}
 
     def written(self, connection: object, lane: LaneLabel, packet: Publish, now_s: float) -> None:
         """A PUBLISH of ``lane`` leaves on ``connection``."""
         began_s, sent = self._sent.get(connection, (now_s, 0))
         self._sent[connection] = (began_s, sent + 1)
         limit = self._rate.messages_per_s
-        if limit is not None and sent + 1 > max(1.0, limit * self._rate.burst_s) + limit * (now_s - began_s) + 1e-6:
+        if limit is not None and sent + 1 > max(1.0, limit * self._rate.burst_s) + limit * (now_s - began_s) + self._delayed + 1e-6:
             raise Violation("exchange.rate-kept", f"{sent + 1} PUBLISHes in {now_s - began_s:.3f} s, {self._rate}")
         self._judge_told(lane, packet)
 

@@ -8,7 +8,7 @@ does not promise has happened (an in-memory store died, ...).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -17,22 +17,23 @@ from storage.engine.keys import part_key
 from storage.queue.chunk import Chunk
 from storage.queue.dead_letters import DeadRow
 from storage.queue.history import Settlement, settlement_key, settlement_of
-from storage.queue.ledger import LedgerRow
+from storage.queue.ledger import Ledger, LedgerRow
 from storage.store.session_rows import RECEIVED, Session
 from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
 from tests.simulation.incoming import AWAY
 from tests.simulation.letters import PREFIX, LettersSeen
 from tests.simulation.mqtt import Publish
-from tests.simulation.options import OptionsSeen, opened
+from tests.simulation.options import OptionsSeen, named_lanes, opened
 from tests.simulation.plan import BRIDGE, Plan
 from tests.simulation.publisher import Client, Message, Publisher
 from tests.simulation.rules import RulesSeen
 from tests.simulation.sessions import SessionsJudge
+from tests.simulation.thinned import ThinnedSeen, count_of
 from tests.simulation.world import Violation
 from tests.support.arrivals import Order
 from tests.support.history_audit import Kept, problems_of
-from wire.config_settings import RuleSettings
+from wire.config_settings import LIVE_FIRST, RuleSettings
 from wire.exchange.quarantine import LEARNT
 from wire.exchange.quarantine_class import CONVICTED_IN_PLACE
 from wire.exchange.receiver import QUOTA_EXCEEDED
@@ -41,13 +42,16 @@ from wire.frames.intake import Publishes
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened
 from wire.frames.names import (
     LISTENER,
+    LaneLabel,
     connection_of_session,
+    lane_label,
     lane_of_actor,
     lane_of_queue,
     queue_name,
     remote_session_name,
     session_of_queue,
 )
+from wire.status.loss_reasons import THINNED
 
 _COUNTED_LOSSES = ("overflow", "too_large")
 _PURGED = "purged"
@@ -55,7 +59,13 @@ _PURGED = "purged"
 
 def _queue_of(client_id: str) -> str:
     _, _, lane = client_id.partition("-")
-    return queue_name(AWAY, 0) if client_id == AWAY else queue_name(BRIDGE, int(lane or 0))
+    return queue_name(AWAY, 0) if client_id == AWAY else queue_name(BRIDGE, lane_label(lane or "0"))
+
+
+def _lane_of(client_id: str) -> LaneLabel:
+    place = lane_of_queue(_queue_of(client_id))
+    assert place is not None
+    return place.label
 
 
 class _QueueSeen:
@@ -89,6 +99,8 @@ class Oracle:
         self.bridge_configured = True
         self.rules = RulesSeen()
         self.options = OptionsSeen(self.shape, BRIDGE, steady="lanes" not in changes)
+        # A topic is in order in each lane, and takes another one beside a backlog, or when its class changes.
+        self._by_lane = self.shape.backlog == LIVE_FIRST or bool(self.shape.classes and "rules" in changes)
         self._unrouted: set[bytes] = set()  # was offered last while the bridge was not configured
         self._routed_later: set[bytes] = set()  # was among those, and was offered again when it was configured
         self.durable = self.shape.mode == "file-native"
@@ -123,6 +135,7 @@ class Oracle:
         self._closed_epochs: dict[str, int] = {}  # by queue, the last lane of a session that was closed
         self._entered: dict[bytes, set[tuple[str, int]]] = {}
         self._letters = LettersSeen()
+        self.thinned = ThinnedSeen(self.shape.thinning)
         self._released_where_left: set[bytes] = set()  # payloads
         self._purged: dict[tuple[str, int], bytes] = {}  # queue and sequence -> payload
         self._forgotten: set[bytes] = set()  # handed out by an in-memory store that died, and not there yet
@@ -154,10 +167,15 @@ class Oracle:
         """Messages with the same key arrive in the order in which they were published, what is raised among what it joins."""
         return message.topic, max(message.qos, self.shape.min_qos), self._sources.get(message.payload)
 
+    def _order_key_of(self, message: Message, lane: LaneLabel) -> tuple[object, ...]:
+        """The same where ``message`` leaves by that ``lane``."""
+        return (*self.order_key(message), lane if self._by_lane else "")
+
     # --- the disk ---
 
     def disk_wrote(self, ops: Ops) -> None:
         self._names_written(ops)
+        self.thinned.wrote(ops)
         buried = self._letters_written(ops)
         for operation, family, key, value in ops:
             if family == "msg":
@@ -222,6 +240,7 @@ class Oracle:
         return rows
 
     def disk_synced(self, ops: Ops) -> None:
+        self.thinned.synced(ops)
         for operation, family, key, value in ops:
             if family != "msg" or operation != "put":
                 continue
@@ -243,6 +262,7 @@ class Oracle:
         self._names.clear()
         self._removed.clear()
         self._letters.forget()
+        self.thinned.rebuilding()
         if self.sessions is not None:
             self.sessions.rebuilding()
         self._rebuilding = True
@@ -266,6 +286,7 @@ class Oracle:
             self._queues.clear()
             self._names.clear()
             self._letters.forget()
+            self.thinned.rebuilding()
         elif self.shape.acknowledge == "fast":
             self.relaxed = True
 
@@ -479,7 +500,7 @@ class Oracle:
         assert lane is not None
         for payload, _ in map(opened, frame.batch.rows_payloads()):
             message = self.messages[payload]
-            place, key = self._order[payload], self.order_key(message)
+            place, key = self._order[payload], self._order_key_of(message, lane.label)
             if not self._passings.is_late(place, *key):
                 self._passed_in_order[payload] = self._connection_of[queue_name(*lane)]
             self._passings.came(place, *key)
@@ -518,6 +539,7 @@ class Oracle:
 
     def published(self, message: Message) -> None:
         """A publisher, or the remote, sends a message, once more perhaps."""
+        self.thinned.published(message)
         if self.sessions is not None:
             self.sessions.published(message)
 
@@ -531,7 +553,11 @@ class Oracle:
         # A rule that lowers it to QoS 0 promises nothing, and what a full queue has room for may be another message.
         unpromised = not self.applied_qos(message) and (self.durable or self._limited)
         kept = self._survives(payload) or unpromised
-        kept |= payload in self._unrouted
+        kept |= payload in self._unrouted or payload in self.thinned.ever_held[self.strong]
+        if not kept and self.thinned.on and not (self._limited and self.shape.overflow != "reject"):
+            if self.applied_qos(message):
+                self.thinned.acknowledged(payload, self._ledgers())
+            kept = True
         if not kept and not (self._limited and self.shape.overflow != "reject"):
             raise Violation("P1", f"m{message.number} is acknowledged and not committed")
         if self.sessions is not None:
@@ -648,8 +674,10 @@ class Oracle:
         then, it has an order in each lane.
         """
         payload = message.payload
-        key = self.order_key(message)
+        key = self._order_key_of(message, _lane_of(client_id))
         place = self._order[payload]
+        if self.thinned.is_repeat(payload):
+            return  # left out, and published again because the acknowledgement was lost
         if payload in self._remote_refused or payload in self._ever_refused:
             return  # refused, told or not: its place was then
         if payload in self._returned:
@@ -695,9 +723,7 @@ class Oracle:
     def remote_written(self, client_id: str, connection: object, packet: Publish, now_s: float) -> None:
         """A PUBLISH is written, at whatever QoS."""
         if client_id != AWAY:
-            lane = lane_of_queue(_queue_of(client_id))
-            assert lane is not None
-            self.options.written(connection, lane[1], packet, now_s)
+            self.options.written(connection, _lane_of(client_id), packet, now_s)
 
     def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None:
         """A QoS 1 or 2 PUBLISH is written: the session that it goes to must be on record (commit point 7)."""
@@ -818,6 +844,7 @@ class Oracle:
         elif kind == "queue_store" and actor._store is not None:
             self.late = len(actor._store.links.late)
             self._within_limits(actor._store)
+            self.thinned.in_memory = sum(len(each.topics.held) for each in actor._store.lanes.thinned.queues.values())
             self.uncommitted = bool(actor._store.next_commit.write)
             for name, lane in actor._store.lanes.all.items():
                 ledger, depth = lane.queue.ledger, lane.queue.depth
@@ -843,10 +870,10 @@ class Oracle:
             return
         depths: Counter[str] = Counter()
         for lane in store.lanes.of_bridges.values():
-            depths[lane.bridge] += lane.queue.depth
+            depths[lane.room] += lane.queue.depth
             most = lane.limits.max_messages
-            if lane.limits.overflow == "reject" and most is not None and depths[lane.bridge] > most:
-                raise Violation("store.full-announced", f"{lane.queue.name}: {depths[lane.bridge]} messages, {most} are allowed")
+            if lane.limits.overflow == "reject" and most is not None and not self.thinned.holds and depths[lane.room] > most:
+                raise Violation("store.full-announced", f"{lane.queue.name}: {depths[lane.room]} messages, {most} are allowed")
 
     def _intake_is_bounded(self, inbox: Any) -> None:
         """P5: two batches and what gathers behind them."""
@@ -860,8 +887,8 @@ class Oracle:
         if self.sessions is not None:
             self.sessions.store_opened()
             clients += 4 * len(self.sessions.shape.clients)
-        lanes = self.lanes_most + (self.shape.incoming is not None)
-        if rows_read > 20 + 8 * lanes + 2 * clients:
+        lanes = self.lanes_most + (self.shape.incoming is not None) + len(named_lanes(self.shape))
+        if rows_read > 20 + 8 * lanes + 2 * clients + len(self.thinned.held):
             raise Violation("P8", f"{rows_read} rows were read to open the store")
 
     # --- the operator ---
@@ -869,7 +896,7 @@ class Oracle:
     def carried_out(self, command: str, result: dict[str, Any]) -> None:
         """An operator was told what his command did: that is committed."""
         self._carried_out[command] += result.get("purged", 0) + result.get("replayed", 0)
-        if self.relaxed:
+        if self.relaxed or (self.shape.weak_store and self._changing):  # a bridge that is away promises what the store does
             return
         done = 0
         for number, name in self._names.items():
@@ -950,6 +977,14 @@ class Oracle:
         rows = {queue.name: queue.row for queue in self._queues.values()}
         return ", ".join(f"{name}: head {row.head} tail {row.tail} depth {row.depth} {row.ledger}" for name, row in rows.items())
 
+    def _ledgers(self) -> Iterable[Ledger]:
+        return [queue.row.ledger for queue in self._queues.values() if lane_of_queue(queue.name) is not None]
+
+    @staticmethod
+    def _lost_otherwise(ledger: Ledger) -> bool:
+        """Whether some are lost for another reason than that their rule leaves them out."""
+        return bool(ledger.expired or ledger.dead or ledger.dropped.keys() - {*THINNED})
+
     def judge_the_whole(self) -> None:
         """P2, P3: all is healed and quiet, so everything that was acknowledged has arrived or is accounted for."""
         if self.sessions is not None:
@@ -959,16 +994,21 @@ class Oracle:
         known = {*self._letters.accounted(), *self._purged.values()}
         known |= {payload for payload in self._unrouted if not self._survives(payload)}
         missing = [
-            f"m{message.number}"
+            message
             for payload, message in self.acknowledged_payloads.items()
             if self.applied_qos(message) and payload not in self._deliveries and payload not in self.refused_payloads | known
         ]
         counted = sum(self._counted(queue) for queue in self._queues.values())
-        if len(missing) > counted and not (self.lost_power and self.shape.overflow != "reject"):  # counts of drops are not synced
-            raise Violation("P2", f"acknowledged and never delivered: {missing}; {counted} are accounted for")
+        counted += sum(count_of(ledger) for ledger in self._ledgers()) if self.thinned.on else 0
+        uncounted = self.lost_power and (self.shape.overflow != "reject" or self.thinned.on)  # counts of drops are not synced
+        if len(missing) > counted and not uncounted:
+            numbers = [message.number for message in missing]
+            raise Violation("P2", f"acknowledged and never delivered: {numbers}; {counted} are accounted for")
+        if self.thinned.on and not any(self._lost_otherwise(ledger) for ledger in self._ledgers()):
+            self.thinned.judge(missing, self.messages.values(), self._deliveries, self._order)
         not_named = (
             {queue.name for queue in self._queues.values() if session_of_queue(queue.name) is None}
-            - {queue_name(BRIDGE, lane) for lane in range(9)}
+            - {queue_name(BRIDGE, lane) for lane in (*range(9), *named_lanes(self.shape))}
             - {queue_name(AWAY, 0), f"{PREFIX}{AWAY}", f"{PREFIX}{BRIDGE}"}
         )
         if not_named:

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation import extras, options, snapshots
+from tests.simulation.changes import changes_of
 from tests.simulation.failover import ADDRESSES
 from tests.simulation.incoming import (
     AWAY,
@@ -35,6 +36,7 @@ from tests.simulation.subscribing import (
     subscribers_shape,
 )
 from wire.config_settings import (
+    OLDEST_FIRST,
     AccessSettings,
     BackoffSettings,
     BridgeSettings,
@@ -43,17 +45,21 @@ from wire.config_settings import (
     ListenerSettings,
     NodeItself,
     NodeSettings,
+    OnlySettings,
     RateSettings,
     RemoteSettings,
     RuleSettings,
+    ThinningSettings,
 )
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.names import BRIDGE as BRIDGES
 from wire.frames.names import CLIENTS, STORE, SUPERVISOR, child_name
+from wire.routing.message_route import ALL, Thinning
 from wire.routing.provenance import NOT_TOLD
 
 BRIDGE = "cloud"
 PRIMARY_RETRY_S = 0.15
+FIRST_OF_LIVE_LANE = 900  # of the steps
 WEAK: dict[str, Any] = {"acknowledge": "fast", "flush_period_s": 0.5, "sync": "os"}
 
 
@@ -101,6 +107,10 @@ class Shape:
     placement: str = "isolated"
     rate: RateSettings = options.UNLIMITED
     provenance: str = NOT_TOLD
+    classes: tuple[tuple[str, str], ...] = ()  # filters of the rules that name a class, and which
+    backlog: str = OLDEST_FIRST
+    thinning: Thinning = ALL  # of each rule
+    thinned_topics: int = 10_000  # of which something is remembered
     bridges_isolated: bool | None = None  # whether each bridge has a process of its own where the others share one
     weak_store: bool = False  # whether the store promises little, and what is judged is promised for the bridge
 
@@ -171,10 +181,22 @@ def make_plan(seed: int, placement: str | None = None) -> Plan:
         (qos,) = rng.choices((0, 1, 2), qos_weights)
         messages.append(Message(number, publisher, at_s, topic, qos, rng.choice((0, 0, 5, 40))))
     plan = _with_subscribers(_with_incoming(Plan(seed, shape, faults, tuple(messages)), span_s), span_s)
+    if plan.shape.lanes == 1 and "lanes" not in changes_of(plan):
+        plan = _with_live_lane(plan, span_s)
     shape = plan.shape
     if shape.mode != "file-native" or not shape.persist or shape.subscribers is not None:
         return plan
     return replace(plan, shape=replace(shape, weak_store=Random(f"durability {seed}").random() < 0.2))
+
+
+def _with_live_lane(plan: Plan, span_s: float) -> Plan:
+    """The plan, perhaps with a lane beside a backlog, and with what makes a backlog and hurts the lane."""
+    shape = options.with_live_lane(plan.seed, plan.shape)
+    if shape is plan.shape:
+        return plan
+    steps = enumerate(sorted(extras.live_lane(Random(f"live lane faults {plan.seed}"), span_s)), start=FIRST_OF_LIVE_LANE)
+    faults = sorted((*plan.faults, *(Fault(number, *step) for number, step in steps)), key=lambda fault: fault.at_s)
+    return replace(plan, shape=shape, faults=tuple(faults))
 
 
 def _with_incoming(plan: Plan, span_s: float) -> Plan:
@@ -265,7 +287,7 @@ def _placed(rng: Random, shape: Shape) -> Shape:
 
 def processes_of(shape: Shape) -> list[str]:
     """The children of the node."""
-    lanes = [child_name(BRIDGES, BRIDGE, lane) for lane in range(shape.lanes)]
+    lanes = [child_name(BRIDGES, BRIDGE, lane) for lane in (*range(shape.lanes), *options.named_lanes(shape))]
     if shape.incoming is not None and shape.incoming.through == "bridge":
         lanes.append(child_name(BRIDGES, AWAY, 0))
     return [STORE, CLIENTS, *lanes]
@@ -400,6 +422,21 @@ def _base() -> NodeSettings:
     )
 
 
+def _rules(shape: Shape, last: RuleSettings) -> Iterable[RuleSettings]:
+    """The rules of the bridge: one for each class, and the ``last`` for what none of them has."""
+    last = replace(
+        last,
+        max_qos=shape.max_qos,
+        min_qos=shape.min_qos,
+        provenance=shape.provenance,
+        only=OnlySettings(changed=shape.thinning.changed, one_per_s=shape.thinning.period_ms / 1000),
+        keep_last=shape.thinning.keep_last,
+    )
+    for topic_filter, priority in shape.classes:
+        yield replace(last, name=topic_filter, filters=(topic_filter,), priority=priority)
+    yield last
+
+
 def settings_of(shape: Shape) -> NodeSettings:
     """The settings of the node's processes."""
     base = _base()
@@ -439,10 +476,9 @@ def settings_of(shape: Shape) -> NodeSettings:
         backoff=backoff,
         lanes=shape.lanes,
         tier2=replace(bridge.tier2, max_messages=shape.tier2_messages),
-        local_subscriptions=tuple(
-            replace(rule, max_qos=shape.max_qos, min_qos=shape.min_qos, provenance=shape.provenance)
-            for rule in bridge.local_subscriptions
-        ),
+        local_subscriptions=tuple(_rules(shape, *bridge.local_subscriptions)),
+        backlog=shape.backlog,
+        thinning=ThinningSettings(max_topics=shape.thinned_topics),
         rate=shape.rate,
         on_session_loss=shape.on_session_loss,
         limits=limits,

@@ -135,6 +135,7 @@ class Simulation:
         quiet = all(publisher.idle for publisher in self.publishers) and self.oracle.empty() and self.broker.publisher.idle
         quiet = quiet and (self.oracle.amnesia or self.machine.remotes.quiet())
         quiet = quiet and not self.oracle.late  # QoS 0 that waits is nobody's but the Connection's
+        quiet = quiet and not self.oracle.thinned.in_memory
         quiet = quiet and not self.oracle.uncommitted  # with acknowledge: fast nobody else waits for that
         quiet = quiet and self.machine.is_as_configured()
         quiet = quiet and all(subscriber.quiet for subscriber in self.subscribers)
@@ -151,7 +152,8 @@ class Simulation:
         busy = [publisher.client_id for publisher in self.publishers if not publisher.idle]
         remote = f"remote quiet: {self.machine.remotes.quiet()}, its own messages delivered: {self.broker.publisher.idle}"
         unquiet = [subscriber.client_id for subscriber in self.subscribers if not subscriber.quiet]
-        return f"not done: {busy}, not quiet: {unquiet}; late: {self.oracle.late}; queues: {self.oracle.depths()}; {remote}"
+        waits = f"late: {self.oracle.late}, held: {self.oracle.thinned.in_memory}"
+        return f"not done: {busy}, not quiet: {unquiet}; {waits}; queues: {self.oracle.depths()}; {remote}"
 
 
 def run(plan: Plan, *, tracing: bool = False) -> Outcome:

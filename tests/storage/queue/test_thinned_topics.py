@@ -91,6 +91,16 @@ def test_a_payload_with_retain_is_another_than_without() -> None:
     assert [flags for _, flags, _ in lane.queue] == [1, 1 | RETAIN]
 
 
+@pytest.mark.parametrize("thinning", [CHANGED, Thinning(changed=True, period_ms=1000), Thinning(changed=True, keep_last=True)])
+def test_what_was_promised_is_not_left_out_for_a_payload_that_came_at_qos_0(thinning: Thinning) -> None:
+    """queue.never-thinned: the memory or the link may lose that one, with its payload."""
+    lane = Lane(thinning)
+    lane.take(*many(b"1", flags=0), *many(b"1", flags=2), *many(b"1", b"1", flags=0), *many(b"1", flags=1), linked=False)
+    lane.tick(5000)
+    assert [flags for _, flags, _ in lane.queue][-1:] == [2]
+    assert lane.left_out[UNCHANGED] == 3
+
+
 @pytest.mark.parametrize(("thinning", "reason"), [(ONE_PER, ONE), (LAST, SUPERSEDED)])
 def test_the_last_of_a_period_or_of_an_outage_crosses_when_that_ends(thinning: Thinning, reason: str) -> None:
     lane = Lane(thinning)
