@@ -6,7 +6,7 @@
 ``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>``
 the row of a dead-letter queue (its letters: ``dead_letters``), ``B<bridge>`` the lanes of a bridge (``lane_changes``),
 ``T<number>`` what events have told of a queue's losses, ``G<number><filter>`` how far a session's queue has what is retained,
-``W<bridge><rule>`` how far a rule of a bridge has brought what is retained,
+``V<bridge><rule>`` how far a rule of a bridge has brought what is retained,
 ``E`` what became of the messages of sessions that have ended, ``U<session><part>`` what is kept of a session beside its row,
 ``W<number><topic>`` a message that a queue does not have yet (``thinned_messages``), ``Y<bridge>`` what was sent again into the
 queues of a bridge (``history_resends``).
@@ -31,7 +31,7 @@ _FORMAT_KEY = b"F"
 QUEUE_NAME = b"N"
 HIGHEST_NUMBER = b"H"
 PASSES = b"G"
-RULE_PASSES = b"W"
+RULE_PASSES = b"V"
 GONE = b"E"
 PARTS, PARTS_END = b"U", b"V"
 HELD, HELD_END = b"W", b"X"
