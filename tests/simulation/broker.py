@@ -13,15 +13,17 @@ from typing import Protocol
 from zlib import crc32
 
 from tests.simulation import mqtt
-from tests.simulation.mqtt import Ack, Other, Packet, PacketReader, Publish
+from tests.simulation.mqtt import LEVEL_5, Ack, Other, Packet, PacketReader, Publish
 from tests.simulation.process import current
 from tests.simulation.remote_publisher import Delivery, Outgoing, RemotePublisher, RemotePublisherWatcher
 from tests.simulation.tcp import Far, Link
 from tests.simulation.world import Violation, World
 from tests.support import mqtt_packets
 from tests.support.mqtt_packets import Sender
+from wire.exchange.announcements import Announcement
 
 NO_SUBSCRIBERS = 0x10
+_NO_MAXIMUM = 65_535
 REJECTIONS = (0x80, 0x83, 0x97, 0x99)
 
 
@@ -97,6 +99,7 @@ class _Judge:
     exchange.no-publish-after-pubrec: after PUBREL a message is never published again in that session.
     exchange.left-identifiers-released: to a session that was left and is come back to, nothing is published under an identifier
         that it holds for another message.
+    exchange.announced-in-window: a bridge's word about itself counts for the receive maximum, and has an identifier of its own.
     exchange.receive-maximum-kept: the receive maximum holds; at level 4 the limit on unreleased QoS 2 messages. (Others may be
         tried before a message for which connections were closed: what that left behind comes on top of it, and after a crash what
         they did.)
@@ -117,6 +120,8 @@ class _Judge:
         self._last_order = -1
         self._last_release = -1
         self.open: set[int] = set()
+        self.words: set[int] = set()  # of the bridge about itself, which it has an identifier of its own for
+        self._told_maximum = broker.told_maximum if level == LEVEL_5 else _NO_MAXIMUM
 
     def publish(self, packet: Publish, *, first_ever: bool) -> None:
         session, payload = self._session, packet.payload
@@ -152,8 +157,23 @@ class _Judge:
         self.open.add(packet.packet_id)
         if len(self.open) > self._receive_maximum:
             raise Violation("exchange.receive-maximum-kept", f"receive maximum {self._receive_maximum} exceeded: {facts}")
+        if self.words:
+            self._all_in_window(packet)
         if self._level < 5 and packet.qos == 2 and len(self._unreleased(packet.packet_id)) > self._qos2_maximum:
             raise Violation("exchange.qos2-maximum-kept", f"more than {self._qos2_maximum} unreleased QoS 2 messages: {facts}")
+
+    def announced(self, packet: Publish) -> None:
+        """A bridge's word about itself."""
+        if not packet.qos:
+            return
+        if packet.packet_id in self._session.unanswered or packet.qos > 1:
+            raise Violation("exchange.announced-in-window", f"{packet}, and its identifier is in use")
+        self.words.add(packet.packet_id)
+        self._all_in_window(packet)
+
+    def _all_in_window(self, packet: Publish) -> None:
+        if len(self.open) + len(self.words) > self._told_maximum:
+            raise Violation("exchange.announced-in-window", f"the remote allows {self._told_maximum}, and got {packet}")
 
     def _unreleased(self, packet_id: int) -> set[int]:
         """The identifiers that the peer can know to be unreleased, with that of its newest PUBLISH."""
@@ -207,6 +227,7 @@ class BrokerConnection(Far):
         self.link: Link | None = None
         self.delivery = Delivery(broker.publisher, broker, session.outgoing, client_id, level, receive_maximum)
         self.place = ""  # the address at which it came in
+        self.will: Announcement | None = None
         self._broker = broker
         self._judge = _Judge(session, broker, client_id, level)
         self._reader = PacketReader(Sender.CLIENT, level)
@@ -236,6 +257,8 @@ class BrokerConnection(Far):
         except mqtt.Malformed as error:
             raise Violation("malformed", f"towards the remote: {error}") from error
         for _, packet in packets:
+            if isinstance(packet, Publish) and packet.announces:
+                continue
             if isinstance(packet, Publish):
                 now_s = self._broker.world.now_s + current().lag_s  # by the clock of who writes
                 self._broker.watcher.remote_written(self.client_id, self, packet, now_s)
@@ -266,6 +289,8 @@ class BrokerConnection(Far):
             self.link.hang_up()
 
     def _end(self) -> None:
+        if self.will is not None and not self._closed:
+            self._broker.states[self.will.topic] = self.will.payload
         self._closed = True
         self._answers = []
         self.delivery.closed()
@@ -273,9 +298,13 @@ class BrokerConnection(Far):
     # --- packets ---
 
     def _take(self, packet: Packet) -> None:
-        self.session.used |= isinstance(packet, Publish) or (isinstance(packet, Ack) and packet.kind == mqtt_packets.PUBREL)
+        self.session.used |= (isinstance(packet, Publish) and not packet.announces) or (
+            isinstance(packet, Ack) and packet.kind == mqtt_packets.PUBREL
+        )
         self._broker.world.note("remote <-", self.client_id, packet)
         match packet:
+            case Publish() if packet.announces:
+                self._announced(packet)
             case Publish():
                 self._publish(packet)
             case Ack(kind=mqtt_packets.PUBREL):
@@ -289,11 +318,18 @@ class BrokerConnection(Far):
             case Other(kind=mqtt_packets.PINGREQ):
                 self._answer_raw(mqtt_packets.packet_bytes(mqtt_packets.PINGRESP))
             case Other(kind=mqtt_packets.DISCONNECT):
+                self.will = None  # [MQTT-3.14.4-3]
                 if self._broker.on_left is not None:
                     self._broker.on_left(self, self._broker)
                 self.close()
             case _:
                 raise Violation("protocol", f"the remote got {packet}")
+
+    def _announced(self, packet: Publish) -> None:
+        self._judge.announced(packet)
+        self._broker.states[packet.topic] = packet.payload
+        if packet.qos:
+            self._answer(Ack(mqtt_packets.PUBACK, packet.packet_id))
 
     def _publish(self, packet: Publish) -> None:
         broker = self._broker
@@ -360,13 +396,17 @@ class BrokerConnection(Far):
                 if payload is not None:
                     self.session.answered.add((payload, ack.packet_id))
                 self._judge.open.discard(ack.packet_id)
+                self._judge.words.discard(ack.packet_id)
             self._broker.world.note("remote ->", self.client_id, ack)
         self._answers = []
         self.link.send(data)
 
 
 class Broker:
-    """receive_maximum: what level 5 clients are told. first_lives: no process of the bridge has died, no lane was opened twice."""
+    """receive_maximum: of what the bridge is to have in flight. told_maximum: what level 5 clients are told.
+
+    first_lives: no process of the bridge has died, no lane was opened twice.
+    """
 
     def __init__(
         self,
@@ -374,6 +414,7 @@ class Broker:
         watcher: BrokerWatcher,
         *,
         receive_maximum: int,
+        told_maximum: int,
         qos2_maximum: int,
         assumes_delivered: bool,
         publisher: RemotePublisher,
@@ -382,6 +423,7 @@ class Broker:
         self.world = world
         self.watcher = watcher
         self.receive_maximum = receive_maximum
+        self.told_maximum = told_maximum
         self.qos2_maximum = qos2_maximum
         self.first_lives = True
         self.stalled_until_s = 0.0
@@ -391,6 +433,7 @@ class Broker:
         self.disliked_one_in = 0  # 1: the connection is closed on every PUBLISH; 0: on none
         self.disliked_class = ""  # qos, retain: on each of QoS 2, or with RETAIN
         self.sessions_lost = 0
+        self.states: dict[str, bytes] = {}  # what bridges have said of their links last, by topic
         self.on_new_session: Callable[[str], None] | None = None  # told once, when a client finds its session lost
         self.on_left: Callable[[BrokerConnection, Broker], None] | None = None  # told of each DISCONNECT
         self.may_be_left = False  # the client may go to another address or name, and what is open here stays open
@@ -410,6 +453,7 @@ class Broker:
             self.world,
             self.watcher,
             receive_maximum=self.receive_maximum,
+            told_maximum=self.told_maximum,
             qos2_maximum=self.qos2_maximum,
             assumes_delivered=self.assumes_delivered,
             publisher=self.publisher,
@@ -508,6 +552,11 @@ class Broker:
     def gone(self, connection: BrokerConnection) -> None:
         if self._connections.get(connection.client_id) is connection:
             del self._connections[connection.client_id]
+
+    def is_heard(self, client_id: str) -> bool:
+        """Whether a client of that name is connected, and not half open."""
+        connection = self._connections.get(client_id)
+        return connection is not None and connection.link is not None and not connection.link.silent
 
     def quiet(self) -> bool:
         """Whether no exchange is open on the broker's side."""

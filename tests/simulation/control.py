@@ -9,6 +9,7 @@ import msgpack
 from actors.process.mailbox import READ
 from actors.process.request_sockets import RequestRouter
 from supervisor.control.control_socket import ControlError, encode_request, parse_answer
+from tests.simulation.resends import lines_of
 from tests.simulation.world import Pollable, World
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ class Operator:
         self._machine = machine
         self._oracle = oracle
         self._asked: dict[int, str] = {}
+        self._last = 0  # number of the last request
+        self._runs: dict[int, str] = {}  # of the requests to import, by number
+        self._imported: dict[str, int] = {}  # by run, how many lines of the file it has, as was answered
 
     def purge(self, fault: Fault) -> None:
         """target: a lane, ``in-flight`` (every lane, with what is in flight), ``dead``, or nothing for every lane."""
@@ -68,6 +72,20 @@ class Operator:
     def replay(self, fault: Fault) -> None:
         """amount: how many at most."""
         self._ask("queue.replay", {"count": str(int(fault.amount))})
+
+    def resend(self, fault: Fault) -> None:
+        """target: the run, of the first lane's history; amount: how many at most."""
+        self._ask("queue.resend", {"run": fault.target, "lane": "0", "count": str(int(fault.amount))})
+
+    def import_(self, fault: Fault) -> None:
+        """target: the run, of a file's lines; amount: how many at most. It goes on where the last answer said."""
+        lines = self._oracle.imported
+        start = self._imported.get(fault.target, 0)
+        page = lines[start : start + int(fault.amount)]
+        if page:
+            wanted = {"run": fault.target, "from": str(start), "below": str(len(lines)), "messages": lines_of(page)}
+            self._ask("queue.import", wanted)
+            self._runs[self._last] = fault.target
 
     def pause(self, fault: Fault) -> None:
         """amount: seconds until the bridge is resumed."""
@@ -104,15 +122,21 @@ class Operator:
             self._world.note("operator", command, "refused", error.kind)
             return
         self._world.note("operator", command, result)
-        if command in ("queue.purge", "queue.replay"):
+        if command in ("queue.purge", "queue.replay", "queue.resend", "queue.import"):
             self._oracle.carried_out(command, result)
+        if command == "queue.import":
+            lines = self._oracle.imported
+            had = self._imported[self._runs[request]] = len(lines) if result["next"] is None else result["next"]
+            self._oracle.was_imported(lines[:had])
 
     def _ask(self, command: str, arguments: dict[str, str]) -> None:
         supervisor = self._machine.supervisor
         router = supervisor.router if supervisor is not None and supervisor.alive else None
         if router is None:
             return
-        number = len(self._asked) + self._world.events  # distinct: an answer never comes within the event of its request
+        number = self._last = (
+            len(self._asked) + self._world.events
+        )  # distinct: an answer never comes within the event of its request
         self._asked[number] = command
         self._world.note("operator", command, arguments)
         router.ask(self, encode_request(number, command, arguments if command == "reload" else {"bridge": BRIDGE, **arguments}))

@@ -168,6 +168,44 @@ def live_lane(rng: Random, span_s: float) -> Iterator[Step]:
             yield _step(rng, at_s, kind, "")
 
 
+def retained(rng: Random, span_s: float) -> Iterator[Step]:
+    """Other rules, a bridge that comes back, sessions that are lost, and who dies while what was retained is brought."""
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        at_s = 0.3 + rng.random() * span_s
+        for kind in rng.choice(
+            (("session",), ("rules",), ("bridge no", "bridge yes"), ("session", "session"), ("refuse", "rules"))
+        ):
+            if kind == "rules":
+                yield at_s, LIVE, f"rules {rng.choice(tuple(SETS))}", 0.0
+            elif kind.startswith("bridge"):
+                yield at_s, LIVE, kind, 0.0
+            else:
+                yield _step(rng, at_s, kind, "")
+            at_s += rng.choice((0.001, 0.03, 0.4))
+        for _ in range(rng.choice((0, 1, 1, 2))):
+            yield (
+                at_s + rng.random() * 0.3,
+                "kill",
+                rng.choice(("store", "store", "bridge:cloud:0")),
+                float(rng.choice((0, 1, 2, 5))),
+            )
+
+
+def resends(rng: Random, span_s: float) -> Iterator[Step]:
+    """Runs through the history and through a file: page by page, asked again, and by who never hears the answer."""
+    for _ in range(rng.choice((1, 1, 2))):
+        at_s = 0.5 + rng.random() * (span_s + 1.0)
+        kind, run = rng.choice(("resend", "resend", "import")), rng.choice(("one", "other"))
+        for _ in range(rng.choice((1, 2, 3, 4))):
+            if rng.random() < 0.4:
+                target = rng.choice(("store", "store", "supervisor", "bridge:cloud:0"))
+                yield at_s - 0.0001, "kill", target, float(rng.choice((0, 1, 2, 3, 5, 8)))
+            elif rng.random() < 0.2:
+                yield _step(rng, at_s, rng.choice(("disk", "power", "session", "cut")), "")
+            yield at_s, kind, run, float(rng.choice((1, 2, 500)))
+            at_s += rng.choice((0.001, 0.3, 1.0))
+
+
 def late_words(rng: Random, span_s: float) -> Iterator[Step]:
     """A process's frames are late, and it dies meanwhile: its next life is heard first."""
     for _ in range(rng.choice((1, 1, 2))):

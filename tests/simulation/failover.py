@@ -108,6 +108,10 @@ class Remotes:
         """Whether no exchange is open that anybody will end."""
         return all(broker.quiet() for broker in self.brokers)
 
+    def are_told(self, topic: str, client_id: str) -> bool:
+        """Whether each broker to which the client is connected has heard of it last that it is."""
+        return all(broker.states.get(topic) == b"1" for broker in self.brokers if broker.is_heard(client_id))
+
     def sessions_lost(self) -> int:
         """How often a client may have met another session than before."""
         return self.switches + sum(broker.sessions_lost for broker in self.brokers)

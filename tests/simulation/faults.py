@@ -41,7 +41,7 @@ class Faults:
     def happen(self, fault: Fault) -> None:
         """Let ``fault`` happen now."""
         self._world.note("FAULT", str(fault))
-        name = fault.kind.replace("-", "_")
+        name = "import_" if fault.kind == "import" else fault.kind.replace("-", "_")
         happens = next((getattr(owner, name) for owner in self._more if hasattr(owner, name)), None)
         (happens or getattr(self, f"_{name}"))(fault)
 

@@ -30,6 +30,11 @@ class Publish:
     retain: bool = False
     told: Told | None = None  # of its acceptance
 
+    @property
+    def announces(self) -> bool:
+        """Whether it is a bridge's word about itself."""
+        return self.topic.startswith("$SYS/")
+
 
 @dataclass(frozen=True, slots=True)
 class Ack:

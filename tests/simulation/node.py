@@ -333,10 +333,9 @@ def open_remote(
 ) -> Remote:
     """Takes the place of ``actors.remote.remote_socket.open_remote``."""
     assert login.is_same(NO_LOGIN), "nobody has credentials there"
-    assert will is None, "no bridge there tells its state"
     if private:
         raise Unavailable("connack: refused", reason_code=ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
-    return machine_of(current()).open_remote(settings, identifier, address, clean=clean, limits=limits)
+    return machine_of(current()).open_remote(settings, identifier, address, clean=clean, limits=limits, will=will)
 
 
 class Machine:
@@ -550,13 +549,20 @@ class Machine:
         return link
 
     def open_remote(
-        self, settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: InputLimits
+        self,
+        settings: RemoteSettings,
+        identifier: str,
+        address: tuple[str, int],
+        *,
+        clean: bool,
+        limits: InputLimits,
+        will: Announcement | None,
     ) -> Remote:
         """A Connection connects, or asks for the limits."""
         if identifier.endswith(ASKS):
             return self._asked(address)
         try:
-            return self._open_remote(settings, identifier, address, clean=clean, limits=limits)
+            return self._open_remote(settings, identifier, address, clean=clean, limits=limits, will=will)
         except Unavailable:
             self.remotes.refused(identifier, address)
             raise
@@ -579,7 +585,14 @@ class Machine:
             raise Unavailable("tcp: connection refused")
 
     def _open_remote(
-        self, settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: InputLimits
+        self,
+        settings: RemoteSettings,
+        identifier: str,
+        address: tuple[str, int],
+        *,
+        clean: bool,
+        limits: InputLimits,
+        will: Announcement | None,
     ) -> Remote:
         process = current()
         process.effect("connect")
@@ -597,6 +610,7 @@ class Machine:
         maximum = limits.receive_maximum if level == LEVEL_5 and limits.receive_maximum is not None else 65_535
         connection, present = broker.accept(identifier, level, clean=clean, receive_maximum=maximum)
         connection.came_in_at(place)
+        connection.will = will
         self.oracle.remote_accepted(identifier, connection.session.number, place)
         self.remotes.accepted(identifier, place)
         if self.world.now_s < self.flaky_until_s and self._rng.random() < 0.5:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from storage.store.retained_rules import EACH_SESSION, NEVER
 from tests.simulation.world import Violation
 from wire.config_settings import BULK, LIVE, LIVE_FIRST, URGENT, RateSettings
 from wire.frames.names import LaneLabel, lane_label
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tests.simulation.plan import Shape
 
 LEVEL_5 = 5
+FILE_TOPIC = "plant/file"  # of what is imported
+SEND_ONCE = "send-once"
 UNLIMITED = RateSettings()
 _PACKET_BYTES = 500
 _PREFIX = "bascule-"
@@ -58,7 +61,17 @@ def with_options(seed: int, shape: Shape) -> Shape:
         shape = replace(shape, classes=classes.choice(_CLASSES))
     if thinned.random() < 0.08:
         shape = replace(shape, thinning=thinned.choice(_THINNINGS), thinned_topics=thinned.choice((1, 10_000, 10_000)))
+    if Random(f"link state {seed}").random() < 0.12:
+        shape = replace(shape, link_state=True)
+    if Random(f"resend {seed}").random() < 0.06:
+        shape = replace(shape, resends=True, retention_s=3600.0, retention_max_bytes=1 << 30)
     return shape
+
+
+def retained(seed: int) -> str:
+    """Whether rules bring what was retained before."""
+    rng = Random(f"retained {seed}")
+    return rng.choice((SEND_ONCE, EACH_SESSION)) if rng.random() < 0.07 else NEVER
 
 
 def with_live_lane(seed: int, shape: Shape) -> Shape:
@@ -129,6 +142,8 @@ class OptionsSeen:
 
     def _judge_told(self, lane: LaneLabel, packet: Publish) -> None:
         told = packet.told
+        if packet.topic == f"up/{FILE_TOPIC}":
+            return  # its file says nothing of that
         if (told is None) != (self._provenance == NOT_TOLD):
             raise Violation("provenance", f"{packet}, where it is to tell {self._provenance}")
         if told is None:

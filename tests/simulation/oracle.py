@@ -13,11 +13,12 @@ from itertools import chain
 from typing import Any
 
 from actors.process.local_messages import Passed, PublishedMessages
-from storage.engine.keys import part_key
+from storage.engine.keys import RULE_PASSES, part_key, retained_key
 from storage.queue.chunk import Chunk
 from storage.queue.dead_letters import DeadRow
 from storage.queue.history import Settlement, settlement_key, settlement_of
 from storage.queue.ledger import Ledger, LedgerRow
+from storage.store.retained_rules import NEVER
 from storage.store.session_rows import RECEIVED, Session
 from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
@@ -27,6 +28,7 @@ from tests.simulation.mqtt import Publish
 from tests.simulation.options import OptionsSeen, named_lanes, opened
 from tests.simulation.plan import BRIDGE, Plan
 from tests.simulation.publisher import Client, Message, Publisher
+from tests.simulation.resends import ResendsSeen
 from tests.simulation.rules import RulesSeen
 from tests.simulation.sessions import SessionsJudge
 from tests.simulation.thinned import ThinnedSeen, count_of
@@ -51,10 +53,12 @@ from wire.frames.names import (
     remote_session_name,
     session_of_queue,
 )
+from wire.routing.retained_topics import unpack_owned
 from wire.status.loss_reasons import THINNED
 
 _COUNTED_LOSSES = ("overflow", "too_large")
 _PURGED = "purged"
+_PASS_BEGINS = bytes(2)  # its row: at the first filter, before the first topic
 
 
 def _queue_of(client_id: str) -> str:
@@ -92,6 +96,8 @@ class Oracle:
         self.shape = plan.shape
         self.messages = {message.payload: message for message in plan.messages}
         self.messages |= {incoming.message.payload: incoming.message for incoming in plan.incoming}
+        self.messages |= {message.payload: message for message in plan.imported}
+        self.imported = plan.imported
         changes = changes_of(plan)
         self._changing = bool(changes)
         self._limited = self.shape.max_messages is not None or "limit" in changes  # at some time
@@ -136,6 +142,8 @@ class Oracle:
         self._entered: dict[bytes, set[tuple[str, int]]] = {}
         self._letters = LettersSeen()
         self.thinned = ThinnedSeen(self.shape.thinning)
+        self.resends = ResendsSeen(BRIDGE)
+        self._passes = 0  # of rules that bring what was retained, that have begun
         self._released_where_left: set[bytes] = set()  # payloads
         self._purged: dict[tuple[str, int], bytes] = {}  # queue and sequence -> payload
         self._forgotten: set[bytes] = set()  # handed out by an in-memory store that died, and not there yet
@@ -151,8 +159,9 @@ class Oracle:
         self._arrivals = Order()
         self._passings = Order()  # to Connections, of whatever lanes
         self._passed_in_order: dict[bytes, tuple[int, int]] = {}  # before any later one -> the lane's connection of then
-        self._order = {message.payload: place for place, message in enumerate(plan.messages)}
-        self._retained: set[bytes] = set()  # came from the remote with RETAIN
+        self._order = {message.payload: place for place, message in enumerate((*plan.messages, *plan.imported))}
+        self._retained: set[bytes] = set()  # was published with RETAIN, which stays
+        self._kept_retained: set[bytes] = set()  # what rules may bring again
         self._sources: dict[bytes, object] = {}  # of what came from the remote, which broker sent it
         self._indistinct = False  # a session was ended by a clean start, so that none may be known since
         self._removed: set[str] = set()  # queues of sessions that have ended
@@ -176,6 +185,7 @@ class Oracle:
     def disk_wrote(self, ops: Ops) -> None:
         self._names_written(ops)
         self.thinned.wrote(ops)
+        self._sent_again(ops)
         buried = self._letters_written(ops)
         for operation, family, key, value in ops:
             if family == "msg":
@@ -223,6 +233,21 @@ class Oracle:
                 appended.update(payload for _, payload in self._rows_of(value))
         return self._letters.wrote(ops, self._names, appended)
 
+    def _sent_again(self, ops: Ops) -> None:
+        self._passes += sum(
+            family == "meta" and key[:1] == RULE_PASSES and operation == "put" and value == _PASS_BEGINS
+            for operation, family, key, value in ops
+        )
+        puts = [(key, value) for operation, family, key, value in ops if family == "msg" and operation == "put"]
+        bodies = [value for key, value in puts if lane_of_queue(self._queue(int.from_bytes(key[:4], "big")).name) is not None]
+        appended = [payload for value in bodies for _, payload in self._rows_of(value)]
+        known = {*self._entered, *(message.payload for message in self.imported)}
+        self.resends.wrote(ops, appended, known, judged=not self._rebuilding and self.shape.persist)
+
+    def _comes_again(self, payload: bytes) -> int:
+        """How often ``payload`` may come beside its first time: sent again from the history, or as what is retained."""
+        return self.resends.again[payload] + self._passes * (payload in self._kept_retained)
+
     def _dead_of(self, bridge: str) -> int:
         rows = [queue.row for queue in self._queues.values() if queue.name.startswith(f"bridge:{bridge}:")]
         return sum(sum(row.ledger.dead.values()) for row in rows)
@@ -262,6 +287,7 @@ class Oracle:
         self._names.clear()
         self._removed.clear()
         self._letters.forget()
+        self.resends.forgotten()
         self.thinned.rebuilding()
         if self.sessions is not None:
             self.sessions.rebuilding()
@@ -286,6 +312,7 @@ class Oracle:
             self._queues.clear()
             self._names.clear()
             self._letters.forget()
+            self.resends.forgotten()
             self.thinned.rebuilding()
         elif self.shape.acknowledge == "fast":
             self.relaxed = True
@@ -320,7 +347,7 @@ class Oracle:
                 )
             known = queue.entries.setdefault(payload, set())
             known.add(seq)
-            copies_most = 1 + self._letters.replays[payload]
+            copies_most = 1 + self._letters.replays[payload] + self._comes_again(payload)
             if len(known) > copies_most and message.qos == 2 and not self.relaxed and not of_session:
                 raise Violation("entered twice", f"m{message.number} (QoS 2) is in {queue.name} at {known}")
             queue.rows[seq] = payload
@@ -540,6 +567,9 @@ class Oracle:
     def published(self, message: Message) -> None:
         """A publisher, or the remote, sends a message, once more perhaps."""
         self.thinned.published(message)
+        if message.retain:
+            self._retained.add(message.payload)
+            self._kept_retained.add(message.payload)
         if self.sessions is not None:
             self.sessions.published(message)
 
@@ -597,6 +627,8 @@ class Oracle:
         self._sources[message.payload] = broker
         if retain and self.shape.incoming is not None and self.shape.incoming.preserve_retain:
             self._retained.add(message.payload)
+            if self.shape.retained != NEVER:
+                self._kept_retained.add(message.payload)
 
     def received_ids(self, session: str) -> set[int]:
         """The identifiers of ``session`` that are on the disk; of a lane's without its number it is the one that is known."""
@@ -631,7 +663,7 @@ class Oracle:
         if message is None:
             raise Violation("corruption", f"the remote got {packet}, which nobody published")
         if not client_id.startswith(AWAY):
-            self.rules.judge(message, packet.topic)
+            self.rules.judge(message, packet.topic, brought=payload in self._kept_retained)
         elif packet.topic != f"up/{message.topic}":
             raise Violation("corruption", f"m{message.number} came under {packet.topic}")
         # The remote closed on it: it may be tried at a lower QoS, or without RETAIN; so may others that are like many of those, and
@@ -655,10 +687,13 @@ class Oracle:
         known.append(session)
         if self.relaxed:
             return
+        if len(known) <= 1 + self._comes_again(payload):
+            return
         if not max(message.qos, self.shape.min_qos):
             raise Violation("QoS 0 twice", f"m{message.number}")
         # Two is a known weakness of P2: it was let go in a session that was left, and sent anew elsewhere, where it was refused.
         most = 2 if payload in self._released_where_left and self._letters.replays[payload] else 1
+        most += self._comes_again(payload)
         once = (
             packet.qos == message.qos == 2 and payload not in self._came_lowered
         )  # a Connection does not know of an earlier one's
@@ -888,18 +923,19 @@ class Oracle:
             self.sessions.store_opened()
             clients += 4 * len(self.sessions.shape.clients)
         lanes = self.lanes_most + (self.shape.incoming is not None) + len(named_lanes(self.shape))
-        if rows_read > 20 + 8 * lanes + 2 * clients + len(self.thinned.held):
+        if rows_read > 20 + 8 * lanes + 2 * clients + len(self.thinned.held) + 4 * bool(self._passes):
             raise Violation("P8", f"{rows_read} rows were read to open the store")
 
     # --- the operator ---
 
     def carried_out(self, command: str, result: dict[str, Any]) -> None:
         """An operator was told what his command did: that is committed."""
-        self._carried_out[command] += result.get("purged", 0) + result.get("replayed", 0)
+        self._carried_out[command] += sum(result.get(what, 0) for what in ("purged", "replayed", "resent", "imported"))
         if self.relaxed or (self.shape.weak_store and self._changing):  # a bridge that is away promises what the store does
             return
-        done = 0
-        for number, name in self._names.items():
+        again = command in ("queue.resend", "queue.import")
+        done = self.resends.total(self._meta(self.resends.key)) if again else 0
+        for number, name in self._names.items() if not again else ():
             if name.startswith(PREFIX):
                 value = self._meta(b"D" + number.to_bytes(4, "big"))
                 dead = DeadRow() if value is None else DeadRow.decode(value, queue=name)
@@ -907,10 +943,17 @@ class Oracle:
             elif command == "queue.purge":
                 value = self._meta(b"L" + number.to_bytes(4, "big"))
                 done += 0 if value is None else LedgerRow.decode(value, queue=name).ledger.dropped.get(_PURGED, 0)
-        if done < self._carried_out[command]:
-            raise Violation(
-                "store.answer-after-commit", f"{command}: {self._carried_out[command]} answered so far, {done} committed"
-            )
+        answered = self._carried_out["queue.resend"] + self._carried_out["queue.import"] if again else self._carried_out[command]
+        if done < answered:
+            raise Violation("store.answer-after-commit", f"{command}: {answered} answered so far, {done} committed")
+
+    def was_imported(self, messages: Sequence[Message]) -> None:
+        """An operator was told that these are taken."""
+        for message in messages:
+            self.acknowledged_payloads[message.payload] = message
+            weak = self.relaxed or (self.shape.weak_store and self._changing) or not self.applied_qos(message)
+            if not weak and not self._survives(message.payload):
+                raise Violation("store.answer-after-commit", f"m{message.number} of the file is taken, and not committed")
 
     # --- for the sessions of local subscribers ---
 
@@ -984,6 +1027,12 @@ class Oracle:
     def _lost_otherwise(ledger: Ledger) -> bool:
         """Whether some are lost for another reason than that their rule leaves them out."""
         return bool(ledger.expired or ledger.dead or ledger.dropped.keys() - {*THINNED})
+
+    def link_told(self, topic: str) -> bytes | None:
+        """What local clients are told of the link, if anything."""
+        assert self.disk is not None
+        row = self.disk.written_value(retained_key(topic.encode()))
+        return None if row is None else unpack_owned(row)[0].rows_payloads()[0]
 
     def judge_the_whole(self) -> None:
         """P2, P3: all is healed and quiet, so everything that was acknowledged has arrived or is accounted for."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from storage.store.retained_rules import NEVER
 from tests.simulation import extras, options, snapshots
 from tests.simulation.changes import changes_of
 from tests.simulation.failover import ADDRESSES
@@ -26,6 +27,7 @@ from tests.simulation.incoming import (
     with_incoming,
 )
 from tests.simulation.publisher import Message
+from tests.simulation.resends import imported_messages
 from tests.simulation.subscribing import (
     FIRST_NUMBER,
     STALL_TIMEOUT_S,
@@ -42,6 +44,7 @@ from wire.config_settings import (
     BridgeSettings,
     HistorySettings,
     LimitSettings,
+    LinkStateSettings,
     ListenerSettings,
     NodeItself,
     NodeSettings,
@@ -58,8 +61,10 @@ from wire.routing.message_route import ALL, Thinning
 from wire.routing.provenance import NOT_TOLD
 
 BRIDGE = "cloud"
+CLIENT_ID = "edge"
+LINK_STATE = LinkStateSettings().topic
 PRIMARY_RETRY_S = 0.15
-FIRST_OF_LIVE_LANE = 900  # of the steps
+FIRST_OF_LIVE_LANE, FIRST_OF_RETAINED = 900, 950  # of the steps
 WEAK: dict[str, Any] = {"acknowledge": "fast", "flush_period_s": 0.5, "sync": "os"}
 
 
@@ -110,6 +115,9 @@ class Shape:
     classes: tuple[tuple[str, str], ...] = ()  # filters of the rules that name a class, and which
     backlog: str = OLDEST_FIRST
     thinning: Thinning = ALL  # of each rule
+    link_state: bool = False
+    resends: bool = False  # an operator has some go again, or imports some
+    retained: str = NEVER  # of each rule
     thinned_topics: int = 10_000  # of which something is remembered
     bridges_isolated: bool | None = None  # whether each bridge has a process of its own where the others share one
     weak_store: bool = False  # whether the store promises little, and what is judged is promised for the bridge
@@ -138,6 +146,7 @@ class Plan:
     faults: tuple[Fault, ...]
     messages: tuple[Message, ...]
     incoming: tuple[Incoming, ...] = ()
+    imported: tuple[Message, ...] = ()  # the lines of a file
 
     def steps(self) -> list[int]:
         """The numbers of all steps."""
@@ -183,7 +192,10 @@ def make_plan(seed: int, placement: str | None = None) -> Plan:
     plan = _with_subscribers(_with_incoming(Plan(seed, shape, faults, tuple(messages)), span_s), span_s)
     if plan.shape.lanes == 1 and "lanes" not in changes_of(plan):
         plan = _with_live_lane(plan, span_s)
+    plan = _with_retained(plan, span_s)
     shape = plan.shape
+    if shape.resends:
+        plan = replace(plan, imported=tuple(imported_messages(seed, shape.min_qos, shape.max_qos)))
     if shape.mode != "file-native" or not shape.persist or shape.subscribers is not None:
         return plan
     return replace(plan, shape=replace(shape, weak_store=Random(f"durability {seed}").random() < 0.2))
@@ -197,6 +209,18 @@ def _with_live_lane(plan: Plan, span_s: float) -> Plan:
     steps = enumerate(sorted(extras.live_lane(Random(f"live lane faults {plan.seed}"), span_s)), start=FIRST_OF_LIVE_LANE)
     faults = sorted((*plan.faults, *(Fault(number, *step) for number, step in steps)), key=lambda fault: fault.at_s)
     return replace(plan, shape=shape, faults=tuple(faults))
+
+
+def _with_retained(plan: Plan, span_s: float) -> Plan:
+    """The plan, perhaps with rules that bring what was retained before, and with what has them bring it again."""
+    retained = options.retained(plan.seed)
+    if retained == NEVER or plan.shape.subscribers is not None:
+        return plan
+    rng = Random(f"retain {plan.seed}")
+    messages = tuple(replace(message, retain=rng.random() < 0.4) for message in plan.messages)
+    steps = enumerate(sorted(extras.retained(rng, span_s)), start=FIRST_OF_RETAINED)
+    faults = sorted((*plan.faults, *(Fault(number, *step) for number, step in steps)), key=lambda fault: fault.at_s)
+    return replace(plan, shape=replace(plan.shape, retained=retained), faults=tuple(faults), messages=messages)
 
 
 def _with_incoming(plan: Plan, span_s: float) -> Plan:
@@ -371,6 +395,8 @@ def _more(seed: int, shape: Shape, span_s: float) -> list[extras.Step]:
     late = Random(f"late {seed}")
     if late.random() < 0.1:
         steps += extras.late_words(late, span_s)
+    if shape.resends:
+        steps += extras.resends(Random(f"resends {seed}"), span_s)
     steps += snapshots.steps(Random(f"snapshots {seed}"), span_s)
     return sorted(steps)
 
@@ -412,7 +438,7 @@ def _fault(rng: Random, kind: str, at_s: float, shape: Shape) -> Fault:
 @cache
 def _base() -> NodeSettings:
     rule = RuleSettings(name="plant/#", filters=("plant/#",), destination="up/{#}")
-    remote = RemoteSettings(addresses=(("127.0.0.1", 1883),), client_id="edge")
+    remote = RemoteSettings(addresses=(("127.0.0.1", 1883),), client_id=CLIENT_ID)
     return NodeSettings(
         node=NodeItself(name="edge", data_dir="/nonexistent"),
         access=AccessSettings(allow_anonymous=True),
@@ -431,6 +457,7 @@ def _rules(shape: Shape, last: RuleSettings) -> Iterable[RuleSettings]:
         provenance=shape.provenance,
         only=OnlySettings(changed=shape.thinning.changed, one_per_s=shape.thinning.period_ms / 1000),
         keep_last=shape.thinning.keep_last,
+        retained=shape.retained,
     )
     for topic_filter, priority in shape.classes:
         yield replace(last, name=topic_filter, filters=(topic_filter,), priority=priority)
@@ -478,6 +505,7 @@ def settings_of(shape: Shape) -> NodeSettings:
         tier2=replace(bridge.tier2, max_messages=shape.tier2_messages),
         local_subscriptions=tuple(_rules(shape, *bridge.local_subscriptions)),
         backlog=shape.backlog,
+        link_state=LinkStateSettings() if shape.link_state else None,
         thinning=ThinningSettings(max_topics=shape.thinned_topics),
         rate=shape.rate,
         on_session_loss=shape.on_session_loss,

@@ -35,6 +35,7 @@ class Message:
     topic: str
     qos: int
     size: int
+    retain: bool = False
 
     @property
     def payload(self) -> bytes:
@@ -273,7 +274,7 @@ class Publisher:
             return
         data = b""
         while self._waiting and len(self._half.exchanges) < min(self._window, self._quota):
-            data += connection.sending.first(self._waiting.popleft(), _IDENTIFIERS)
+            data += connection.sending.first((message := self._waiting.popleft()), _IDENTIFIERS, retain=message.retain)
         if data:
             connection.link.send(data)
 

@@ -47,8 +47,12 @@ class RulesSeen:
                     self._destinations.setdefault(message.payload, set()).add(remote)
                     break
 
-    def judge(self, message: Message, topic: str) -> None:
-        """``message`` came to the remote under ``topic``."""
+    def judge(self, message: Message, topic: str, *, brought: bool) -> None:
+        """``message`` came to the remote under ``topic``. brought: perhaps as what was retained before, by any later rule."""
+        if brought and any(
+            topic == destination.replace("{#}", message.topic) for rules in SETS.values() for _, destination in rules
+        ):
+            return
         said = self._destinations.get(message.payload, {f"up/{message.topic}"})
         if topic not in said:
             raise Violation("P7", f"m{message.number} came under {topic}; when it was taken its rule said {sorted(said)}")

@@ -19,7 +19,7 @@ from tests.simulation.disk import Ops, SimDisk
 from tests.simulation.faults import Faults
 from tests.simulation.node import Machine, small_constants
 from tests.simulation.oracle import Oracle
-from tests.simulation.plan import Plan
+from tests.simulation.plan import CLIENT_ID, LINK_STATE, Plan
 from tests.simulation.publisher import Message, Publisher
 from tests.simulation.remote_publisher import RemotePublisher
 from tests.simulation.subscriber import Subscriber, SubscriberFaults
@@ -29,6 +29,7 @@ from wire.frames.supervision import Heartbeat
 EVENTS_MAX = 60_000
 HEALED_FOR_S = 150.0
 QUIET_LOOKS = 3
+_LINK_STATE = LINK_STATE.replace("{client_id}", CLIENT_ID)
 
 
 @dataclass(slots=True)
@@ -75,6 +76,7 @@ class Simulation:
             self.world,
             self.oracle,
             receive_maximum=window,
+            told_maximum=shape.remote_window,
             qos2_maximum=shape.qos2_maximum,
             assumes_delivered=shape.on_session_loss == "assume-delivered",
             publisher=RemotePublisher(self.world, shape.incoming, self.oracle),
@@ -139,11 +141,16 @@ class Simulation:
         quiet = quiet and not self.oracle.uncommitted  # with acknowledge: fast nobody else waits for that
         quiet = quiet and self.machine.is_as_configured()
         quiet = quiet and all(subscriber.quiet for subscriber in self.subscribers)
+        quiet = quiet and (not self.plan.shape.link_state or self._is_link_told())
         self._quiet = self._quiet + 1 if quiet else 0
         if self._quiet >= QUIET_LOOKS:
             self._done = True
         else:
             self.world.after(0.1 if quiet else 0.25, self._look)
+
+    def _is_link_told(self) -> bool:
+        """Whether the remote and local clients are told that the link stands."""
+        return self.machine.remotes.are_told(_LINK_STATE, CLIENT_ID) and self.oracle.link_told(_LINK_STATE) == b"1"
 
     def _too_late(self) -> None:
         raise Violation("not quiescent", f"{HEALED_FOR_S} s after all was healed: {self._state()}")
@@ -152,7 +159,9 @@ class Simulation:
         busy = [publisher.client_id for publisher in self.publishers if not publisher.idle]
         remote = f"remote quiet: {self.machine.remotes.quiet()}, its own messages delivered: {self.broker.publisher.idle}"
         unquiet = [subscriber.client_id for subscriber in self.subscribers if not subscriber.quiet]
-        waits = f"late: {self.oracle.late}, held: {self.oracle.thinned.in_memory}"
+        waits = (
+            f"link here: {self.oracle.link_told(_LINK_STATE)!r}, late: {self.oracle.late}, held: {self.oracle.thinned.in_memory}"
+        )
         return f"not done: {busy}, not quiet: {unquiet}; {waits}; queues: {self.oracle.depths()}; {remote}"
 
 
