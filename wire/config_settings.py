@@ -150,7 +150,7 @@ class AccessSettings:
     password_file: Annotated[
         str | None,
         SettingForm.FILE,
-        "User names and password hashes, made with bascule passwd. It is read again when it changes.",
+        "User names and password hashes, made with bascule user. It is read again when it changes.",
     ] = None
     acl: Annotated[
         tuple[AclRuleSettings, ...] | None, "Rules, in order; what none allows is denied. Without any list, all is allowed."
@@ -1017,7 +1017,7 @@ class ControlSettings(_Bound):
     allowed_keys: Annotated[
         str,
         SettingForm.FOLDER,
-        "The folder of the keys that are let in, kept with bascule keys; looked at again when it changes.",
+        "The folder of the keys that are let in, kept with bascule key; looked at again when it changes.",
     ]
     connections_max: Annotated[int, Number(1, 1000), "Connections at a time; more are closed."] = 64
     handshake_timeout_s: Annotated[float, Duration(0.1, 60), "How long a new connection may take to show its key."] = 5.0

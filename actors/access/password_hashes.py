@@ -1,4 +1,4 @@
-"""Password hashes: the only user of argon2, for the Listener and for ``bascule passwd``. Which user has which is the table's.
+"""Password hashes: the only user of argon2, for the Listener and for ``bascule user``. Which user has which is the table's.
 
 Source: RFC 9106; the parameters are OWASP's smallest (19 MiB, 2 passes, 1 thread), about 20 ms on a small machine. Hashes that
 Mosquitto has made by PBKDF2 (RFC 8018) are verified, too.

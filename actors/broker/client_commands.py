@@ -40,7 +40,7 @@ class ClientAdmin:
     def command(self, command: SessionCommand) -> None:
         """Do what is to be done here, and pass it on."""
         match command.verb:
-            case "ls":
+            case "list":
                 rows, until = self._page(command.arguments)
                 self._ask(replace(command, live=rows, until=until))
             case "end":

@@ -26,7 +26,7 @@ from wire.figure import to_map
 from wire.frames.frame import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, RoleChanged
-from wire.status.answers import Forgotten, Promoted, SteppedDown
+from wire.status.answers import MemberRemoved, Promoted, SteppedDown
 from wire.status.refusals import Refusal
 from wire.status.replication_figures import ReplicationFigures
 
@@ -146,7 +146,7 @@ class Leading:
 
     def obey(self, frame: Frame) -> bool:
         """Carry out a command that is about the cluster; whether ``frame`` is one."""
-        if not isinstance(frame, QueueCommand) or frame.verb not in ("promote", "step_down", "forget"):
+        if not isinstance(frame, QueueCommand) or frame.verb not in ("promote", "step_down", "remove"):
             return False
         result: dict[str, Any] = {}
         error = message = ""
@@ -212,7 +212,7 @@ class Leading:
         leader.members.pop(member, None)
         if not forgotten:
             return Refusal.UNKNOWN_MEMBER, f"no member is called {member}", {}
-        return "", "", to_map(Forgotten(forgotten=member))
+        return "", "", to_map(MemberRemoved(removed=member))
 
     def _offer(self, leader: Leader) -> None:
         """Offer the store as it is now to whoever needs it."""

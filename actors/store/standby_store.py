@@ -27,7 +27,7 @@ from wire.figure import to_map
 from wire.frames.frame import Frame
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, QueueCommand, RoleChanged, SessionCommand, SnapshotMade, SnapshotWanted
-from wire.status.answers import Forgotten, Promoted
+from wire.status.answers import MemberRemoved, Promoted
 from wire.status.refusals import Refusal
 from wire.status.replication_figures import ReplicationFigures
 from wire.status.store import StoreReport
@@ -235,7 +235,7 @@ class StandbyStore(MailboxActor):
         try:
             if command.verb == "promote":
                 error, message, result = self._want()
-            elif command.verb == "forget":
+            elif command.verb == "remove":
                 error, message, result = self._forget(command.arguments["member"])
             else:
                 error, message = Refusal.STANDBY, _FOR_THE_LEADER
@@ -262,4 +262,4 @@ class StandbyStore(MailboxActor):
         if not self._log.forget(member):
             return Refusal.UNKNOWN_MEMBER, f"no member is called {member}; nothing was done", {}
         self._members.pop(member, None)
-        return "", "", to_map(Forgotten(forgotten=member))
+        return "", "", to_map(MemberRemoved(removed=member))

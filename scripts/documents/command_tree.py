@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from supervisor.cli.main import cli
+from supervisor.cli.main import TASKS, cli
 
 
 def leaves(group: click.Group = cli, path: str = "bascule") -> Iterator[tuple[str, click.Command]]:
@@ -16,3 +16,9 @@ def leaves(group: click.Group = cli, path: str = "bascule") -> Iterator[tuple[st
             yield from leaves(command, f"{path} {name}")
         else:
             yield f"{path} {name}", command
+
+
+def tasks() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each task, and the names of its commands."""
+    for task, places in TASKS.items():
+        yield task, tuple(place.rpartition(":")[2] for place in places)

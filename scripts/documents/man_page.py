@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 
 import click
-from command_tree import leaves
+from command_tree import leaves, tasks
 
 from supervisor.cli.main import cli
 
@@ -32,9 +32,12 @@ def page(version: str) -> Iterator[str]:
     yield ".SH SYNOPSIS\n.B bascule\n[\\fIOPTIONS\\fR] \\fICOMMAND\\fR [\\fIARGUMENTS\\fR]"
     yield f".SH DESCRIPTION\n{roff(cli.help or '')}"
     yield ".SH COMMANDS"
-    for name, command in leaves():
-        context = click.Context(command, info_name=name)
-        yield f".TP\n.B {roff(' '.join([name, *command.collect_usage_pieces(context)]))}\n{roff(command.help or '')}"
+    for task, names in tasks():
+        yield f".SS {roff(task)}"
+        for name, command in leaves():
+            if name.split()[1] in names:
+                context = click.Context(command, info_name=name)
+                yield f".TP\n.B {roff(' '.join([name, *command.collect_usage_pieces(context)]))}\n{roff(command.help or '')}"
     yield ".PP\nEach command has its options in \\fBbascule COMMAND \\-\\-help\\fR."
     yield ".SH FILES"
     yield from (f".TP\n.I {roff(path)}\n{roff(what)}" for path, what in FILES)

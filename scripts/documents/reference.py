@@ -19,7 +19,7 @@ from typing import Any, get_args, get_origin
 
 import click
 from bridge_options import bridge_options
-from command_tree import leaves
+from command_tree import leaves, tasks
 from rest_page import rest_page
 
 from supervisor.cli.main import cli
@@ -86,13 +86,13 @@ def commands() -> str:
 
 CONFIG is the configuration file of a node on this machine. It is the first argument, or given with `-c`, before the command or
 behind it. When it is left out it is what the environment has in `BASCULE_CONFIG`, or `/etc/bascule/bascule.yaml`. Where what
-follows CONFIG may be left out as well, as in `bascule queue ls [CONFIG] [BRIDGE]`, a single argument is CONFIG if it is a file
+follows CONFIG may be left out as well, as in `bascule queue list [CONFIG] [BRIDGE]`, a single argument is CONFIG if it is a file
 or ends in `.yaml` or `.yml`.
 
 A node elsewhere is given by `--node ADDRESS` and `--key FILE` in front of the command, or by `BASCULE_NODE` and `BASCULE_KEY`;
 [from another machine](../guides/from-another-machine.md) sets that up. Arguments go before the environment.
-Commands that read the node's own files say so: `bascule check`, `bascule doctor`, `bascule run`, `bascule snapshot --list`,
-`--last` and `--to`.
+Commands that read the node's own files say so: `bascule check`, `bascule doctor`, `bascule run`, `bascule snapshot list` and
+`bascule snapshot copy`.
 
 ## What all have
 
@@ -103,17 +103,28 @@ standard output when its listeners accept.
 | option before the command | effect |
 |---|---|
 {_global_options()}
-Completion of commands, options and files, for the shell that is in use:
+## Completion
+
+A shell completes commands, options and files, and the names that a running node knows: bridges, lanes, sessions, members, keys,
+snapshots, users and tokens of a file, kinds of events. It asks the node that the words before give, waits for at most a second, and
+offers none when no node runs. Names that a shell would not take as one plain word are left out; so are those with a colon in bash.
+The Debian package brings it along. Elsewhere, for the shell that is in use:
 
     eval "$(_BASCULE_COMPLETE=bash_source bascule)"               # in ~/.bashrc
-    eval "$(_BASCULE_COMPLETE=zsh_source bascule)"                # in ~/.zshrc
+    eval "$(_BASCULE_COMPLETE=zsh_source bascule)"                # in ~/.zshrc, behind compinit
     _BASCULE_COMPLETE=fish_source bascule | source                # in ~/.config/fish/config.fish
 
 ## The commands
 
 """
-    index = table_of(("command", "effect"), [(f"[`{path}`](#{_anchor(path)})", _first(one)) for path, one in leaves()])
-    return head + index + "".join(_command(path, one) for path, one in leaves())
+    return head + "".join(_index(task, names) for task, names in tasks()) + "".join(_command(path, one) for path, one in leaves())
+
+
+def _index(task: str, names: tuple[str, ...]) -> str:
+    """The commands of one task, a line each."""
+    rows = [(path, one) for path, one in leaves() if path.split()[1] in names]
+    table = table_of(("command", "effect"), [(f"[`{path}`](#{_anchor(path)})", _first(one)) for path, one in rows])
+    return f"**{task}**\n\n{table}\n"
 
 
 def _global_options() -> str:

@@ -212,7 +212,7 @@ class DeadLetters:
         return self._changed
 
     def figures(self) -> DeadLetterFigures:
-        """For ``status`` and ``queue ls``."""
+        """For ``status`` and ``queue list``."""
         row = self._row
         return DeadLetterFigures(
             held=row.held,

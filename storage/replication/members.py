@@ -75,7 +75,7 @@ def exchange_reports(shared: Log, member: str, own: MemberReport) -> dict[str, M
     if said is not None and said.node != own.node:
         raise ConfigError(
             "another node of the cluster goes by this one's name: give this one a replication.member of its own, or, if it takes"
-            " the other one's place, have the leader forget that: bascule cluster forget CONFIG MEMBER",
+            " the other one's place, have the leader remove that: bascule cluster remove CONFIG MEMBER",
             member=member,
             other=said.node,
         )

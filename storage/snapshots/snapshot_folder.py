@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from storage import files
 from storage.snapshots.manifest import (
@@ -66,6 +66,11 @@ class SnapshotFolder:
         self.path = path
         self._store = store
         self._wall_ms = wall_ms
+
+    @classmethod
+    def of_data_dir(cls, data_dir: Path | str) -> Self:
+        """That of the node whose data are in ``data_dir``."""
+        return cls(Path(data_dir) / FOLDER_NAME, Path(data_dir) / "store")
 
     # --- making ---
 

@@ -54,7 +54,7 @@ class OnSessions(Protocol):
 
 Order = QueueCommand | SessionCommand
 _CHANGES = ("purge", "replay", "resend", "import", "end")
-_LOOKS = ("ls", "peek", "events", "show")
+_LOOKS = ("list", "peek", "events", "show")
 ORDERED = "ordered"  # in the result of a command that is refused for now: it is done as soon as the disk takes it
 
 

@@ -94,7 +94,7 @@ class QueueCommands:
         self._refused = refused
         arguments = command.arguments
         match command.verb:
-            case "ls":
+            case "list":
                 return self._list(arguments.get("bridge"), wall_ms)
             case "peek":
                 return self._peek(arguments)

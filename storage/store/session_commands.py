@@ -67,7 +67,7 @@ class SessionCommands:
             CommandError: it is refused, and nothing has changed here.
         """
         match command.verb:
-            case "ls":
+            case "list":
                 return self._list(command)
             case "show":
                 return self._show(command)
@@ -220,14 +220,14 @@ class SessionCommands:
         if name and (is_remote(name) or takes or self._lanes.belongs_to_a_bridge(name)):
             shown = connection_of_session(name) or name
             text = (
-                f"{shown!r} is a bridge's lane, whose session is at its remote and no local client's; see bascule queue ls CONFIG"
+                f"{shown!r} is a bridge's lane, whose session is at its remote and no local client's; see bascule queue list CONFIG"
             )
             raise CommandError(Refusal.NOT_A_CLIENT, text)
         session = self._sessions.get(name)
         if live is None and (session is None or not session.queue):
             over = "; one has ended, and its Will waits to be published" if session is not None and session.lasting else ""
             raise CommandError(
-                Refusal.NO_SUCH_SESSION, f"there is no session of a client {name!r}{over}; see bascule session ls CONFIG"
+                Refusal.NO_SUCH_SESSION, f"there is no session of a client {name!r}{over}; see bascule session list CONFIG"
             )
         return session
 

@@ -1,4 +1,4 @@
-"""``bascule cluster``: who leads, how far the others are; have another member lead, forget one. The node must run."""
+"""``bascule cluster``: who leads, how far the others are; have another member lead, remove one. The node must run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 
 import click
 
+from supervisor.cli.completion import names
 from supervisor.cli.node_calls import JSON, GivenNode, about_node, told
 from supervisor.terminal.cluster_text import SILENT_S, lasting
 from wire.errors import BasculeError
@@ -25,7 +26,7 @@ def cluster() -> None:
     """Look at a replicated node's cluster, and say who leads."""
 
 
-@cluster.command("status")
+@cluster.command()
 @about_node()
 @JSON
 def show(node: GivenNode, as_json: bool) -> int:
@@ -60,12 +61,17 @@ def promote(node: GivenNode, as_json: bool) -> int:
     by = f"{answer.asked} is asked to step down for it" if answer.asked else "nobody is asked, and it leads as soon as it can"
     if answer.asked and answer.silent_s > SILENT_S:
         by += f", and has said nothing for {lasting(answer.silent_s)}"
-    return told(answer, as_json, f"{by}; bascule cluster status CONFIG shows when it leads")
+    return told(answer, as_json, f"{by}; bascule cluster show CONFIG shows when it leads")
 
 
 @cluster.command("step-down")
 @about_node()
-@click.option("--to", metavar="MEMBER", help="The member that is to lead next; without it, the first that can.")
+@click.option(
+    "--to",
+    shell_complete=names("member"),
+    metavar="MEMBER",
+    help="The member that is to lead next; without it, the first that can.",
+)
 @JSON
 def step_down(node: GivenNode, to: str | None, as_json: bool) -> int:
     """Let another member lead instead of this node.
@@ -79,13 +85,13 @@ def step_down(node: GivenNode, to: str | None, as_json: bool) -> int:
 @cluster.command()
 @about_node(member="MEMBER")
 @JSON
-def forget(node: GivenNode, member: str, as_json: bool) -> int:
+def remove(node: GivenNode, member: str, as_json: bool) -> int:
     """Remove MEMBER, which will not return, from the cluster.
 
     The log no longer keeps records for it. If it does return it is a member again, and starts with the leader's store if it has to.
     """
-    answer = node.client.forget(member)
-    return told(answer, as_json, f"{member}: forgotten; if it still runs it is known again in a moment")
+    answer = node.client.remove_member(member)
+    return told(answer, as_json, f"{member}: removed; if it still runs it is a member again in a moment")
 
 
 def _figures(status: Status) -> ReplicationFigures:

@@ -10,6 +10,7 @@ from operator import attrgetter
 
 import click
 
+from supervisor.cli.completion import of
 from supervisor.cli.node_calls import GivenNode, about_node
 from wire.figure import to_map
 from wire.status.answers import Event
@@ -24,7 +25,11 @@ _GIVE_ORDERS = ("operator", "supervisor")
 @click.option(
     "--last", type=click.IntRange(0), metavar="N", default=50, show_default=True, help="Number of the newest events; 0 is all."
 )
-@click.option("--kind", help="Only events of this kind, or of all kinds that begin so, such as link.")
+@click.option(
+    "--kind",
+    shell_complete=of(lambda: map(str, EventKind)),
+    help="Only events of this kind, or of all kinds that begin so, such as link.",
+)
 @click.option("--follow", is_flag=True, help="Print new events as they happen, until interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
 def events(node: GivenNode, last: int, kind: str | None, follow: bool, as_json: bool) -> int:

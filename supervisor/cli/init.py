@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
@@ -14,11 +14,24 @@ from textwrap import shorten
 import click
 
 from storage import files
+from supervisor.cli.completion import of
 from wire.errors import ConfigError, Unavailable
 
 SECRETS = "secrets"
 FILE_MODE = 0o644  # nothing secret is in it
 LINE_MAX = 67  # characters beside an example's name
+
+
+def _known() -> Iterable[str]:
+    from supervisor.config.presets import PRESETS
+
+    return PRESETS
+
+
+def _example_names() -> Iterable[str]:
+    from supervisor.config.examples import examples
+
+    return examples()
 
 
 @click.command()
@@ -28,7 +41,13 @@ LINE_MAX = 67  # characters beside an example's name
 @click.option("--bind", help="The address for local clients; without it, 127.0.0.1:1883.")
 @click.option("--user", help="A user of the local broker; the password is made, and kept beside FILE.")
 @click.option("--remote", help="The remote broker, such as mqtts://user@broker.example; empty for a broker alone.")
-@click.option("--for", "known", metavar="CLOUD", help="In place of --remote: one that many use, such as aws-iot; ? lists them.")
+@click.option(
+    "--for",
+    "known",
+    shell_complete=of(_known),
+    metavar="CLOUD",
+    help="In place of --remote: one that many use, such as aws-iot; ? lists them.",
+)
 @click.option("--bridge", default="cloud", show_default=True, help="The bridge's name.")
 @click.option("--client-id", help="The bridge's client identifier at the remote; without it, the node's name.")
 @click.option("--password-stdin", is_flag=True, help="Read the remote's password from the first line of standard input.")
@@ -40,7 +59,12 @@ LINE_MAX = 67  # characters beside an example's name
     help="Topic filter of the messages that go to the remote; may be given several times. Without it, all.",
 )
 @click.option("--small", is_flag=True, help="For a small box: store, clients and bridges share one process.")
-@click.option("--example", metavar="NAME", help="Write that example instead, such as default, which has every key; ? lists them.")
+@click.option(
+    "--example",
+    shell_complete=of(_example_names),
+    metavar="NAME",
+    help="Write that example instead, such as default, which has every key; ? lists them.",
+)
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: every option that is not given has its default.")
 def init(

@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from storage import trusted_files
+from supervisor.cli import completion
 from supervisor.terminal.typed_commands import about, typed
 from wire.errors import BasculeError, ConfigError
 from wire.figure import to_map
@@ -105,7 +106,7 @@ def remote_options(command: Command) -> Command:
     """``--node``, ``--key`` and ``--server-key``: a node on another machine, and by which keys it is asked."""
     for name, metavar, text in (
         ("--server-key", "KEY", f"That node's public key, or a file with it, if FILE has none [{SERVER_KEY_VARIABLE}]."),
-        ("--key", "FILE", f"The key for it; bascule keys new FILE makes one [{KEY_VARIABLE}]."),
+        ("--key", "FILE", f"The key for it; bascule key make FILE makes one [{KEY_VARIABLE}]."),
         ("--node", "ADDRESS", f"Ask a node elsewhere, such as tcp://edge-1:7000 [{NODE_VARIABLE}]."),
     ):
         command = click.option(name, metavar=metavar, is_eager=True, expose_value=False, callback=_keep_remote, help=text)(command)
@@ -120,31 +121,34 @@ def about_node(**arguments: str) -> Callable[[Command], Command]:
     """
 
     def take(context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> None:
-        if context.resilient_parsing:  # of completion: nothing is wrong yet
+        if context.resilient_parsing:
+            _keep_for_completion(context, words)
             return
         config, words = _split(context, words, list(arguments.values()))
         for place, (name, shown) in enumerate(arguments.items()):
             context.params[name] = _checked(words[place], shown) if place < len(words) else None
         context.params["node"] = GivenNode(context, config)
 
-    return _words(" ".join(("[CONFIG]", *arguments.values())), take)
+    return _words(" ".join(("[CONFIG]", *arguments.values())), take, arguments)
 
 
-def _words(metavar: str, take: Callable[[click.Context, click.Parameter, tuple[str, ...]], None]) -> Callable[[Command], Command]:
+def _words(
+    metavar: str, take: Callable[[click.Context, click.Parameter, tuple[str, ...]], None], arguments: Iterable[str] = ()
+) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
-        argument = click.argument("words", nargs=-1, metavar=metavar, expose_value=False, callback=take, type=_Word())
+        argument = click.argument(
+            "words", nargs=-1, metavar=metavar, expose_value=False, callback=take, shell_complete=completion.words(arguments)
+        )
         return argument(config_option(command))
 
     return decorate
 
 
-class _Word(click.ParamType[str]):
-    """A word behind a command; completion offers files, of which CONFIG is one."""
-
-    name = "word"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        return click.Path().shell_complete(ctx, param, incomplete)
+def _keep_for_completion(context: click.Context, words: tuple[str, ...]) -> None:
+    """Say which word comes next, and which node the ``words`` so far give. Nothing is wrong yet."""
+    config = Path(words[0]) if words and _CONFIG not in context.meta and _is_config(words[0]) else None
+    context.meta[completion.NODE] = lambda: GivenNode(context, config)
+    context.meta[completion.WORDS] = len(words) - (config is not None), not words and _CONFIG not in context.meta
 
 
 def _split(context: click.Context, words: tuple[str, ...], names: list[str]) -> tuple[Path | None, tuple[str, ...]]:
@@ -177,6 +181,7 @@ def _checked(word: str, name: str) -> str:
 
 def _config_alone(context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> None:
     if context.resilient_parsing:
+        _keep_for_completion(context, words)
         return
     config, _ = _split(context, words, [])
     context.params["config"] = GivenNode(context, config).config
@@ -258,7 +263,7 @@ class GivenNode:
         key = read_key(path)
         address, server = self._remote.get("node") or key.node, self._remote.get("server_key") or key.server
         if not key.secret:
-            raise click.UsageError(f"{path} has no secret key; bascule keys new FILE makes a pair", self._context)
+            raise click.UsageError(f"{path} has no secret key; bascule key make FILE makes a pair", self._context)
         if path.stat().st_mode & 0o077:
             raise click.UsageError(f"others can read {path}, which is secret; chmod 600 it", self._context)
         if fault := trusted_files.fault(path):
@@ -266,7 +271,7 @@ class GivenNode:
         if not address.startswith("tcp://"):
             raise click.UsageError(f"--node is an address such as tcp://edge-1:7000, not {address!r}", self._context)
         if not server:
-            raise click.UsageError("--server-key is missing; bascule keys server CONFIG shows it, where the node is", self._context)
+            raise click.UsageError("--server-key is missing; bascule key show CONFIG shows it, where the node is", self._context)
         return ControlClient.remote(address, public=key.public, secret=key.secret, server=public_key(server))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from supervisor.cli.completion import names
 from supervisor.cli.node_calls import CONFIG, JSON, load
 
 
@@ -18,7 +19,7 @@ def notify() -> None:
 
 @notify.command()
 @CONFIG
-@click.option("--rule", "only", metavar="NAME", help="Only the receivers of this rule.")
+@click.option("--rule", "only", shell_complete=names("notify_rule"), metavar="NAME", help="Only the receivers of this rule.")
 @JSON
 def test(config: Path, *, only: str | None, as_json: bool) -> int:
     """Send a test notice to each receiver of CONFIG.

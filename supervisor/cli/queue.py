@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from storage import files
+from supervisor.cli.completion import names
 from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node, confirm
 from supervisor.units import counted
 from wire.figure import to_map
@@ -50,7 +51,9 @@ def place(command: Command) -> Command:
     """Which queues a command is about: those of a bridge, of one lane, or its dead letters."""
     for option in (
         click.option("--dead", is_flag=True, help="The dead letters instead."),
-        click.option("--lane", type=lane_label, metavar="LANE", help="One lane only: its number, or its class."),
+        click.option(
+            "--lane", type=lane_label, shell_complete=names("lane"), metavar="LANE", help="One lane only: its number, or its class."
+        ),
         about_node(bridge="BRIDGE"),
     ):
         command = option(command)
@@ -62,7 +65,7 @@ def queue() -> None:
     """Look at queues and dead letters, purge and replay them."""
 
 
-@queue.command("ls")
+@queue.command("list")
 @about_node(bridge="[BRIDGE]")
 @JSON
 def list_queues(node: GivenNode, bridge: str | None, as_json: bool) -> int:
@@ -173,7 +176,7 @@ def purge(
 
 @queue.command()
 @about_node(bridge="BRIDGE")
-@click.option("--reason", help="Only messages that died for this reason.")
+@click.option("--reason", shell_complete=names("reason"), help="Only messages that died for this reason.")
 @FROM
 @click.option("--count", type=click.IntRange(1), metavar="N", help="The most to replay.")
 @JSON
@@ -214,8 +217,10 @@ def replay(node: GivenNode, bridge: str, reason: str | None, start: int, count: 
 @click.option("--until", callback=as_ms, metavar="TIME", help="Messages accepted before then.")
 @click.option("--from", "start", type=click.IntRange(0), metavar="SEQ", help="Messages from this sequence on.")
 @click.option("--below", type=click.IntRange(0), metavar="SEQ", help="Messages below this sequence.")
-@click.option("--lane", type=lane_label, metavar="LANE", help="Of one lane only: its number, or its class.")
-@click.option("--into", metavar="BRIDGE", help="Into the queue of this bridge instead.")
+@click.option(
+    "--lane", type=lane_label, shell_complete=names("lane"), metavar="LANE", help="Of one lane only: its number, or its class."
+)
+@click.option("--into", shell_complete=names("bridge"), metavar="BRIDGE", help="Into the queue of this bridge instead.")
 @click.option("--rate", type=click.IntRange(1), metavar="N", help="The most messages a second.")
 @click.option("--run", metavar="NAME", help="The run's name; one that was begun goes on where it stands.")
 @JSON

@@ -30,7 +30,7 @@ def session() -> None:
     """Look at the sessions of local clients, and end them."""
 
 
-@session.command("ls")
+@session.command("list")
 @about_node(like="[GLOB]")
 @click.option("--connected", "state", flag_value="yes", help="Only those whose client is connected.")
 @click.option("--disconnected", "state", flag_value="no", help="Only those whose client is away.")

@@ -1,4 +1,4 @@
-"""``bascule snapshot``: have a running node make one, copy it somewhere, list what there is, look whether it is whole.
+"""``bascule snapshot``: have a running node make one, copy it somewhere, list those there are, say whether they are whole.
 
 The node makes the snapshot and keeps it below its data folder; the copy is this process's, so a target that is slow or hangs is no
 trouble of the node's.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, config_option
+from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 from wire.figure import joined, to_map
@@ -23,6 +23,7 @@ from wire.status.node_status import SnapshotFigures
 
 if TYPE_CHECKING:
     from storage.snapshots.manifest import Found, Manifest
+    from storage.snapshots.snapshot_folder import SnapshotFolder
     from supervisor.control.client import ControlClient
     from supervisor.running_node import NodePlace
 
@@ -35,37 +36,25 @@ class SnapshotNotMade(BasculeError):
     exit_status = 1
 
 
-@click.command()
-@click.argument("places", metavar="[CONFIG] | DIR...", nargs=-1)
-@config_option
-@click.option("--to", "target", type=LocalPath(path_type=Path, file_okay=False), help="Copy it to this folder, too.")
-@click.option("--last", is_flag=True, help="Make none, take the newest. The node need not run.")
-@click.option("--list", "listing", is_flag=True, help="List the snapshots of the node.")
-@click.option("--verify", is_flag=True, help="Say whether the snapshots at DIR, or a glob, are whole.")
-@JSON
-@click.pass_context
-def snapshot(
-    context: click.Context, places: tuple[str, ...], target: Path | None, last: bool, listing: bool, verify: bool, as_json: bool
-) -> int:
-    """Make a snapshot of the running node, which goes on meanwhile.
+TO = click.option(
+    "--to", "target", type=LocalPath(path_type=Path, file_okay=False), metavar="DIR", help="Copy it to this folder, too."
+)
 
-    --list, --last and --verify read the snapshots that exist. A copy that was cut short goes on where it was when the command is
-    given again.
-    """
-    if verify:
-        if target is not None or last or listing:
-            raise click.UsageError("--verify goes with --json only")
-        if not places:
-            raise click.UsageError("--verify wants a DIR")
-        return _verify(places, as_json)
-    if len(places) > 1 or (listing and (last or target is not None)):
-        raise click.UsageError("one CONFIG is wanted; --list goes with --json only")
-    node = GivenNode(context, Path(places[0]) if places else None)
-    if listing:
-        return _list(node.place, as_json)
-    if target is not None and Path(node.place.data_dir) in (target.resolve(), *target.resolve().parents):
-        raise click.BadParameter(f"{target} is in the node's data folder, which holds the snapshots themselves", param_hint="--to")
-    made = newest_snapshot(node.place) if last else make_snapshot(node.client)
+
+@click.group()
+def snapshot() -> None:
+    """Make snapshots of the running node, copy, list and verify them."""
+
+
+@snapshot.command()
+@about_node()
+@TO
+@JSON
+def make(node: GivenNode, target: Path | None, as_json: bool) -> int:
+    """Make a snapshot of the running node, which goes on meanwhile."""
+    if target is not None:
+        _refuse_own(node, target)
+    made = make_snapshot(node.client)
     facts = {name: value for name, value in to_map(made).items() if value is not None}
     if not as_json:
         how = f", made in {made.took_s:.1f} s" if made.took_s is not None else ""
@@ -75,6 +64,55 @@ def snapshot(
     if as_json:
         print(json.dumps(facts))
     return 0
+
+
+@snapshot.command()
+@about_node(snapshot="[SNAPSHOT]")
+@click.option(
+    "--to",
+    "target",
+    type=LocalPath(path_type=Path, file_okay=False),
+    metavar="DIR",
+    required=True,
+    help="The folder to copy it to.",
+)
+@JSON
+def copy(node: GivenNode, snapshot: str | None, target: Path, as_json: bool) -> int:
+    """Copy the newest snapshot, or SNAPSHOT, to another folder.
+
+    The node need not run. A copy that was cut short goes on where it was when the command is given again.
+    """
+    _refuse_own(node, target)
+    found = newest_snapshot(node.place) if snapshot is None else _named(node.place, snapshot)
+    facts = {name: value for name, value in to_map(found).items() if value is not None}
+    facts |= _copy(Path(found.path), target, as_json)
+    if as_json:
+        print(json.dumps(facts))
+    return 0
+
+
+@snapshot.command("list")
+@about_node()
+@JSON
+def list_snapshots(node: GivenNode, as_json: bool) -> int:
+    """List the snapshots of the node, which need not run."""
+    return _list(node.place, as_json)
+
+
+@snapshot.command()
+@click.argument("places", metavar="DIR...", nargs=-1, required=True, type=click.Path())
+@JSON
+def verify(places: tuple[str, ...], as_json: bool) -> int:
+    """Say whether the snapshots at DIR, or a glob, are whole.
+
+    The exit status is 65 if one is damaged.
+    """
+    return _verify(places, as_json)
+
+
+def _refuse_own(node: GivenNode, target: Path) -> None:
+    if Path(node.place.data_dir) in (target.resolve(), *target.resolve().parents):
+        raise click.BadParameter(f"{target} is in the node's data folder, which holds the snapshots themselves", param_hint="--to")
 
 
 def make_snapshot(client: ControlClient) -> SnapshotFigures:
@@ -98,6 +136,16 @@ def newest_snapshot(node: NodePlace) -> SnapshotFigures:
 
     path, manifest = manifests[-1]
     return figures_of(manifest, path)
+
+
+def _named(node: NodePlace, name: str) -> SnapshotFigures:
+    from storage.snapshots.snapshot_folder import figures_of
+
+    found = dict(_folder_of(node).manifests())
+    for path, manifest in found.items():
+        if name in (path.name, str(path)):
+            return figures_of(manifest, path)
+    raise ConfigError(f"there is no snapshot {name}; there are: {', '.join(path.name for path in found) or 'none'}")
 
 
 def _copy(source: Path, target: Path, quiet: bool) -> dict[str, Any]:
@@ -185,11 +233,10 @@ def _faults(path: Path) -> list[dict[str, str]]:
         return [{"name": str(error.filename or path), "problem": f"cannot be read: {error.strerror}"}]
 
 
-def _folder_of(node: NodePlace) -> Any:
-    from storage.snapshots.snapshot_folder import FOLDER_NAME, SnapshotFolder
+def _folder_of(node: NodePlace) -> SnapshotFolder:
+    from storage.snapshots.snapshot_folder import SnapshotFolder
 
-    data_dir = Path(node.data_dir)
-    return SnapshotFolder(data_dir / FOLDER_NAME, data_dir / "store")
+    return SnapshotFolder.of_data_dir(node.data_dir)
 
 
 def _row(found: Found) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def status(
     client, wide = node.client, output == "wide"
 
     def told() -> Status:
-        return _of_bridge(client.status(), bridge)
+        return of_bridge(client.status(), bridge)
 
     if watch and not as_json and sys.stdout.isatty():
         from supervisor.terminal.view import watch_status
@@ -116,7 +116,7 @@ def status(
 def _check(node: GivenNode, name: str | None, limits: dict[str, Limits]) -> int:
     """One line for a monitor, whatever happens; the exit status."""
     try:
-        level, said = judged(_of_bridge(node.client.status(), name), limits)
+        level, said = judged(of_bridge(node.client.status(), name), limits)
     except (BasculeError, click.UsageError) as error:
         level = MonitorLevel.CRITICAL if isinstance(error, Unavailable) else MonitorLevel.UNKNOWN
         said = line(level, error.message)
@@ -124,7 +124,7 @@ def _check(node: GivenNode, name: str | None, limits: dict[str, Limits]) -> int:
     return level
 
 
-def _of_bridge(status: Status, name: str | None) -> Status:
+def of_bridge(status: Status, name: str | None) -> Status:
     """``status`` with no bridge but that of ``name``, if one is asked for."""
     rows = tuple(row for row in status.bridges if name in (None, row.name))
     if name is not None and not rows:

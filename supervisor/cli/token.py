@@ -14,13 +14,14 @@ from pathlib import Path
 
 import click
 
+from supervisor.cli.completion import entries
 from supervisor.cli.node_calls import JSON
 from supervisor.cli.secret_file import locked, replace
 from wire.access.roles import ROLES, Role
 from wire.errors import Unavailable
 
 FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-NAME = click.argument("name")
+NAME = click.argument("name", shell_complete=entries(lambda file: _names(file)))
 
 _TOKEN_BYTES = 32
 

@@ -732,7 +732,7 @@ def _nobody_could_log_in(node: NodeSettings) -> list[Fault]:
         anonymous = node.access.allow_anonymous if own.get("allow_anonymous") is None else own["allow_anonymous"]
         certified = any(each is not None and each.identity != "none" for each in (listener.tls, listener.proxy_protocol))
         if not anonymous and not certified and not (own.get("password_file") or node.access.password_file):
-            message = "nobody could log in: write password_file: PATH (see bascule passwd), or allow_anonymous: true"
+            message = "nobody could log in: write password_file: PATH (see bascule user), or allow_anonymous: true"
             problems.append(((("listeners", index, "access") if own else ("access", "allow_anonymous")), message))
     return problems
 

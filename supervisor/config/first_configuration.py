@@ -64,7 +64,7 @@ def _access(answers: FirstAnswers) -> list[str]:
     if not answers.user:
         return ["  allow_anonymous: true  # everybody who reaches the listener may publish and read"]
     return [
-        f"  password_file: {write_value(answers.password_file)}  # users are added with: bascule passwd FILE USER",
+        f"  password_file: {write_value(answers.password_file)}  # users are added with: bascule user add FILE USER",
         '  # Without a list all is allowed; such as: acl: [{users: [ada], topics: ["site/%u/#"]}]',
     ]
 

@@ -29,10 +29,10 @@ from wire.status.answers import (
     Disconnected,
     Event,
     Events,
-    Forgotten,
     HeldMessages,
     History,
     Imported,
+    MemberRemoved,
     Ping,
     Promoted,
     Purged,
@@ -114,7 +114,7 @@ class ControlClient:
     def remote(cls, address: str, *, public: str, secret: str, server: str, timeout_s: float = TIMEOUT_S) -> Self:
         """The node that listens at ``address``, such as ``tcp://edge-1:7000``.
 
-        public, secret: our pair of keys, as ``bascule keys new`` makes it. server: the node's public key.
+        public, secret: our pair of keys, as ``bascule key make`` makes it. server: the node's public key.
         """
         return cls(address, CurveKeys(public=public, secret=secret, server=server), timeout_s=timeout_s)
 
@@ -237,7 +237,7 @@ class ControlClient:
 
     def queues(self, bridge: str | None = None) -> Queues:
         """Queues and dead letters (of ``bridge``), those that are not configured any more included."""
-        return self._ask(Queues, "queue.ls", _given(bridge=bridge))
+        return self._ask(Queues, "queue.list", _given(bridge=bridge))
 
     def peek(self, bridge: str, **place: Any) -> HeldMessages:
         """Messages of a queue, or dead letters, with the begin of each payload; ``place`` is as ``outline`` takes it."""
@@ -332,7 +332,7 @@ class ControlClient:
         wanted = _given(after=after, count=count, like=like, user=user)
         if connected is not None:
             wanted["connected"] = "yes" if connected else "no"
-        return self._ask(Sessions, "session.ls", wanted)
+        return self._ask(Sessions, "session.list", wanted)
 
     def each_session(
         self, *, like: str | None = None, user: str | None = None, connected: bool | None = None
@@ -407,9 +407,9 @@ class ControlClient:
         """Have the node, which leads, let another one do so: the member ``to``, or whichever is first."""
         return self._ask(SteppedDown, "cluster.step_down", _given(to=to))
 
-    def forget(self, member: str) -> Forgotten:
-        """Wait no more for ``member``, which does not come back; if it does, it is known again."""
-        return self._ask(Forgotten, "cluster.forget", {"member": member})
+    def remove_member(self, member: str) -> MemberRemoved:
+        """Remove ``member``, which does not come back, from the cluster; if it does, it is one again."""
+        return self._ask(MemberRemoved, "cluster.remove", {"member": member})
 
     # --- inside ---
 
@@ -420,7 +420,7 @@ class ControlClient:
         where = {"path": str(self._path)} if self._path is not None else {"node": self._endpoint}
         match why:
             case Why.REFUSED:
-                return ControlError(Refusal.FORBIDDEN, f"{why.value}; its operator adds it with bascule keys add CONFIG NAME KEY")
+                return ControlError(Refusal.FORBIDDEN, f"{why.value}; its operator adds it with bascule key add CONFIG NAME KEY")
             case Why.AWAY:
                 return NotRunning("the node does not run, or cannot be reached", **where)
             case Why.NO_HANDSHAKE:

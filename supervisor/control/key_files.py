@@ -58,7 +58,7 @@ def read_key(path: Path | str) -> KeyFile:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Unavailable("the key cannot be read", path=str(path), error=str(error)) from error
-    if is_key(text.strip()):  # as bascule keys server prints it
+    if is_key(text.strip()):  # as bascule key show prints it
         return KeyFile(public=text.strip())
     found = {match[1]: match[2] for line in text.splitlines() if (match := _LINE.fullmatch(line))}
     secret = found.get("secret-key", "")
@@ -68,7 +68,7 @@ def read_key(path: Path | str) -> KeyFile:
         raise ConfigError(f"{path}: secret-key: {error}") from error
     for name, key in (("public-key", public), ("server-key", found.get("server-key", ""))):
         if not is_key(key) and (key or name == "public-key"):
-            raise ConfigError(f"{path}: {name}: a key has 40 characters of Z85; bascule keys new FILE makes a pair")
+            raise ConfigError(f"{path}: {name}: a key has 40 characters of Z85; bascule key make FILE makes a pair")
     return KeyFile(
         public=public, secret=secret, role=found.get("role", ""), node=found.get("node", ""), server=found.get("server-key", "")
     )
@@ -131,6 +131,11 @@ class Allowed:
     name: str
     role: Role
     public: str
+
+
+def key_names(folder: Path) -> list[str]:
+    """The names of the keys in ``folder``, whole or not."""
+    return sorted(path.stem for path in folder.glob(f"*{SUFFIX}"))
 
 
 def read_allowed(folder: Path) -> tuple[list[Allowed], list[str]]:

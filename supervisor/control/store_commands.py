@@ -13,7 +13,7 @@ from wire.status.refusals import Refusal
 
 ANSWER_TIMEOUT_S = 20.0  # from when the store has it
 _VERBS = {
-    "queue.ls": "ls",
+    "queue.list": "list",
     "queue.peek": "peek",
     "queue.export": "peek",
     "queue.outline": "peek",
@@ -24,10 +24,10 @@ _VERBS = {
     "events": "events",
     "cluster.promote": "promote",
     "cluster.step_down": "step_down",
-    "cluster.forget": "forget",
+    "cluster.remove": "remove",
 }
 _SESSION_VERBS = {
-    "session.ls": "ls",
+    "session.list": "list",
     "session.show": "show",
     "session.will": "will",
     "session.end": "end",
@@ -36,7 +36,7 @@ _SESSION_VERBS = {
 CHANGES = (
     "cluster.promote",
     "cluster.step_down",
-    "cluster.forget",
+    "cluster.remove",
     "queue.purge",
     "queue.replay",
     "queue.resend",
@@ -142,7 +142,7 @@ def to_frame(request: Request, number: int) -> QueueCommand | SessionCommand:
 def unknown_outcome(request: Request) -> str:
     """The words for whoever asked that, and is not answered."""
     if is_session_command(request.command):
-        return "an order to end or disconnect may have been carried out or not: look with session ls"
+        return "an order to end or disconnect may have been carried out or not: look with session list"
     if request.command.startswith("cluster."):
-        return "an order to the cluster may have been carried out or not: look with cluster status"
-    return "an order to purge or replay may have been carried out or not: look with queue ls"
+        return "an order to the cluster may have been carried out or not: look with cluster show"
+    return "an order to purge or replay may have been carried out or not: look with queue list"

@@ -23,7 +23,7 @@ from wire.errors import ConfigError
 
 DEFAULT = "Mosquitto's default"
 USERS = "secrets/users"
-NOBODY = "# Nobody has a password yet: bascule passwd FILE USER gives one.\n"
+NOBODY = "# Nobody has a password yet: bascule user add FILE USER gives one.\n"
 
 _PACKET_BYTES = 2_000_000  # the default of Mosquitto 2.1
 _PACKET_MAX_BYTES = 16 << 20  # what other limits have room for as they are

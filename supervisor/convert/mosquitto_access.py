@@ -21,7 +21,7 @@ def passwords(lines: Sequence[Line]) -> tuple[str, list[Refused]]:
     for line in lines:
         fault = line_fault(line.name, ":" if line.value else "", line.value)
         if line.value.startswith("$6$"):
-            fault = f"one round of SHA-512 ($6$) is no password hash; make it anew with: bascule passwd FILE {line.name}"
+            fault = f"one round of SHA-512 ($6$) is no password hash; make it anew with: bascule user add FILE {line.name}"
         if fault is None and line.name in kept:
             fault = "the user stands there already"
         if fault is None:

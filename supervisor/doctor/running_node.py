@@ -102,12 +102,10 @@ def _cluster(figures: ReplicationFigures) -> Iterator[Finding]:
         cure = "see what bascule doctor CONFIG says of the servers, and their logs; it goes on by itself"
         yield fail(about, f"the log is {log_state(figures)}", cure)
     if why := base(figures):
-        yield warn(
-            about, why, "nothing, if the leader runs: it gives its store; bascule cluster status CONFIG shows how far this is"
-        )
+        yield warn(about, why, "nothing, if the leader runs: it gives its store; bascule cluster show CONFIG shows how far this is")
     for member, row in figures.members.items():
         if row.silent_s > SILENT_S and member != figures.member:
-            cure = f"start it, or bascule cluster forget CONFIG {member} if it does not come back"
+            cure = f"start it, or bascule cluster remove CONFIG {member} if it does not come back"
             yield warn(about, f"the member {member} has said nothing for {lasting(row.silent_s)}", cure)
 
 
@@ -163,7 +161,7 @@ def _access(access: AccessFigures) -> Iterator[Finding]:
         (
             access.logins_failed,
             "logins with a wrong user or password",
-            "the log says who (login.refused); bascule passwd FILE USER adds or changes one",
+            "the log says who (login.refused); bascule user add FILE USER adds or changes one",
         ),
         (
             access.addresses_blocked,
@@ -302,7 +300,7 @@ def _control(control: ControlFigures) -> Iterator[Finding]:
         yield fail("control", control.error, "take another address for control.bind, or stop who has it")
     for why, count in control.refused.items():
         if count:
-            yield warn("control", f"refused, {why.replace('_', ' ')}: {count}", "bascule keys add CONFIG NAME KEY lets a key in")
+            yield warn("control", f"refused, {why.replace('_', ' ')}: {count}", "bascule key add CONFIG NAME KEY lets a key in")
 
 
 # --- events ---

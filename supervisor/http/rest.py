@@ -225,10 +225,10 @@ class RestApi:
         return JsonAnswer({"queue": page.queue, "messages": rows, "next": page.next, "tail": page.tail})
 
     def _queues(self) -> None:
-        @self._route("GET", "/queues", "queue.ls", answers.Queues, "queues")
+        @self._route("GET", "/queues", "queue.list", answers.Queues, "queues")
         async def list_queues(bridge: Annotated[str | None, Query(description="Of this bridge only.")] = None) -> JsonAnswer:
             """List queues and dead-letter queues, those of bridges that are not configured any more included."""
-            return await self._ask("queue.ls", {"bridge": bridge})
+            return await self._ask("queue.list", {"bridge": bridge})
 
         @self._route("POST", "/queues/{bridge}/purge", "queue.purge", answers.Purged, "queues")
         async def purge_queue(bridge: Bridge, what: Annotated[models.Purge, Body()]) -> JsonAnswer:
@@ -253,7 +253,7 @@ class RestApi:
             return await self._ask("queue.import", {"bridge": bridge, **what.model_dump(by_alias=True)})
 
     def _sessions(self) -> None:
-        @self._route("GET", "/sessions", "session.ls", answers.Sessions, "sessions")
+        @self._route("GET", "/sessions", "session.list", answers.Sessions, "sessions")
         async def list_sessions(
             after: Annotated[str | None, Query(description="Behind this client identifier.")] = None,
             count: Count = 100,
@@ -264,7 +264,7 @@ class RestApi:
             """List the sessions of local clients, a page at most."""
             state = None if connected is None else "yes" if connected else "no"
             arguments = {"after": after or None, "count": count, "like": like, "user": user, "connected": state}
-            return await self._ask("session.ls", arguments)
+            return await self._ask("session.list", arguments)
 
         @self._route("POST", "/sessions/{client_id:path}/disconnect", "session.disconnect", answers.Disconnected, "sessions")
         async def disconnect_client(client_id: ClientId) -> JsonAnswer:
@@ -351,10 +351,10 @@ class RestApi:
             """Let another member lead, at once."""
             return await self._ask("cluster.step_down", {"to": what.to or None}, status=202)
 
-        @self._route("DELETE", "/cluster/members/{member}", "cluster.forget", answers.Forgotten, "cluster")
-        async def forget_member(member: Member) -> JsonAnswer:
-            """Wait no more for a member that does not come back; if it does, it is known again."""
-            return await self._ask("cluster.forget", {"member": member})
+        @self._route("DELETE", "/cluster/members/{member}", "cluster.remove", answers.MemberRemoved, "cluster")
+        async def remove_member(member: Member) -> JsonAnswer:
+            """Remove a member that does not come back; if it does, it is one again."""
+            return await self._ask("cluster.remove", {"member": member})
 
 
 def routes(calls: NodeCalls, callers: Callers) -> APIRouter:

@@ -87,7 +87,7 @@ def troubles_of_events(rule: NoticeSettings, events: Sequence[Event]) -> Iterato
                 leads = event.kind == EventKind.NODE_LEADER
                 text = f"{event.reason} leads now" if leads else f"this node leads no more: {event.reason}"
                 yield Trouble(
-                    kind=kind, about=NODE, text=text, cure="bascule cluster status CONFIG says how all are", at_ms=event.at_ms
+                    kind=kind, about=NODE, text=text, cure="bascule cluster show CONFIG says how all are", at_ms=event.at_ms
                 )
 
 

@@ -1,4 +1,4 @@
-"""The output of ``bascule cluster status`` on a terminal."""
+"""The output of ``bascule cluster show`` on a terminal."""
 
 from __future__ import annotations
 

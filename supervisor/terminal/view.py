@@ -577,8 +577,26 @@ def _figure(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
+def print_bridges(rows: Sequence[BridgeLane]) -> None:
+    """Print a line for each lane: its state, its backlog, how fast messages come and go, and the remote."""
+    table = _Table("bridge", "state", "remote", ">depth", ">size", ">oldest", ">in/s", ">out/s", ">drain")
+    for row in rows:
+        table.add_row(
+            _lane(row),
+            _state(row.state),
+            printable(row.link.address) if row.link is not None and row.link.address else "-",
+            _figure(row.depth),
+            "-" if row.bytes is None else size(row.bytes),
+            "-" if row.oldest_age_s is None else briefly(row.oldest_age_s),
+            _rate(row.rate_in),
+            _rate(row.rate_out),
+            "-" if not row.drain_s else briefly(row.drain_s),
+        )
+    _console().print(table if rows else Text("no bridges: a broker alone", "dim"))
+
+
 def print_queues(listed: Queues) -> None:
-    """Print the answer to ``queue.ls``."""
+    """Print the answer to ``queue.list``."""
     queues = _Table("queue", "configured", "state", ">depth", ">size", ">oldest", ">handed out")
     for row in listed.queues:
         queues.add_row(

@@ -64,7 +64,7 @@ from wire.status.states import ChildState
 
 log = logging.getLogger("bascule")
 
-_OF_STANDBY = frozenset({"ping", "status", "history", "stop", "reload", "reload.plan", "cluster.promote", "cluster.forget"})
+_OF_STANDBY = frozenset({"ping", "status", "history", "stop", "reload", "reload.plan", "cluster.promote", "cluster.remove"})
 
 
 class Supervisor(PolledActor):

@@ -132,8 +132,8 @@ def test_a_place_that_is_no_file_system_is_refused_by_name(
     for words in (
         ["export", str(middle), "--to", where],
         ["export", where, "--to", "out"],
-        ["snapshot", "node.yaml", "--to", where],
-        ["snapshot", "--verify", where],
+        ["snapshot", "make", "node.yaml", "--to", where],
+        ["snapshot", "verify", where],
         ["backup", "node.yaml", "--to", where],
         ["restore", "node.yaml", where],
         ["queue", "export", "node.yaml", "cloud", "--to", where],

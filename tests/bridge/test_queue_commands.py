@@ -89,7 +89,7 @@ def test_what_the_remote_refuses_is_kept_shown_replayed_and_purged(
     assert row["dead_letters"]["held"] == 5
     assert row["dead_letters"]["reasons"] == {"remote_0x87": 3, "remote_0x99": 2}
 
-    text = queue("ls")
+    text = queue("list")
     assert "dead:cloud" in text
     assert "remote_0x87 3, remote_0x99 2" in text
     shown = queue.json("peek", "cloud", "--dead", "--count", "4")
@@ -165,7 +165,7 @@ def test_a_purge_leaves_what_may_have_been_sent_unless_all_goes_and_the_session_
         publish(node, "t", *map(str, range(40 + 500 * burst, 540 + 500 * burst)))
     wait_until(lambda: len(refusing.received(PUBLISH)) == 5, 10.0, "a full window at the remote")
     node.wait_lane("cloud", depth=4040, in_flight=5)
-    wait_until(lambda: 40 < queue.json("ls", "cloud")["queues"][0]["in_flight"] < 4040, 10.0, "more than the lane has in hand")
+    wait_until(lambda: 40 < queue.json("list", "cloud")["queues"][0]["in_flight"] < 4040, 10.0, "more than the lane has in hand")
     assert [row["state"] for row in queue.json("peek", "cloud", "--count", "6")] == ["in flight"] * 5 + ["handed out"]
 
     result = queue.json("purge", "cloud", "--yes")
@@ -198,7 +198,7 @@ def test_what_waits_for_a_remote_that_never_was_there_is_purged_whole_and_never_
     for burst in range(24):
         publish(node, "t", *map(str, range(1000 * burst, 1000 * (burst + 1))), qos=1)
     node.wait_lane("cloud", depth=24_000, in_flight=0)
-    assert queue.json("ls", "cloud")["queues"][0]["in_flight"] == 0
+    assert queue.json("list", "cloud")["queues"][0]["in_flight"] == 0
     assert {row["state"] for row in queue.json("peek", "cloud", "--count", "3")} == {"waiting"}
     assert node.stop() == 0
     node.start()
@@ -242,7 +242,7 @@ def test_the_queue_of_a_bridge_that_is_gone_stays_until_it_is_purged(
     assert (unserved["queue"], unserved["depth"]) == ("bridge:cloud:0", 700)
     assert [event["queue"] for event in node.events("queue.unserved")] == ["bridge:cloud:0"]
     assert "bridge:cloud:0 700 messages" in node.cli("status", str(node.config_path)).stdout
-    rows = {row["queue"]: row for row in queue.json("ls")["queues"]}
+    rows = {row["queue"]: row for row in queue.json("list")["queues"]}
     assert (rows["bridge:cloud:0"]["configured"], rows["bridge:cloud:0"]["depth"]) == (False, 700)
     assert (rows["bridge:other:0"]["configured"], rows["bridge:other:0"]["depth"]) == (True, 0)
     assert [row["payload"] for row in queue.json("peek", "cloud", "--count", "2", "--from", "600")] == ["600", "601"]
@@ -255,7 +255,7 @@ def test_the_queue_of_a_bridge_that_is_gone_stays_until_it_is_purged(
     assert "--dead goes without" in queue("purge", "cloud", "--dead", "--in-flight", "--yes", status=2)
 
     assert "700 messages purged" in queue("purge", "cloud", "--in-flight", "--yes")
-    assert queue.json("ls", "cloud")["queues"][0]["depth"] == 0
+    assert queue.json("list", "cloud")["queues"][0]["depth"] == 0
     assert node.status()["unserved"] == []
 
 
@@ -271,8 +271,8 @@ def test_an_order_that_a_store_ends_with_is_told_of_and_who_only_looks_is_answer
     node.kill("store", signal.SIGSTOP)
     with pytest.raises(ControlError, match="the queue store ended meanwhile"):
         ControlClient.of_config(node.config_path).purge("cloud")
-    assert "bridge:cloud:0" in queue("ls")
+    assert "bridge:cloud:0" in queue("list")
     node.kill("store", signal.SIGSTOP)
-    assert "bridge:cloud:0" in queue("ls")
+    assert "bridge:cloud:0" in queue("list")
     node.kill("store")
     assert "0 messages purged" in queue("purge", "cloud", "--yes")

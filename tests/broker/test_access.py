@@ -194,13 +194,13 @@ def test_a_listener_may_let_in_who_has_no_name(tmp_path: Path, start_node: Start
 
 
 def test_a_password_file_is_read_again_when_it_changes(tmp_path: Path, start_node: StartNode) -> None:
-    """By ``bascule passwd``, without a restart; who is connected stays. A broken file changes nothing and is logged once."""
+    """By ``bascule user``, without a restart; who is connected stays. A broken file changes nothing and is logged once."""
     node = start_node(config(tmp_path))
     path = tmp_path / "passwords"
     with client(node, "ada") as staying:
         assert staying.connect().reason_code == 0
         done = subprocess.run(
-            [*bascule("passwd"), "--stdin", str(path), "ada"],
+            [*bascule("user", "add"), "--stdin", str(path), "ada"],
             input="babbage\n",
             capture_output=True,
             text=True,
@@ -219,7 +219,7 @@ def test_a_password_file_is_read_again_when_it_changes(tmp_path: Path, start_nod
         assert connects(node, "bob", "hope") == 0
         (told,) = node.events("passwords.refused")
         assert told["problems"][0].startswith(f"{path}:1: ")
-        assert "bascule passwd" in told["problems"][0]
+        assert "bascule user" in told["problems"][0]
         assert "lovelace" not in str(told), "it may be a password"
 
         password_file(tmp_path, bob=HASHES["bob"])
@@ -550,7 +550,7 @@ def test_check_looks_into_the_password_file_and_the_acl_file(tmp_path: Path) -> 
     done = node.cli("check", str(node.config_path))
     assert done.returncode == 78
     lines = done.stderr.splitlines()
-    assert any(line.startswith(f"{passwords}:3: ") and "argon2id" in line and "bascule passwd" in line for line in lines), lines
+    assert any(line.startswith(f"{passwords}:3: ") and "argon2id" in line and "bascule user" in line for line in lines), lines
     assert any(line.startswith(f"{passwords}:4: ") and "line 1" in line for line in lines), lines
     assert any(line.startswith(f"{acl}:2:") and "did you mean topics?" in line for line in lines), lines
     assert all(line.startswith((f"{passwords}:", f"{acl}:")) for line in lines)

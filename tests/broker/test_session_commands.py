@@ -43,11 +43,11 @@ class Typed:
         assert found == status, said
         return said.out if not status else said.err
 
-    def ls(self, *words: str) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self("ls", *words, "--json").splitlines()]
+    def listed(self, *words: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self("list", *words, "--json").splitlines()]
 
     def one(self, name: str) -> dict[str, Any]:
-        (row,) = self.ls(name)
+        (row,) = self.listed(name)
         return row
 
     def events(self, kind: str) -> list[dict[str, Any]]:
@@ -85,7 +85,7 @@ def abandoned(node: Node, name: str = "abandoned", *, messages: int = 3) -> None
 def test_sessions_are_listed_shown_and_disconnected(start_node: StartNode, capsys: pytest.CaptureFixture[str]) -> None:
     node = start_node(node_config())
     session = Typed(node, capsys)
-    assert session("ls") == "no sessions\n"
+    assert session("list") == "no sessions\n"
     abandoned(node)
     with (
         MqttClient(node.port, "live", version=5, will=will("gone"), keep_alive_s=30) as live,
@@ -100,7 +100,7 @@ def test_sessions_are_listed_shown_and_disconnected(start_node: StartNode, capsy
         kept.publish("elsewhere", "x", qos=2, packet_id=9)
         kept.expect(PUBREC, packet_id=9)
 
-        assert [row["client_id"] for row in session.ls()] == ["abandoned", "kept", "live"]
+        assert [row["client_id"] for row in session.listed()] == ["abandoned", "kept", "live"]
         row = session.one("abandoned")
         assert (row["connected"], row["depth"], row["in_flight"], row["subscriptions"], row["level"]) == (False, 3, 0, 1, None)
         row = session.one("kept")
@@ -108,11 +108,11 @@ def test_sessions_are_listed_shown_and_disconnected(start_node: StartNode, capsy
         assert (row["expiry_s"], row["expires_ms"], row["level"], row["lasting"]) == (60, None, 5, True)
         row = session.one("l*")
         assert (row["subscriptions"], row["will"], row["lasting"], row["address"][:10]) == (2, True, False, "127.0.0.1:")
-        assert [row["client_id"] for row in session.ls("--disconnected")] == ["abandoned"]
-        assert [row["client_id"] for row in session.ls("--connected")] == ["kept", "live"]
-        assert [row["client_id"] for row in session.ls("--sort", "depth")] == ["abandoned", "kept", "live"]
-        assert session.ls("--user", "ada") == []
-        lines = session("ls").splitlines()
+        assert [row["client_id"] for row in session.listed("--disconnected")] == ["abandoned"]
+        assert [row["client_id"] for row in session.listed("--connected")] == ["kept", "live"]
+        assert [row["client_id"] for row in session.listed("--sort", "depth")] == ["abandoned", "kept", "live"]
+        assert session.listed("--user", "ada") == []
+        lines = session("list").splitlines()
         assert lines[0].split()[:2] == ["client", "id"]
         assert [line.split()[0] for line in lines[1:]] == ["abandoned", "kept", "live"]
 
@@ -137,7 +137,7 @@ def test_sessions_are_listed_shown_and_disconnected(start_node: StartNode, capsy
         assert "2 sent before, to be sent again; 1 QoS 2 received" in session("show", "kept")
         assert "0 sent before, to be sent again" in session("show", "abandoned")
         assert row["expires_ms"] - row["since_ms"] == 60_000
-        assert session.ls("live") == []
+        assert session.listed("live") == []
         wait_until(lambda: len(session.events("session.disconnected")) == 2, PATIENCE_S, "both are told of")
 
         assert kept.connect().session_present
@@ -166,7 +166,7 @@ def test_a_client_is_disconnected_and_its_session_ended(
         "c: session ended; 1 message and 1 subscription went with it; its client was disconnected\n"
     )
     expect_end(client, version)
-    assert session.ls() == []
+    assert session.listed() == []
     assert "there is no session" in session("end", "c", "--yes", status=1)
     publish_once(node.port, "t", "for nobody")
     assert not client.connect().session_present
@@ -191,7 +191,7 @@ def test_the_will_of_an_ended_session_is_published_at_once_unless_it_is_taken_ba
                 client.connect()
                 if away:
                     client.close()
-                    wait_until(lambda: session.ls("c", "--disconnected"), PATIENCE_S, "it is away")
+                    wait_until(lambda: session.listed("c", "--disconnected"), PATIENCE_S, "it is away")
                 said = json.loads(session("end", "c", "--yes", "--json", *(["--no-will"] if takes_back else [])))
                 assert (said["was_connected"], said["will"]) == (not away, "dropped" if takes_back else "published")
                 assert not client.connect().session_present
@@ -247,9 +247,9 @@ def test_an_end_that_the_store_dies_with_is_carried_out_by_the_next_one(
         node.wait_replaced("store", node.kill("store"))
         _, said = command.communicate(timeout=PATIENCE_S)
         assert command.returncode == 1
-    assert "may have been carried out or not: look with session ls" in said
+    assert "may have been carried out or not: look with session list" in said
     assert not client.read().session_present
-    assert [row["client_id"] for row in Typed(node, capsys).ls()] == ["c", "other"]
+    assert [row["client_id"] for row in Typed(node, capsys).listed()] == ["c", "other"]
     client.subscribe("u", qos=1)
     publish_once(node.port, "t", "for nobody")
     publish_once(node.port, "u", "y")

@@ -39,7 +39,9 @@ _READY = re.compile(r'^\{(?!.*"level").*"node\.(ready|stands_by)"', re.MULTILINE
 _BROKER = re.compile(r"^mosquitto (?:-p (?P<port>\d+)|-c (?P<config>\S+)) &", re.MULTILINE)
 _LISTENER = re.compile(r"^listener (\d+)", re.MULTILINE)
 _SUBSCRIBER = re.compile(r"^mosquitto_sub .* &", re.MULTILINE)
-_LOOKS = re.compile(r"promtool query|bascule (status|cluster status|queue (ls|peek)|session (ls|show)|events|snapshot .*--list)\b")
+_LOOKS = re.compile(
+    r"promtool query|bascule (status|cluster show|bridge (list|show)|queue (list|peek)|session (list|show)|events|snapshot list)\b"
+)
 _BASCULE = """\
 case $1 in
     run) shift; exec {run} "${{@:-$BASCULE_CONFIG}}" ;;

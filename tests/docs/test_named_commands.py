@@ -31,12 +31,12 @@ ABOUT = {
     ("analysis/job.py", "bascule export"): "what wrote the folder that is to be given",
     ("supervisor/cli/report.py", "bascule report"): "the program's own name, and what it needs",
     ("supervisor/cli/export.py", "bascule export"): "what the command itself needs",
-    ("supervisor/cli/keys.py", "bascule keys"): "what wrote the file, in the file",
-    ("supervisor/cli/keys.py", "bascule keys add"): "the help names the other command",
-    ("wire/config_settings.py", "bascule passwd"): "the description of a key names what makes its file",
+    ("supervisor/cli/key.py", "bascule key"): "what wrote the file, in the file",
+    ("supervisor/cli/key.py", "bascule key add"): "the help names the other command",
+    ("wire/config_settings.py", "bascule user"): "the description of a key names what makes its file",
     ("wire/config_settings.py", "bascule token"): "the description of a key names what makes its file",
-    ("supervisor/config/consistency.py", "bascule passwd"): "the error names what makes the file",
-    ("wire/config_settings.py", "bascule keys"): "the description of a key names what makes its folder",
+    ("supervisor/config/consistency.py", "bascule user"): "the error names what makes the file",
+    ("wire/config_settings.py", "bascule key"): "the description of a key names what makes its folder",
     ("supervisor/demo/demo.py", "bascule report"): "the demo gives the folder below",
 }
 

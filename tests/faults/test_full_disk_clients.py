@@ -109,11 +109,11 @@ def test_local_clients_go_on_while_the_disk_is_full(shim: Path, tmp_path: Path) 
 def look(node: Node) -> None:
     """Commands that only look are answered; those that change something say why not."""
     config = str(node.config_path)
-    (listed,) = answer_of(node, "queue", "ls", config)
+    (listed,) = answer_of(node, "queue", "list", config)
     assert [(row["queue"], row["tail"]) for row in listed["queues"]] == [("bridge:cloud:0", 1)]
     kinds = [(event["kind"], event["reason"]) for event in answer_of(node, "events", config)]
     assert ("disk.full", "disk_full") in kinds, "the very thing"
-    assert {row["client_id"] for row in answer_of(node, "session", "ls", config)} >= {"kept", "known"}
+    assert {row["client_id"] for row in answer_of(node, "session", "list", config)} >= {"kept", "known"}
     exported = node.folder / "exported"
     assert node.cli("queue", "export", config, "cloud", "--to", str(exported)).returncode == 0
     assert exported.exists()

@@ -38,8 +38,8 @@ def test_a_new_member_begins_with_the_leaders_store_and_leads_with_all_of_it(tmp
         cluster.wait_level(late)
         late.kill()
         shutil.rmtree(late.node.data_dir)
-        forgotten = old.order("cluster.forget", member=late.name)
-        assert forgotten == {"forgotten": late.name}
+        removed = old.order("cluster.remove", member=late.name)
+        assert removed == {"removed": late.name}
         publishers = [stack.enter_context(Publisher(cluster.port, f"q{qos}", qos=qos, rate_per_s=500.0)) for qos in (1, 2)]
         for publisher in publishers:
             publisher.wait_acknowledged(MESSAGES)

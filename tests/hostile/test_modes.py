@@ -71,12 +71,12 @@ def test_what_commands_and_a_node_make_is_for_its_owner(commands: Commands, tmp_
     """Of all that is made, three kinds of file may be read by others, and none may be written by them."""
     port = free_port()
     commands.run("init", "bascule.yaml", "-y", "--bind", f"127.0.0.1:{port}", "--user", "site", "--remote", "mqtt://a@127.0.0.1:9")
-    commands.run("passwd", "--stdin", "secrets/more", "pump", text="secret\n")
+    commands.run("user", "add", "--stdin", "secrets/more", "pump", text="secret\n")
     commands.run("token", "add", "secrets/tokens", "ada")
     more = 'control: {bind: "tcp://127.0.0.1:0", allowed_keys: deep/keys}\n'
     (tmp_path / "bascule.yaml").write_text((tmp_path / "bascule.yaml").read_text() + more)
-    commands.run("keys", "new", "me")
-    commands.run("keys", "add", "bascule.yaml", "laptop", "me.pub")
+    commands.run("key", "make", "me")
+    commands.run("key", "add", "bascule.yaml", "laptop", "me.pub")
     node = commands.node("bascule.yaml")
     try:
         wait_until(lambda: b"node.ready" in (tmp_path / "node.log").read_bytes(), PATIENCE_S, "node.ready")
@@ -84,7 +84,7 @@ def test_what_commands_and_a_node_make_is_for_its_owner(commands: Commands, tmp_
         with MqttClient(port, "pump", username="site", password=password) as client:
             client.publish("a", "payload", qos=1, packet_id=1)
             client.expect(PUBACK, packet_id=1)
-        commands.run("snapshot", "bascule.yaml", "--to", "shared/snapshots")
+        commands.run("snapshot", "make", "bascule.yaml", "--to", "shared/snapshots")
         commands.run("backup", "bascule.yaml", "--to", "saved/backups", "--secrets")
         commands.run("queue", "export", "bascule.yaml", "cloud", "--to", "messages.jsonl")
         commands.run("export", "shared/snapshots", "--to", "exported/tables")

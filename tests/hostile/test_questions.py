@@ -30,7 +30,7 @@ def test_every_text_of_every_command_has_a_limit(command: str, name: str) -> Non
 @pytest.mark.parametrize("glob", ["*a" * 128, "*" * 17, "a*" * 17])
 def test_a_glob_with_many_wildcards_is_refused(glob: str) -> None:
     with pytest.raises(ControlError, match=r"at most 16 \*"):
-        to_frame(parse_request(encode_request(1, "session.ls", {"like": glob})), 1)
+        to_frame(parse_request(encode_request(1, "session.list", {"like": glob})), 1)
 
 
 @pytest.mark.process

@@ -124,7 +124,7 @@ def test_no_output_of_a_node_and_its_commands_has_a_secret(tmp_path: Path) -> No
     config = node_config(bridge, access={"password_file": str(tmp_path / "users")}, telemetry={"otlp": otlp})
     said = [
         programs.run(
-            ["sh", "-c", f"echo lachs-1 | {sys.executable} -m supervisor.cli passwd --stdin {tmp_path}/users ada"], timeout_s=60
+            ["sh", "-c", f"echo lachs-1 | {sys.executable} -m supervisor.cli user add --stdin {tmp_path}/users ada"], timeout_s=60
         )
     ]
     with Node(config, tmp_path / "node", environment={"HECHT": "hecht-73915"}) as node:
@@ -133,7 +133,7 @@ def test_no_output_of_a_node_and_its_commands_has_a_secret(tmp_path: Path) -> No
                 assert client.connack.reason_code == 4
         wait_until(lambda: node.events("bridge.attempt_failed") or "cloud" in node.output, PATIENCE_S, "an attempt")
         node.configure({**config, "telemetry": {"otlp": {**otlp, "headers": {"authorization": "Bearer lachs-73915"}}}})
-        for words in ("check", "reload --plan", "doctor", "status --json", "status -o wide", "metrics", "events", "session ls"):
+        for words in ("check", "reload --plan", "doctor", "status --json", "status -o wide", "metrics", "events", "session list"):
             command, *options = words.split()
             said.append(programs.run_bascule(command, *options, str(node.config_path), timeout_s=60.0))
         for each in said:

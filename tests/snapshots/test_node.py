@@ -208,7 +208,7 @@ def test_snapshots_are_made_on_schedule_and_old_ones_go(start_node: StartNode, t
 
 def test_an_in_memory_store_has_no_snapshots_and_says_so(start_node: StartNode, capsys: pytest.CaptureFixture[str]) -> None:
     node = start_node(node_config(bridge_config("away", free_port()), mode="in-memory"))
-    assert main(["snapshot", str(node.config_path)]) == 1
+    assert main(["snapshot", "make", str(node.config_path)]) == 1
     assert "in-memory" in capsys.readouterr().err
 
 
@@ -219,24 +219,24 @@ def test_the_command_makes_copies_lists_and_verifies(
     publish(node, 100)
     config, target = str(node.config_path), tmp_path / "copies"
 
-    assert main(["snapshot", config, "--to", str(target), "--json"]) == 0
+    assert main(["snapshot", "make", config, "--to", str(target), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["messages"] == 100
     check(Path(facts["copy"]))
-    assert main(["snapshot", config, "--list", "--json"]) == 0
+    assert main(["snapshot", "list", config, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert [row["id"] for row in listed["snapshots"]] == [facts["id"]]
-    assert main(["snapshot", "--verify", str(target), str(folder(node) / "*")]) == 0
+    assert main(["snapshot", "verify", str(target), str(folder(node) / "*")]) == 0
     assert capsys.readouterr().out.count(": whole") == 2
 
     assert node.stop() == 0
-    assert main(["snapshot", config]) == 69
-    assert main(["snapshot", config, "--last", "--to", str(target)]) == 0
+    assert main(["snapshot", "make", config]) == 69
+    assert main(["snapshot", "copy", config, "--to", str(target)]) == 0
     assert "was there already" in capsys.readouterr().out
     table = max((target / facts["id"] / "store").glob("*.sst"), key=lambda path: path.stat().st_size)
     content = bytearray(table.read_bytes())
     content[len(content) // 2] ^= 1
     table.write_bytes(content)
-    assert main(["snapshot", "--verify", str(target)]) == 65
+    assert main(["snapshot", "verify", str(target)]) == 65
     said = capsys.readouterr().out
     assert f"store/{table.name} is damaged" in said

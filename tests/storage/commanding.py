@@ -34,7 +34,7 @@ def refused(store: Store, verb: str, *, now_s: float = 100.0, **arguments: Any) 
 
 
 def listed(store: Store) -> dict[str, Any]:
-    return command(store, "ls")
+    return command(store, "list")
 
 
 def dead(store: Store, bridge: str = "cloud") -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ ITERATIONS_MAX = 500_000  # about a second of work
 PBKDF2 = "$7$"  # how a hash begins that Mosquitto has made by PBKDF2 with SHA-512: iterations, salt and digest follow
 _ARGON2ID = re.compile(r"\$argon2id\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{16,}")
 _PBKDF2 = re.compile(r"\$7\$([1-9]\d{0,8})\$([A-Za-z0-9+/]{16}|[A-Za-z0-9+/]{86}==)\$[A-Za-z0-9+/]{86}==")
-_REMEDY = "make it with: bascule passwd FILE USER"
+_REMEDY = "make it with: bascule user add FILE USER"
 
 Fault = tuple[int, str]  # line from 1, what is wrong and what would be right
 

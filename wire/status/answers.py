@@ -546,7 +546,7 @@ class SteppedDown:
 
 
 @figures
-class Forgotten:
-    """The member is waited for no more."""
+class MemberRemoved:
+    """The member is none any more."""
 
-    forgotten: str = figure("The member.")
+    removed: str = figure("The member.")

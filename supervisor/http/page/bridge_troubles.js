@@ -104,7 +104,7 @@ function behind(row) {
 
 function queueTroubles(row) {
   const found = [];
-  if (row.ledger_closes === false) found.push(ofLane("problem", "its ledger does not add up", "Make a snapshot and a report (bascule snapshot CONFIG, bascule report SNAPSHOT), and tell us."));
+  if (row.ledger_closes === false) found.push(ofLane("problem", "its ledger does not add up", "Make a snapshot and a report (bascule snapshot make CONFIG, bascule report SNAPSHOT), and tell us."));
   if ((row.waits_for_lanes ?? []).length) {
     found.push(ofLane("attention", `waits for ${listed(row.waits_for_lanes.map((one) => `lane ${one}`))} to send what came before the change of lanes`));
   }

@@ -200,7 +200,7 @@ def test_what_was_purged_is_not_taken_for_damage_after_a_restart() -> None:
 
     effects = open_lane(store, 100)
     assert [payload for _, payload in handed(effects)] == [b"a", b"c"]
-    assert command(store, "ls")["queues"][0]["session"] == "c@h:1", "the remote's session goes on"
+    assert command(store, "list")["queues"][0]["session"] == "c@h:1", "the remote's session goes on"
     assert row(store)["dropped"] == {"purged": 1, "restart": 1}
 
 
@@ -221,22 +221,22 @@ def test_a_damaged_queue_works_again_once_it_is_purged(engine: Engine) -> None:
     turn(store, publish(1, b"a"))
     lane = store.lanes.all[QUEUE]
     lane.stop(ConfigError("a newer build"))
-    assert [found["state"] for found in command(store, "ls")["queues"]] == ["damaged"]
+    assert [found["state"] for found in command(store, "list")["queues"]] == ["damaged"]
     command(store, "purge", bridge="cloud", in_flight=True)
-    assert command(store, "ls")["queues"][0]["state"] == "waiting"
+    assert command(store, "list")["queues"][0]["state"] == "waiting"
 
 
 def test_a_purge_goes_by_lane(engine: Engine) -> None:
     store = open_store(engine, node(bridge(lanes=2)), 1)
     turn(store, append_frame(1, {QUEUE: (batch([b"a"]), None), "bridge:cloud:1": (batch([b"b"]), None)}))
     assert command(store, "purge", bridge="cloud", lane=1)["purged"] == 1
-    assert [found["depth"] for found in command(store, "ls")["queues"]] == [1, 0]
+    assert [found["depth"] for found in command(store, "list")["queues"]] == [1, 0]
     assert command(store, "purge", bridge="cloud")["purged"] == 1
 
 
 def test_what_is_not_there_is_named_with_what_is() -> None:
     store = open_store(MemoryEngine(), node(bridge("a", lanes=2), bridge("b")), 1)
-    assert refused(store, "ls", bridge="c") == ("unknown_bridge", "there is no queue of a bridge 'c'; known: a, b")
+    assert refused(store, "list", bridge="c") == ("unknown_bridge", "there is no queue of a bridge 'c'; known: a, b")
     assert refused(store, "peek", bridge="a", lane=2) == ("unknown_lane", "bridge 'a' has no lane 2; known: 0, 1")
     assert refused(store, "purge", bridge="c")[0] == "unknown_bridge"
     assert refused(store, "peek", bridge="a", dead=True) == ("no_dead_letters", "bridge 'a' has no dead letters, and never had any")

@@ -111,7 +111,7 @@ def test_a_bridge_that_is_taken_out_keeps_its_queue_and_goes_on_when_it_is_put_b
     store = LiveStore(engine, 2)
     store.publish(1, b"a")
     store.change(2, lanes=None)
-    (answer,) = store.turn(QueueCommand(request=1, verb="ls", arguments={}))
+    (answer,) = store.turn(QueueCommand(request=1, verb="list", arguments={}))
     assert isinstance(answer[1], QueueAnswer)
     assert [(row["lane"], row["configured"], row["depth"]) for row in answer[1].result["queues"]] == [(0, False, 0), (1, False, 1)]
     store.change(3, lanes=1)

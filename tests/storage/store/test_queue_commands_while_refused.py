@@ -50,7 +50,7 @@ def filled(engine: RecordingEngine, *, anew: bool = False) -> Store:
 def test_queues_are_listed_and_shown_as_they_are_on_record() -> None:
     store = filled(RecordingEngine())
     for now_s in RETRIES_S:
-        (row,) = command(store, "ls", now_s=now_s)["queues"]
+        (row,) = command(store, "list", now_s=now_s)["queues"]
         assert (row["head"], row["tail"], row["oldest_age_s"] is None) == (1, 3, False)
         page = command(store, "peek", now_s=now_s, bridge="cloud", lane=0)
         assert [(one["payload"], one["state"]) for one in page["messages"]] == [(b"b", "handed out"), (b"c", "handed out")]
@@ -72,7 +72,7 @@ def test_what_changes_a_queue_is_refused_and_not_done_later() -> None:
 def test_where_the_store_cannot_be_read_it_says_so_and_still_says_how_the_queues_stand() -> None:
     engine = Shut()
     store = filled(engine, anew=True)
-    (row,) = command(store, "ls", now_s=100.01)["queues"]
+    (row,) = command(store, "list", now_s=100.01)["queues"]
     assert (row["depth"], row["oldest_age_s"]) == (4, None)
     kind, text = refused(store, "peek", now_s=100.02, bridge="cloud", lane=0)
     assert (kind, "cannot be read for now" in text) == ("unavailable", True)

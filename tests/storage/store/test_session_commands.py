@@ -92,12 +92,12 @@ def test_a_session_that_lasts_says_how_it_stands(engine: Engine) -> None:
     turn(store, subscribe(queue), append_frame(1, {queue: (batch([b"a", b"b"], 1), None)}, received={"c": ([7], [0])}))
     turn(store, away())
 
-    (row,) = result(store, "ls")["sessions"]
+    (row,) = result(store, "list")["sessions"]
     assert (row["user"], row["connected"], row["since_ms"], row["expires_ms"]) == ("ada", False, MINUTE_MS, 2 * MINUTE_MS)
     assert (row["subscriptions"], row["depth"], row["in_flight"], row["received"], row["lasting"]) == (1, 2, 0, 1, True)
     assert row["bytes"] > 0
 
-    (row,) = result(store, "ls", live("c", lasting=True, received=4))["sessions"]
+    (row,) = result(store, "list", live("c", lasting=True, received=4))["sessions"]
     assert (row["connected"], row["address"], row["level"], row["in_flight"]) == (True, "10.0.0.7:4711", 5, 2)
     assert (row["depth"], row["since_ms"], row["expires_ms"], row["expiry_s"]) == (2, 500, None, 60), "its queue is the store's"
 
@@ -111,7 +111,7 @@ def test_a_session_that_never_expires_has_no_end(engine: Engine) -> None:
     store = open_store(engine, settings(), 1)
     open_session(store, expiry_s=SESSION_NEVER_EXPIRES_S)
     turn(store, away(expiry_s=SESSION_NEVER_EXPIRES_S))
-    (row,) = result(store, "ls")["sessions"]
+    (row,) = result(store, "list")["sessions"]
     assert (row["expiry_s"], row["expires_ms"]) == (None, None)
 
 
@@ -132,7 +132,7 @@ def test_who_is_connected_and_what_is_kept_come_in_one_order_page_by_page(engine
             known = sorted(name for name in connected if name > after)
             until = known[live_per_page - 1] if len(known) > live_per_page else None
             rows = [live(name) for name in known[:live_per_page]]
-            page = result(store, "ls", *rows, until=until, after=after, **wanted)
+            page = result(store, "list", *rows, until=until, after=after, **wanted)
             found += names(page)
             assert page["next"] is None or page["next"] > after, "it goes on"
             after = page["next"]
@@ -168,7 +168,7 @@ def test_subscriptions_are_shown_in_pages(engine: Engine, monkeypatch: pytest.Mo
 def test_a_live_session_has_what_the_listener_says(engine: Engine) -> None:
     store = open_store(engine, settings(), 1)
     open_session(store, "live", expiry_s=0, will=WILL)
-    (row,) = result(store, "ls", live("live", will=True))["sessions"]
+    (row,) = result(store, "list", live("live", will=True))["sessions"]
     assert (row["depth"], row["lasting"], row["expires_ms"]) == (3, False, None)
     shown = result(store, "show", live("live", will=True, filters=(("t", 1, 9),)), client_id="live")
     assert shown["filters"] == [{"filter": "t", "qos": 1, "no_local": False, "retain_as_published": False, "identifier": 9}]
@@ -269,7 +269,7 @@ def test_the_will_of_a_session_that_is_ended_is_due_at_once_and_stays_on_record_
     store = open_store(engine, settings(), 2) if engine.durable else store
     queue, subscriptions, will, due_ms, *_ = known(store)["c"]
     assert (queue, subscriptions, will, due_ms) == ("", (), WILL, MINUTE_MS), "its delay has passed"
-    assert names(result(store, "ls")) == []
+    assert names(result(store, "list")) == []
     refused = ask(store, "end", client_id="c")
     assert refused.error == "no_such_session"
     assert "its Will waits to be published" in refused.message
@@ -304,7 +304,7 @@ def test_an_end_that_the_disk_refuses_is_told_once_it_is_done() -> None:
     assert isinstance(answer, QueueAnswer)
     assert (answer.error, answer.result) == ("unavailable", {"ordered": True})
     assert "make room and say it again; nothing was done" in ask(store, "end", client_id="c").message
-    assert names(result(store, "ls")) == [], "what was ordered is seen, though it waits"
+    assert names(result(store, "list")) == [], "what was ordered is seen, though it waits"
     engine.refusing = False
     gone = SessionGone(session="c", queue=queue)
     assert store.commit(200.0, 0) == [(DISTRIBUTOR, gone), (LISTENER, gone)]

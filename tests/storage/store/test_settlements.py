@@ -130,7 +130,7 @@ def test_a_settlement_that_waits_goes_with_whatever_commits(how: str) -> None:
     turn(store, delivered(0))
     assert recorded(engine) == 0
     if how == "a command":
-        assert [row["depth"] for row in command(store, "ls")["queues"]] == [2]
+        assert [row["depth"] for row in command(store, "list")["queues"]] == [2]
     elif how == "a stop":
         store.commit(100.0, 5000, at_once=True)
     else:

@@ -152,7 +152,7 @@ def test_what_is_held_is_shown_beside_its_queue_and_its_pages_miss_nothing(engin
         turn(store, comes(number, LAST, b"old", b"1", topic=topic))
     turn(store, comes(6, PLAIN, b"p", topic=b"other"))
 
-    (row,) = command(store, "ls")["queues"]
+    (row,) = command(store, "list")["queues"]
     assert (row["depth"], row["held"]) == (6, 5)
     assert [one["payload"] for one in command(store, "peek", bridge="cloud", lane=0)["messages"]] == [b"p"]
     held = partial(command, store, "peek", bridge="cloud", lane=0, held=True, count=2)

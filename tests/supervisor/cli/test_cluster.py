@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 
 DEADLINE_S = 60.0
 # Commands that a node that stands by carries out itself.
-OWN = {"ping", "status", "stop", "reload", "reload.plan", "cluster.promote", "cluster.forget"}
+OWN = {"ping", "status", "stop", "reload", "reload.plan", "cluster.promote", "cluster.remove"}
 ARGUMENTS = {"bridge": "cloud", "client_id": "c", "number": "1", "topic": "a", "member": "nobody", "lane": "0"}
 
 
@@ -104,7 +104,7 @@ def http_port(node: Node) -> int:
 def test_the_status_tells_who_leads_and_how_far_the_others_are(cluster: Cluster) -> None:
     leader, standby = cluster.pair()
     for node, role in ((leader, "leader"), (standby, "standby")):
-        done = node.cli("cluster", "status", str(node.config_path), "--json")
+        done = node.cli("cluster", "show", str(node.config_path), "--json")
         told = json.loads(done.stdout)
         assert (done.returncode, told["role"], told["leader"], told["log"]) == (0, role, name(leader), "ready")
         assert told["leader_address"] == f"{name(leader)}.example:1883"
@@ -113,11 +113,11 @@ def test_the_status_tells_who_leads_and_how_far_the_others_are(cluster: Cluster)
             name(standby): "standby",
         }
 
-    shown = standby.cli("cluster", "status", str(standby.config_path)).stdout
+    shown = standby.cli("cluster", "show", str(standby.config_path)).stdout
     assert f"cluster site: {name(leader)} leads at {name(leader)}.example:1883, term" in shown
     assert f"is the member {name(standby)}: " in shown
     assert "log: ready" in shown
-    assert "it leads, its lease for another" in leader.cli("cluster", "status", str(leader.config_path)).stdout
+    assert "it leads, its lease for another" in leader.cli("cluster", "show", str(leader.config_path)).stdout
 
 
 def test_the_nodes_status_says_first_that_it_stands_by(cluster: Cluster) -> None:
@@ -205,15 +205,15 @@ def test_the_doctor_looks_at_the_servers_and_asks_both_nodes(cluster: Cluster) -
 def test_a_member_that_is_not_known_is_said_so(cluster: Cluster) -> None:
     leader, standby = cluster.pair()
     for node in (leader, standby):
-        refused = node.cli("cluster", "forget", str(node.config_path), "nobody")
+        refused = node.cli("cluster", "remove", str(node.config_path), "nobody")
         assert refused.returncode == 1
         assert "no member is called nobody" in refused.stderr
     refused = leader.cli("cluster", "step-down", str(leader.config_path), "--to", "nobody")
     assert (refused.returncode, "no member is called nobody" in refused.stderr) == (1, True)
-    assert "that is the member that leads" in leader.cli("cluster", "forget", str(leader.config_path), name(leader)).stderr
+    assert "that is the member that leads" in leader.cli("cluster", "remove", str(leader.config_path), name(leader)).stderr
     assert "cluster.step_down is for the one that leads" in standby.cli("cluster", "step-down", str(standby.config_path)).stderr
-    forgotten = leader.cli("cluster", "forget", str(leader.config_path), name(standby))
-    assert (forgotten.returncode, forgotten.stdout.startswith(f"{name(standby)}: forgotten")) == (0, True)
+    removed = leader.cli("cluster", "remove", str(leader.config_path), name(standby))
+    assert (removed.returncode, removed.stdout.startswith(f"{name(standby)}: removed")) == (0, True)
     cluster.leader()  # it has spoken again
 
 
@@ -240,7 +240,7 @@ def test_a_log_that_is_away_is_said_so_by_both(cluster: Cluster) -> None:
     server.suspend()
     try:
         wait_until(lambda: cluster.replication(name(standby)).get("log") == "away", DEADLINE_S, "the log is away")
-        done = standby.cli("cluster", "status", str(standby.config_path))
+        done = standby.cli("cluster", "show", str(standby.config_path))
         assert (done.returncode, "log: away: " in done.stdout) == (1, True)
         assert "log away: " in standby.cli("status", str(standby.config_path)).stdout
         refused = standby.cli("cluster", "promote", str(standby.config_path))

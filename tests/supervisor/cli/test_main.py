@@ -156,7 +156,7 @@ def test_status_is_watched_without_a_terminal_too(start: StartSupervisor, config
 
 def test_no_snapshot_is_copied_into_the_data_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for target in ("data", "data/below"):
-        assert main(["snapshot", str(config), "--to", str(config.parent / target)]) == 2
+        assert main(["snapshot", "make", str(config), "--to", str(config.parent / target)]) == 2
         assert "which holds the snapshots themselves" in capsys.readouterr().err
 
 

@@ -16,7 +16,7 @@ from supervisor.cli.main import cli, main
 from supervisor.cli.node_calls import CONFIG, GivenNode, about_node
 from tests.support.node import bascule
 
-LOCAL = {"check", "convert", "demo", "doctor", "export", "init", "passwd", "token", "report", "run"}  # they ask no node
+LOCAL = {"check", "convert", "demo", "doctor", "export", "init", "user", "token", "report", "run"}  # they ask no node
 
 
 def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -60,9 +60,8 @@ def test_a_command_says_in_one_sentence_what_it_does(path: tuple[str, ...], comm
 def test_each_option_says_what_it_does(path: tuple[str, ...], command: click.Command) -> None:
     options = [option for option in command.get_params(click.Context(command)) if isinstance(option, click.Option)]
     assert [option.name for option in options if not (option.help or "").endswith((".", "]"))] == []
-    assert (
-        "config" in [option.name for option in options] or path[0] in LOCAL - {"check", "doctor", "run"} or path == ("keys", "new")
-    )
+    of_files = path[0] in LOCAL - {"check", "doctor", "run"} or path in (("key", "make"), ("snapshot", "verify"))
+    assert "config" in [option.name for option in options] or of_files
 
 
 # --- which node ---

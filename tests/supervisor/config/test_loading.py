@@ -581,7 +581,7 @@ def acl(keys: str) -> str:
 
 
 ACCESS = [
-    bad("nobody could log in", NO_ACCESS, 3, "access.allow_anonymous", "nobody could log in", "bascule passwd"),
+    bad("nobody could log in", NO_ACCESS, 3, "access.allow_anonymous", "nobody could log in", "bascule user"),
     bad(
         "nobody could log in at one listener",
         HEAD.replace('"}]', '", access: {allow_anonymous: false}}]'),

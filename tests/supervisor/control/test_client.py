@@ -93,8 +93,8 @@ CALLS: list[tuple[Callable[[ControlClient], Any], str, dict[str, str]]] = [
     (lambda node: node.pause("cloud"), "bridge.pause", {"bridge": "cloud"}),
     (lambda node: node.resume("cloud"), "bridge.resume", {"bridge": "cloud"}),
     (lambda node: node.restart("cloud"), "bridge.restart", {"bridge": "cloud"}),
-    (lambda node: node.queues(), "queue.ls", {}),
-    (lambda node: node.queues("cloud"), "queue.ls", {"bridge": "cloud"}),
+    (lambda node: node.queues(), "queue.list", {}),
+    (lambda node: node.queues("cloud"), "queue.list", {"bridge": "cloud"}),
     (lambda node: node.peek("cloud", lane=0, count=9), "queue.peek", {"bridge": "cloud", "lane": "0", "from": "0", "count": "9"}),
     (lambda node: node.export("cloud", dead=True), "queue.export", {"bridge": "cloud", "dead": "yes", "from": "0", "count": "500"}),
     (
@@ -126,7 +126,7 @@ CALLS: list[tuple[Callable[[ControlClient], Any], str, dict[str, str]]] = [
     ),
     (
         lambda node: node.sessions(after="a", like="b*", user="c", connected=False),
-        "session.ls",
+        "session.list",
         {"after": "a", "like": "b*", "user": "c", "connected": "no"},
     ),
     (lambda node: node.session("pump"), "session.show", {"client_id": "pump"}),
@@ -142,7 +142,7 @@ CALLS: list[tuple[Callable[[ControlClient], Any], str, dict[str, str]]] = [
     (lambda node: node.promote(), "cluster.promote", {}),
     (lambda node: node.step_down(), "cluster.step_down", {}),
     (lambda node: node.step_down("b"), "cluster.step_down", {"to": "b"}),
-    (lambda node: node.forget("c"), "cluster.forget", {"member": "c"}),
+    (lambda node: node.remove_member("c"), "cluster.remove", {"member": "c"}),
 ]
 
 

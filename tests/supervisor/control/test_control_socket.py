@@ -47,9 +47,9 @@ def test_arguments_may_be_left_out_where_there_are_none() -> None:
         (msgpack.packb({"v": 1, "id": 1, "cmd": "bridge.pause", "args": {"bridge": 5}}), "bad_arguments"),
         (msgpack.packb({"v": 1, "id": 1, "cmd": "bridge.pause", "args": {"bridge": "a", "lane": "0"}}), "bad_arguments"),
         (msgpack.packb({"v": 1, "id": 1, "cmd": "ping", "args": ["x"]}), "bad_arguments"),
-        (msgpack.packb({"v": 1, "id": 1, "cmd": "session.ls", "args": {"like": "a" * 257}}), "bad_arguments"),
-        (msgpack.packb({"v": 1, "id": 1, "cmd": "session.ls", "args": {"count": "1" * 257}}), "bad_arguments"),
-        (msgpack.packb({"v": 1, "id": 1, "cmd": "session.ls", "args": {"user": "u" * 65_536}}), "bad_arguments"),
+        (msgpack.packb({"v": 1, "id": 1, "cmd": "session.list", "args": {"like": "a" * 257}}), "bad_arguments"),
+        (msgpack.packb({"v": 1, "id": 1, "cmd": "session.list", "args": {"count": "1" * 257}}), "bad_arguments"),
+        (msgpack.packb({"v": 1, "id": 1, "cmd": "session.list", "args": {"user": "u" * 65_536}}), "bad_arguments"),
         (msgpack.packb({"v": 1, "id": 1, "cmd": "bridge.pause", "args": {"bridge": "\u20ac" * 86}}), "bad_arguments"),
     ],
 )

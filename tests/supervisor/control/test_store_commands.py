@@ -22,7 +22,7 @@ from wire.mqtt.properties import Properties, encode_properties
 from wire.status.answers import HeldMessage
 
 
-def request(command: str = "queue.ls", **arguments: str) -> Request:
+def request(command: str = "queue.list", **arguments: str) -> Request:
     return Request(request_id="r", command=command, arguments=arguments)
 
 
@@ -61,7 +61,7 @@ def test_optional_arguments_may_be_there_and_others_not(command: str) -> None:
 
 def test_each_command_becomes_a_frame_for_the_store_or_the_listener() -> None:
     listed, purged = to_frame(request(), 1), to_frame(request("queue.purge", bridge="b"), 2)
-    assert (listed.verb, purged.verb, purged.arguments, purged.request) == ("ls", "purge", {"bridge": "b"}, 2)
+    assert (listed.verb, purged.verb, purged.arguments, purged.request) == ("list", "purge", {"bridge": "b"}, 2)
     asked = to_frame(request("session.end", client_id="c", drops_will="yes"), 3)
     assert asked == SessionCommand(request=3, verb="end", arguments={"client_id": "c", "drops_will": True}, asker=SUPERVISOR)
 
@@ -76,7 +76,7 @@ def test_a_node_whose_store_is_not_there_says_so(start: StartSupervisor, tmp_pat
     whole = {"node": {"name": "test", "data_dir": "data"}, "listeners": listeners, "access": {"allow_anonymous": True}}
     path.write_text(json.dumps({**whole, "bridges": [bridge]}))
     node.wait_process("store", state="damaged")
-    done = bascule("queue", "ls", str(path))
+    done = bascule("queue", "list", str(path))
     assert done.returncode == 1
     assert "the queue store is damaged; nothing was done" in done.stderr
 
@@ -92,7 +92,7 @@ def test_a_purge_asks_first_where_somebody_can_answer(
 
     def call(command: str, arguments: dict[str, str]) -> object:
         called.append((command, arguments))
-        return LISTED if command == "queue.ls" else {"purged": 2, "kept": 0, "kept_in_flight": 0, "kept_lanes": []}
+        return LISTED if command == "queue.list" else {"purged": 2, "kept": 0, "kept_in_flight": 0, "kept_lanes": []}
 
     stdin = StringIO(said)
     monkeypatch.setattr(stdin, "isatty", lambda: True)
@@ -100,7 +100,7 @@ def test_a_purge_asks_first_where_somebody_can_answer(
     have_answered(monkeypatch, call)
     assert main(["queue", "purge", str(tmp_path / "x"), "cloud", "--lane", "1"]) == (0 if purges else 130)
     assert "Remove up to 2 messages of cloud for good?" in capsys.readouterr().out
-    assert called[0] == ("queue.ls", {"bridge": "cloud"})
+    assert called[0] == ("queue.list", {"bridge": "cloud"})
     assert called[1:] == ([("queue.purge", {"bridge": "cloud", "lane": "1"})] if purges else [])
 
 

@@ -29,7 +29,7 @@ def config(tmp_path: Path) -> str:
     return str(tmp_path / "edge.yaml")
 
 
-@pytest.mark.parametrize("words", [("check",), ("snapshot", "--list"), ("session", "ls", "--help")])
+@pytest.mark.parametrize("words", [("check",), ("snapshot", "list"), ("session", "list", "--help")])
 def test_a_full_disk_under_standard_output_is_one_line_and_a_status(words: tuple[str, ...], config: str) -> None:
     with open("/dev/full", "wb") as full:
         done = bascule(*words, config, stdout=full, stderr=subprocess.PIPE)

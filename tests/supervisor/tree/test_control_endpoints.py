@@ -143,7 +143,7 @@ def test_a_key_that_is_taken_off_the_list_is_refused_though_it_is_connected(door
             guest.ping()
         assert refused.value.kind == "forbidden"
     before = door.refused("key")
-    with door.client(pair) as guest, pytest.raises(ControlError, match="bascule keys add"):
+    with door.client(pair) as guest, pytest.raises(ControlError, match="bascule key add"):
         guest.ping()
     assert door.refused("key") > before
 
@@ -254,11 +254,11 @@ def test_one_key_has_one_question_under_way_and_the_others_go_on(tmp_path: Path,
         monkeypatch.setattr(doors, "_tcp_requests", lambda: came)
         return doors.requests(REMOTE)
 
-    greedy = [("greedy", number, "queue.ls") for number in range(WAITING_MAX + 3)]
+    greedy = [("greedy", number, "queue.list") for number in range(WAITING_MAX + 3)]
     (first,) = come(*greedy)
     assert first[1].request_id == 0
     assert answers.given == [(WAITING_MAX + 1, "busy"), (WAITING_MAX + 2, "busy")]
-    others = come(("honest", 100, "queue.ls"), ("greedy", 101, "ping"), ("other", 102, "status"))
+    others = come(("honest", 100, "queue.list"), ("greedy", 101, "ping"), ("other", 102, "status"))
     assert [request.request_id for _, request in others] == [100, 101, 102]
     answers.given.clear()
     for whom, request in others:

@@ -173,7 +173,7 @@ def test_commands_refuse_another_nodes_file(tmp_path: Path) -> None:
     """``stop`` stops only the node that its file describes, and so does whatever else goes by the data folder."""
     with Node(node_config(), tmp_path / "own") as node:
         other = Node({"node": {"name": "other", "data_dir": str(node.data_dir)}, **node_config()}, tmp_path / "other")
-        for command in (["stop"], ["status"], ["reload"], ["queue", "ls"], ["events"]):
+        for command in (["stop"], ["status"], ["reload"], ["queue", "list"], ["events"]):
             done = node.cli(*command, str(other.config_path))
             assert done.returncode == 69, done
             assert "node other" in done.stderr, done

@@ -61,9 +61,9 @@ def test_whoever_leads_refuses_nothing() -> None:
 
 def test_whoever_stands_by_says_who_leads() -> None:
     own = {command for command in COMMANDS if not refused(command, children())}
-    assert own == {"ping", "status", "history", "stop", "reload", "reload.plan", "cluster.promote", "cluster.forget"}
+    assert own == {"ping", "status", "history", "stop", "reload", "reload.plan", "cluster.promote", "cluster.remove"}
 
-    said = "this node stands by: queue.ls is for the one that leads; {}; nothing was done"
-    assert refused("queue.ls", children()) == said.format("nobody leads, as far as is known here")
-    assert refused("queue.ls", children(leader="b", leader_address="")) == said.format("the leader is b")
-    assert refused("queue.ls", children(leader="b", leader_address="h:1")) == said.format("the leader is b at h:1")
+    said = "this node stands by: queue.list is for the one that leads; {}; nothing was done"
+    assert refused("queue.list", children()) == said.format("nobody leads, as far as is known here")
+    assert refused("queue.list", children(leader="b", leader_address="")) == said.format("the leader is b")
+    assert refused("queue.list", children(leader="b", leader_address="h:1")) == said.format("the leader is b at h:1")

@@ -27,7 +27,7 @@ class Desk(Children):
             self.children[name].state = ChildState(states.get(name, "ready"))
         self.requests = StoreRequests(self.mailbox, self.children)
 
-    def ask(self, whom: bytes, command: str = "queue.ls", **arguments: str) -> None:
+    def ask(self, whom: bytes, command: str = "queue.list", **arguments: str) -> None:
         self.requests.ask([whom], Request(request_id=whom.decode(), command=command, arguments=arguments))
 
 
@@ -58,7 +58,7 @@ def test_each_who_asked_gets_the_answer_to_his_question_once() -> None:
 def test_questions_about_sessions_go_by_the_listener_where_one_works(clients: str, receiver: str) -> None:
     desk = Desk(clients=clients)
 
-    desk.ask(b"a", "session.ls")
+    desk.ask(b"a", "session.list")
 
     assert [peer for peer, _ in desk.sent(SessionCommand)] == [receiver]
     assert said(desk.requests.on_listener_ended()) == ([([b"a"], "unavailable")] if receiver == LISTENER else [])
@@ -127,7 +127,7 @@ def test_who_waits_too_long_or_ordered_something_of_a_store_that_has_ended_is_to
     assert desk.fake.timers[TIMER] == 5.0 + ANSWER_TIMEOUT_S
     ((whom, payload),) = desk.requests.on_store_ended(starts_again=True)
     assert whom == [b"b"]
-    assert "carried out or not: look with queue ls" in msgpack.unpackb(payload)["error"]["message"]
+    assert "carried out or not: look with queue list" in msgpack.unpackb(payload)["error"]["message"]
     assert TIMER not in desk.fake.timers
 
 

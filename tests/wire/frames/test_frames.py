@@ -90,8 +90,8 @@ GOLDEN: list[tuple[Frame, str]] = [
     (SessionGone(session="s", queue="session:1:s", drops_will=True), "950901a173ab73657373696f6e3a313a73c3"),
     (SessionClosed(epoch=2, source=9), "940a010209"),
     (
-        SessionCommand(request=7, verb="ls", arguments={"like": "a*"}, asker="listener", live=({"depth": 1},), until="b"),
-        "98300107a26c7381a46c696b65a2612aa86c697374656e65729181a5646570746801a162",
+        SessionCommand(request=7, verb="list", arguments={"like": "a*"}, asker="listener", live=({"depth": 1},), until="b"),
+        "98300107a46c69737481a46c696b65a2612aa86c697374656e65729181a5646570746801a162",
     ),
     (SessionsWanted(epoch=2), "93100102"),
     (

@@ -1,4 +1,4 @@
-"""``bascule keys``: who may ask a node over the network. A client makes its pair; the node's operator lets the public key in.
+"""``bascule key``: who may ask a node over the network. A client makes its pair; the node's operator lets the public key in.
 
 These commands change files; a running node notices at once.
 """
@@ -17,16 +17,16 @@ from wire.errors import ConfigError, Unavailable
 
 
 @click.group()
-def keys() -> None:
+def key() -> None:
     """Make keys for asking a node elsewhere, and authorize them."""
 
 
-@keys.command()
+@key.command()
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--node", "address", metavar="ADDRESS", default="", help="The node it is for, such as tcp://edge-1:7000.")
-@click.option("--server-key", metavar="KEY", default="", help="Its public key, or a file with that: bascule keys server CONFIG.")
+@click.option("--server-key", metavar="KEY", default="", help="Its public key, or a file with that: bascule key show CONFIG.")
 @JSON
-def new(file: Path, address: str, server_key: str, as_json: bool) -> int:
+def make(file: Path, address: str, server_key: str, as_json: bool) -> int:
     """Make a key pair for commands to nodes elsewhere.
 
     FILE gets the secret key and is readable by its owner only. FILE.pub gets the public key, which the node's operator is given.
@@ -44,19 +44,19 @@ def new(file: Path, address: str, server_key: str, as_json: bool) -> int:
     public_file = file.with_name(f"{file.name}.pub")
     try:
         write_key(file, KeyFile(public=public, secret=secret, node=address, server=server), "A pair of keys. Secret.")
-        write_key(public_file, KeyFile(public=public), "A public key, for bascule keys add.")
+        write_key(public_file, KeyFile(public=public), "A public key, for bascule key add.")
     except OSError as error:
         raise Unavailable("the keys cannot be written", path=str(file), error=str(error)) from error
     words = [f"{file}: the secret key", f"{public_file}: the public key, {public}"]
-    words.append(f"  next, where the node is: bascule keys add CONFIG NAME {public_file.name}")
+    words.append(f"  next, where the node is: bascule key add CONFIG NAME {public_file.name}")
     return told({"file": str(file), "public_file": str(public_file), "public_key": public}, as_json, "\n".join(words))
 
 
-@keys.command()
-@about_node(name="NAME", key="KEY")
+@key.command()
+@about_node(name="NAME", given="KEY")
 @click.option("--role", type=click.Choice(ROLES), default="view", show_default=True, help="The role of the key.")
 @JSON
-def add(node: GivenNode, name: str, key: str, role: Role, as_json: bool) -> int:
+def add(node: GivenNode, name: str, given: str, role: Role, as_json: bool) -> int:
     """Authorize KEY, a public key or a file with one.
 
     The key is called NAME from now on. The role view sees the status, operate also sees messages and gives orders that can be
@@ -66,18 +66,18 @@ def add(node: GivenNode, name: str, key: str, role: Role, as_json: bool) -> int:
 
     if NAME.fullmatch(name) is None:
         raise click.BadParameter("a name has 1 to 64 of A-Z a-z 0-9 _ -", param_hint="NAME")
-    public = public_key(key)
+    public = public_key(given)
     folder = _folder(node)
     path = folder / f"{name}{SUFFIX}"
     try:
         files.make_folder(folder)
-        write_key(path, KeyFile(public=public, role=role), f"Let in as {name} by bascule keys.")
+        write_key(path, KeyFile(public=public, role=role), f"Let in as {name} by bascule key.")
     except OSError as error:
         raise Unavailable("the key cannot be added", path=str(path), error=str(error)) from error
     return told({"name": name, "role": role, "public_key": public}, as_json, f"{name}: authorized as {role}")
 
 
-@keys.command("ls")
+@key.command("list")
 @about_node()
 @JSON
 def list_keys(node: GivenNode, as_json: bool) -> int:
@@ -85,7 +85,7 @@ def list_keys(node: GivenNode, as_json: bool) -> int:
     from supervisor.control.key_files import read_allowed
 
     allowed, problems = read_allowed(_folder(node))
-    rows = [{"name": key.name, "role": key.role, "public_key": key.public} for key in allowed]
+    rows = [{"name": one.name, "role": one.role, "public_key": one.public} for one in allowed]
     if as_json:
         print(json.dumps({"keys": rows, "problems": problems}))
         return 0
@@ -98,32 +98,32 @@ def list_keys(node: GivenNode, as_json: bool) -> int:
     return 0
 
 
-@keys.command("rm")
-@about_node(name="NAME")
+@key.command()
+@about_node(key_name="NAME")
 @JSON
-def remove(node: GivenNode, name: str, as_json: bool) -> int:
+def remove(node: GivenNode, key_name: str, as_json: bool) -> int:
     """Remove the authorization of the key NAME.
 
     Clients that are connected by it are refused from now on.
     """
-    from supervisor.control.key_files import SUFFIX, read_allowed
+    from supervisor.control.key_files import SUFFIX, key_names, read_allowed
 
     folder = _folder(node)
-    known = sorted(path.stem for path in folder.glob(f"*{SUFFIX}"))
-    if name not in known:
-        raise ConfigError(f"there is no key {name}; there are: {', '.join(known) or 'none'}")
+    known = key_names(folder)
+    if key_name not in known:
+        raise ConfigError(f"there is no key {key_name}; there are: {', '.join(known) or 'none'}")
     try:
-        files.remove(folder / f"{name}{SUFFIX}")
+        files.remove(folder / f"{key_name}{SUFFIX}")
     except OSError as error:
-        raise Unavailable("the key cannot be removed", path=str(folder / name), error=str(error)) from error
+        raise Unavailable("the key cannot be removed", path=str(folder / key_name), error=str(error)) from error
     left = len(read_allowed(folder)[0])
-    return told({"name": name, "keys": left}, as_json, f"{name}: no longer authorized")
+    return told({"name": key_name, "keys": left}, as_json, f"{key_name}: no longer authorized")
 
 
-@keys.command()
+@key.command()
 @about_node()
 @JSON
-def server(node: GivenNode, as_json: bool) -> int:
+def show(node: GivenNode, as_json: bool) -> int:
     """Show the node's own public key, which its clients must know.
 
     The pair is made if there is none yet.

@@ -1,4 +1,4 @@
-"""``bascule passwd``: users come, change and go; the file is never half written and never readable by others."""
+"""``bascule user``: users come, change and go; the file is never half written and never readable by others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 def give(monkeypatch: pytest.MonkeyPatch, file: Path, user: str, password: bytes) -> int:
     monkeypatch.setattr("sys.stdin", Stdin(password + b"\n"))
-    return main(["passwd", "--stdin", str(file), user])
+    return main(["user", "add", "--stdin", str(file), user])
 
 
 def verifies(file: Path, user: str, password: bytes) -> bool:
@@ -49,7 +49,7 @@ def test_a_file_is_made_changed_and_thinned_out(monkeypatch: pytest.MonkeyPatch,
     assert [verifies(file, "ada", password) for password in (b"one", b"two")] == [False, True]
     assert verifies(file, "bob", "zwö:lf ".encode())
     assert b"one" not in file.read_bytes()
-    assert main(["passwd", "-D", str(file), "ada"]) == 0
+    assert main(["user", "remove", str(file), "ada"]) == 0
     assert read_passwords(file).hash_of("ada") is None
     assert verifies(file, "bob", "zwö:lf ".encode())
     assert list(file.parent.iterdir()) == [file], "nothing else is left behind"
@@ -81,9 +81,9 @@ def test_a_user_who_is_not_there_cannot_be_removed(
     monkeypatch: pytest.MonkeyPatch, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give(monkeypatch, file, "ada", b"one")
-    assert main(["passwd", "-D", str(file), "bob"]) == 1
+    assert main(["user", "remove", str(file), "bob"]) == 1
     assert "no user bob" in capsys.readouterr().err
-    assert main(["passwd", "-D", str(file.parent / "none"), "bob"]) == 1
+    assert main(["user", "remove", str(file.parent / "none"), "bob"]) == 1
     assert not (file.parent / "none").exists()
 
 
@@ -127,7 +127,7 @@ def test_the_owner_of_the_file_stays(monkeypatch: pytest.MonkeyPatch, file: Path
 
 
 def test_the_prompt_asks_twice(file: Path) -> None:
-    asked = CliRunner().invoke(cli, ["passwd", str(file), "ada"], input="one\nother\none\none\n")
+    asked = CliRunner().invoke(cli, ["user", "add", str(file), "ada"], input="one\nother\none\none\n")
     assert asked.exit_code == 0, asked.output
     assert asked.output.count("Password for ada") == 2, "they differed, so it asked again"
     assert "one" not in asked.output.replace("done", "")
@@ -136,7 +136,7 @@ def test_the_prompt_asks_twice(file: Path) -> None:
 
 @pytest.mark.process
 def test_without_a_terminal_it_says_how_to_give_a_password(file: Path) -> None:
-    command = [sys.executable, "-m", "supervisor.cli", "passwd", str(file), "ada"]
+    command = [sys.executable, "-m", "supervisor.cli", "user", "add", str(file), "ada"]
     done = subprocess.run(
         command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True, timeout=PATIENCE_S
     )
