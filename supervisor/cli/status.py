@@ -67,6 +67,7 @@ class _Status(click.Command):
 @JSON
 @click.option("--watch", is_flag=True, help="Print it again each second, until interrupted.")
 @click.option("-o", "--output", type=click.Choice(["wide"]), help="wide: all counters, on a terminal of more than 80 columns.")
+@click.option("--since", metavar="TIME", help="Print the past instead: of so long, such as 24h, or from a Unix time in ms on.")
 @click.option("--check", is_flag=True, help="Print one line for a monitor, such as Nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.")
 @_limit("down", "1m,10m", parse_duration, "for how long a link may be down")
 @_limit("age", "10m,2h", parse_duration, "how long a message may wait")
@@ -78,6 +79,7 @@ def status(
     as_json: bool,
     watch: bool,
     output: str | None,
+    since: str | None,
     check: bool,
     **limits: Limits,
 ) -> int:
@@ -85,8 +87,13 @@ def status(
 
     With BRIDGE, it shows everything about that bridge. The exit status is 0 if the node is ready, whatever its links are, and 1 if
     not; with --check it is what monitors expect. WARN,CRIT are the values from which it warns, and is critical; one value alone is
-    the critical one, and off turns that check off. With --watch and --json each line is one answer.
+    the critical one, and off turns that check off. With --watch and --json each line is one answer. With --since it shows what
+    the node has kept of the past, with BRIDGE period by period.
     """
+    if since is not None:
+        if check or watch or output is not None:
+            raise click.UsageError("--since stands alone, or with --json")
+        return _past(node, bridge, since, as_json=as_json)
     if check:
         return _check(node, bridge, limits)
     client, wide = node.client, output == "wide"
@@ -111,6 +118,22 @@ def status(
         if not watch:
             return 0 if figures.ready else 1
         time.sleep(_WATCH_PERIOD_S)
+
+
+def _past(node: GivenNode, bridge: str | None, since: str, *, as_json: bool) -> int:
+    """What the node has kept, in as many periods as a terminal has room for, or JSON as many as one answer has."""
+    if as_json:
+        print(json.dumps(to_map(node.client.history(since=since, bridge=bridge))))
+        return 0
+    from supervisor.terminal.history_view import print_history, step_for
+
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        since_ms = int(since) if since.isascii() and since.isdecimal() else now_ms - int(parse_duration(since) * 1000)
+    except ValueError as error:
+        raise click.UsageError(f"--since: {error}") from error
+    print_history(node.client.history(since=since, bridge=bridge, step=step_for(since_ms, now_ms)), bridge=bridge)
+    return 0
 
 
 def _check(node: GivenNode, name: str | None, limits: dict[str, Limits]) -> int:
