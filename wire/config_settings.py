@@ -32,6 +32,7 @@ RATE = Number(1, 10**9)
 URGENT, NORMAL, BULK = CLASSES = "urgent", "normal", "bulk"  # of messages; a node may have others besides
 LIVE = "live"  # the lane beside a backlog; no class is called so
 OLDEST_FIRST, LIVE_FIRST = "oldest-first", "live-first"
+AUTO_PROTOCOL = 0  # the level that a remote speaks is found out
 BACKLOG_MS = 10_000  # what has waited for longer is of a backlog
 
 
@@ -516,7 +517,12 @@ class RemoteSettings:
         "host, host:port or a URL such as mqtts://user@host, tried in turn. Without a port: 1883, with TLS 8883; "
         "with WebSocket 80 and 443.",
     ]
-    protocol: Annotated[int, Choices(mqtt5=5, mqtt311=4), "MQTT 5.0 or 3.1.1."] = 5
+    protocol: Annotated[
+        int,
+        Choices(mqtt5=5, mqtt311=4, auto=AUTO_PROTOCOL),
+        "MQTT 5.0 or 3.1.1. auto: 5.0, or 3.1.1 with a remote that does not let the bridge in by 5.0, which is tried again after a"
+        " day.",
+    ] = 5
     try_private: Annotated[
         bool,
         "At MQTT 3.1.1, tell a remote that is subscribed to that a bridge comes: it sends no echo then, and keeps RETAIN. "
@@ -625,6 +631,11 @@ class RemoteSettings:
     round_robin: Annotated[
         bool, "The addresses are alike: the next one is tried when a connection has ended, and the first is not gone back to."
     ] = False
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """The protocol levels by which it may be spoken to, the best first."""
+        return (5, 4) if self.protocol == AUTO_PROTOCOL else (self.protocol,)
 
     @property
     def secure(self) -> bool:

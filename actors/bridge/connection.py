@@ -207,8 +207,6 @@ class Connection(MailboxActor):
             case "resume":
                 self.exchange.learnt.forget()
                 self.link.resume()
-            case "reconnect":
-                self.link.reconnect()
             case _:
                 raise AssertionError(f"unknown command {verb}")
 

@@ -95,6 +95,7 @@ class Exchange:
     def on_connected(self, remote: Remote, now_s: float) -> None:
         """A connection is up: go on where its session stands."""
         connack, settings, announced = remote.connack, self._remote_settings, self.announced
+        level = remote.dialect.level
         session = self._lane.session_at(remote.address)
         self._place, self.known = remote.address, self.learnt.of(remote.address, now_s)
         aliases = min(settings.topic_aliases, connack.topic_alias_maximum)
@@ -103,7 +104,7 @@ class Exchange:
         self.flow.on_connected(
             session=session,
             session_present=connack.session_present,
-            level=settings.protocol,
+            level=level,
             receive_maximum=max(1, connack.receive_maximum - announced.in_flight_max),
             learnt=self.known,
             limits=connack.limits.joined(RemoteLimits(packet_max_bytes=settings.packet_max_bytes)),
@@ -111,11 +112,11 @@ class Exchange:
         )
         if self.intake is not None:
             name = remote_session_name(self._lane.actor, session, self.flow.session_number)
-            self.intake.on_connected(name, connack, connack.limits.joined(self.known))
+            self.intake.on_connected(name, connack, connack.limits.joined(self.known), level)
         if self.echoes is not None:
             self.echoes.on_connected(
                 now_s,
-                echoes=not remote.dialect.private,
+                echoes=level == MQTT_3_1_1 and not remote.dialect.private,
                 session_present=connack.session_present,
                 settled_below=self.flow.exchange.messages.settled_below(),
             )
@@ -123,15 +124,15 @@ class Exchange:
         self._heard_s = self.reader.heard_s
         self._poll.on_opened(remote)
         if announced is not NOTHING_ANNOUNCED:
-            self._announce(connack.limits.joined(self.known), connack.receive_maximum)
+            self._announce(level, connack.limits.joined(self.known), connack.receive_maximum)
 
-    def _announce(self, limits: RemoteLimits, receive_maximum: int) -> None:
+    def _announce(self, level: int, limits: RemoteLimits, receive_maximum: int) -> None:
         """Say that the lane is connected, before its first message, and have ready what it says last."""
 
         def said(announcement: Announcement, packet_id: int) -> bytes:
             return announcement.encode(
                 packet_id,
-                self._remote_settings.protocol,
+                level,
                 maximum_qos=limits.maximum_qos,
                 retain_available=limits.retain_available,
                 receive_maximum=receive_maximum,
@@ -223,7 +224,7 @@ class Exchange:
 def _echo_filter(bridge: BridgeSettings) -> EchoFilter | None:
     """One for a remote that may send back what was sent to it, in a rule that takes it."""
     loops = bridge.loop_prevention
-    if not (loops.enabled and loops.echo_window_s and bridge.local_subscriptions and bridge.remote.protocol == MQTT_3_1_1):
+    if not (loops.enabled and loops.echo_window_s and bridge.local_subscriptions and MQTT_3_1_1 in bridge.remote.levels):
         return None
     first = FirstRule(bridge.remote_subscriptions)
     return EchoFilter(

@@ -25,7 +25,8 @@ def configured(bridge: str, settings: NodeSettings) -> BridgeSettings:
 class Lane:
     """The lane that the Connection ``actor`` serves; nothing of it changes.
 
-    client_id: by which the remote knows it. facts: what each line of the log says of it.
+    client_id: by which the remote knows it. facts: what each line of the log says of it. run_dir: the folder
+    of what its next life may want to know.
     """
 
     def __init__(self, actor: str, settings: NodeSettings) -> None:
@@ -38,7 +39,8 @@ class Lane:
         self.forwarder = forwarder_name(name, self.label)
         self.client_id = remote_client_id(self.bridge.remote.client_id, self.label)
         self.facts: dict[str, str | int] = {"bridge": name, "lane": self.label}
-        self._lease = None if settings.replication is None else LeaseFile(Path(settings.run_dir))
+        self.run_dir = Path(settings.run_dir)
+        self._lease = None if settings.replication is None else LeaseFile(self.run_dir)
 
     def leads(self) -> bool:
         """Whether this node may speak to the remote: where several share a queue, one does (replication.no-word-without-lease)."""

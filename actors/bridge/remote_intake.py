@@ -69,8 +69,8 @@ class RemoteIntake:
         self._epoch = epoch
         self._session_known = session_known
         self._facts = {"bridge": bridge.name}
-        self._level = remote.protocol
-        self._timeout_s = remote.connect_timeout_s
+        self._level = remote.levels[0]  # of the live connection, or of the last
+        self._remote = remote
         self._session = ""
         self.limits = InputLimits(packet_max_bytes=settings.clients.packet_max_bytes, receive_maximum=remote.receive_maximum)
         clients = settings.clients
@@ -87,10 +87,8 @@ class RemoteIntake:
             self._form,
             sender=mailbox.name,
             epoch=epoch,
-            level=remote.protocol,
-            packet_max_bytes=self.limits.publish_max_bytes(remote.protocol),
+            packet_max_bytes=self.limits.packet_max_bytes,
             topic_alias_maximum=remote.topic_aliases,
-            remote_keeps=not remote.clean_start and (remote.protocol != LEVEL_5 or remote.session_expiry_s > 0),
             rows_max=BATCH_ROWS_MAX if rows_most is None else max(1, min(BATCH_ROWS_MAX, rows_most)),
             # The packet with which a batch is full may be as large as a packet can be.
             bytes_max=BATCH_BYTES_MAX
@@ -99,7 +97,6 @@ class RemoteIntake:
         )
         self._subscriptions = RemoteSubscriptions(
             bridge.remote_subscriptions,
-            level=remote.protocol,
             no_local=bridge.loop_prevention.enabled,
             retain_handling=remote.retain_handling,
         )
@@ -136,16 +133,19 @@ class RemoteIntake:
 
     # --- connections and peers ---
 
-    def on_connected(self, session: str, connack: Connack, limits: RemoteLimits) -> None:
+    def on_connected(self, session: str, connack: Connack, limits: RemoteLimits, level: int) -> None:
         """A CONNACK came: open the session; packets are taken, and SUBSCRIBE is sent, when the store has answered.
 
         session: its name on record. A session that started again has another number, and nothing on record. limits: the limits of
-        the remote.
+        the remote. level: of the protocol.
         """
         self._session = session
-        self._inbox.on_connected(session, forgotten=connack.session_expiry_s == 0)
+        self._level = level
+        asked_s = self._remote.session_expiry_s if level == LEVEL_5 else SESSION_NEVER_EXPIRES_S
+        keeps = not self._remote.clean_start and asked_s > 0 and connack.session_expiry_s != 0
+        self._inbox.on_connected(session, level=level, remote_keeps=keeps)
         self._packet_max_bytes = limits.packet_max_bytes
-        self._subscriptions.limit(limits)
+        self._subscriptions.limit(limits, level)
         self._opening, self._asked = True, False
         self._request += 1
         self._open_session()
@@ -220,7 +220,7 @@ class RemoteIntake:
         """A timer that may be of the intake has run out: why the connection is to be given up, if it is."""
         if name == _SUBACK:
             if self._inbox.blocked:
-                self._mailbox.set_timer(_SUBACK, now_s + self._timeout_s)  # it may be among what waits
+                self._mailbox.set_timer(_SUBACK, now_s + self._remote.connect_timeout_s)  # it may be among what waits
             elif not self._subscriptions.answered:
                 if self.writer.suback_due_s > now_s:
                     self._mailbox.set_timer(_SUBACK, self.writer.suback_due_s)

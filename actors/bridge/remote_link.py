@@ -19,6 +19,7 @@ from actors.bridge.remote_intake import RemoteIntake
 from actors.process.local_messages import LinkStateChanged
 from actors.process.mailbox import Mailbox
 from actors.remote.credentials import Login
+from actors.remote.dialect_file import DialectFile
 from actors.remote.remote_dialer import LimitsTold, LoginRead, OpeningEnded, ProbeEnded, RemoteDialer
 from actors.remote.remote_socket import DISCONNECT, LEVEL_5, Remote
 from wire.errors import BasculeError, PeerViolation, Unavailable
@@ -68,13 +69,14 @@ class RemoteLink:
             settings,
             lane.client_id,
             try_private=settings.try_private and RemoteIntake.is_wanted(lane.bridge, lane.label),
+            remembered=DialectFile(lane.run_dir, lane.actor),
             in_thread=mailbox.in_thread,
             tell=tell,
             will=exchange.announced.will,
         )
         self._logins = LoginRenewal(mailbox, lane, reports, self._dialer)
         exchange.reader.give_auth_to(self._logins.on_auth)
-        self._level = settings.protocol
+        self._level = settings.levels[0]  # of the live connection, or of the last
         self._asked_expiry_s = settings.session_expiry_s
         self._opening = False
         self._paused = self._stopping = False
@@ -104,19 +106,14 @@ class RemoteLink:
             return
         self._opening = True
         first = first or self._exchange.wanted_place
-        addresses, now_s = self.failback.order(first), self._mailbox.now_s()
-        self._dialer.dial(addresses, self._exchange.reader.limits, preferred=first, clean=clean, now_s=now_s)
+        self._dialer.dial(
+            self.failback.order(first), self._exchange.reader.limits, preferred=first, clean=clean, wall_ms=self._mailbox.wall_ms()
+        )
 
     def remake(self, reason: str, *, first: str = "") -> None:
         """Connect again at once."""
         self._leave(reason)
         self.connect(reason, first=first)
-
-    def reconnect(self) -> None:
-        """Connect again, by the operator's order; what is paused stays so."""
-        if not self._paused:
-            self._dialer.forget_dialects()
-            self.remake("reconnect was asked for")
 
     def pause(self) -> None:
         """Leave the remote until ``resume``."""
@@ -167,8 +164,9 @@ class RemoteLink:
             self._retry(error, soon=self._exchange.flow.exchange.closed_on.hurries)
         except PeerViolation as error:
             log.warning("remote.violated", extra={**self._lane.facts, "error": str(error)})
-            if self.remote is not None and self._exchange.writer.between_packets and self._level == LEVEL_5:
-                self._say(self.remote, bytes((remote_packets.DISCONNECT, 1, error.reason_code)))
+            remote = self.remote
+            if remote is not None and self._exchange.writer.between_packets and remote.dialect.level == LEVEL_5:
+                self._say(remote, bytes((remote_packets.DISCONNECT, 1, error.reason_code)))
             self._drop(error.message, fault_of(error), by_remote=bool(error.fields.get("by_remote")))
             self._retry(error)
 
@@ -202,12 +200,12 @@ class RemoteLink:
             else:
                 self.connect("the remote has a session that is on no record", first=remote.address, clean=True)
             return
-        self._dialer.on_connected(remote.address, ended.refused, self._mailbox.now_s())
+        self._dialer.on_connected(remote, ended.refused, self._mailbox.wall_ms())
         self._on_connected(remote, ended.login, tried_first=ended.tried_first)
 
     def _on_connected(self, remote: Remote, login: Login, *, tried_first: bool) -> None:
         now_s = self._mailbox.now_s()
-        self.remote = remote
+        self.remote, self._level = remote, remote.dialect.level
         remote.speak_while(self._lane.leads)
         self.failback.on_connected(remote.address, now_s, tried_first=tried_first)
         self._time_first()

@@ -73,7 +73,7 @@ class RemoteReader:
         self._hears_auth: Callable[[int], None] | None = None
         self._mailbox = mailbox
         self._facts = lane.facts
-        self._level = lane.bridge.remote.protocol
+        self._level = LEVEL_5  # of the live connection
         self.unexpected_publishes = 0
         self.heard_s = 0.0
         self._flow = flow
@@ -96,7 +96,7 @@ class RemoteReader:
 
     def on_opened(self, remote: Remote) -> None:
         """A connection is up."""
-        self._remote = remote
+        self._remote, self._level = remote, remote.dialect.level
 
     def on_closed(self) -> None:
         """The connection is gone, and what had been read and not been taken with it."""

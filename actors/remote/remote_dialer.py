@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from actors.remote.credentials import NO_LOGIN, Credentials, Login
+from actors.remote.dialect_file import DialectFile
 from actors.remote.remote_socket import DISCONNECT, LEVEL_5, InputLimits, Remote, open_remote, probe_remote
 from actors.remote.remote_tcp import is_among
 from wire.config_settings import RemoteSettings
 from wire.errors import Unavailable
 from wire.exchange.announcements import Announcement
 from wire.exchange.failback import Address, place_of
-from wire.exchange.remote_dialects import Dialect, RemoteDialects, is_of_dialect
+from wire.exchange.remote_dialects import Dialect, RefusedDialect, RemoteDialects, refused_by
 from wire.exchange.server_references import server_references
 from wire.status.link_faults import LinkFault, fault_of
 
@@ -41,7 +42,7 @@ class OpeningEnded:
     clean: bool
     tried_first: bool
     login: Login = NO_LOGIN
-    refused: tuple[Dialect, ...] = ()
+    refused: tuple[RefusedDialect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,36 +84,45 @@ class RemoteDialer:
         client_id: str,
         *,
         try_private: bool,
+        remembered: DialectFile,
         in_thread: Callable[[str, Callable[[], None]], None],
         tell: Callable[[object], bool],
         will: Announcement | None = None,
     ) -> None:
-        """try_private: at MQTT 3.1.1, say first that a bridge comes. in_thread: runs a job in a thread of that name. tell: takes
-        its message, in that thread; False if nobody wants it. will: of the connections that are dialled; one that only asks has
-        none.
+        """try_private: at MQTT 3.1.1, say first that a bridge comes. remembered: what the remote refused before. in_thread: runs a
+        job in a thread of that name. tell: takes its message, in that thread; False if nobody wants it. will: of the connections
+        that are dialled; one that only asks has none.
         """
         self._settings = settings
         self._client_id = client_id
         self._will = will
         self.credentials = Credentials(settings)
-        self._dialects = RemoteDialects(settings.protocol, try_private=try_private)
+        self._remembered = remembered
+        self._dialects = RemoteDialects(settings.levels, try_private=try_private, known=remembered.read())
         self._in_thread = in_thread
         self._tell = tell
 
-    def dial(self, addresses: list[Address], limits: InputLimits, *, preferred: str, clean: bool, now_s: float) -> None:
+    def dial(self, addresses: list[Address], limits: InputLimits, *, preferred: str, clean: bool, wall_ms: int) -> None:
         """Connect to the first of ``addresses`` that lets us in; ``OpeningEnded`` is told. Only the preferred one is cleaned."""
-        ways = [(address, self._dialects.at(place_of(address), now_s)) for address in addresses]
+        ways = [(address, self._dialects.at(place_of(address), wall_ms)) for address in addresses]
         self._in_thread("opening", partial(self._dial, ways, limits, preferred, clean))
 
-    def on_connected(self, place: str, refused: tuple[Dialect, ...], now_s: float) -> None:
-        """Remember in which dialects ``place`` is not to be reached, and say so."""
-        self._dialects.on_connected(place, refused, now_s)
-        for dialect in refused:
-            log.info("remote.dialect_refused", extra={"address": place, **dialect._asdict()})
+    def on_connected(self, remote: Remote, refused: tuple[RefusedDialect, ...], wall_ms: int) -> None:
+        """Remember in which dialects the ``remote`` is not to be reached, and say so."""
+        news = self._dialects.on_connected(remote.address, remote.dialect, refused, wall_ms)
+        for dialect, holds_ms in refused:
+            facts = {"address": remote.address, "protocol": dialect.level, "private": dialect.private, "holds_s": holds_ms // 1000}
+            log.info("remote.dialect_refused", extra=facts)
+        if news:
+            self._remember()
 
     def forget_dialects(self) -> None:
         """Try the best dialect again, whatever was refused."""
-        self._dialects.forget()
+        if self._dialects.forget():
+            self._remember()
+
+    def _remember(self) -> None:
+        self._in_thread("remembering dialects", partial(self._remembered.write, lambda: self._dialects.known))
 
     def probe(self, number: int, address: Address) -> None:
         """See whether ``address`` answers; ``ProbeEnded`` is told."""
@@ -193,18 +203,21 @@ class RemoteDialer:
 
     def _open(
         self, address: Address, dialects: Sequence[Dialect], limits: InputLimits, login: Login, *, clean: bool
-    ) -> tuple[Remote, tuple[Dialect, ...]]:
+    ) -> tuple[Remote, tuple[RefusedDialect, ...]]:
         """Connect by the first of ``dialects`` that the remote does not refuse as such; those that it did come with it."""
-        for number, dialect in enumerate(dialects):
+        refused: list[RefusedDialect] = []
+        for dialect in dialects:
             settings, own = replace(self._settings, protocol=dialect.level), self._client_id
             try:
                 remote = open_remote(
                     settings, own, address, clean=clean, limits=limits, login=login, private=dialect.private, will=self._will
                 )
-                return remote, tuple(dialects[:number])
+                return remote, tuple(refused)
             except Unavailable as error:
-                if dialect == dialects[-1] or not is_of_dialect(error):
+                answer = refused_by(error, dialect)
+                if dialect == dialects[-1] or answer is None:
                     raise
+                refused.append(answer)
         raise AssertionError("no dialect to try")
 
     def _probe(self, number: int, address: Address) -> None:

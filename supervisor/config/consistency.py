@@ -20,6 +20,7 @@ from supervisor.config.extras import NO_NATS, NO_OTEL, has_nats, has_otel
 from supervisor.running_node import run_dir_of
 from supervisor.units import Fault, Inconsistent, nearest, write_duration, write_size
 from wire.config_settings import (
+    AUTO_PROTOCOL,
     CLASSES,
     LIVE,
     LIVE_FIRST,
@@ -234,7 +235,7 @@ def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:
     for key in _SOURCES:
         if getattr(remote, f"password_{key}") and reached.username is None:
             problems.append(((f"password_{key}",), "needs username beside it; a password alone is not sent"))
-    if remote.authentication is not None and remote.protocol == 4:
+    if remote.authentication is not None and 4 in remote.levels:
         problems.append((("authentication",), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it"))
     if reached.bind_address is not None and remote.ip_version not in ("any", f"ipv{ip_address(reached.bind_address).version}"):
         problems.append((("ip_version",), f"does not fit bind_address ({reached.bind_address}); remove it"))
@@ -291,6 +292,10 @@ def _rule(rule: RuleSettings, _: _File) -> RuleSettings:
 _PROVENANCE_REFUSED = {
     (4, USER_PROPERTIES): "MQTT 3.1.1 carries no user properties; write envelope, or protocol: mqtt5",
     (5, ENVELOPE): "an envelope is for remotes of MQTT 3.1.1; write user-properties",
+    **dict.fromkeys(
+        ((AUTO_PROTOCOL, USER_PROPERTIES), (AUTO_PROTOCOL, ENVELOPE)),
+        "cannot stand beside protocol: auto, since each version has its own form of it; write mqtt5 or mqtt311",
+    ),
 }
 
 
@@ -325,7 +330,7 @@ def _bridge(bridge: BridgeSettings, written: _File) -> BridgeSettings:
         for index, rule in enumerate(bridge.local_subscriptions)
         if (why := _PROVENANCE_REFUSED.get((bridge.remote.protocol, rule.provenance)))
     ]
-    if bridge.remote.protocol == 4:
+    if 4 in bridge.remote.levels:
         problems += [
             (
                 ("local_subscriptions", index, "user_properties"),
@@ -334,6 +339,7 @@ def _bridge(bridge: BridgeSettings, written: _File) -> BridgeSettings:
             for index, rule in enumerate(bridge.local_subscriptions)
             if rule.user_properties
         ]
+    if bridge.remote.protocol == 4:
         problems += [
             (("on_refusal", reason), f"MQTT 3.1.1 has no reason codes; only {', '.join(WITHOUT_CODE)} can be given")
             for reason, action in written.get("on_refusal", {}).items()
@@ -402,7 +408,7 @@ def _live_first(bridge: BridgeSettings) -> list[Fault]:
     problems: list[Fault] = []
     if bridge.lanes > 1:
         problems.append((("lanes",), f"is for backlog: {OLDEST_FIRST}; with {LIVE_FIRST} there are one lane and the one beside it"))
-    if bridge.live_properties and bridge.remote.protocol == 4:
+    if bridge.live_properties and 4 in bridge.remote.levels:
         problems.append((("live_properties",), "MQTT 3.1.1 carries no user properties; write protocol: mqtt5, or remove them"))
     return problems
 

@@ -11,16 +11,15 @@ from dataclasses import replace
 
 from actors.access.port_occupant import belongs_to, holder_of_path, holder_of_port
 from actors.remote.credentials import Credentials
-from actors.remote.remote_socket import DISCONNECT, LEVEL_5, open_remote
+from actors.remote.remote_socket import DISCONNECT, open_remote
 from supervisor.doctor.findings import Finding, fail, ok
 from wire.config_settings import BridgeSettings, ListenerSettings, NodeSettings, RemoteSettings
 from wire.errors import BasculeError, Unavailable
-from wire.mqtt.reason_codes import ReasonCode
+from wire.exchange.remote_dialects import Dialect, refused_by
+from wire.mqtt.packets import MQTT_3_1_1, MQTT_5_0
 from wire.status.link_faults import fault_of
 
 AT_ONCE = 8
-# Answers of a broker that does not know MQTT 5: nothing, or one of these.
-_NO_MQTT_5 = (ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR)
 SUFFIX = "-doctor"  # of the client identifier: the bridge's own would end its connection
 
 
@@ -91,20 +90,23 @@ def examine_remotes(settings: NodeSettings, said: Sequence[str] = ()) -> Iterato
             for address in bridge.remote.addresses
         ]
         for bridge, address, answer in asked:
-            error = answer.result()
+            level, error = answer.result()
             if error is None or error.fields.get("older") or not _is_among(said, address, error):
-                yield _told(bridge, address, error)
+                yield _told(bridge, address, level, error)
 
 
-def _try(bridge: BridgeSettings, address: tuple[str, int]) -> BasculeError | None:
-    """Why the remote does not let the bridge in; ``older``: it does by MQTT 3.1.1, and is asked for 5.0."""
-    error = _log_in(bridge.remote, address)
-    unanswered = (
-        error is not None and error.fields.get("step") == "connack" and error.fields.get("reason_code") in (None, *_NO_MQTT_5)
-    )
-    if error is None or not unanswered or bridge.remote.protocol != LEVEL_5 or _log_in(replace(bridge.remote, protocol=4), address):
-        return error
-    return Unavailable(f"{error.message}; with MQTT 3.1.1 it lets the bridge in", older=True)
+def _try(bridge: BridgeSettings, address: tuple[str, int]) -> tuple[int, BasculeError | None]:
+    """Why the remote does not let the bridge in, and by which level of the protocol, or does; ``older``: it does by MQTT 3.1.1,
+    and is asked for 5.0.
+    """
+    levels = bridge.remote.levels
+    for level in levels:
+        error = _log_in(replace(bridge.remote, protocol=level), address)
+        if error is None or refused_by(error, Dialect(level)) is None:
+            return level, error
+    if error and MQTT_3_1_1 not in levels and _log_in(replace(bridge.remote, protocol=MQTT_3_1_1), address) is None:
+        error = Unavailable(f"{error.message}; with MQTT 3.1.1 it lets the bridge in", older=True)
+    return level, error
 
 
 def _log_in(remote: RemoteSettings, address: tuple[str, int]) -> BasculeError | None:
@@ -128,9 +130,9 @@ def _is_among(said: Sequence[str], address: tuple[str, int], error: BasculeError
     return any(same in f" {text}" for text in said)
 
 
-def _told(bridge: BridgeSettings, address: tuple[str, int], error: BasculeError | None) -> Finding:
+def _told(bridge: BridgeSettings, address: tuple[str, int], level: int, error: BasculeError | None) -> Finding:
     about = f"bridge {bridge.name} to {address[0]}:{address[1]}"
     if error is None:
-        return ok(about, f"let in ({bridge.remote.transport}, MQTT {'5.0' if bridge.remote.protocol == 5 else '3.1.1'})")
+        return ok(about, f"let in ({bridge.remote.transport}, MQTT {'5.0' if level == MQTT_5_0 else '3.1.1'})")
     cure = "write remote.protocol: mqtt311" if error.fields.get("older") else fault_of(error).cure
     return fail(about, error.message, cure)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from actors.remote.remote_socket import LEVEL_5
 from supervisor.doctor.findings import Finding, ok, warn
 from wire.config_settings import NodeSettings
+from wire.mqtt.packets import MQTT_3_1_1
 from wire.mqtt.topics import covers
 
 
 def examine_rules(settings: NodeSettings) -> Iterator[Finding]:
     """Circles that nobody can see, and each rule that never takes a message: those before it, or its excludes, take all."""
-    if blind := [bridge.name for bridge in settings.bridges if bridge.remote.protocol != LEVEL_5]:
+    if blind := [bridge.name for bridge in settings.bridges if MQTT_3_1_1 in bridge.remote.levels]:
         found = f"MQTT 3.1.1 counts no bridges: two nodes that bridge to each other by {', '.join(blind)} are not noticed"
         yield ok("loops", found)
     for bridge in settings.bridges:

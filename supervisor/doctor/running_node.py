@@ -28,7 +28,7 @@ EVENTS_LOOKED_AT = 500
 _CLOCK_S = 5.0  # a jump that is worth a word
 _FULL = 0.99
 _FLAPS = 3  # so many ends of a link are worth a word
-_ORDERLY = ("paused", "stopped", "lane opened anew", "reconnect was asked for")
+_ORDERLY = ("paused", "stopped", "lane opened anew")
 
 
 def ask(config: Path) -> Iterator[Finding]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
+from actors.remote.dialect_file import DialectFile
 from supervisor.control.control_socket import ControlError, Request
 from supervisor.tree.child_lives import Lives
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.running_children import RunningChildren
+from wire.frames.names import connection_name
 from wire.status.answers import BridgeOrdered
 from wire.status.event_kinds import EventKind
 from wire.status.refusals import Refusal
@@ -15,8 +18,8 @@ from wire.status.refusals import Refusal
 log = logging.getLogger("bascule")
 
 
-def obey(request: Request, children: RunningChildren, lives: Lives, notes: Notes) -> BridgeOrdered:
-    """Carry out ``request``: what to answer.
+def obey(request: Request, children: RunningChildren, lives: Lives, notes: Notes, run_dir: Path) -> BridgeOrdered:
+    """Carry out ``request``: what to answer. A restart has what was learnt of the remote tried again.
 
     Raises:
         ControlError: it cannot be, and nothing was done.
@@ -30,6 +33,9 @@ def obey(request: Request, children: RunningChildren, lives: Lives, notes: Notes
         raise ControlError(Refusal.STOPPING, "the node is stopping", request.request_id)
     verb = request.command.removeprefix("bridge.")
     if verb == "restart":
+        for child in lanes:
+            if child.lane is not None:
+                DialectFile(run_dir, connection_name(*child.lane)).remove()
         lives.restart_on_order(lanes)
     else:
         try:

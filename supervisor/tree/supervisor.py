@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from actors.process.actor import PolledActor
@@ -425,7 +426,7 @@ class Supervisor(PolledActor):
                 return self._traces.result(request)
             case "snapshot" | "snapshot.result":
                 return node_snapshots.obey(self._snapshots, request)
-        return bridge_orders.obey(request, self._children, self._lives, self._notes)
+        return bridge_orders.obey(request, self._children, self._lives, self._notes, Path(self._settings.now.run_dir))
 
     def _own_figures(self) -> OwnFigures:
         return OwnFigures(

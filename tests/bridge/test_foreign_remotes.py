@@ -31,7 +31,8 @@ from tests.support.waiting import wait_until
 MESSAGES, FEW = 2_000, 500  # each way, over the three QoS; few without --soak
 DEADLINE_S = 90.0
 
-REMOTES = {"mosquitto": "mqtt311", "mosquitto-5": "mqtt5", "rabbitmq": "mqtt311", "nats": "mqtt311", "aedes": "mqtt311"}
+REMOTES = {"mosquitto": "mqtt311", "mosquitto-5": "mqtt5", "rabbitmq": "auto", "nats": "auto", "aedes": "auto"}
+# Those speak no MQTT 5.0, or not all of it, and are asked for it first.
 FOREIGN: dict[str, type[ForeignBroker]] = {"rabbitmq": RabbitMq, "nats": NatsMqtt, "aedes": Aedes}
 # At which QoS messages cross. RabbitMQ 3.10 has no QoS 2, and answers it with PUBACK. aedes has, and closes the connection on a
 # PUBREL of what it has completed ("no such packet"), which every cut can bring about; and it doubles QoS 2 inwards without end.
@@ -77,6 +78,7 @@ def test_what_is_lost_or_doubled_is_the_remotes_doing(
         keys: Config = {"local_subscriptions": [out_rule], "remote_subscriptions": [{"filters": ["in/#"]}]}
         bridge = bridge_config("remote", proxy.port, protocol=REMOTES[name], **keys)
         node = start_node(node_config(bridge, passing(sink.port, local_subscriptions=[{"filters": ["in/#"]}])))
+        wait_until(lambda: node.lane("remote")["link"]["protocol"] == (5 if name == "mosquitto-5" else 4), 20.0, "the version")
         node.wait_lane_until(lambda row: row["remote_subscriptions"].get("granted"), "the subscription", bridge="remote")
         publishers = [
             stack.enter_context(Publisher(port, f"{way}/{qos}", qos=min(qos, most), rate_per_s=200.0, mark=f"{way}-{qos}-"))

@@ -600,6 +600,8 @@ class Machine:
         if broker is None or not broker.accepts():
             raise Unavailable("tcp: connection refused")
         level = settings.protocol
+        if level == LEVEL_5 and self.shape.may_be_older and self._rng.random() < 0.5:
+            raise Unavailable("connack: refused", reason_code=ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
         place = f"{address[0]}:{address[1]}"
         if clean and level != LEVEL_5:
             broker.end_session(identifier)

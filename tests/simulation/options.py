@@ -65,6 +65,8 @@ def with_options(seed: int, shape: Shape) -> Shape:
         shape = replace(shape, link_state=True)
     if Random(f"resend {seed}").random() < 0.06:
         shape = replace(shape, resends=True, retention_s=3600.0, retention_max_bytes=1 << 30)
+    if Random(f"version {seed}").random() < 0.1 and shape.level == LEVEL_5 and shape.provenance == NOT_TOLD:
+        shape = replace(shape, may_be_older=True)
     return shape
 
 

@@ -38,6 +38,7 @@ from tests.simulation.subscribing import (
     subscribers_shape,
 )
 from wire.config_settings import (
+    AUTO_PROTOCOL,
     OLDEST_FIRST,
     AccessSettings,
     BackoffSettings,
@@ -120,6 +121,7 @@ class Shape:
     retained: str = NEVER  # of each rule
     thinned_topics: int = 10_000  # of which something is remembered
     bridges_isolated: bool | None = None  # whether each bridge has a process of its own where the others share one
+    may_be_older: bool = False  # at each connection the remote may speak MQTT 3.1.1 alone
     weak_store: bool = False  # whether the store promises little, and what is judged is promised for the bridge
 
 
@@ -490,7 +492,7 @@ def settings_of(shape: Shape) -> NodeSettings:
         remote=replace(
             bridge.remote,
             addresses=ADDRESSES if shape.second else ADDRESSES[:1],
-            protocol=shape.level,
+            protocol=AUTO_PROTOCOL if shape.may_be_older else shape.level,
             receive_maximum=shape.window,
             qos2_maximum=0 if shape.asked else shape.qos2_maximum,
             stall_timeout_s=4.0,

@@ -432,6 +432,8 @@ def _answer(version: int, kind: int, flags: int, body: _Body, sender: Sender) ->
         acknowledge = body.number(1)
         assert acknowledge < 2, "MQTT-3.2.2-1"
         present, codes = bool(acknowledge), (body.number(1),)
+        five = five and bool(body.left)  # a broker that knows no MQTT 5.0 says so in its own version
+        assert five or version != 5 or codes == (1,), "MQTT5-3.2.2"
         properties = body.properties(allowed) if five else []
         assert not (present and codes[0]), "MQTT-3.2.2-4, MQTT-3.2.2-6"
     elif kind in (PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK):

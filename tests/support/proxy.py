@@ -51,6 +51,8 @@ class Proxy:
         self.passed_bytes = 0  # both ways
         self._abandoning = threading.Event()
         self._left_bytes: int | None = None
+        self._refused: tuple[int | None, bytes] = (None, b"")
+        self.connects: list[int] = []  # the protocol level of each CONNECT
         self._pairs: dict[socket.socket, socket.socket] = {}
         self._upward: dict[socket.socket, int] = {}  # sockets towards the target and the numbers of their connections
         self._abandoned: list[socket.socket] = []
@@ -80,6 +82,10 @@ class Proxy:
     def abandon(self) -> None:
         """Never pass anything on again on the connections there are, and never close them; new ones work (half-open)."""
         self._abandoning.set()
+
+    def refuse(self, level: int | None, answer: bytes = b"") -> None:
+        """Answer a CONNECT of that protocol level itself, as a broker that does not know it, and close; None: of none any more."""
+        self._refused = (level, answer)
 
     def tear(self, left_bytes: int) -> None:
         """Pass on that many bytes more, wherever in a packet they end, then close that connection; new ones work."""
@@ -158,6 +164,11 @@ class Proxy:
             data = source.recv(_SEGMENT_BYTES if self._bytes_per_s else _CHUNK_BYTES)
             self._allowed -= len(data)
             self.passed_bytes += len(data)
+            if target in self._upward and data[:1] == b"\x10":
+                self.connects.append(data[data.index(b"MQTT") + 4])
+                if self.connects[-1] == self._refused[0]:
+                    source.sendall(self._refused[1])
+                    data = b""
             if data and self._tap is not None and source in self._upward:
                 self._tap.came_down(self._upward[source], data)
             if data and (self._delay_s or self._late):

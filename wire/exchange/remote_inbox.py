@@ -26,7 +26,8 @@ from wire.frames.batch import unpack_column
 from wire.frames.intake import Committed, Publishes
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from wire.mqtt.codec import split
-from wire.mqtt.publish_batch_parser import BatchBuilder, parse_publishes
+from wire.mqtt.packets import MQTT_5_0
+from wire.mqtt.publish_batch_parser import PACKET_BYTES_LIMIT, BatchBuilder, parse_publishes
 from wire.routing.form_from_remote import LocalForm
 
 RECEIVE_MAXIMUM = 65_535  # not checked (exchange.inbox-bounded)
@@ -56,20 +57,18 @@ class RemoteInbox:
         *,
         sender: str,
         epoch: int,
-        level: int,
         packet_max_bytes: int,
-        remote_keeps: bool,
         topic_alias_maximum: int = 0,
         rows_max: int = BATCH_ROWS_MAX,
         bytes_max: int = BATCH_BYTES_MAX,
     ) -> None:
-        """``remote_keeps``: what is not answered comes again on the next connection, unless the remote then says otherwise."""
+        """packet_max_bytes: of a packet from a remote that was told so; one of MQTT 3.1.1 cannot be."""
         self.batches = RemoteBatches(form, sender=sender, epoch=epoch)
         self._session = ""  # names the QoS 2 identifiers
-        self._level = level
+        self._level = MQTT_5_0
         self._topic_alias_maximum = topic_alias_maximum
         self._packet_max_bytes = packet_max_bytes
-        self._asks_to_keep = self._remote_keeps = remote_keeps
+        self._remote_keeps = False
         self._builder = BatchBuilder(rows_max=rows_max, bytes_max=bytes_max, packet_max_bytes=packet_max_bytes)
         self._source = 0
         self._flow: ReceiverHalf | None = None
@@ -80,11 +79,15 @@ class RemoteInbox:
 
     # --- connections ---
 
-    def on_connected(self, session: str, *, forgotten: bool = False) -> None:
-        """A connection is up, in ``session``; its packets wait for ``on_opened``. forgotten: that ends with the connection."""
+    def on_connected(self, session: str, *, level: int, remote_keeps: bool) -> None:
+        """A connection of that protocol ``level`` is up, in ``session``; its packets wait for ``on_opened``. remote_keeps: what is
+        not answered comes again on the next one.
+        """
         assert self._flow is None, "connected twice"
         self._session = session
-        self._remote_keeps = self._asks_to_keep and not forgotten
+        self._level, self._remote_keeps = level, remote_keeps
+        builder = self._builder
+        builder.limit_packets(self._largest_packet_bytes, builder.topic_limits, forbidden_take_room=builder.forbidden_take_room)
         self._source += 1
 
     def on_opened(self, received: bytes) -> None:
@@ -102,6 +105,10 @@ class RemoteInbox:
         """The connection is gone. What was not answered comes again."""
         self._flow = None
         self.blocked = self._skipping = False
+
+    @property
+    def _largest_packet_bytes(self) -> int:
+        return self._packet_max_bytes if self._level == MQTT_5_0 else PACKET_BYTES_LIMIT
 
     @property
     def idle(self) -> bool:
@@ -162,7 +169,7 @@ class RemoteInbox:
     def _skip(self, buffer: bytes, position: int, kinds: Collection[int]) -> int:
         """Leave packets of these ``kinds`` out (exchange.inbox-bounded)."""
         while position < len(buffer) and buffer[position] & _KIND in kinds:
-            packet = split(buffer, position, self._packet_max_bytes)
+            packet = split(buffer, position, self._largest_packet_bytes)
             if packet is None:
                 break
             if packet[0] & _KIND == PUBREL or packet[0] >> 1 & 3:

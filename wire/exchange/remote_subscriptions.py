@@ -13,7 +13,7 @@ from wire.config_settings import RuleSettings
 from wire.exchange.packet_identifiers import PACKET_IDS, SUBSCRIBE_IDS
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.mqtt.codec import encode
-from wire.mqtt.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from wire.mqtt.packets import MQTT_5_0, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from wire.mqtt.reason_codes import ReasonCode
 from wire.mqtt.topics import covers, has_wildcard
 
@@ -47,23 +47,24 @@ class RemoteSubscriptions:
         two a message may come twice, the other way round it could be missed.
     """
 
-    def __init__(self, rules: Sequence[RuleSettings], *, level: int, no_local: bool, retain_handling: int = _ONLY_WHEN_NEW) -> None:
+    def __init__(self, rules: Sequence[RuleSettings], *, no_local: bool, retain_handling: int = _ONLY_WHEN_NEW) -> None:
         self._rules = rules
-        self._level = level
+        self._level = MQTT_5_0
         self._no_local = no_local
         self._retain_handling = retain_handling
         self._wanted: dict[str, Subscription] = {}
         self._lacking: list[str] = []  # wanted, and the remote has no wildcards
-        self.limit(NO_LIMITS)
+        self.limit(NO_LIMITS, MQTT_5_0)
         self._asked: dict[int, list[str]] = {}
         self._given_up: set[int] = set()  # identifiers of the UNSUBSCRIBEs without UNSUBACK
         self.granted: dict[str, int] = {}
         self.refused: dict[str, int] = {}
 
-    def limit(self, limits: RemoteLimits) -> None:
-        """The next connection is to a remote that takes no more than ``limits``; ask it for nothing else
-        (exchange.filter-asked-once).
+    def limit(self, limits: RemoteLimits, level: int) -> None:
+        """The next connection, of that protocol ``level``, is to a remote that takes no more than ``limits``; ask it for nothing
+        else (exchange.filter-asked-once).
         """
+        self._level = level
         rules, wildcards = self._rules, limits.wildcard_available
         filters = [topic_filter for rule in rules for topic_filter in rule.filters]
         self._lacking = [] if wildcards else [each for each in outermost(filters) if has_wildcard(each)]

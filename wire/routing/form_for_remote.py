@@ -47,7 +47,7 @@ class RemoteForm:
         self._tells_provenance = self._strips_retain = False  # whether any route has asked for it yet
         rules = tuple(replace(rule, min_qos=0) for rule in bridge.local_subscriptions)
         self._rules = BridgeRules((replace(bridge, persist=True, local_subscriptions=rules),))  # those two are about what comes
-        self._level = bridge.remote.protocol
+        self._has_properties = LEVEL_5 in bridge.remote.levels  # one of MQTT 3.1.1 after all is sent them without
         self._counts_hops = bridge.loop_prevention.enabled
         self._hop_property = bridge.loop_prevention.hop_property
         marks = bridge.live_properties if lane == LIVE else ()
@@ -90,8 +90,8 @@ class RemoteForm:
             flags=self._flags(batch, routes) if self._strips_retain else batch.flags,
             lengths=batch.lengths,
             payloads=batch.payloads,
-            properties=self._properties(batch, of_topics) if self._level == LEVEL_5 else expiry_only(batch),
-            topic_properties=[self._own_properties(encoded, 1) for encoded in of_topics] if self._level == LEVEL_5 else [],
+            properties=self._properties(batch, of_topics) if self._has_properties else expiry_only(batch),
+            topic_properties=[self._own_properties(encoded, 1) for encoded in of_topics] if self._has_properties else [],
         )
         if self._tells_provenance:
             gone = frozenset(expired)
@@ -110,7 +110,7 @@ class RemoteForm:
         payloads, properties = formed.rows_payloads(), dict(formed.properties)
         for row, topic in enumerate(formed.topic_of):
             told = Provenance(self._place, formed.accepted_ms, seqs[row], stored)
-            if ways[topic] == USER_PROPERTIES and self._level == LEVEL_5:
+            if ways[topic] == USER_PROPERTIES and self._has_properties:
                 properties[row] = properties.get(row, formed.topic_properties[topic]) + told.user_properties()
             elif ways[topic] == ENVELOPE and (payloads[row] or not formed.flags[row] & RETAIN):
                 payloads[row] = told.envelope(topics[topic], payloads[row])

@@ -12,6 +12,7 @@ from typing import Self
 
 import pytest
 
+from actors.remote.dialect_file import DialectFile
 from actors.remote.remote_dialer import OpeningEnded, ProbeEnded, RemoteDialer
 from actors.remote.remote_socket import NOTHING_SUBSCRIBED
 from actors.store.redirecting import redirection
@@ -19,23 +20,36 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S
+from wire.config_settings import AUTO_PROTOCOL
 from wire.exchange.failback import Address
-from wire.exchange.remote_dialects import Dialect
 
 pytestmark = pytest.mark.process
+
+NOWHERE = Path("/nowhere")  # where nothing can be remembered, and nothing is lost by that
 
 
 class Caller:
     """Has threads run, and takes what they tell unless it ``is_gone``."""
 
-    def __init__(self, *addresses: Address, try_private: bool = False, follow: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        *addresses: Address,
+        protocol: int = 5,
+        try_private: bool = False,
+        follow: tuple[str, ...] = (),
+        run_dir: Path = NOWHERE,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self.is_gone = False
         self.refused: list[OpeningEnded] = []
         self._told: queue.Queue[object] = queue.Queue()
         self._threads: list[threading.Thread] = []
-        remote = replace(bridge().remote, addresses=addresses, protocol=5, session_expiry_s=3600, connect_timeout_s=PATIENCE_S)
-        remote = replace(remote, protocol=4 if try_private else 5, follow=follow)
-        self.dialer = RemoteDialer(remote, "edge", try_private=try_private, in_thread=self._in_thread, tell=self._tell)
+        remote = replace(bridge().remote, addresses=addresses, protocol=protocol, session_expiry_s=3600, follow=follow)
+        remote = replace(remote, connect_timeout_s=patience_s)
+        remembered = DialectFile(run_dir, "connection:cloud:0")
+        self.dialer = RemoteDialer(
+            remote, "edge", try_private=try_private, remembered=remembered, in_thread=self._in_thread, tell=self._tell
+        )
 
     def _in_thread(self, name: str, job: Callable[[], None]) -> None:
         self._threads.append(threading.Thread(target=job, name=name))
@@ -49,9 +63,9 @@ class Caller:
         self._told.put(message)
         return True
 
-    def dial(self, *addresses: Address, preferred: str = "", clean: bool = False, now_s: float = 0.0) -> OpeningEnded:
+    def dial(self, *addresses: Address, preferred: str = "", clean: bool = False, wall_ms: int = 0) -> OpeningEnded:
         """The message of the opening thread."""
-        self.dialer.dial(list(addresses), NOTHING_SUBSCRIBED, preferred=preferred, clean=clean, now_s=now_s)
+        self.dialer.dial(list(addresses), NOTHING_SUBSCRIBED, preferred=preferred, clean=clean, wall_ms=wall_ms)
         message = self._told.get(timeout=PATIENCE_S)
         assert isinstance(message, OpeningEnded)
         return message
@@ -114,7 +128,7 @@ def test_a_connection_that_nobody_wants_any_more_is_closed(tmp_path: Path) -> No
         caller = Caller(address)
         caller.is_gone = True
 
-        caller.dialer.dial([address], NOTHING_SUBSCRIBED, preferred="", clean=False, now_s=0.0)
+        caller.dialer.dial([address], NOTHING_SUBSCRIBED, preferred="", clean=False, wall_ms=0)
         caller.join()
 
         [ended] = caller.refused
@@ -161,33 +175,102 @@ class LevelJudge:
                 return
             with connection:
                 self.levels.append(connection.recv(1000)[8])
-                connection.sendall(self.answers[self.levels[-1]])
+                answer = self.answers[self.levels[-1]]
+                if answer is SILENT:
+                    connection.recv(1)
+                else:
+                    connection.sendall(answer)
 
 
 TAKEN, REFUSED, CLOSED = b"\x20\x02\x00\x00", b"\x20\x02\x00\x01", b""
+SILENT = b"nothing"
 
 
-@pytest.mark.parametrize("answer", [REFUSED, CLOSED])
-def test_a_remote_that_refuses_the_bridge_bit_is_spoken_to_without_for_a_day(answer: bytes) -> None:
-    with LevelJudge({0x84: answer, 4: TAKEN}) as judge:
-        caller = Caller(judge.address, try_private=True)
-        place = f"127.0.0.1:{judge.address[1]}"
+DAY_MS, HOUR_MS = 86_400_000, 3_600_000
 
-        def connect(now_s: float) -> tuple[Dialect, ...]:
-            ended = caller.dial(judge.address, now_s=now_s)
-            assert ended.remote is not None
-            assert ended.remote.dialect == Dialect(4)
+
+class Edge:
+    """A bridge that connects to ``judge`` again and again, over the lives of its process."""
+
+    def __init__(
+        self, judge: LevelJudge, run_dir: Path, *, protocol: int, try_private: bool, patience_s: float = PATIENCE_S
+    ) -> None:
+        self._judge, self._run_dir = judge, run_dir
+        self._protocol, self._try_private, self._patience_s = protocol, try_private, patience_s
+        self.restart()
+
+    def restart(self) -> None:
+        """Its process begins anew."""
+        self.caller = Caller(
+            self._judge.address,
+            protocol=self._protocol,
+            try_private=self._try_private,
+            run_dir=self._run_dir,
+            patience_s=self._patience_s,
+        )
+
+    def levels(self, wall_ms: int) -> list[int]:
+        """Those that it tried for one connection, the last of them in vain or not."""
+        before = len(self._judge.levels)
+        ended = self.caller.dial(self._judge.address, wall_ms=wall_ms)
+        if ended.remote is not None:
             ended.remote.close()
-            caller.dialer.on_connected(place, ended.refused, now_s)
-            return ended.refused
+            self.caller.dialer.on_connected(ended.remote, ended.refused, wall_ms)
+        self.caller.join()
+        return self._judge.levels[before:]
 
-        assert connect(0.0) == (Dialect(4, private=True),)
-        assert connect(86_399.0) == ()
-        assert connect(86_400.0) == (Dialect(4, private=True),)
-        caller.dialer.forget_dialects()
-        assert connect(86_401.0) == (Dialect(4, private=True),)
-        assert judge.levels == [0x84, 4, 4, 0x84, 4, 0x84, 4]
-        caller.join()
+
+@pytest.mark.parametrize(
+    ("protocol", "best", "answer", "holds_ms"),
+    [
+        (4, 0x84, REFUSED, DAY_MS),
+        (4, 0x84, CLOSED, HOUR_MS),
+        (AUTO_PROTOCOL, 5, REFUSED, DAY_MS),  # as a broker of MQTT 3.1.1 says it
+        (AUTO_PROTOCOL, 5, b"\x20\x03\x00\x84\x00", DAY_MS),  # as one of 5.0 says it
+        (AUTO_PROTOCOL, 5, b"\x20\x03\x00\x81\x00", DAY_MS),  # it found the CONNECT malformed
+        (AUTO_PROTOCOL, 5, CLOSED, HOUR_MS),
+    ],
+)
+def test_a_dialect_that_a_remote_refuses_comes_last_for_a_while_also_after_a_restart(
+    tmp_path: Path, protocol: int, best: int, answer: bytes, holds_ms: int
+) -> None:
+    """Somebody who only closes may have had another reason, so that it is believed for an hour and not for a day."""
+    with LevelJudge({best: answer, 4: TAKEN}) as judge:
+        edge = Edge(judge, tmp_path, protocol=protocol, try_private=protocol == 4)
+
+        assert edge.levels(0) == [best, 4]
+        assert edge.levels(holds_ms - 1) == [4]
+        edge.restart()
+        assert edge.levels(holds_ms - 1) == [4]
+        assert edge.levels(holds_ms) == [best, 4]
+        edge.caller.dialer.forget_dialects()
+        edge.caller.join()
+        edge.restart()
+        assert edge.levels(holds_ms + 1) == [best, 4]
+        edge.restart()
+        assert edge.levels(-2 * DAY_MS) == [best, 4], "a clock that was set back does not make it hold for longer"
+
+
+def test_a_remote_that_says_nothing_to_mqtt_5_is_spoken_to_by_3_1_1(tmp_path: Path) -> None:
+    with LevelJudge({5: SILENT, 0x84: REFUSED, 4: TAKEN}) as judge:
+        edge = Edge(judge, tmp_path, protocol=AUTO_PROTOCOL, try_private=True, patience_s=0.3)
+        assert edge.levels(0) == [5, 0x84, 4]
+        assert edge.levels(1) == [4]
+        judge.answers[4] = REFUSED  # it was exchanged for one that speaks MQTT 5 alone
+        judge.answers[5] = b"\x20\x03\x00\x00\x00"
+        assert edge.levels(2) == [4, 5]
+        assert edge.levels(3) == [5]
+
+
+def test_what_was_remembered_and_cannot_be_read_costs_an_attempt(tmp_path: Path) -> None:
+    with LevelJudge({5: REFUSED, 4: TAKEN}) as judge:
+        edge = Edge(judge, tmp_path, protocol=AUTO_PROTOCOL, try_private=False)
+        assert edge.levels(0) == [5, 4]
+        [file] = tmp_path.iterdir()
+        for content in (b"", b"[1]", b'[["a", "b", false, 1]]', b"\xff"):
+            file.write_bytes(content)
+            edge.restart()
+            assert edge.levels(1) == [5, 4]
 
 
 def test_another_server_that_may_be_followed_is_gone_to(tmp_path: Path) -> None:
@@ -217,19 +300,21 @@ def test_servers_that_send_on_to_each_other_end_the_attempt() -> None:
         caller.join()
 
 
-def test_a_remote_that_refuses_everybody_is_not_known_to_refuse_the_bit() -> None:
-    with LevelJudge({0x84: REFUSED, 4: CLOSED}) as judge:
-        caller = Caller(judge.address, try_private=True)
-        for _ in range(2):
-            ended = caller.dial(judge.address)
-            assert ended.remote is None
-        assert judge.levels == [0x84, 4] * 2
-        caller.join()
+def test_a_remote_that_refuses_everybody_is_not_known_to_refuse_any() -> None:
+    for protocol, answers in ((4, {0x84: REFUSED, 4: CLOSED}), (AUTO_PROTOCOL, {5: CLOSED, 0x84: REFUSED, 4: CLOSED})):
+        with LevelJudge(answers) as judge:
+            caller = Caller(judge.address, protocol=protocol, try_private=True)
+            for _ in range(2):
+                ended = caller.dial(judge.address)
+                assert ended.remote is None
+            assert judge.levels == list(answers) * 2
+            caller.join()
 
 
-def test_what_is_no_question_of_the_bit_is_asked_once() -> None:
-    with LevelJudge({0x84: b"\x20\x02\x00\x05", 4: TAKEN}) as judge:
-        caller = Caller(judge.address, try_private=True)
-        assert caller.dial(judge.address).remote is None
-        assert judge.levels == [0x84]
-        caller.join()
+def test_what_is_no_question_of_the_dialect_is_asked_once() -> None:
+    for protocol, level, answer in ((4, 0x84, b"\x20\x02\x00\x05"), (AUTO_PROTOCOL, 5, b"\x20\x03\x00\x87\x00")):
+        with LevelJudge({level: answer, 4: TAKEN}) as judge:
+            caller = Caller(judge.address, protocol=protocol, try_private=True)
+            assert caller.dial(judge.address).remote is None
+            assert judge.levels == [level]
+            caller.join()

@@ -90,7 +90,7 @@ def test_a_remote_s_messages_wait_for_the_last_opening(tmp_path: Path) -> None:
     ends = Ends(tmp_path)
     intake = ends.intake
 
-    intake.on_connected("c@one", Connack(session_present=False), NO_LIMITS)
+    intake.on_connected("c@one", Connack(session_present=False), NO_LIMITS, 5)
     intake.peer_up(QUEUE_STORE, 2)
     first, second = ends.asked
     intake.frame(opened(first))
@@ -105,18 +105,18 @@ def test_a_session_is_opened_under_its_own_name_once_the_store_knows_it(tmp_path
     [MQTT-4.3.3-10]."""
     ends = Ends(tmp_path)
     intake = ends.intake
-    intake.on_connected("c@one#1", Connack(session_present=True), NO_LIMITS)
+    intake.on_connected("c@one#1", Connack(session_present=True), NO_LIMITS, 5)
     intake.frame(opened(ends.asked.pop()))
     intake.on_disconnected()
     ends.session_known = False
-    intake.on_connected("c@two#2", Connack(session_present=False), NO_LIMITS)
+    intake.on_connected("c@two#2", Connack(session_present=False), NO_LIMITS, 5)
     ends.turn_ends()
     assert not ends.asked, "a crash now would make another session of it"
 
     ends.session_known = True
     ends.turn_ends()
     intake.on_disconnected()
-    intake.on_connected("c@one#1", Connack(session_present=True), NO_LIMITS)
+    intake.on_connected("c@one#1", Connack(session_present=True), NO_LIMITS, 5)
 
     assert [(asked.session, asked.clean) for asked in ends.asked] == [("c@two#2", False), ("c@one#1", False)]
 
@@ -124,7 +124,7 @@ def test_a_session_is_opened_under_its_own_name_once_the_store_knows_it(tmp_path
 def test_a_remote_that_does_not_answer_a_subscribe_in_time_is_given_up(tmp_path: Path) -> None:
     ends = Ends(tmp_path)
     intake = ends.intake
-    intake.on_connected("c@one", Connack(session_present=False), NO_LIMITS)
+    intake.on_connected("c@one", Connack(session_present=False), NO_LIMITS, 5)
     intake.frame(opened(ends.asked.pop()))
     ((name, at_s),) = ends.timers.items()
     assert at_s == SUBACK_DUE_S, "counted from when the SUBSCRIBE is out"

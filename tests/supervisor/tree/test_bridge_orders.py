@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from supervisor.control.control_socket import ControlError, Request
@@ -27,7 +29,7 @@ class Orders(Children):
 
     def obey(self, verb: str, bridge: str = "cloud") -> BridgeOrdered:
         request = Request(request_id=7, command=f"bridge.{verb}", arguments={"bridge": bridge})
-        return bridge_orders.obey(request, self.children, self.lives, self.notes)
+        return bridge_orders.obey(request, self.children, self.lives, self.notes, Path(self.current.now.run_dir))
 
 
 def test_a_pause_is_kept_told_to_the_connection_and_noted() -> None:

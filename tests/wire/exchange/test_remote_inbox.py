@@ -15,11 +15,11 @@ from wire.mqtt.packets import Puback, Publish, Pubrec, Pubrel
 from wire.routing.form_from_remote import LocalForm
 
 
-def inbox_of(*, rows_max: int, level: int = 4) -> RemoteInbox:
+def inbox_of(*, rows_max: int) -> RemoteInbox:
     bridge = bridge_of("cloud")
     fields = {name: getattr(bridge, name) for name in bridge.__slots__}
     form = LocalForm(BridgeSettings(**fields | {"remote_subscriptions": (any_rule(1, "t"),)}))
-    return RemoteInbox(form, sender="c", epoch=1, level=level, packet_max_bytes=1000, remote_keeps=True, rows_max=rows_max)
+    return RemoteInbox(form, sender="c", epoch=1, packet_max_bytes=1000, rows_max=rows_max)
 
 
 def publishes(first: int, count: int, level: int = 4) -> bytes:
@@ -43,7 +43,7 @@ def filled(inbox: RemoteInbox, level: int = 4) -> None:
 def test_what_waits_is_not_read_and_after_a_while_left_out_so_that_acknowledgements_behind_it_are() -> None:
     """exchange.remote-never-refused; if not, and the queue that is full waits for them, it stays full for ever."""
     inbox = inbox_of(rows_max=2)
-    inbox.on_connected("s")
+    inbox.on_connected("s", level=4, remote_keeps=True)
     inbox.on_opened(b"")
     filled(inbox)
     buffer = publishes(7, 3) + encode(Puback(packet_id=1), 4)
@@ -69,11 +69,11 @@ def test_what_waits_is_not_read_and_after_a_while_left_out_so_that_acknowledgeme
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_nothing_is_left_out_for_a_remote_that_forgets_it_with_the_connection(forgotten: bool) -> None:
     """It would not come again on the next one."""
-    inbox = inbox_of(rows_max=2, level=5)
+    inbox = inbox_of(rows_max=2)
     for again in (True, forgotten):  # what the remote says holds for one connection
-        inbox.on_connected("s", forgotten=not again)
+        inbox.on_connected("s", level=5, remote_keeps=again)
         inbox.on_disconnected()
-    inbox.on_connected("s", forgotten=forgotten)
+    inbox.on_connected("s", level=5, remote_keeps=not forgotten)
     inbox.on_opened(b"")
     filled(inbox, 5)
     inbox.poll_stalled(3.0)
@@ -87,11 +87,11 @@ def test_nothing_is_left_out_for_a_remote_that_forgets_it_with_the_connection(fo
 def test_what_comes_while_batches_of_an_earlier_connection_wait_is_left_out_pubrels_too() -> None:
     """exchange.session-asked-when-idle: nothing is taken; and acknowledgements of ours are behind it."""
     inbox = inbox_of(rows_max=2)
-    inbox.on_connected("s")
+    inbox.on_connected("s", level=4, remote_keeps=True)
     inbox.on_opened(b"")
     filled(inbox)
     inbox.on_disconnected()
-    inbox.on_connected("s")
+    inbox.on_connected("s", level=4, remote_keeps=True)
     buffer = (
         publishes(1, 1)
         + encode(Pubrel(packet_id=9), 4)
@@ -112,7 +112,7 @@ def test_what_comes_while_batches_of_an_earlier_connection_wait_is_left_out_pubr
 def test_a_message_that_comes_once_more_is_not_answered_before_it_is_committed() -> None:
     """exchange.answers-in-order, P1: some remotes send again on one connection."""
     inbox = inbox_of(rows_max=1)
-    inbox.on_connected("s")
+    inbox.on_connected("s", level=4, remote_keeps=True)
     inbox.on_opened(b"")
     first = encode(Publish(topic="t", payload=b"x", qos=2, packet_id=1), 4)
     for buffer in (first, first + encode(Publish(topic="t", payload=b"y", qos=2, packet_id=2), 4)):
@@ -127,7 +127,7 @@ def test_a_message_that_comes_once_more_is_not_answered_before_it_is_committed()
 def test_what_is_on_record_is_not_taken_again_whatever_dup_says() -> None:
     """exchange.repeat-not-taken-again"""
     inbox = inbox_of(rows_max=9)
-    inbox.on_connected("s")
+    inbox.on_connected("s", level=4, remote_keeps=True)
     inbox.on_opened(u16([7, 8]))
     buffer = b"".join(
         encode(Publish(topic="t", payload=b"%d" % packet_id, qos=2, packet_id=packet_id, dup=dup), 4)

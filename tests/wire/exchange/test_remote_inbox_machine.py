@@ -113,9 +113,7 @@ class Exchange:
             self.form,
             sender="c",
             epoch=self.epoch,
-            level=self.level,
             packet_max_bytes=1000,
-            remote_keeps=self.keeps,
             rows_max=ROWS_MAX,
             bytes_max=10_000,
         )
@@ -241,7 +239,7 @@ class Exchange:
         if self.connected:
             return
         self.lost()
-        self.inbox.on_connected(SESSION)
+        self.inbox.on_connected(SESSION, level=self.level, remote_keeps=self.keeps)
         self.connected = True
         for one in self.flight:
             self.to_us += self.packet(one)

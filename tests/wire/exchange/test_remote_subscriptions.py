@@ -5,14 +5,23 @@ exchange.filter-asked-once
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from tests.wire.rules import rule
+from wire.config_settings import RuleSettings
+from wire.exchange.remote_limits import NO_LIMITS
 from wire.exchange.remote_subscriptions import PACKETS_MAX, RemoteSubscriptions, outermost
 from wire.mqtt.codec import decode, split
 from wire.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
+
+
+def subscriptions_of(rules: Sequence[RuleSettings], *, level: int, no_local: bool) -> RemoteSubscriptions:
+    subscriptions = RemoteSubscriptions(rules, no_local=no_local)
+    subscriptions.limit(NO_LIMITS, level)
+    return subscriptions
 
 
 def packets(data: bytes, level: int) -> list[Subscribe]:
@@ -29,7 +38,7 @@ def packets(data: bytes, level: int) -> list[Subscribe]:
 
 def test_each_filter_is_asked_for_once_at_the_highest_qos() -> None:
     rules = [replace(rule(1, "a/b", "c", max_qos=2), preserve_retain=False), rule(2, "a/#", "c", max_qos=1)]
-    subscriptions = RemoteSubscriptions(rules, level=5, no_local=True)
+    subscriptions = subscriptions_of(rules, level=5, no_local=True)
     (packet,) = packets(subscriptions.subscribe(None), 5)
     asked = {one.topic_filter: one for one in packet.subscriptions}
     assert {name: one.qos for name, one in asked.items()} == {"c": 2, "a/#": 2}
@@ -45,7 +54,7 @@ def test_filters_that_cover_each_other_leave_one() -> None:
 @pytest.mark.parametrize("level", [4, 5])
 def test_no_packet_is_larger_than_the_remote_takes(level: int) -> None:
     names = [f"topic/{number:03d}" for number in range(100)]
-    subscriptions = RemoteSubscriptions([rule(1, *names, "x" * 200)], level=level, no_local=False)
+    subscriptions = subscriptions_of([rule(1, *names, "x" * 200)], level=level, no_local=False)
     data = subscriptions.subscribe(100)
     found = packets(data, level)
     asked = [one.topic_filter for packet in found for one in packet.subscriptions]
@@ -70,14 +79,14 @@ def _pieces(data: bytes) -> list[bytes]:
 
 def test_there_are_no_more_packets_than_identifiers() -> None:
     names = [f"{number:03d}" for number in range(PACKETS_MAX + 5)]
-    subscriptions = RemoteSubscriptions([rule(1, *names)], level=4, no_local=False)
+    subscriptions = subscriptions_of([rule(1, *names)], level=4, no_local=False)
     found = packets(subscriptions.subscribe(14), 4)
     assert [packet.packet_id for packet in found] == list(range(65_001, 65_534))
     assert subscriptions.refused == dict.fromkeys(names[PACKETS_MAX:], 0x97)
 
 
 def test_a_refused_filter_is_named_until_the_next_connection_asks_again() -> None:
-    subscriptions = RemoteSubscriptions([rule(1, "a", "b")], level=5, no_local=False)
+    subscriptions = subscriptions_of([rule(1, "a", "b")], level=5, no_local=False)
     subscriptions.subscribe(None)
     subscriptions.suback(Suback(packet_id=65_001, reason_codes=(1, 0x87)))
     assert (subscriptions.granted, subscriptions.refused) == ({"a": 1}, {"b": 0x87})
@@ -88,7 +97,7 @@ def test_a_refused_filter_is_named_until_the_next_connection_asks_again() -> Non
 
 
 def test_a_suback_that_answers_nothing_changes_nothing() -> None:
-    subscriptions = RemoteSubscriptions([rule(1, "a", "b")], level=4, no_local=False)
+    subscriptions = subscriptions_of([rule(1, "a", "b")], level=4, no_local=False)
     subscriptions.subscribe(None)
     assert not subscriptions.suback(Suback(packet_id=65_002, reason_codes=(0, 0)))
     assert subscriptions.suback(Suback(packet_id=65_001, reason_codes=(0, 1)))
@@ -99,7 +108,7 @@ def test_a_suback_that_answers_nothing_changes_nothing() -> None:
 @pytest.mark.parametrize(("codes", "granted"), [((), []), ((0,), ["a"]), ((0, 0, 0), ["a", "b"])])
 def test_a_filter_that_a_suback_says_nothing_of_counts_as_refused(codes: tuple[int, ...], granted: list[str]) -> None:
     """exchange.filter-asked-once; a SUBACK has a code for each [MQTT-3.8.4-6]."""
-    subscriptions = RemoteSubscriptions([rule(1, "a", "b")], level=4, no_local=False)
+    subscriptions = subscriptions_of([rule(1, "a", "b")], level=4, no_local=False)
     subscriptions.subscribe(None)
     assert subscriptions.suback(Suback(packet_id=65_001, reason_codes=codes))
     assert subscriptions.answered
@@ -110,7 +119,7 @@ def test_a_filter_that_a_suback_says_nothing_of_counts_as_refused(codes: tuple[i
 def test_what_is_not_asked_for_any_more_is_given_up_behind_what_is(level: int) -> None:
     """exchange.unwanted-filter-given-up. A filter that another one of today covers is not asked for either, so it goes as well."""
     known = ["a/#", "a/b", "old/#", "c", *(f"gone/{number:03d}" for number in range(20))]
-    subscriptions = RemoteSubscriptions([rule(1, "a/b", "a/#", "c")], level=level, no_local=False)
+    subscriptions = subscriptions_of([rule(1, "a/b", "a/#", "c")], level=level, no_local=False)
     data = subscriptions.subscribe(100, known)
     pieces = [decode(piece[0], piece[2:], level) for piece in _pieces(data)]
     assert all(len(piece) <= 100 for piece in _pieces(data))
@@ -130,5 +139,5 @@ def test_what_is_not_asked_for_any_more_is_given_up_behind_what_is(level: int) -
 
 def test_no_identifier_is_left_for_giving_up() -> None:
     names = [f"{number:03d}" for number in range(PACKETS_MAX)]
-    subscriptions = RemoteSubscriptions([rule(1, *names)], level=4, no_local=False)
+    subscriptions = subscriptions_of([rule(1, *names)], level=4, no_local=False)
     assert len(packets(subscriptions.subscribe(14, ["old"]), 4)) == PACKETS_MAX
