@@ -133,12 +133,15 @@ class OptionsSeen:
         self._sent: dict[object, tuple[float, int]] = {}  # connection -> when it began, and how many PUBLISHes left by it
         self._times: dict[tuple[tuple[str, str, LaneLabel], int, bytes], str] = {}
 
-    def written(self, connection: object, lane: LaneLabel, packet: Publish, now_s: float) -> None:
-        """A PUBLISH of ``lane`` leaves on ``connection``."""
+    def written(self, connection: object, lane: LaneLabel, packet: Publish, now_s: float, at_most_s: float) -> None:
+        """A PUBLISH of ``lane`` leaves on ``connection``, at ``now_s`` or up to ``at_most_s``."""
         began_s, sent = self._sent.get(connection, (now_s, 0))
         self._sent[connection] = (began_s, sent + 1)
         limit = self._rate.messages_per_s
-        if limit is not None and sent + 1 > max(1.0, limit * self._rate.burst_s) + limit * (now_s - began_s) + self._delayed + 1e-6:
+        if (
+            limit is not None
+            and sent + 1 > max(1.0, limit * self._rate.burst_s) + limit * (at_most_s - began_s) + self._delayed + 1e-6
+        ):
             raise Violation("exchange.rate-kept", f"{sent + 1} PUBLISHes in {now_s - began_s:.3f} s, {self._rate}")
         self._judge_told(lane, packet)
 

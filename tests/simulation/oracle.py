@@ -755,10 +755,10 @@ class Oracle:
             raise Violation("swallowed", f"the remote holds the identifier of {packet}")
         self._returned.add(packet.payload)
 
-    def remote_written(self, client_id: str, connection: object, packet: Publish, now_s: float) -> None:
-        """A PUBLISH is written, at whatever QoS."""
+    def remote_written(self, client_id: str, connection: object, packet: Publish, now_s: float, at_most_s: float) -> None:
+        """A PUBLISH is written, at whatever QoS. at_most_s: by the clock of who writes, who runs ahead while he works."""
         if client_id != AWAY:
-            self.options.written(connection, _lane_of(client_id), packet, now_s)
+            self.options.written(connection, _lane_of(client_id), packet, now_s, at_most_s)
 
     def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None:
         """A QoS 1 or 2 PUBLISH is written: the session that it goes to must be on record (commit point 7)."""
