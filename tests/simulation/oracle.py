@@ -143,6 +143,7 @@ class Oracle:
         self._letters = LettersSeen()
         self.thinned = ThinnedSeen(self.shape.thinning)
         self.resends = ResendsSeen(BRIDGE)
+        self._retains = self.shape.link_state or self.shape.retained != NEVER
         self._passes = 0  # of rules that bring what was retained, that have begun
         self._released_where_left: set[bytes] = set()  # payloads
         self._purged: dict[tuple[str, int], bytes] = {}  # queue and sequence -> payload
@@ -923,7 +924,7 @@ class Oracle:
             self.sessions.store_opened()
             clients += 4 * len(self.sessions.shape.clients)
         lanes = self.lanes_most + (self.shape.incoming is not None) + len(named_lanes(self.shape))
-        if rows_read > 20 + 8 * lanes + 2 * clients + len(self.thinned.held) + 4 * bool(self._passes):
+        if rows_read > 20 + 8 * lanes + 2 * clients + len(self.thinned.held) + 8 * self._retains:
             raise Violation("P8", f"{rows_read} rows were read to open the store")
 
     # --- the operator ---
