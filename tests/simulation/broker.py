@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
 from tests.simulation import mqtt
@@ -21,6 +21,9 @@ from tests.simulation.world import Violation, World
 from tests.support import mqtt_packets
 from tests.support.mqtt_packets import Sender
 from wire.exchange.announcements import Announcement
+
+if TYPE_CHECKING:
+    from tests.simulation.tokens import Tokens
 
 NO_SUBSCRIBERS = 0x10
 _NO_MAXIMUM = 65_535
@@ -292,6 +295,8 @@ class BrokerConnection(Far):
         if self.will is not None and not self._closed:
             self._broker.states[self.will.topic] = self.will.payload
         self._closed = True
+        if self._broker.tokens is not None:
+            self._broker.tokens.on_ended(self)
         self._answers = []
         self.delivery.closed()
 
@@ -315,6 +320,8 @@ class BrokerConnection(Far):
                 self.delivery.arrived(packet)
             case Other(kind=mqtt_packets.SUBSCRIBE, body=body):
                 self._answer_raw(self.delivery.subscribe(body))
+            case Other(kind=mqtt_packets.AUTH, body=body) if self._broker.tokens is not None:
+                self._answer_raw(self._broker.tokens.answer(self, body))
             case Other(kind=mqtt_packets.PINGREQ):
                 self._answer_raw(mqtt_packets.packet_bytes(mqtt_packets.PINGRESP))
             case Other(kind=mqtt_packets.DISCONNECT):
@@ -433,6 +440,7 @@ class Broker:
         self.disliked_one_in = 0  # 1: the connection is closed on every PUBLISH; 0: on none
         self.disliked_class = ""  # qos, retain: on each of QoS 2, or with RETAIN
         self.sessions_lost = 0
+        self.tokens: Tokens | None = None  # by which clients are let in
         self.states: dict[str, bytes] = {}  # what bridges have said of their links last, by topic
         self.on_new_session: Callable[[str], None] | None = None  # told once, when a client finds its session lost
         self.on_left: Callable[[BrokerConnection, Broker], None] | None = None  # told of each DISCONNECT
@@ -552,6 +560,10 @@ class Broker:
     def gone(self, connection: BrokerConnection) -> None:
         if self._connections.get(connection.client_id) is connection:
             del self._connections[connection.client_id]
+
+    def connection_of(self, client_id: str) -> BrokerConnection | None:
+        """That of the client, if it is there."""
+        return self._connections.get(client_id)
 
     def is_heard(self, client_id: str) -> bool:
         """Whether a client of that name is connected, and not half open."""

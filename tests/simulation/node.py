@@ -63,6 +63,7 @@ from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR, actors_of, c
 from wire.frames.placement import SITE, Placement
 from wire.frames.supervision import Command, SnapshotMade
 from wire.mqtt.reason_codes import ReasonCode
+from wire.status.link_faults import LinkFault
 
 BACKLOG_MS = 300  # what has waited for longer is of a backlog
 
@@ -332,10 +333,17 @@ def open_remote(
     will: Announcement | None = None,
 ) -> Remote:
     """Takes the place of ``actors.remote.remote_socket.open_remote``."""
-    assert login.is_same(NO_LOGIN), "nobody has credentials there"
+    machine = machine_of(current())
+    tokens = machine.broker.tokens
+    assert tokens is not None or login.is_same(NO_LOGIN), "nobody has credentials there"
     if private:
         raise Unavailable("connack: refused", reason_code=ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
-    return machine_of(current()).open_remote(settings, identifier, address, clean=clean, limits=limits, will=will)
+    if tokens is not None and not tokens.lets_in(login):
+        raise Unavailable("connack: not authorized", reason_code=ReasonCode.NOT_AUTHORIZED, fault=LinkFault.NOT_AUTHORIZED)
+    remote = machine.open_remote(settings, identifier, address, clean=clean, limits=limits, will=will)
+    if tokens is not None:
+        tokens.on_connected(machine.broker.connection_of(identifier), identifier, login)
+    return remote
 
 
 class Machine:

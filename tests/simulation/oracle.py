@@ -151,7 +151,7 @@ class Oracle:
         self._returned: set[bytes] = set()  # was settled or swallowed, with commits that are lost, and comes back
         self._sent: set[tuple[str, int]] = set()  # queue and sequence of each QoS 1 and 2 PUBLISH
         self._carried_out: Counter[str] = Counter()  # messages purged and replayed, as the operator was answered
-        self._deliveries: dict[bytes, list[int]] = {}
+        self.deliveries: dict[bytes, list[int]] = {}
         self._came_lowered: set[bytes] = set()  # at a lower QoS than it was queued with
         self._remote_refused: set[bytes] = set()
         self._always_closed_on: set[bytes] = set()
@@ -309,7 +309,7 @@ class Oracle:
             self.sessions.store_died(durable=self.durable)
         if not self.durable:
             self.relaxed = True
-            self._forgotten |= self._entered.keys() - self._deliveries.keys()
+            self._forgotten |= self._entered.keys() - self.deliveries.keys()
             self._queues.clear()
             self._names.clear()
             self._letters.forget()
@@ -425,7 +425,7 @@ class Oracle:
             return
         left = map(queue.rows.__getitem__, ended - dead - purged)
         queue.suspects |= {payload for payload in left if self.applied_qos(self.messages[payload])}
-        queue.suspects -= self._deliveries.keys()
+        queue.suspects -= self.deliveries.keys()
         counted = self._counted(queue)
         if len(queue.suspects) > counted:
             raise Violation("P6", f"{queue.name}: {queue.suspects!r} left, did not arrive, and {counted} are accounted for")
@@ -680,10 +680,10 @@ class Oracle:
             raise Violation("RETAIN", f"m{message.number} came with RETAIN {packet.retain}")
         if packet.qos and not self.relaxed and not self._survives(payload):
             raise Violation("store.answer-after-commit", f"m{message.number} was handed out before it was committed")
-        known = self._deliveries.get(payload)
+        known = self.deliveries.get(payload)
         if known is None:
             self._first_arrival(message, client_id, session)
-            self._deliveries[payload] = [session]
+            self.deliveries[payload] = [session]
             return
         known.append(session)
         if self.relaxed:
@@ -1046,7 +1046,7 @@ class Oracle:
         missing = [
             message
             for payload, message in self.acknowledged_payloads.items()
-            if self.applied_qos(message) and payload not in self._deliveries and payload not in self.refused_payloads | known
+            if self.applied_qos(message) and payload not in self.deliveries and payload not in self.refused_payloads | known
         ]
         counted = sum(self._counted(queue) for queue in self._queues.values())
         counted += sum(count_of(ledger) for ledger in self._ledgers()) if self.thinned.on else 0
@@ -1055,7 +1055,7 @@ class Oracle:
             numbers = [message.number for message in missing]
             raise Violation("P2", f"acknowledged and never delivered: {numbers}; {counted} are accounted for")
         if self.thinned.on and not any(self._lost_otherwise(ledger) for ledger in self._ledgers()):
-            self.thinned.judge(missing, self.messages.values(), self._deliveries, self._order)
+            self.thinned.judge(missing, self.messages.values(), self.deliveries, self._order)
         not_named = (
             {queue.name for queue in self._queues.values() if session_of_queue(queue.name) is None}
             - {queue_name(BRIDGE, lane) for lane in (*range(9), *named_lanes(self.shape))}

@@ -37,6 +37,7 @@ from tests.simulation.subscribing import (
     subscriber_fault,
     subscribers_shape,
 )
+from tests.simulation.tokens import AUTH, with_tokens
 from wire.config_settings import (
     AUTO_PROTOCOL,
     OLDEST_FIRST,
@@ -117,6 +118,7 @@ class Shape:
     backlog: str = OLDEST_FIRST
     thinning: Thinning = ALL  # of each rule
     link_state: bool = False
+    login: str = ""  # by tokens, as authentication data (``auth``) or as a password
     resends: bool = False  # an operator has some go again, or imports some
     retained: str = NEVER  # of each rule
     thinned_topics: int = 10_000  # of which something is remembered
@@ -516,7 +518,7 @@ def settings_of(shape: Shape) -> NodeSettings:
         retention_s=shape.retention_s,
         retention_max_bytes=shape.retention_max_bytes,
     )
-    return replace(
+    settings = replace(
         base,
         run_dir=str(Path("/nonexistent/run")),
         persistence=replace(promised, **WEAK) if shape.weak_store else promised,
@@ -535,3 +537,4 @@ def settings_of(shape: Shape) -> NodeSettings:
             stop_timeout_s=3.0,
         ),
     )
+    return with_tokens(settings, by_auth=shape.login == AUTH) if shape.login else settings

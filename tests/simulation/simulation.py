@@ -168,7 +168,7 @@ class Simulation:
 def run(plan: Plan, *, tracing: bool = False) -> Outcome:
     """Run ``plan``."""
     violation = None
-    with _patched(plan):
+    with patched(plan):
         simulation = Simulation(plan, tracing=tracing)
         try:
             simulation.run()
@@ -180,7 +180,7 @@ def run(plan: Plan, *, tracing: bool = False) -> Outcome:
 
 
 @contextmanager
-def _patched(plan: Plan) -> Iterator[None]:
+def patched(plan: Plan) -> Iterator[None]:
     """Small constants, simulated system calls, and no log, while a schedule runs."""
     log = logging.getLogger("bascule")
     disabled, log.disabled = log.disabled, True
