@@ -1185,9 +1185,12 @@ class ReplicationSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """Logs: JSON lines on standard error."""
+    """Logs, on standard error."""
 
     level: Annotated[str, Choices("debug", "info", "warning", "error"), "The least that is logged."] = "info"
+    format: Annotated[
+        str, Choices("auto", "text", "json"), "Lines of text for people, or of JSON; auto: text where it goes to a terminal."
+    ] = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ import pykka
 
 from actors.process.actor import MailboxActor, PolledActor
 from actors.process.hosted_child import HostedChild
-from actors.process.logs import set_level
+from actors.process.logs import follow_settings
 from actors.process.mailbox import Reconfigured, SocketsReady, TimerDue, TurnEnded
 from actors.process.post import Post
 from wire.config_settings import NodeSettings, load
@@ -253,8 +253,8 @@ class ChildHost(Host):
             return
         if told.number > self._settings.number:
             settings = load(told.settings, bridge=bridge_of_child(self._post.name))
-            if settings.log.level != self._settings.log.level:
-                set_level(settings.log.level)
+            if settings.log != self._settings.log:
+                follow_settings(settings.log)
             self._settings = settings
             self._post.place(Placement(settings).process_of)
         for child in children:

@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
 
     settings = load(Path(options["--settings"]).read_bytes(), bridge=bridge_of_child(name))
     flags = tuple(word for word in words if word in FLAGS)
-    configure_logging(settings.log.level, node=settings.node.name, process=name)
+    configure_logging(settings.log, node=settings.node.name, process=name)
     ClockFile(Path(settings.node.data_dir), CLOCK).read(*both_ms())
     try:
         post = Post(Path(settings.run_dir), name)

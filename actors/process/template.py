@@ -18,34 +18,50 @@ import socket
 import struct
 import sys
 import traceback
+from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
 from actors.process.main import ACTORS, EXIT_BUG, STANDBY_STORE, die_with_parent, pairs
 from wire import config_settings
+from wire.frames.names import SUPERVISOR
 
 REQUEST_MAX_BYTES = 65_536
 DESCRIPTORS_MAX = 8
 ANSWER = struct.Struct("=i")  # the child's pid, or below 0 the errno that kept it from being forked
 GO = b"!"
 
+PR_SET_NAME = 15
+_BRIDGE_PARTS = 3  # of bridge:NAME:LANE
 _ARGUMENTS_START, _ARGUMENTS_STOP = 45, 46  # fields 48 and 49 of /proc/PID/stat, counted from the one behind the name
 
 
 class TemplateCommandLine:
     """The memory that ``ps`` and ``pgrep -f`` show of this process: that in which it got its arguments, and no longer than
-    these."""
+    these; and the name that ``top``, ``ss`` and ``pgrep`` show."""
 
     def __init__(self) -> None:
         fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
         self._start = int(fields[_ARGUMENTS_START])
         self._bytes = int(fields[_ARGUMENTS_STOP]) - self._start - 1  # the last one stays 0
 
-    def show(self, module: str, arguments: list[str]) -> None:
-        """Show ``module`` run with ``arguments``, as ``python -m`` is shown."""
+    def show(self, name: str, module: str, arguments: list[str]) -> None:
+        """Show ``name``, and behind it ``module`` and ``arguments``; where there is room for one word only, the name alone."""
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_NAME, _in_short(name).encode())
         if self._start:  # 0: this kernel does not tell
-            text = "\0".join((sys.executable, "-P", "-m", module, *arguments)).encode()[: self._bytes]
+            text = "\0".join((f"bascule: {name}", "-m", module, *arguments)).encode()[: self._bytes]
             ctypes.memmove(self._start, text.ljust(self._bytes, b"\0"), self._bytes)
+
+
+def _shown(words: list[str]) -> str:
+    """The name of the process that runs ``words``: that of the child, such as ``store``; of a bridge's, ``bridge cloud/0``."""
+    name = dict(pairwise(words)).get("--process", words[0])
+    return "bridge {}/{}".format(*parts[1:]) if len(parts := name.split(":")) == _BRIDGE_PARTS else name
+
+
+def _in_short(name: str) -> str:
+    """``name`` as far as the kernel has room: of a bridge's the lane."""
+    return f"bascule:{name.removeprefix('bridge ')}" if name != SUPERVISOR else "bascule"
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
@@ -79,12 +95,12 @@ def be_template(requests: socket.socket, parent: int, command_line: TemplateComm
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # it ends with its supervisor
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a node begins with signals blocked
-        command_line.show("actors.process.template", [])
+        command_line.show("template", "actors.process.template", [])
         words = serve(requests, parent)
         if words is None:
             status = 0
         else:
-            command_line.show(words[0], words[1:])
+            command_line.show(_shown(words), words[0], words[1:])
             status = importlib.import_module(words[0]).main(words[1:])
     finally:
         if status is None:

@@ -97,8 +97,9 @@ Commands that read the node's own files say so: `bascule check`, `bascule doctor
 ## What all have
 
 `-h` or `--help` explains each; with `--json` a command answers a program. Each ends with one of the
-[exit statuses](exit-statuses.md). Logs are JSON lines on standard error. `bascule run` prints one JSON line `node.ready` on
-standard output when its listeners accept.
+[exit statuses](exit-statuses.md). A node logs to standard error, in lines of text on a terminal and of JSON elsewhere, or as
+`log.format` says. When its listeners accept, `bascule run` logs `node.ready`, and prints it as a JSON line on standard output
+where that is another place.
 
 | option before the command | effect |
 |---|---|

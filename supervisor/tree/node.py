@@ -63,7 +63,7 @@ def run_node(
         StoreGone: the node's store is not there. StorageDamaged: another node's is, or the epoch file cannot be trusted.
     """
     settings = load()
-    configure_logging(settings.log.level, node=settings.node.name, process=SUPERVISOR)
+    configure_logging(settings.log, node=settings.node.name, process=SUPERVISOR)
     data_dir = Path(settings.node.data_dir)
     try:
         files.make_folder(data_dir)

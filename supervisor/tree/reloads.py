@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from actors.process.actor import PolledActor
-from actors.process.logs import set_level
+from actors.process.logs import follow_settings
 from supervisor.config.files_read import FilesRead
 from supervisor.control.control_socket import Asker, ControlError, Request, encode_result
 from supervisor.reload.bridge_file import BridgeFile
@@ -244,7 +244,7 @@ class Reloads:
 
     def _apply(self, made: Plan, actor: str, done: Callable[[], None]) -> None:
         settings = self._settings.now
-        set_level(settings.log.level)
+        follow_settings(settings.log)
         counts = {str(how): len(made.of(how)) for how in Effect if made.of(how)}
         reason = ", ".join(change.what for change in made.changes)[:REASON_MAX]
         details: dict[str, Detail] = {"number": settings.number, **counts}

@@ -18,6 +18,7 @@ from supervisor.tree.signals import SignalPipe, Stopped, block, has_ended_the_st
 from supervisor.tree.template import Template
 from wire.config_settings import NodeSettings
 from wire.errors import BasculeError
+from wire.frames.names import SUPERVISOR
 
 
 def main(argv: list[str]) -> int:
@@ -33,7 +34,7 @@ def _main(config: Path, consent: frozenset[str]) -> int:
         # Loading goes on beside everything that follows. It and the template begin while signals are blocked: neither ends by them.
         loading = Loading(config)
         with Template(forked=True, private=(loading.fileno(),)) as template, SignalPipe() as signals:
-            template.command_line.show(MODULE, [str(config)])
+            template.command_line.show(SUPERVISOR, MODULE, [str(config)])
             from supervisor.reload.bridge_file import load_with_bridge
             from supervisor.reload.source import Source
             from supervisor.tree.node import run_node

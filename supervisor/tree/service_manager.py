@@ -11,9 +11,11 @@ import json
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime
+from typing import TextIO
 
 from supervisor.terminal.failures import try_print
 from wire.config_settings import NodeSettings
@@ -91,12 +93,24 @@ def _period_s(watchdog: Mapping[str, str]) -> float | None:
     return int(microseconds) / _MICROSECONDS / _PARTS or None
 
 
+def _is_one_place(one: TextIO, other: TextIO) -> bool:
+    try:
+        return os.path.samestat(os.fstat(one.fileno()), os.fstat(other.fileno()))
+    except OSError:
+        return False  # one of them was taken apart, as in a test
+
+
 def announce(settings: NodeSettings, took_s: float, *, stands_by: bool) -> None:
-    """Say that the node works, or stands by for another: ``node.ready`` or ``node.stands_by``."""
+    """Say that the node works, or stands by for another: ``node.ready`` or ``node.stands_by``.
+
+    It is a line of the log, and one of JSON on standard output, unless both go to the same place.
+    """
     event = "node.stands_by" if stands_by else "node.ready"
     listeners = [] if stands_by else [listener.bind for listener in settings.listeners]
     facts = {"pid": os.getpid(), "listeners": listeners, "took_s": round(took_s, 3)}
     log.info(event, extra=facts)
+    if _is_one_place(sys.stdout, sys.stderr):
+        return
     ts = datetime.now(UTC).isoformat(timespec="milliseconds")
     refusal = try_print(json.dumps({"ts": ts, "event": event, "node": settings.node.name, **facts}))
     if refusal is not None:

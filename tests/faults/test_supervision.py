@@ -151,8 +151,18 @@ def test_a_child_that_keeps_crashing_takes_the_node_down_after_its_restarts(remo
     assert node.events("child.abandoned") or "restarts" in node.output
 
 
-def test_the_command_lines_name_process_bridge_and_lane(remote: Mosquitto, start_node: StartNode) -> None:
+def test_the_processes_have_names_in_ps_and_ss(remote: Mosquitto, start_node: StartNode) -> None:
     node = start_node(node_config(bridge_config("cloud", remote.port, lanes=2)))
+    titles = {pid: words[0] for pid, words in node.processes().items()}
+    names = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in titles}
+    assert (titles[node.supervisor.pid], names[node.supervisor.pid]) == ("bascule: supervisor", "bascule")
+    if node.placement == TOGETHER:
+        assert (titles[node.pid("store")], names[node.pid("store")]) == ("bascule: site", "bascule:site")
+    else:
+        assert (titles[node.pid("store")], names[node.pid("store")]) == ("bascule: store", "bascule:store")
+        assert (titles[node.pid("clients")], names[node.pid("clients")]) == ("bascule: clients", "bascule:clients")
+        lane = node.pid("bridge", "cloud", 1)
+        assert (titles[lane], names[lane]) == ("bascule: bridge cloud/1", "bascule:cloud/1")
     found = {node.pid("bridge", "cloud", lane) for lane in (0, 1)} | {node.pid(process) for process in ("clients", "store")}
     assert len(found) == (1 if node.placement == TOGETHER else 4)
     assert {node.supervisor.pid} <= set(node.pids()) - found

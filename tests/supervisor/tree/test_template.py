@@ -92,7 +92,7 @@ def test_a_child_is_the_supervisors_and_is_shown_by_its_own_command_line(templat
     end_of(life)
     seen = json.loads(note.read_text())
     assert (seen["pid"], seen["parent"]) == (life.pid, os.getpid())
-    assert seen["command_line"] == [sys.executable, "-P", "-m", PROGRAM, str(note), "0"]
+    assert seen["command_line"] == [f"bascule: {PROGRAM}", "-m", PROGRAM, str(note), "0"]
     assert seen["blocked"] == []
     assert seen["arenas"]
 
@@ -101,8 +101,8 @@ def test_a_command_line_that_is_too_long_is_cut_off_where_it_is_shown(template: 
     folder = tmp_path.joinpath(*["x" * 200] * 8)
     folder.mkdir(parents=True)
     shown = note_of(template, folder / "note")["command_line"]
-    assert shown[3] == PROGRAM
-    assert str(folder).startswith(shown[4])
+    assert shown[2] == PROGRAM
+    assert str(folder).startswith(shown[3])
 
 
 def test_a_child_keeps_what_it_is_to_inherit_and_nothing_else(template: Template, tmp_path: Path) -> None:
