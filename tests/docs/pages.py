@@ -13,11 +13,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
-PAGES = [ROOT / "README.md", *GUIDES]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *GUIDES]
 
 _OPENING = re.compile(r'^```(?P<kind>\w+)(?: +title="(?P<title>[^"]+)")?\s*$')
 _COMMENT = re.compile(r"^<!-- (?P<text>.*) -->$")
 _NOT_RUN, _NEEDS = "not run: ", "needs "
+_INDENTED = re.compile(r"^ {4,}\$? ?(?:sudo )?(?:bascule|mosquitto\w*|scripts/\w+|curl|podman|docker|systemctl|apt) ", re.MULTILINE)
 _SPAN = re.compile(r"(?<!`)`(bascule [^`]+)`(?!`)")
 
 
@@ -64,6 +65,11 @@ def blocks(page: Path) -> Iterator[Block]:
             comment = found["text"]
         elif line.strip():
             comment = ""
+
+
+def indented_commands(page: Path) -> list[str]:
+    """The lines of ``page`` that are commands, and stand in an indented block, which no test runs."""
+    return _INDENTED.findall(re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL))
 
 
 def mentioned_commands(page: Path) -> set[str]:

@@ -13,13 +13,14 @@ import click
 import pytest
 
 from supervisor.cli.main import cli
-from tests.docs.pages import PAGES, ROOT, Block, blocks, mentioned_commands
+from tests.docs.pages import PAGES, ROOT, Block, blocks, indented_commands, mentioned_commands
 from tests.docs.session import Session
 
 # Commands that a page tells to type and no test types: (page, first word of the block), with the reason that the page gives.
 TRIAL = "scripts/package --try does it, on a machine of its own"
 NOT_RUN = {
     ("README.md", "scripts/demo"): "scripts/demo has a test of its own, and scripts/test runs this one",
+    ("docs/index.md", "scripts/demo"): "scripts/demo has a test of its own",
     (
         "docs/guides/http.md",
         "curl",
@@ -51,7 +52,7 @@ def prometheus_is_here() -> bool:
 HERE: dict[str, Callable[[], bool]] = {"java": java_is_here, "prometheus": prometheus_is_here}  # what blocks may need
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(page))], ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, soak: bool, record_property: Callable[[str, object], None]) -> None:
     here: dict[str, Callable[[], bool]] = {**HERE, "a soak": lambda: soak}
     todo = [block for block in blocks(page) if not block.not_run]
@@ -72,6 +73,10 @@ def test_what_is_not_run_says_why() -> None:
     found = {name(block): block.not_run for page in PAGES for block in blocks(page) if block.not_run}
 
     assert found == NOT_RUN
+
+
+def test_a_command_stands_where_it_is_run() -> None:
+    assert {str(page): found for page in PAGES if (found := indented_commands(page))} == {}
 
 
 @pytest.mark.parametrize("page", sorted({*PAGES, *(ROOT / "docs").rglob("*.md")}), ids=lambda page: str(page.relative_to(ROOT)))
