@@ -123,6 +123,10 @@ class Chromium:
         nodes = self._driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
         return [node for node in nodes if not node.get("ignored")]
 
+    def downloads(self, folder: Path) -> None:
+        """Have what is saved from now on put into ``folder``."""
+        self._command("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+
     def picture(self, path: Path) -> None:
         """Write what the window shows, in the format that the suffix of ``path`` names: png, jpeg or webp."""
         answer = self._driver.execute_cdp_cmd("Page.captureScreenshot", {"format": path.suffix[1:], "quality": 90})

@@ -2,7 +2,13 @@
 
 import { badge, icon, keyed, make, say, setAll, turnIcon } from "./dom.js";
 import { count, duration, moment } from "./format.js";
+import { most } from "./history.js";
+import { Sparkline } from "./plots.js";
 import { bridgesOf, ledgerOf, worst } from "./rows.js";
+import { withPast } from "./samples.js";
+
+const DAY_S = 86400;
+const LEAST_S = 3600; // of a plot beside a trouble
 
 const TERMS = [
   ["accepted", "Accepted"],
@@ -22,10 +28,12 @@ export class Answer {
     this.eyebrow = document.getElementById("eyebrow");
     this.troubles = document.getElementById("troubles");
     this.balance = new Balance(document.getElementById("balance"));
+    this.plots = new Map();
     this.contents = new Map(["answer", "node", "bridges", "ledger", "dead"].map((id) => [id, document.querySelector(`.contents a[href="#${id}"] .icon`)]));
   }
 
-  show({ status, judgement, atMs }) {
+  show(state) {
+    const { status, judgement, atMs } = state;
     const mode = status.store?.mode ? `, ${status.store.mode}` : "";
     say(this.eyebrow, `Node ${status.node}${mode}, up ${duration(Math.floor(status.supervisor.uptime_s))}, as of ${moment(atMs)} UTC`);
     say(this.headline, judgement.headline);
@@ -34,9 +42,41 @@ export class Answer {
     turnIcon(this.sign, judgement.verdict);
     for (const [id, verdict] of Object.entries(bySection(status, judgement))) turnIcon(this.contents.get(id), verdict);
     document.title = `${judgement.verdict === "ok" ? "" : judgement.verdict === "problem" ? "✖ " : "⚠ "}${status.node}: ${judgement.headline}`;
-    keyed(this.troubles, grouped(judgement.troubles), (one) => one.about, newGroup, showGroup);
+    keyed(this.troubles, grouped(judgement.troubles), (one) => one.about, (group) => this._newGroup(group, judgement), (item, group) => {
+      showGroup(item, group);
+      this.plots.get(group.about)?.show(state);
+    });
     this.troubles.hidden = !judgement.troubles.length;
     this.balance.show(status.bridges ?? []);
+  }
+
+  _newGroup(group, judgement) {
+    const item = make("li", {}, icon("none"), make("div", {}, make("a", { class: "about-what" }, make("bdi", {}, group.about)), make("ul", {})));
+    if (judgement.bridges.has(group.about)) {
+      const past = new Past(group.about);
+      this.plots.set(group.about, past);
+      item.append(past.element);
+    }
+    return item;
+  }
+}
+
+/** What waited for one bridge, from before its trouble on, with the times at which its link was down. */
+class Past {
+  constructor(name) {
+    this.name = name;
+    this.plot = new Sparkline("Waiting", [""], count);
+    this.element = this.plot.element;
+  }
+
+  show({ status, series, history, nowMs }) {
+    const rows = status.bridges.filter((row) => row.name === this.name);
+    const downS = Math.max(...rows.map((row) => row.down_s ?? 0));
+    const lastsS = Math.max(downS, ...rows.map((row) => (row.paused_since_ms ? (nowMs - row.paused_since_ms) / 1000 : 0)));
+    const spanS = Math.min(DAY_S, Math.max(LEAST_S, 3 * lastsS));
+    const marks = history.points(this.name, "down_s", most).filter(([, seconds]) => seconds > 0).map(([ms, seconds]) => [Math.max(0, nowMs - ms) / 1000 + seconds, Math.max(0, nowMs - ms) / 1000]); // the last period has not ended
+    const depths = withPast(history.points(this.name, "depth"), series.get(this.name).depths(), nowMs, spanS);
+    this.plot.show([depths], count(rows.reduce((sum, row) => sum + (row.depth ?? 0), 0)), downS ? [...marks, [downS, 0]] : marks);
   }
 }
 
@@ -63,14 +103,10 @@ function grouped(troubles) {
   return [...groups.values()];
 }
 
-function newGroup(group) {
-  return make("li", {}, icon("none"), make("div", {}, make("a", { class: "about-what" }, make("bdi", {}, group.about)), make("ul", {})));
-}
-
 function showGroup(item, group) {
   turnIcon(item.firstChild, group.verdict);
   setAll(item, { class: `s-${group.verdict}`, id: `trouble-${group.about}` });
-  const [about, list] = item.lastChild.children;
+  const [about, list] = item.children[1].children;
   setAll(about, { href: `#${group.anchor}` });
   keyed(list, group.troubles.map((one, at) => ({ ...one, key: at })), (one) => one.key, newTrouble, showTrouble);
 }

@@ -43,6 +43,10 @@ export class Api {
     return this._ask("POST", path, body);
   }
 
+  put(path, body) {
+    return this._ask("PUT", path, body);
+  }
+
   remove(path) {
     return this._ask("DELETE", path);
   }

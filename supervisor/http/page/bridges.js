@@ -5,8 +5,10 @@ import { part } from "./api.js";
 import { bytes, count, counted, duration, lasting, rate, share, UNKNOWN } from "./format.js";
 import { bridgesOf, remoteOf } from "./rows.js";
 import { Histogram, Sparkline } from "./plots.js";
-import { merged, quantile } from "./samples.js";
+import { most as worst } from "./history.js";
+import { merged, quantile, withPast } from "./samples.js";
 
+const PAST_S = 10800; // of the plots
 const CARDS_FIRST = 24;
 const LATENCY = "From acceptance to settlement of what was delivered. A lone message shows about 30 ms: its acknowledgement is read within 20 ms, and settlements are gathered for 50 ms.";
 const WORDS = { backoff: "no connection" }; // of states whose name in ``status`` says little
@@ -31,9 +33,10 @@ export class Bridges {
       this.again();
     });
     this.more = button("", () => { this.all = true; this.again(); }, { kind: "quiet show-more" });
+    this.add = button("New bridge …", () => this.app.bridgeForm.make(), { kind: "quiet show-more", role: "admin" });
     this.shown = make("span", { class: "count" });
     host.append(make("div", { class: "filter" }, this.search), this.troubled, this.shown);
-    this.host.after(this.more, make("p", { class: "fine" }, `Latency: ${LATENCY.charAt(0).toLowerCase()}${LATENCY.slice(1)}`));
+    this.host.after(this.more, this.add, make("p", { class: "fine" }, `Latency: ${LATENCY.charAt(0).toLowerCase()}${LATENCY.slice(1)}`));
     this.bar = host;
   }
 
@@ -99,7 +102,9 @@ class Card {
     this.resume = button("Resume", () => order("resume"), { role: "operate", label: `Resume ${this.name}` });
     this.restart = button("Restart", () => order("restart"), { role: "operate", label: `Restart ${this.name}` });
     this.restart.title = "Start its processes anew, and connect at once";
-    this.orders.append(this.pause, this.resume, this.restart);
+    const look = button("Queue", () => this.app.queues.open(this.name), { label: `Look into the queue of ${this.name}` });
+    const change = button("Change …", () => this.app.bridgeForm.change(this.name), { role: "admin", label: `Change ${this.name}` });
+    this.orders.append(this.pause, this.resume, this.restart, look, change);
   }
 
   show(rows, state) {
@@ -116,9 +121,10 @@ class Card {
     this._why(rows, found);
     this._facts(rows);
     const sum = (name) => rows.reduce((total, row) => total + (row[name] ?? 0), 0);
-    this.depth.show([series.depths()], count(sum("depth")));
-    this.flow.show([series.rates("accepted"), series.rates("delivered")], `${rate(sum("rate_in"))} in, ${rate(sum("rate_out"))} out`);
-    this._latency(rows, series);
+    const past = (points, figure, join) => withPast(state.history.points(this.name, figure, join), points, state.nowMs, PAST_S);
+    this.depth.show([past(series.depths(), "depth")], count(sum("depth")));
+    this.flow.show([past(series.rates("accepted"), "rate_in"), past(series.rates("delivered"), "rate_out")], `${rate(sum("rate_in"))} in, ${rate(sum("rate_out"))} out`);
+    this._latency(rows, series, past);
     const paused = rows.some((row) => row.paused_since_ms !== null && row.paused_since_ms !== undefined);
     this.pause.hidden = paused;
     this.resume.hidden = !paused;
@@ -157,12 +163,12 @@ class Card {
     for (const [title, value] of Object.entries(values)) say(this.facts.get(title), value);
   }
 
-  _latency(rows, series) {
+  _latency(rows, series, past) {
     const whole = merged(rows.map((row) => row.end_to_end_seconds).filter(Boolean));
     const all = quantile(whole, 0.5);
     const half = series.latencies(0.5), most = series.latencies(0.99);
     const now = most.at(-1)?.[1] ?? null;
-    this.latency.show([half, most], now === null ? UNKNOWN : `99 % below ${duration(now)}`);
+    this.latency.show([past(half, "latency_p50_s", worst), past(most, "latency_p99_s", worst)], now === null ? UNKNOWN : `99 % below ${duration(now)}`);
     this.spread.show(whole ?? { bounds: [], counts: [] }, all === null ? UNKNOWN : `half below ${duration(all)}`);
   }
 

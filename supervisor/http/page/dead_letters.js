@@ -3,6 +3,7 @@
 import { button, keyed, make, say } from "./dom.js";
 import { part } from "./api.js";
 import { bytes, count, counted, duration } from "./format.js";
+import { QueueExport } from "./queue_export.js";
 import { deathOf } from "./reasons.js";
 import { bridgesOf } from "./rows.js";
 
@@ -37,6 +38,7 @@ class DeadQueue {
     this.summary = make("p", { class: "summary" });
     this.reasons = make("ul", { class: "reasons-list" });
     this.purge = button("Purge …", () => this._purge(), { role: "admin", label: `Purge the dead letters of ${name}` });
+    this.export = button("Export", () => this._export(), { role: "operate", label: `Export the dead letters of ${name}` });
     this.replay = button("Replay all", () => this._replay(null), { role: "operate", label: `Replay all dead letters of ${name}` });
     this.replay.title = "Put them back at the end of the queue, oldest first";
     const titles = ["Number", "Died", "Reason", "Topic", "QoS", "Size", "Waited", "Payload"];
@@ -48,7 +50,7 @@ class DeadQueue {
     this.more.hidden = true;
     this.scroll = make("div", { class: "scroll" }, table);
     this.scroll.hidden = true;
-    this.element = make("article", { class: "dead-queue" }, make("header", {}, make("h3", {}, make("bdi", {}, name)), make("div", { class: "orders" }, this.replay, this.purge)),
+    this.element = make("article", { class: "dead-queue" }, make("header", {}, make("h3", {}, make("bdi", {}, name)), make("div", { class: "orders" }, this.replay, this.export, this.purge)),
       this.summary, this.reasons, this.scroll, this.more, this.beyond);
     this.seen = "";
     this.most = SHOWN;
@@ -57,7 +59,7 @@ class DeadQueue {
   show(dead) {
     this.dead = dead;
     say(this.summary, `${counted(dead.held, "dead letter")}, ${bytes(dead.bytes)}${dead.damaged ? `, ${count(dead.damaged)} damaged` : ""}. Replayed so far: ${count(dead.replayed ?? 0)}; purged: ${count(dead.purged ?? 0)}; given up for want of room: ${count(dead.evicted ?? 0)}.`);
-    keyed(this.reasons, Object.entries(dead.reasons ?? {}), ([reason]) => reason, ([reason]) => make("li", {}, make("span", {}), button("Replay these", () => this._replay(reason), { role: "operate", label: `Replay dead letters of ${this.name} with reason ${reason}` })), (item, [reason, number]) => say(item.firstChild, `${count(number)} ${deathOf(reason)}`));
+    keyed(this.reasons, Object.entries(dead.reasons ?? {}), ([reason]) => reason, ([reason]) => this._reason(reason), (item, [reason, number]) => say(item.firstChild, `${count(number)} ${deathOf(reason)}`));
     this.reasons.hidden = Object.keys(dead.reasons ?? {}).length < 2;
     const state = JSON.stringify([dead.held, dead.bytes, dead.replayed, dead.purged, dead.evicted]);
     if (state !== this.seen) {
@@ -66,13 +68,16 @@ class DeadQueue {
     }
   }
 
+  _reason(reason) {
+    const of = `dead letters of ${this.name} with reason ${reason}`;
+    return make("li", {}, make("span", {}), button("Replay these", () => this._replay(reason), { role: "operate", label: `Replay ${of}` }),
+      button("Purge these …", () => this._purge(reason), { role: "admin", label: `Purge ${of}` }));
+  }
+
   async _load() {
-    if (!this.app.may("operate")) {
-      say(this.beyond, "To see messages a token wants the role operate.");
-      return;
-    }
     try {
-      const { messages } = await this.app.api.get(`queues/${part(this.name)}/messages`, { dead: "yes", count: this.most });
+      const kind = this.app.may("operate") ? "messages" : "outline";
+      const { messages } = await this.app.api.get(`queues/${part(this.name)}/${kind}`, { dead: "yes", count: this.most });
       this._rows(messages);
     } catch (error) {
       say(this.beyond, `They cannot be listed: ${error.message}.`);
@@ -83,12 +88,13 @@ class DeadQueue {
     this.body.replaceChildren(...messages.map((one) => {
       const died = typeof one.dead_at === "string" ? one.dead_at.slice(0, 19).replace("T", " ") : "–";
       const values = one.damaged ? [count(one.seq), "–", "damaged", "", "", "", "", ""]
-        : [count(one.seq), died, deathOf(one.reason), one.topic, String(one.qos), bytes(one.size), duration(one.age_s), one.payload ?? ""];
+        : [count(one.seq), died, deathOf(one.reason), one.topic, String(one.qos), bytes(one.size), duration(one.age_s), one.payload ?? "–"];
       return make("tr", {}, ...values.map((value, at) => make("td", { class: at === 3 || at === 7 ? "text" : "", "data-label": this.titles[at] }, make("bdi", {}, value))));
     }));
     this.scroll.hidden = !messages.length;
     this.more.hidden = this.dead.held <= messages.length || this.most === MORE;
-    say(this.beyond, this.dead.held > messages.length ? `The first ${messages.length} of ${count(this.dead.held)}; bascule queue export CONFIG ${this.name} --dead --to FILE has all.` : "");
+    const rest = this.dead.held > messages.length ? `The first ${messages.length} of ${count(this.dead.held)}. ` : "";
+    say(this.beyond, `${rest}${this.app.may("operate") ? "" : "To see payloads a token wants the role operate."}`);
   }
 
   async _replay(reason) {
@@ -107,11 +113,30 @@ class DeadQueue {
     });
   }
 
-  async _purge() {
-    const sure = await this.app.confirm(`Purge the dead letters of ${this.name}?`, `${counted(this.dead.held, "message")} (${bytes(this.dead.bytes)}) will be removed for good. bascule queue export CONFIG ${this.name} --dead --to FILE saves them first.`, "Purge them");
+  async _export() {
+    if (this.running) {
+      this.running.stop();
+      return;
+    }
+    this.running = new QueueExport(this.app.api, (text) => say(this.beyond, text));
+    say(this.export, "Stop the export");
+    await this.app.act(`${this.name}: export`, () => this.running.run({ bridge: this.name, dead: true }));
+    say(this.export, "Export");
+    this.running = null;
+  }
+
+  /** Remove the dead letters that died of ``reason``; without one, all. */
+  async _purge(reason = null) {
+    const what = reason === null ? `${counted(this.dead.held, "dead letter")} (${bytes(this.dead.bytes)})` : `${counted(this.dead.reasons[reason], "dead letter")}, ${deathOf(reason)},`;
+    const sure = await this.app.confirm(`Purge dead letters of ${this.name}?`, `${what} will be removed for good. Export first what may be wanted.`, "Purge them", { typed: this.name });
     if (!sure) return;
     await this.app.act(`${this.name}: purge`, async () => {
-      const { purged } = await this.app.api.post(`queues/${part(this.name)}/purge`, { dead: true });
+      let purged = 0, from = reason === null ? null : 0;
+      do {
+        const page = await this.app.api.post(`queues/${part(this.name)}/purge`, { dead: true, ...(reason === null ? {} : { reason, from }) });
+        purged += page.purged;
+        from = page.next;
+      } while (from !== null);
       return `${counted(purged, "dead letter")} purged`;
     });
   }

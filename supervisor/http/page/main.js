@@ -1,18 +1,22 @@
 // Asks the server for the node's figures, again and again, and has each part of the page show them.
 
+import { Access } from "./access.js";
 import { Answer, Ledger } from "./answer.js";
 import { Api, Refused, Unreachable } from "./api.js";
+import { BridgeForm } from "./bridge_form.js";
 import { Bridges } from "./bridges.js";
 import { DeadLetters } from "./dead_letters.js";
 import { followSections } from "./contents.js";
-import { every, say, setAll } from "./dom.js";
+import { every, make, say, setAll } from "./dom.js";
 import { EventLog, EventTable } from "./events.js";
 import { lasting, moment } from "./format.js";
+import { History } from "./history.js";
 import { judge } from "./judgement.js";
 import { bridgesOf } from "./rows.js";
 import { Login } from "./login.js";
 import { Orphans } from "./orphans.js";
 import { Picture } from "./picture.js";
+import { Queues } from "./queues.js";
 import { Reload } from "./reload.js";
 import { Series } from "./samples.js";
 import { Sessions } from "./sessions.js";
@@ -32,6 +36,7 @@ class App {
     this.role = "view";
     this.series = new Map();
     this.log = new EventLog(this.api);
+    this.history = new History(this.api);
     this.state = null;
     this.heardMs = null;
     this.lost = "";
@@ -40,7 +45,9 @@ class App {
     const by = (id) => document.getElementById(id);
     this.parts = [this.answer, new Picture(by("picture")), new Bridges(this), new Ledger(by("ledger-rows")), new EventTable(by("event-rows")),
       new Orphans(this, by("orphans")), new Reload(this, by("configuration")), new Traces(this, by("traces"))];
-    this.wanted = [["dead", new DeadLetters(this, by("dead-letters"))], ["clients", new Sessions(this, by("sessions"))], ["topics", new Topics(this, by("flow"))]];
+    this.queues = new Queues(this, by("queue"));
+    this.bridgeForm = new BridgeForm(this, by("bridge-form"));
+    this.wanted = [["queues", this.queues], ["access", new Access(this, by("rights"))], ["dead", new DeadLetters(this, by("dead-letters"))], ["clients", new Sessions(this, by("sessions"))], ["topics", new Topics(this, by("flow"))]];
     this.login = new Login(this.api, () => this._entered(), () => this._ask(""));
     followSections((visible) => {
       this.visible = visible;
@@ -70,6 +77,7 @@ class App {
       if (this.state === null) await this._askRole();
       const status = await this.api.get("status");
       await this.log.fetch(status.store?.events);
+      await this.history.fetch(Date.now());
       if (this.locked) return; // the token was forgotten meanwhile
       this._show(status);
       this._found();
@@ -96,7 +104,7 @@ class App {
     }
     const judgement = judge(status, this.log.events, this.series, nowMs);
     const first = this.state === null;
-    this.state = { status, judgement, series: this.series, events: this.log.events, atMs: nowMs, nowMs };
+    this.state = { status, judgement, series: this.series, history: this.history, events: this.log.events, atMs: nowMs, nowMs };
     this.heardMs = nowMs;
     document.getElementById("layout").hidden = false;
     say(document.getElementById("node-name"), status.node);
@@ -141,22 +149,27 @@ class App {
     this.saidFor = setTimeout(() => setAll(host, { class: "said" }), SAID_MS);
   }
 
-  /** Ask before something that cannot be undone; whether it is meant. */
-  confirm(title, text, yes) {
+  /**
+   * Ask before something that cannot be undone: false if it is not meant, and ``{option}`` if it is.
+   *
+   * typed: what has to be written first. option: what may be wanted besides. details: a list behind the text.
+   */
+  confirm(title, text, yes, { typed = "", option = "", details = [] } = {}) {
     const dialog = document.getElementById("confirm");
     const accept = document.getElementById("confirm-yes"), cancel = document.getElementById("confirm-no");
     say(document.getElementById("confirm-title"), title);
     say(document.getElementById("confirm-text"), text);
     say(accept, yes);
+    const { field, tick } = demand(accept, typed, option, details);
     this.undecided?.(false);
     return new Promise((resolve) => {
-      const decide = (sure) => (resolve(sure), dialog.close());
+      const decide = (sure) => (resolve(sure && { option: tick.checked }), dialog.close());
       this.undecided = resolve;
       accept.onclick = () => decide(true);
       cancel.onclick = () => decide(false);
       dialog.onclose = () => dialog.open || resolve(false); // by Escape; the end of a question before may be told only now
       dialog.showModal();
-      cancel.focus();
+      (typed ? field : cancel).focus();
     });
   }
 
@@ -213,6 +226,25 @@ class App {
     this.heardMs = null;
     this.login.ask(why);
   }
+}
+
+/** Have the question want what it wants before ``accept`` can be pressed; the inputs of it. */
+function demand(accept, typed, option, details) {
+  const [list, written, box] = ["details", "typed", "option"].map((name) => document.getElementById(`confirm-${name}`));
+  list.replaceChildren(...details.map((one) => make("li", {}, make("bdi", {}, one))));
+  list.hidden = !details.length;
+  say(written.querySelector("b"), typed);
+  say(box.querySelector("span"), option);
+  written.hidden = !typed;
+  box.hidden = !option;
+  const field = written.querySelector("input"), tick = box.querySelector("input");
+  field.value = "";
+  tick.checked = false;
+  const weigh = () => { accept.disabled = field.value.trim() !== typed; };
+  field.oninput = weigh;
+  field.onkeydown = (event) => { if (event.key === "Enter" && !accept.disabled) accept.click(); };
+  weigh();
+  return { field, tick };
 }
 
 followTheme();

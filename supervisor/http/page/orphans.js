@@ -35,7 +35,7 @@ export class Orphans {
   /** ``queue`` is ``bridge:NAME:LANE``. */
   async _purge(queue) {
     const [, name, lane] = /^bridge:(.*):([^:]+)$/.exec(queue) ?? [];
-    if (!(await this.app.confirm(`Purge ${queue}?`, `What waits there and was never sent is removed for good. bascule queue export CONFIG ${name} --to FILE saves it first.`, "Purge it"))) return;
+    if (!(await this.app.confirm(`Purge ${queue}?`, `What waits there and was never sent is removed for good. bascule queue export CONFIG ${name} --to FILE saves it first.`, "Purge it", { typed: name }))) return;
     await this.app.act(`${queue}: purge`, async () => {
       const { purged, kept_lanes: kept } = await this.app.api.post(`queues/${part(name)}/purge`, { lane });
       return `${counted(purged, "message")} purged${kept.length ? `; what may have been sent stays (bascule queue purge CONFIG ${name} says why)` : ""}`;

@@ -1,11 +1,11 @@
 // Small plots over time as SVG: lines from samples, and a histogram as bars.
 
-import { make, say, setAll } from "./dom.js";
-import { duration } from "./format.js";
+import { keyed, make, say, setAll } from "./dom.js";
+import { duration, lasting } from "./format.js";
 
 const WIDTH = 240;
 const HEIGHT = 48;
-const SPANS_S = [60, 120, 300];
+const SPANS_S = [60, 120, 300, 900, 3600, 10800, 21600, 43200, 86400];
 
 /** A plot with a title, its value now, and one or two lines of ``[seconds ago, value]``; it can be pointed at. */
 export class Sparkline {
@@ -16,9 +16,10 @@ export class Sparkline {
     this.high = make("span", { class: "high" });
     this.areas = names.map((_, at) => make("path", { class: `area c${at}` }));
     this.lines = names.map((_, at) => make("path", { class: `line c${at}` }));
+    this.marks = make("g", {});
     this.cursor = make("line", { class: "cursor-line", y1: 0, y2: HEIGHT, visibility: "hidden" });
     this.svg = make("svg", { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" },
-      make("line", { class: "grid zero", x1: 0, x2: WIDTH, y1: HEIGHT - 1, y2: HEIGHT - 1 }), ...this.areas.slice(0, 1), ...this.lines, this.cursor);
+      make("line", { class: "grid zero", x1: 0, x2: WIDTH, y1: HEIGHT - 1, y2: HEIGHT - 1 }), this.marks, ...this.areas.slice(0, 1), ...this.lines, this.cursor);
     this.title = title;
     this.element = make("figure", { class: "small-plot" }, make("figcaption", {}, make("span", {}, title), this.now), this.svg, this.high);
     this.values = names.map(() => []);
@@ -27,12 +28,14 @@ export class Sparkline {
     this.svg.addEventListener("pointerleave", () => this._leave());
   }
 
-  /** Draw ``series``, one for each name; ``now`` is what is written beside the title. */
-  show(series, now) {
+  /** Draw ``series``, one for each name; ``now`` is written beside the title. ``marks`` are times, ``[from, to]`` in seconds ago, at which the link was down. */
+  show(series, now, marks = []) {
     const oldest = Math.max(0, ...series.map((points) => points[0]?.[0] ?? 0));
     this.spanS = SPANS_S.find((span) => span >= oldest) ?? SPANS_S.at(-1);
     this.values = series.map((points) => points.filter(([ago, value]) => value !== null && ago <= this.spanS));
     this.said = now;
+    const down = marks.map(([from, to]) => [Math.min(from, this.spanS), to]).filter(([from, to]) => from > to);
+    keyed(this.marks, down.map((one, at) => ({ one, at })), ({ at }) => at, () => make("rect", { class: "down", y: 0, height: HEIGHT }), (rect, { one: [from, to] }) => setAll(rect, { x: this._x(from), width: ((WIDTH * (from - to)) / this.spanS).toFixed(1) }));
     const known = this.values.flat().map(([, value]) => value);
     const most = known.length ? Math.max(...known) : 0;
     this.most = most || 1;
@@ -42,7 +45,7 @@ export class Sparkline {
       if (at === 0) setAll(this.areas[0], { d: points.length ? `${path}L${this._x(points.at(-1)[0])} ${HEIGHT}L${this._x(points[0][0])} ${HEIGHT}Z` : "" });
     }
     say(this.high, known.length ? `${duration(this.spanS)}, at most ${this.write(most)}` : "no figures yet");
-    setAll(this.svg, { "aria-label": `${this.title} over the last ${duration(this.spanS)}: now ${now}${known.length ? `, at most ${this.write(most)}` : ""}` });
+    setAll(this.svg, { "aria-label": `${this.title} over the last ${duration(this.spanS)}: now ${now}${known.length ? `, at most ${this.write(most)}` : ""}${down.length ? "; its link was down within that time" : ""}` });
     if (this.pointed === null) say(this.now, now);
     else this._tell();
   }
@@ -66,7 +69,7 @@ export class Sparkline {
     if (!near[0]) return;
     setAll(this.cursor, { x1: this._x(near[0][0]), x2: this._x(near[0][0]), visibility: "visible" });
     const values = near.map((one, at) => (one ? `${this.names[at]}${this.names[at] ? " " : ""}${this.write(one[1])}` : "")).filter(Boolean);
-    say(this.now, `${Math.round(near[0][0])} s ago: ${values.join(", ")}`);
+    say(this.now, `${lasting(near[0][0])} ago: ${values.join(", ")}`);
   }
 
   _leave() {

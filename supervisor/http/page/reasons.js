@@ -26,7 +26,11 @@ export function failureOf(reason) {
 }
 
 // Why a message died, as the store names it, and the reason codes of MQTT 5 among that.
-const DEATHS = { connection_closed: "the remote closes the connection on them", too_large: "larger than the remote takes" };
+const DEATHS = {
+  connection_closed: "the remote closes the connection on them",
+  packet_too_large: "larger than the remote takes",
+  wrongly_acknowledged: "the remote acknowledges them wrongly",
+};
 const REFUSALS = {
   "0x80": "no reason given",
   "0x83": "refused by the remote's own rules",

@@ -48,7 +48,7 @@ export class Reload {
 
   _show(plan) {
     this.found = plan;
-    this.rows.replaceChildren(...plan.changes.map(rowOf), ...plan.problems.map((text) => make("li", {}, icon("problem"), make("div", {}, make("bdi", {}, text)))));
+    this.rows.replaceChildren(...plan.changes.map(planRow), ...plan.problems.map((text) => make("li", {}, icon("problem"), make("div", {}, make("bdi", {}, text)))));
     this.destructive = plan.changes.filter((one) => one.how === "destructive").length;
     this.apply.hidden = !plan.changes.length || plan.refused !== null;
     const of = this.destructive ? `; ${count(this.destructive)} would give something up for good` : "";
@@ -74,7 +74,8 @@ export class Reload {
   }
 }
 
-function rowOf({ what, how, target, detail }) {
+/** One change of a plan. */
+export function planRow({ what, how, target, detail }) {
   const [verdict, word, meaning] = HOWS[how] ?? ["none", how, ""];
   const more = [target && !what.includes(target) ? target : "", detail].filter(Boolean).join(": ");
   return make("li", {}, make("span", { class: `badge s-${verdict}`, title: meaning }, word), make("div", {}, make("bdi", {}, what), " ", make("bdi", { class: "fine" }, more)));

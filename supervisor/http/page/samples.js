@@ -58,6 +58,13 @@ export class Series {
   }
 }
 
+/** ``points``, ``[seconds ago, value]``, behind what the node has kept of before, ``[at in ms, value]``; at most ``spanS`` of both. */
+export function withPast(past, points, nowMs, spanS) {
+  const oldest = points[0]?.[0] ?? 0;
+  const before = past.map(([ms, value]) => [Math.max(0, nowMs - ms) / 1000, value]).filter(([ago]) => ago > oldest);
+  return [...before, ...points].filter(([ago]) => ago <= spanS);
+}
+
 function total(rows, name) {
   return rows.reduce((sum, row) => sum + (row[name] ?? 0), 0);
 }

@@ -14,6 +14,10 @@ TURNS_WITHIN_S = 60.0  # a loaded machine takes long
 ASK_AT_ONCE = "document.dispatchEvent(new Event('visibilitychange'));"  # the page does when its tab is seen again
 _SAYS = "const one = document.querySelector(arguments[0]); return one?.getClientRects().length ? one.innerText : '';"
 _HAS_TOKEN = "return (sessionStorage.getItem('bascule-token') ?? '') === arguments[0]"
+_FIELD = """
+    const labels = Array.from(document.querySelectorAll("dialog[open] label"));
+    const field = document.getElementById(labels.find((one) => one.textContent === arguments[0]).htmlFor);
+"""
 _TAKES_TOKEN = """
     sessionStorage.setItem("bascule-token", arguments[0]);
     if (!arguments[0]) sessionStorage.clear();
@@ -60,10 +64,35 @@ class LivePage:
         """Wait until it asks whether one is sure."""
         self.wait("document.getElementById('confirm').open", "a question")
 
-    def say_yes(self) -> None:
-        """Wait until it asks whether one is sure, and be sure."""
+    def say_yes(self, typed: str = "") -> None:
+        """Wait until it asks whether one is sure, and be sure; ``typed`` is what it wants to have written first."""
         self.wait_asks()
+        if typed:
+            assert self.browser.ask("return document.getElementById('confirm-yes').disabled")
+            self.browser.press(*typed)
         self.browser.click("#confirm-yes")
+
+    def press_words(self, words: str) -> None:
+        """Press the button that is seen and has the text ``words``."""
+        script = """
+            const seen = Array.from(document.querySelectorAll("button")).filter((one) => one.getClientRects().length);
+            return seen.find((one) => one.textContent === arguments[0]);
+        """
+        self.browser.click(self.browser.ask(script, words))
+
+    def fill(self, label: str, text: str) -> None:
+        """Write ``text`` instead of what is in the field of the form that is called ``label``."""
+        emptied = "field.value = ''; field.dispatchEvent(new Event('input', { bubbles: true })); return field;"
+        self.browser.ask(_FIELD + emptied, label).send_keys(text)
+
+    def fault(self, label: str) -> str:
+        """What is said to be wrong at the field of the form that is called ``label``, as it is told with it."""
+        script = """
+            const told = document.getElementById(`${field.id}-fault`);
+            const said = field.getAttribute("aria-describedby").includes(told.id) && field.getAttribute("aria-invalid") === "true";
+            return said ? told.textContent : "";
+        """
+        return str(self.browser.ask(_FIELD + script, label))
 
     def says(self, selector: str) -> str:
         """The text of an element as it is seen; empty where there is none."""

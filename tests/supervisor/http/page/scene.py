@@ -24,11 +24,13 @@ from tests.support.waiting import PATIENCE_S, wait_until
 NODE = "plant-7"
 FORBIDDEN = "plant/recipe"
 BURST = 200
+LARGEST = 20_000  # bytes of a packet that ``cloud`` takes
 ARCHIVE_MOST = 2_000  # messages that may wait for ``archive``
 
 
 class Scene:
-    """The node, its page at ``url``, and the remotes of its bridges; ``http`` has keys of the node's configuration besides.
+    """The node, its page at ``url``, and the remotes of its bridges; ``http`` has keys of the node's configuration besides. Bridges
+    can be made by request.
 
     ``cloud`` takes everything but what ``forbid`` names; ``cloud_link`` is the way there, which can be cut. ``lab`` has the wrong
     password. ``archive`` takes temperatures and counts. ``depot`` takes what gates say. All remotes are real Mosquittos.
@@ -39,7 +41,7 @@ class Scene:
         self._acl = folder / "acl"
         http_port = free_port()
         self.url = f"http://127.0.0.1:{http_port}/"
-        self.cloud = Mosquitto(folder / "cloud", lines=[f"acl_file {self._acl}"])
+        self.cloud = Mosquitto(folder / "cloud", lines=[f"acl_file {self._acl}", f"max_packet_size {LARGEST}"])
         self.forbid(FORBIDDEN)
         self.lab = Mosquitto(folder / "lab", users={NODE: "right"})
         self.archive = Mosquitto(folder / "archive")
@@ -63,6 +65,7 @@ class Scene:
             "node": {"name": NODE, "data_dir": str(folder / "data")},
             "http": {"bind": f"127.0.0.1:{http_port}", **http},
         }
+        (folder / "node" / "bridges.d").mkdir(parents=True)
         self.node = Node(self._config(), folder / "node", data_dir=folder / "data")
         self._stack = ExitStack()
 
@@ -93,7 +96,7 @@ class Scene:
 
     def _config(self, *more: Config) -> Config:
         """Each bridge has a process of its own, which is killed alone, and which the page shows."""
-        return node_config(*self._bridges, *more, placement=ISOLATED, **self._keys)
+        return node_config(*self._bridges, *more, placement=ISOLATED, **self._keys) | {"include": ["bridges.d/*.yaml"]}
 
     def configure(self, *more: Config) -> None:
         """Write the configuration anew, with ``more`` bridges."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import signal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from supervisor.control.client import ControlClient
 from tests.supervisor.http.page.live_page import TURNS_WITHIN_S, LivePage
-from tests.supervisor.http.page.scene import ARCHIVE_MOST, FORBIDDEN, NODE, Scene
+from tests.supervisor.http.page.scene import ARCHIVE_MOST, FORBIDDEN, LARGEST, NODE, Scene
+from tests.support.contrast import faint_texts
 from tests.support.mqtt_client import MqttClient
 from tests.support.node import bridge_config
 from tests.support.ports import free_port
@@ -170,10 +175,138 @@ def test_dead_letters_are_purged_once_it_is_confirmed(page: LivePage, scene: Sce
     page.wait("!document.getElementById('confirm').open", "no question any more")
     page.wait_says("#dead-letters", "1 dead letter")
     page.press("Purge the dead letters of cloud")
-    page.say_yes()
+    page.say_yes("cloud")
 
     page.wait_says("#said", "1 dead letter purged")
     page.wait_says("#dead-letters", "None")
+
+
+def test_dead_letters_of_one_reason_are_purged_and_the_others_stay(page: LivePage, scene: Scene) -> None:
+    scene.publish(FORBIDDEN, "cumin 4")
+    scene.publish("plant/large", "x" * LARGEST)
+    page.wait_says("#dead-letters", "1 refused by the remote: not authorized (0x87)", "1 larger than the remote takes")
+
+    page.press("Purge dead letters of cloud with reason packet_too_large")
+    page.wait_says("#confirm-text", "1 dead letter, larger than the remote takes, will be removed for good")
+    page.say_yes("cloud")
+    page.wait_says("#said", "1 dead letter purged")
+    page.wait_says("#dead-letters", "cumin 4", "1 dead letter")
+
+    page.press("Purge the dead letters of cloud")
+    page.say_yes("cloud")
+    page.wait_says("#dead-letters", "None")
+
+
+def test_a_queue_is_looked_into_exported_and_purged(page: LivePage, scene: Scene, tmp_path: Path) -> None:
+    scene.publish("line/4/count", "first", HOSTILE_PAYLOAD)
+    page.press("Look into the queue of lab")
+    page.wait_says("#queue tbody", "line/4/count", "first", "waiting", "<script>")
+    assert page.browser.ask("return document.activeElement.selectedOptions[0].textContent").startswith("lab: ")
+
+    page.browser.downloads(tmp_path)
+    page.browser.click("#queue button[data-role=operate]")
+    saved = tmp_path / "lab-0.jsonl"
+    wait_until(saved.exists, TURNS_WITHIN_S, "the file is saved")
+    exported = scene.node.cli("queue", "export", str(scene.node.config_path), "lab", "--to", "-").stdout
+    assert [without_age(line) for line in saved.read_text().splitlines()] == [without_age(line) for line in exported.splitlines()]
+    page.wait_says("#said", "lab: export:", "exported")
+
+    page.browser.click("#queue button[data-role=admin]")
+    page.wait_says("#confirm-text", f"Up to {len(exported.splitlines())} messages", "removed for good")
+    page.say_yes("lab")
+    page.wait_says("#said", "messages purged")
+    page.wait_says("#queue [role=status]", "Nothing waits here.")
+
+
+def without_age(line: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(line)
+    return told | {"age_s": None}
+
+
+def test_a_bridge_is_made_changed_as_text_and_removed_and_what_is_wrong_is_said_where_it_is(page: LivePage, scene: Scene) -> None:
+    port = free_port()
+    page.press_words("New bridge …")
+    page.fill("Name", "spur")
+    page.fill("Addresses of the remote", f"127.0.0.1:{port}, 9")
+    page.fill("Client identifier", "spur")
+    page.fill("Topics to the remote", "spur/#/x")
+    page.browser.click("#bridge-form .primary")
+    page.wait_says("#bridge-form", "It does not hold: see what is marked.")
+    assert "port" in page.fault("Addresses of the remote")
+    assert "#" in page.fault("Topics to the remote")
+    assert page.browser.ask("return document.activeElement.id") == "bridge-remote-addresses"
+    page.browser.resize(390)
+    assert page.browser.ask("const one = document.getElementById('bridge-form'); return one.scrollWidth <= one.clientWidth")
+
+    page.fill("Addresses of the remote", f"127.0.0.1:{port}")
+    page.fill("Topics to the remote", "spur/#")
+    assert page.fault("Addresses of the remote") == ""
+    page.browser.click("#bridge-form .primary")
+    page.wait_says("#bridge-form .changes", "bridge spur: added")
+    page.browser.press("ENTER")
+    page.say_yes()
+    page.wait("!document.querySelector('dialog[open]')", "the form is done")
+    page.wait_says("#said", "spur: change: applied.")
+    page.wait_state("spur", "no connection")
+    scene.publish("spur/1", "kept")
+    page.wait_says("#b-spur dl", "Waiting\n1")
+
+    page.press("Change spur")
+    page.wait_says("#bridge-form h2", "Change spur")
+    faint = faint_texts(page.browser)[1]
+    inputs = [one for one in page.browser.accessibility() if one["role"]["value"] in ("textbox", "combobox", "checkbox")]
+    assert "Addresses of the remote" in {one["name"]["value"] for one in inputs}
+    assert [one for one in inputs if not one["name"]["value"]] == []
+    assert faint == []
+    page.fill("Client identifier", "other")
+    page.press_words("Write it as text")
+    text = page.browser.ask("return document.getElementById('bridge-text').value")
+    assert 'client_id: "other"' in text
+    page.fill("The bridge's file (YAML)", text.replace("spur/#", "# spur").replace('"', ""))
+    page.browser.click("#bridge-form .choices .primary")
+    page.wait_says("#bridge-faults", "Line ")
+    page.fill("The bridge's file (YAML)", text.replace("      - filters", "      - keep_last: true\n        filters"))
+    page.browser.click("#bridge-form .choices .primary")
+    page.wait_says("#bridge-form", "1 would give something up for good", "destructive", "remote.client_id")
+    page.browser.press("ENTER")
+    page.wait_says("#confirm-details", "remote.client_id", "the session at the former remote is left")
+    page.say_yes("spur")
+    page.wait("!document.querySelector('dialog[open]')", "the form is done")
+    scene.publish("spur/2", "old", "new")
+    page.wait_says("#b-spur dl", "Waiting\n2")
+    page.press("Look into the queue of spur")
+    page.wait_says("#queue tbody", "spur/1", "kept")
+    page.press_words("Next page")
+    page.wait_says("#queue tbody", "spur/2", "new", "held by its rule")
+
+    page.press("Change spur")
+    page.wait_says("#bridge-form h2", "Change spur")
+    page.press_words("Remove the bridge …")
+    page.wait_says("#confirm-details", "bridge spur: removed", "2 messages")
+    page.say_yes("spur")
+    page.wait_says("#said", "spur: remove: applied.")
+    page.wait("!document.getElementById('b-spur')", "no card of that bridge any more")
+    with ControlClient.of_run_dir(scene.node.data_dir / "run") as node:
+        node.purge("spur")
+
+
+def test_users_and_rights_are_read_and_no_secret_of_theirs(page: LivePage) -> None:
+    page.browser.ask("document.getElementById('access').scrollIntoView()")
+
+    page.wait_says("#rights", "Clients without a user name are let in.", "everybody may publish and get everything")
+    page.wait_says("#rights", "view: view", "operate: operate", "admin: admin")
+
+
+def test_a_trouble_has_its_past_beside_it_as_soon_as_the_page_is_opened(page: LivePage, scene: Scene) -> None:
+    with ControlClient.of_run_dir(scene.node.data_dir / "run") as node:
+        wait_until(lambda: len(node.history().at_ms) >= 1, TURNS_WITHIN_S, "something is on record", period_s=0.5)
+    page.open("admin")
+
+    page.wait("document.querySelector('#trouble-lab figure .line').getAttribute('d')", "a plot")
+    page.wait("document.querySelector('#trouble-lab figure .down')", "the times at which its link was down")
+    told = page.browser.ask("return document.querySelector('#trouble-lab figure svg').getAttribute('aria-label')")
+    assert told.startswith("Waiting over the last")
+    assert told.endswith("its link was down within that time")
 
 
 def test_a_bridge_is_paused_and_resumed_by_the_keyboard_alone(page: LivePage, scene: Scene) -> None:
@@ -279,7 +412,7 @@ def test_a_changed_configuration_is_told_planned_and_applied_and_what_it_leaves_
     page.wait_says("#orphans tbody", "bridge:spare:0", "1")
     page.wait_says("#troubles", "no bridge of the configuration serves them")
     page.press("Purge the queue bridge:spare:0")
-    page.say_yes()
+    page.say_yes("spare")
     page.wait_says("#said", "1 message purged")
     page.wait("document.getElementById('orphans').hidden", "no orphaned queue any more")
 

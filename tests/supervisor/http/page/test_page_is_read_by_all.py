@@ -59,19 +59,26 @@ def test_a_wrong_token_is_refused_and_a_right_one_is_kept_by_this_tab(page: Live
     assert page.says("#layout") == ""
 
 
-def test_each_role_sees_the_buttons_that_it_may_press(page: LivePage) -> None:
+def test_each_role_sees_the_buttons_that_it_may_press_and_no_payload_without_one(page: LivePage, scene: Scene) -> None:
     enter(page, "view")
     assert {"Pause cloud", "Replay all dead letters of cloud", "Purge the dead letters of cloud"}.isdisjoint(page.buttons())
     assert page.buttons() <= {"Show the plan"}
-    assert page.browser.seen("main .orders button") == 0
-    page.wait_says("#dead-letters", "a token wants the role operate")
+    page.wait_says("#dead-letters", "plant/recipe", "a token wants the role operate")
+    assert "salt 3" not in page.says("#dead-letters")
+    page.wait_says("#rights", "a token wants the role operate")
+    scene.publish("line/4/count", "secret 7")
+    page.press("Look into the queue of lab")
+    page.wait_says("#queue", "line/4/count", "a token wants the role operate")
+    assert "secret 7" not in page.says("#queue")
 
     enter(page, "operate")
     assert {"Pause cloud", "Restart cloud", "Replay all dead letters of cloud"} <= page.buttons()
-    assert "Purge the dead letters of cloud" not in page.buttons()
+    assert {"Purge the dead letters of cloud", "Change cloud", "New bridge …"}.isdisjoint(page.buttons())
+    assert {"Export", "Export the dead letters of cloud"} <= page.buttons()
 
     enter(page, "admin")
     assert {"Pause cloud", "Replay all dead letters of cloud", "Purge the dead letters of cloud"} <= page.buttons()
+    assert {"Change cloud", "New bridge …"} <= page.buttons()
 
 
 def test_nothing_is_wider_than_the_window(page: LivePage) -> None:
