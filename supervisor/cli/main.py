@@ -106,7 +106,8 @@ def cli(context: click.Context) -> None:
     """A durable store-and-forward bridge between MQTT brokers.
 
     CONFIG is the configuration file of a node on this machine. Without it, it is what the environment has in BASCULE_CONFIG, or
-    /etc/bascule/bascule.yaml. Commands that only ask a node may ask one elsewhere, by --node and --key.
+    /etc/bascule/bascule.yaml, or your bascule.yaml in this folder. Commands that only ask a node may ask one elsewhere, by --node
+    and --key.
     """
     if context.invoked_subcommand != "run":  # a node takes what came when it can
         signals.unblock()

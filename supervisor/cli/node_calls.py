@@ -1,7 +1,8 @@
 """The start of every command: the node that it is about, and a client of that node.
 
 CONFIG, the file of a node on this machine, is the first argument of a command, or ``-c CONFIG`` anywhere. Without it, it is what
-``BASCULE_CONFIG`` names, or ``/etc/bascule/bascule.yaml``. A node elsewhere is ``--node ADDRESS`` with ``--key FILE``. Arguments go
+``BASCULE_CONFIG`` names, or ``/etc/bascule/bascule.yaml``, or ``bascule.yaml`` in this folder, which ``bascule init`` writes; not
+one of another user, whose file could name commands. A node elsewhere is ``--node ADDRESS`` with ``--key FILE``. Arguments go
 before the environment.
 """
 
@@ -39,6 +40,7 @@ CONFIG_VARIABLE, NODE_VARIABLE, KEY_VARIABLE, SERVER_KEY_VARIABLE = (
     "BASCULE_SERVER_KEY",
 )
 SYSTEM_CONFIG = Path("/etc/bascule/bascule.yaml")
+FOLDER_CONFIG = Path("bascule.yaml")
 _YAML = (".yaml", ".yml")
 _CONFIG, _REMOTE = "bascule.config", "bascule.remote"  # in click's ``Context.meta``
 
@@ -227,9 +229,10 @@ class GivenNode:
             return Path(variable)
         if SYSTEM_CONFIG.exists():
             return SYSTEM_CONFIG
-        raise click.UsageError(
-            f"Missing argument 'CONFIG': {CONFIG_VARIABLE} is not set, and there is no {SYSTEM_CONFIG}.", self._context
-        )
+        if FOLDER_CONFIG.is_file() and FOLDER_CONFIG.stat().st_uid == os.geteuid():
+            return FOLDER_CONFIG
+        none = f"{CONFIG_VARIABLE} is not set, and there is no {SYSTEM_CONFIG} and no {FOLDER_CONFIG} of yours here"
+        raise click.UsageError(f"Missing argument 'CONFIG': {none}.", self._context)
 
     @cached_property
     def place(self) -> NodePlace:

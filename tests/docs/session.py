@@ -34,7 +34,7 @@ from tests.support.ports import accepts, free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 
 _PORT = re.compile(r"(?<![\d.])(1883|7000|1884|1885|1886|4222|4223|4224|6222|6223|6224|8883|8884|8885|8080|9090)(?!\d)")
-_RUNS = re.compile(r"^(?:\w+=\S+ )*bascule run \S+(?: --\S+)* &", re.MULTILINE)
+_RUNS = re.compile(r"^(?:\w+=\S+ )*bascule run(?: \S+)?(?: --\S+)* &", re.MULTILINE)
 _READY = re.compile(r'^\{(?!.*"level").*"node\.(ready|stands_by)"', re.MULTILINE)  # what it prints; its log says so too
 _BROKER = re.compile(r"^mosquitto (?:-p (?P<port>\d+)|-c (?P<config>\S+)) &", re.MULTILINE)
 _LISTENER = re.compile(r"^listener (\d+)", re.MULTILINE)
@@ -44,7 +44,7 @@ _LOOKS = re.compile(
 )
 _BASCULE = """\
 case $1 in
-    run) shift; exec {run} "${{@:-$BASCULE_CONFIG}}" ;;
+    run) shift; exec {run} "${{@:-${{BASCULE_CONFIG:-bascule.yaml}}}}" ;;
     *) exec {other} "$@" ;;
 esac"""
 _SUBSCRIBE = Path(__file__).with_name("subscribe.py")

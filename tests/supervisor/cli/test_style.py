@@ -95,9 +95,18 @@ def test_config_is_the_first_argument_or_an_option(tmp_path: Path) -> None:
         given(["any"])
 
 
-def test_config_is_the_environments_or_the_systems_when_it_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_is_the_environments_or_the_systems_or_this_folders_when_it_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(click.UsageError, match="BASCULE_CONFIG is not set, and there is no"):
         given([])
+    (tmp_path / "bascule.yaml").touch()
+    assert given([]) == {"config": Path("bascule.yaml")}
+    with monkeypatch.context() as another:
+        another.setattr(os, "geteuid", lambda: os.getuid() + 1)  # who would run the commands that the file names
+        with pytest.raises(click.UsageError, match=r"no bascule\.yaml of yours here"):
+            given([])
     (tmp_path / "etc.yaml").touch()
     assert given(["x.yaml"], client_id="CLIENT_ID") == {"config": tmp_path / "etc.yaml", "client_id": "x.yaml"}
     monkeypatch.setenv("BASCULE_CONFIG", "mine.yaml")
