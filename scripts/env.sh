@@ -13,11 +13,20 @@ unset PYTHONDONTWRITEBYTECODE
 
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 
+# Runs a command that is only of interest where it fails: then all that it said comes, in its order.
+quietly() {
+    said_by=$(mktemp) || return 1
+    "$@" </dev/null >"$said_by" 2>&1 && ended=0 || ended=$?
+    [ "$ended" = 0 ] || { say "failed: $*"; cat "$said_by" >&2; }
+    rm -f "$said_by"
+    return "$ended"
+}
+
 as_root_with_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
 
 apt_install() {
     say "installing Debian packages: $*"
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null
+    quietly apt-get update -qq && quietly env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 }
 
 # Whether there is a Java that Spark can run in.
@@ -56,10 +65,10 @@ need_python() {
 make_venv() {
     need_python || return 1
     rm -rf "$root/.venv"
-    "$python" -m venv "$root/.venv"
+    quietly "$python" -m venv "$root/.venv"
 }
 
-pip_install() { "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
+pip_install() { quietly "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "$@"; }
 
 # What .venv depends on, with the lock file $1.
 wanted() { echo "$(cat "$root/$1" "$root/requirements-build.lock" "$root/setup.cfg" "$root/pyproject.toml" | cksum) $root"; }
