@@ -48,9 +48,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", type=float, default=None, metavar="SECONDS", help="give each open-ended test that many seconds")
     parser.addoption("--seed", type=int, default=None, metavar="N", help="first seed of random tests; without --soak the only one")
     parser.addoption("--record-durations", action="store_true", help=f"write how long each file took to {RECORDED.name}")
-    parser.addoption(
-        "--try-package", action="store_true", help="install the Debian package on fresh machines (scripts/package --try)"
-    )
+    parser.addoption("--try-package", action="store_true", help="install packages on fresh machines (scripts/package --try)")
+    parser.addoption("--packages", type=Path, metavar="FOLDER", help="with --try-package: those in FOLDER, and none built")
     parser.addoption(
         "--placement",
         default=placements.ALTERNATING,

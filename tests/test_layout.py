@@ -572,12 +572,12 @@ def pins(lock: str) -> list[str]:
     return [match[1] for match in found if match is not None]
 
 
-@pytest.mark.parametrize("lock", ["requirements-build.lock", "requirements-audit.lock"])
+@pytest.mark.parametrize("lock", ["requirements-build.lock", "requirements-audit.lock", "requirements-trial.lock"])
 def test_what_builds_and_lists_is_pinned_by_hash_too(lock: str) -> None:
     assert pins(lock)
 
 
-@for_each(["scripts/env.sh", "scripts/package", "packaging/debian/build.sh", "scripts/audit"])
+@for_each(["scripts/env.sh", "scripts/package", "packaging/debian/build.sh", "scripts/audit", "scripts/release"])
 def test_what_is_installed_from_a_lock_file_is_compared_with_its_hashes(script: str) -> None:
     text = (ROOT / script).read_text().replace("\\\n", " ")
     installs = [line for line in text.splitlines() if re.search(r"install .*-r ", line) and not line.startswith("#")]

@@ -1,4 +1,4 @@
-"""A machine with a fresh Debian 12: a folder made by debootstrap. Its programs run by chroot or, with systemd, by systemd-nspawn.
+"""A machine with a fresh Debian: a folder made by debootstrap. Its programs run by chroot or, with systemd, by systemd-nspawn.
 
 The network is this machine's. The result of debootstrap is kept in ``~/.cache/bascule`` (or below XDG_CACHE_HOME) for the next
 time.
@@ -17,8 +17,7 @@ from pathlib import Path
 from tests.support import keeper, programs
 from tests.support.waiting import wait_until
 
-SUITE = "bookworm"
-MIRROR = "http://deb.debian.org/debian"
+SUITES = ("bookworm", "trixie")  # Debian 12, with Python 3.11, and 13, with 3.13
 _PATH = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "HOME": "/root"}
 _PROC = 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"'  # in a mount namespace of its own, which ends with it
 _SLOW_S = 600.0  # downloads
@@ -26,13 +25,13 @@ _BOOTED_S = 90.0
 
 
 class Machine:
-    """``root`` is made anew with the base system only."""
+    """``root`` is made anew with the base system of ``suite`` only."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, suite: str) -> None:
         self.root = root
         self._init = 0  # the process that is number 1 there
         root.mkdir()
-        programs.run(["tar", "-C", str(root), "--numeric-owner", "-xf", str(_base())], timeout_s=_SLOW_S)
+        programs.run(["tar", "-C", str(root), "--numeric-owner", "-xf", str(base(suite))], timeout_s=_SLOW_S)
         shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
         self.run("apt-get", "update", "-qq")
 
@@ -78,6 +77,11 @@ class Machine:
         assert done.returncode == 0, f"{' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
+    def type(self, commands: str) -> str:
+        """Type ``commands`` as root in root's folder, which must all succeed, with yes as answer to apt. What they said."""
+        (self.root / "etc/apt/apt.conf.d/yes").write_text('APT::Get::Assume-Yes "true";\n')
+        return self.run("bash", "-ec", f"cd /root\n{commands}")
+
     def take(self, file: Path) -> str:
         """Copy ``file`` there; its path there."""
         shutil.copy(file, self.root / "root" / file.name)
@@ -115,14 +119,14 @@ class Machine:
                 container.kill()
 
 
-def _base() -> Path:
-    """The base system as a tar file."""
+def base(suite: str) -> Path:
+    """The base system as a tar file, from the archive that debootstrap takes unless it is told otherwise."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bascule"
-    kept = folder / f"{SUITE}-minbase.tar"
+    kept = folder / f"{suite}-minbase.tar"
     if not kept.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        made = folder / f"{SUITE}.{os.getpid()}"
-        done = programs.run(["debootstrap", "--variant=minbase", SUITE, str(made), MIRROR], timeout_s=2 * _SLOW_S)
+        made = folder / f"{suite}.{os.getpid()}"
+        done = programs.run(["debootstrap", "--variant=minbase", suite, str(made)], timeout_s=2 * _SLOW_S)
         assert done.returncode == 0, done.stdout[-4000:]
         part = kept.with_suffix(".part")
         programs.run(["tar", "-C", str(made), "--numeric-owner", "-cf", str(part), "."], timeout_s=_SLOW_S)

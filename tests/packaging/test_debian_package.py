@@ -1,7 +1,7 @@
 """The Debian package on a machine that has nothing but what it depends on: ``scripts/package --try``.
 
 It runs, takes messages, is upgraded, rolled back, removed and installed again while messages wait, and nothing of them is lost.
-With systemd it is a service that does all that by itself. As root, with debootstrap and a network; ``scripts/test`` leaves it out.
+With systemd it is a service that does all that by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from typing import Any
 
 import pytest
 
-from tests.packaging.machine import Machine
+from tests.packaging.conftest import Built
+from tests.packaging.machine import SUITES, Machine
+from tests.packaging.typed_pages import NEWER, commands
 from tests.support import programs
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
 from tests.support.ports import free_port
@@ -30,10 +32,9 @@ from tests.support.waiting import PATIENCE_S, wait_until
 pytestmark = [pytest.mark.process, pytest.mark.timeout(2400)]
 
 ROOT = Path(__file__).resolve().parents[2]
-NEWER = "0.9.0"
 TOPIC = "plant/1"
 CONFIG = """\
-node: {{name: edge-1, data_dir: /var/lib/bascule}}
+node: {{name: {name}, data_dir: /var/lib/bascule}}
 listeners: [{{bind: "127.0.0.1:{port}"}}]
 access: {{allow_anonymous: true}}
 bridges:
@@ -44,39 +45,20 @@ bridges:
 """
 
 
-@pytest.fixture(scope="module")
-def packages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The package of this tree, and the same with a higher version."""
-    if not request.config.getoption("--try-package"):
-        pytest.skip("builds and installs packages for minutes: scripts/package --try")
-    if os.geteuid() != 0:
-        pytest.fail("a machine is made as root")
-    for name in ("debootstrap", "dpkg-deb", "dpkg-shlibdeps"):
-        if shutil.which(name) is None:
-            pytest.fail(f"{name} is not installed (Debian: apt-get install debootstrap dpkg-dev)")
-    folder = tmp_path_factory.mktemp("packages")
-    return _built(folder / "this"), _built(folder / "newer", "--version", NEWER)
-
-
-def _built(folder: Path, *options: str) -> Path:
-    done = programs.run([ROOT / "scripts" / "package", "--to", str(folder), *options], timeout_s=900.0)
-    assert done.returncode == 0, done.stderr
-    return Path(done.stdout.split()[-1])
-
-
 class Box:
     """A machine with Bascule's package, and a remote that is away until it is started."""
 
-    def __init__(self, folder: Path) -> None:
-        self.machine = Machine(folder / "root")
+    def __init__(self, folder: Path, suite: str) -> None:
+        self.machine = Machine(folder / "root", suite)
         self.port = free_port()
         self.remote = Mosquitto(folder / "remote")
         self.published: list[str] = []
 
     def configure(self, more: str = "") -> None:
-        """Change the configuration as an administrator does; ``more`` is of the bridge."""
+        """Change the configuration as an administrator does, but for the name; ``more`` is of the bridge."""
         path = self.machine.root / "etc/bascule/bascule.yaml"
-        path.write_text(CONFIG.format(port=self.port, remote_port=self.remote.port) + more)
+        (name,) = re.findall(r"^node:\s*\{?name: ([\w-]+)", path.read_text(), re.MULTILINE)
+        path.write_text(CONFIG.format(name=name, port=self.port, remote_port=self.remote.port) + more)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -117,69 +99,111 @@ class Box:
         wait_until(lambda: self.depth() == 0, PATIENCE_S, "an empty queue", period_s=0.2)
 
 
-@pytest.fixture
-def box(packages: tuple[Path, Path], tmp_path: Path) -> Iterator[Box]:
-    made = Box(tmp_path)
+@pytest.fixture(params=SUITES)
+def box(request: pytest.FixtureRequest, built: Built, tmp_path: Path) -> Iterator[Box]:
+    made = Box(tmp_path, request.param)
     yield made
     if made.remote.runs:
         made.remote.stop()
     shutil.rmtree(made.machine.root)
 
 
-def test_upgrade_rollback_removal_and_reinstallation_keep_what_waits(box: Box, packages: tuple[Path, Path]) -> None:
-    this, newer = packages
+def test_lintian_finds_nothing(built: Built) -> None:
+    judged = programs.run(["lintian", "--allow-root", "--fail-on", "error,warning", str(built.deb)], timeout_s=600.0)
+    assert (judged.returncode, judged.stdout) == (0, "")
+
+
+def test_upgrade_rollback_removal_purge_and_reinstallation_keep_what_waits(box: Box, built: Built) -> None:
     machine, root = box.machine, box.machine.root
-    machine.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", machine.take(this))
-    assert "edge-1" in machine.run("bascule", "check"), "the configuration that comes with the package holds"
+    machine.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", machine.take(built.deb))
+    name = re.sub("[^A-Za-z0-9_-]", "-", os.uname().nodename.partition(".")[0])
+    assert f"node {name}" in machine.run("bascule", "check"), "the configuration that comes with the package holds"
     assert stat.S_IMODE((root / "etc/bascule").stat().st_mode) == 0o750
-    listed = json.loads((root / "usr/share/doc/bascule/sbom.cdx.json").read_text())["components"]
-    locked = set(re.findall(r"^([A-Za-z0-9_.-]+)==([^ ]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
-    found = {(each["name"].lower().replace("_", "-"), each["version"]) for each in listed}
-    assert {(name.lower().replace("_", "-"), version) for name, version in locked} <= found
-    assert all(each.get("licenses") for each in listed)
+    assert _bills(root / "usr/share/doc/bascule/sbom.cdx.json") == _bills(built.bill)
+    compiled = root / "usr/lib/bascule/lib/python3/site-packages/supervisor/__pycache__"
+    machine.run("rm", "-r", f"/{compiled.relative_to(root)}")
+    machine.run("apt-get", "install", "-y", "-qq", "--reinstall", "python3-minimal")
+    assert list(compiled.glob("*.pyc")), "another Python has come"
     box.configure()
+    configured = (root / "etc/bascule/bascule.yaml").read_text()
     with box.running():
         box.publish(100)
         assert box.depth() == 100
-    machine.run("dpkg", "-i", machine.take(newer))
+    machine.run("dpkg", "-i", machine.take(built.newer))
     assert machine.run("bascule", "--version") == f"bascule {NEWER}\n"
+    assert (root / "etc/bascule/bascule.yaml").read_text() == configured
     with box.running():
         assert box.depth() == 100
         box.publish(50)
-    machine.run("dpkg", "-i", f"/root/{this.name}")
+    machine.run("dpkg", "-i", f"/root/{built.deb.name}")
     assert machine.run("bascule", "--version") != f"bascule {NEWER}\n"
     with box.running():
         assert box.depth() == 150
     machine.run("dpkg", "-r", "bascule")
-    assert not (root / "opt/bascule").exists()
+    assert not (root / "usr/lib/bascule").exists()
     assert not (root / "usr/bin/bascule").is_symlink()
-    machine.run("dpkg", "-i", f"/root/{this.name}")
+    machine.run("dpkg", "-i", f"/root/{built.deb.name}")
     with box.running():
         box.publish(50)
         assert box.depth() == 200
-        box.delivered()
-    data = sorted(path.name for path in (root / "var/lib/bascule").iterdir())
     said = machine.run("dpkg", "-P", "bascule")
     assert "/var/lib/bascule is kept" in said
-    assert sorted(path.name for path in (root / "var/lib/bascule").iterdir()) == data
     assert not (root / "etc/bascule").exists()
     assert not (root / "etc/default/bascule").exists()
-
-
-def test_systemd_starts_watches_reloads_upgrades_and_removes_the_service(box: Box, packages: tuple[Path, Path]) -> None:
-    if shutil.which("systemd-nspawn") is None:
-        pytest.skip("systemd-nspawn is not installed (Debian: apt-get install systemd-container)")
-    this, newer = packages
-    machine = box.machine
-    machine.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", "systemd", "systemd-sysv", machine.take(this))
+    assert machine.ask("getent", "passwd", "bascule").returncode == 2
+    data = [root / "var/lib/bascule", *(root / "var/lib/bascule").rglob("*")]
+    assert {(path.lstat().st_uid, path.lstat().st_gid) for path in data} == {(0, 0)}
+    machine.run("dpkg", "-i", f"/root/{built.deb.name}")
     box.configure()
+    with box.running():
+        assert box.depth() == 200
+        box.delivered()
+
+
+def test_it_does_not_begin_beside_an_installed_mosquitto_and_says_so(built: Built, tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "root", SUITES[0])
+    machine.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", "mosquitto")
+    said = machine.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", machine.take(built.deb))
+    assert "bascule: not started, and not started at boot: Mosquitto, which is installed, has port 1883." in said
+    assert "systemctl enable --now bascule" in said
+    wants = machine.root / "etc/systemd/system/multi-user.target.wants"
+    assert not (wants / "bascule.service").is_symlink()
+    machine.run("dpkg", "-i", machine.take(built.newer))
+    assert not (wants / "bascule.service").is_symlink(), "an upgrade changes nothing of that"
+    machine.run("dpkg", "-P", "bascule")
+    machine.run("dpkg", "-P", "mosquitto")
+    machine.run("dpkg", "-i", f"/root/{built.deb.name}")
+    assert (wants / "bascule.service").is_symlink()
+    shutil.rmtree(machine.root)
+
+
+def _bills(path: Path) -> set[tuple[str, str]]:
+    """What ``path`` lists: all that requirements.lock has, each with a licence."""
+    listed = json.loads(path.read_text())["components"]
+    locked = set(re.findall(r"^([A-Za-z0-9_.-]+)==([^ ]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    found = {(each["name"].lower().replace("_", "-"), each["version"]) for each in listed}
+    assert {(name.lower().replace("_", "-"), version) for name, version in locked} <= found
+    assert all(each.get("licenses") for each in listed)
+    return found
+
+
+def test_systemd_starts_watches_reloads_upgrades_and_removes_the_service(box: Box, built: Built) -> None:
+    machine = box.machine
+    machine.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", "systemd", "systemd-sysv")
+    machine.take(built.deb)
+    machine.take(built.newer)
     drop_in = machine.root / "etc/systemd/system/bascule.service.d/soon.conf"
     drop_in.parent.mkdir(parents=True)
     drop_in.write_text("[Service]\nWatchdogSec=3s\n")
-    machine.take(newer)
     with machine.booted():
+        machine.type(commands("install", "apt install"))
         assert _property(machine, "ActiveState") == "active", machine.ask("systemctl", "status", "bascule", "--no-pager").stdout
-        assert _property(machine, "StatusText") == "ready"
+        wait_until(lambda: _property(machine, "StatusText") == "ready", PATIENCE_S, "a node that is ready", period_s=0.5)
+        machine.run("bascule", "stop")
+        assert _property(machine, "ActiveState") == "inactive"
+        box.configure()
+        machine.type(commands("install", "systemctl enable"))
+        box.wait_ready()
         box.publish(100)
         # A process dies: the supervisor's business. The supervisor hangs: systemd's.
         store = next(row for row in box.status()["processes"] if row["name"] == "store")
@@ -187,20 +211,23 @@ def test_systemd_starts_watches_reloads_upgrades_and_removes_the_service(box: Bo
         box.wait_ready()
         assert _property(machine, "NRestarts") == "0"
         box.configure("    retention: 1h\n")
-        machine.run("systemctl", "reload", "bascule")
+        machine.type(commands("install", "bascule reload"))
         assert _property(machine, "ActiveState") == "active"
         configuration = box.status()["configuration"]
         assert (configuration["number"], configuration["changed_on_disk"]) == (2, False)
         _signal(machine, signal.SIGSTOP, _property(machine, "MainPID"))
         wait_until(lambda: _property(machine, "NRestarts") == "1", PATIENCE_S, "a restart by the watchdog", period_s=0.5)
         wait_until(lambda: _property(machine, "StatusText") == "ready", PATIENCE_S, "a node that is ready again", period_s=0.5)
-        machine.run("dpkg", "-i", f"/root/{newer.name}")
+        said = machine.type(commands("upgrade", "bascule backup"))
+        assert f"bascule {NEWER}\n" in said
         box.wait_ready()
         assert (_property(machine, "ActiveState"), box.depth()) == ("active", 100)
-        assert machine.run("bascule", "--version") == f"bascule {NEWER}\n"
+        machine.type(commands("upgrade", "apt install"))
+        assert machine.run("bascule", "--version") != f"bascule {NEWER}\n"
+        assert box.depth() == 100
         machine.run("dpkg", "-r", "bascule")
         assert _property(machine, "ActiveState") in ("inactive", "failed")
-        machine.run("dpkg", "-i", f"/root/{this.name}")
+        machine.run("dpkg", "-i", f"/root/{built.deb.name}")
         box.wait_ready()
         box.delivered()
         refusals = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -98,6 +99,23 @@ def test_the_manual_page_has_every_command() -> None:
     for name, command in cli.commands.items():
         for below in command.commands if isinstance(command, click.Group) else [""]:
             assert f".B bascule {name} {below}".rstrip().replace("-", r"\-") in page
+
+
+def test_no_link_of_the_documents_in_the_package_is_dead(tmp_path: Path) -> None:
+    """All that begins in the package leads to a file in it."""
+    lay = '. "$root/packaging/debian/build.sh"; documents'
+    environment = {**os.environ, "root": str(ROOT), "tree": str(tmp_path), "version": VERSION, "SOURCE_DATE_EPOCH": "1700000000"}
+    laid = programs.run(["sh", "-euc", lay], env=environment, timeout_s=60.0)
+    assert laid.returncode == 0, laid.stderr
+    folder = tmp_path / "usr/share/doc/bascule"
+    links = [
+        (page.relative_to(folder), target)
+        for page in folder.rglob("*.md")
+        for target in re.findall(r"\]\(([^)#\s]+)", re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL))
+        if "://" not in target and not target.startswith("mailto:")
+    ]
+    assert len(links) > 100
+    assert [(page, target) for page, target in links if not (folder / page.parent / target).exists()] == []
 
 
 @pytest.mark.parametrize("script", ["postinst", "prerm", "postrm", "build.sh"])
