@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-NO_OTEL = "the libraries of OpenTelemetry are not installed; install them with: pip install 'bascule[otel]'"
-NO_NATS = "the client of NATS is not installed; install it with: pip install 'bascule[replicated]'"
+from storage.installation import how_to_install
+
+NO_OTEL = f"the libraries of OpenTelemetry are not installed: {how_to_install('otel')}"
+NO_NATS = f"the client of NATS is not installed: {how_to_install('replicated')}"
 
 
 def has_otel() -> bool:
