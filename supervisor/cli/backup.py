@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, NotConfirmed, about_node, confirm, node_of
-from supervisor.cli.snapshot import make_snapshot, newest_snapshot
+from supervisor.snapshots.asked_snapshot import make_snapshot, newest_snapshot
 from supervisor.terminal.message_text import printable
 from supervisor.units import counted, write_time
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,25 +15,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node
+from supervisor.snapshots.asked_snapshot import folder_of, make_snapshot, newest_snapshot
 from supervisor.units import counted, write_time
-from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
-from wire.figure import joined, to_map
-from wire.status.node_status import SnapshotFigures
+from wire.errors import ConfigError, StorageDamaged, Unavailable
+from wire.figure import to_map
 
 if TYPE_CHECKING:
     from storage.snapshots.manifest import Found, Manifest
-    from storage.snapshots.snapshot_folder import SnapshotFolder
-    from supervisor.control.client import ControlClient
     from supervisor.running_node import NodePlace
-
-_POLL_S = 0.1
-
-
-class SnapshotNotMade(BasculeError):
-    """The node could not make the snapshot."""
-
-    exit_status = 1
-
+    from wire.status.node_status import SnapshotFigures
 
 TO = click.option(
     "--to", "target", type=LocalPath(path_type=Path, file_okay=False), metavar="DIR", help="Copy it to this folder, too."
@@ -115,33 +104,10 @@ def _refuse_own(node: GivenNode, target: Path) -> None:
         raise click.BadParameter(f"{target} is in the node's data folder, which holds the snapshots themselves", param_hint="--to")
 
 
-def make_snapshot(client: ControlClient) -> SnapshotFigures:
-    """Have the node make one, and wait for it; what it is."""
-    number = client.snapshot()
-    while True:
-        result = client.snapshot_result(number)
-        if result.state == "made":
-            return joined(SnapshotFigures, result)
-        if result.state == "failed":
-            raise SnapshotNotMade(f"no snapshot was made: {result.message}")
-        time.sleep(_POLL_S)
-
-
-def newest_snapshot(node: NodePlace) -> SnapshotFigures:
-    """The newest that there is; the node need not run."""
-    manifests = list(_folder_of(node).manifests())
-    if not manifests:
-        raise Unavailable("there is no snapshot yet", data_dir=node.data_dir)
-    from storage.snapshots.snapshot_folder import figures_of
-
-    path, manifest = manifests[-1]
-    return figures_of(manifest, path)
-
-
 def _named(node: NodePlace, name: str) -> SnapshotFigures:
     from storage.snapshots.snapshot_folder import figures_of
 
-    found = dict(_folder_of(node).manifests())
+    found = dict(folder_of(node).manifests())
     for path, manifest in found.items():
         if name in (path.name, str(path)):
             return figures_of(manifest, path)
@@ -170,7 +136,7 @@ def _copy(source: Path, target: Path, quiet: bool) -> dict[str, Any]:
 def _list(node: NodePlace, as_json: bool) -> int:
     from storage.snapshots.manifest import NoManifest, find_snapshots
 
-    folder = _folder_of(node)
+    folder = folder_of(node)
     try:
         found = find_snapshots(folder.path)
     except NoManifest:
@@ -231,12 +197,6 @@ def _faults(path: Path) -> list[dict[str, str]]:
         return [{"name": fault.name, "problem": fault.problem} for fault in verify(path)]
     except OSError as error:
         return [{"name": str(error.filename or path), "problem": f"cannot be read: {error.strerror}"}]
-
-
-def _folder_of(node: NodePlace) -> SnapshotFolder:
-    from storage.snapshots.snapshot_folder import SnapshotFolder
-
-    return SnapshotFolder.of_data_dir(node.data_dir)
 
 
 def _row(found: Found) -> dict[str, Any]:
