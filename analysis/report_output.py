@@ -1,6 +1,7 @@
 """Writes a finished report: Parquet by date and node, ``report.json``, ``report.html``, and ``_SUCCESS`` when all of it is there.
 
-A folder may be anything that Spark can write to. Writing again replaces the days and nodes that are written, and leaves the others.
+A folder is one of this machine or, with Spark, anything that Spark can write to. Writing again replaces the days and nodes that are
+written, and leaves the others.
 """
 
 from __future__ import annotations
@@ -9,49 +10,46 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from analysis.engines.engine import Engine
+from analysis.page.page import render
 from analysis.reports.build import Finished
+from analysis.reports.sources import is_here
 from storage.files import PRIVATE, PRIVATE_FOLDER, local_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from analysis.engines.spark_engine import SparkEngine
 
 Format = Literal["table", "json", "parquet", "html"]
 SUCCESS = "_SUCCESS"
 
 
-def write(spark: SparkSession, finished: Finished, folder: str, formats: Collection[Format]) -> list[str]:
+def write(engine: Engine, finished: Finished, folder: str, formats: Collection[Format]) -> list[str]:
     """Write ``formats`` below ``folder``; what was written."""
     written = []
-    remove(spark, f"{folder}/{SUCCESS}")
+    remove(engine, f"{folder}/{SUCCESS}")
     if "parquet" in formats:
         for name, frame in finished.frames.items():
-            where = f"{folder}/{name.replace('-', '_')}"
-            # One file for each day and node: the rows of a report are few.
-            frame.repartition("date", "node").write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy(
-                "date", "node"
-            ).parquet(where)
-            written.append(where)
+            written.append(f"{folder}/{name.replace('-', '_')}")
+            engine.write_parquet(frame, written[-1])
     if "json" in formats:
-        written.append(write_text(spark, f"{folder}/report.json", finished.report.to_json()))
+        written.append(write_text(engine, f"{folder}/report.json", finished.report.to_json()))
     if "html" in formats:
-        from analysis.page.page import render
-
-        written.append(write_text(spark, f"{folder}/report.html", render(finished.report)))
-    write_text(spark, f"{folder}/{SUCCESS}", "")
+        written.append(write_text(engine, f"{folder}/report.html", render(finished.report)))
+    write_text(engine, f"{folder}/{SUCCESS}", "")
     return written
 
 
-def write_text(spark: SparkSession, where: str, text: str) -> str:
-    """Write a text file, whole or not at all, to wherever Spark can write; ``where``."""
-    near = _local(where)
-    if near is not None:
+def write_text(engine: Engine, where: str, text: str) -> str:
+    """Write a text file, whole or not at all, to wherever ``engine`` can write; ``where``."""
+    if is_here(where):
+        near = Path(local_path(where))
         near.parent.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         part = near.with_name(f"{near.name}.part")
         part.touch(PRIVATE)
         part.write_text(text, encoding="utf-8")
         part.replace(near)
         return where
-    files, path = _file_system(spark, where)
+    files, path = _of_spark(engine).file_system(where)
     stream = files.create(path, True)  # object stores show it when it is closed
     try:
         stream.write(bytearray(text.encode()))
@@ -60,23 +58,18 @@ def write_text(spark: SparkSession, where: str, text: str) -> str:
     return where
 
 
-def remove(spark: SparkSession, where: str) -> None:
+def remove(engine: Engine, where: str) -> None:
     """Remove a file, if it is there."""
-    near = _local(where)
-    if near is not None:
-        near.unlink(missing_ok=True)
+    if is_here(where):
+        Path(local_path(where)).unlink(missing_ok=True)
         return
-    files, path = _file_system(spark, where)
+    files, path = _of_spark(engine).file_system(where)
     files.delete(path, False)
 
 
-def _local(where: str) -> Path | None:
-    return None if "://" in where and not where.startswith("file:") else Path(local_path(where))
+def _of_spark(engine: Any) -> SparkEngine:
+    """``engine``, which alone reaches what is far away."""
+    from analysis.engines.spark_engine import SparkEngine
 
-
-def _file_system(spark: SparkSession, where: str) -> tuple[Any, Any]:
-    """Hadoop's file system of ``where``, which Spark itself writes with, and the path in it."""
-    java = spark.sparkContext._jvm
-    assert java is not None
-    path = java.org.apache.hadoop.fs.Path(where)
-    return path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path
+    assert isinstance(engine, SparkEngine)
+    return engine

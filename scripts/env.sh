@@ -1,6 +1,7 @@
 # Sourced by the other scripts, with $root set to the checkout: gives them .venv, with what the lock file names and this checkout.
 #
 #   setup_env            what Bascule runs with (requirements.lock)
+#   setup_env report     and what reports and exports need (requirements-report.lock)
 #   setup_env analysis   and what the analysis with Spark needs (requirements-analysis.lock)
 #   setup_env dev        and what the checks need (requirements-dev.lock)
 #
@@ -96,8 +97,9 @@ setup_env() {
     pip_install --no-deps --no-build-isolation --editable "$root" || return 1
     # What this lock file has, those that are part of it have too.
     case ${1:-} in
-        dev) within="requirements-dev.lock requirements-analysis.lock requirements.lock" ;;
-        analysis) within="requirements-analysis.lock requirements.lock" ;;
+        dev) within="requirements-dev.lock requirements-analysis.lock requirements-report.lock requirements.lock" ;;
+        analysis) within="requirements-analysis.lock requirements-report.lock requirements.lock" ;;
+        report) within="requirements-report.lock requirements.lock" ;;
         *) within=requirements.lock ;;
     esac
     for part in $within; do

@@ -35,7 +35,7 @@ ROOMS = {
         "snapshots",
         "store",
     ),
-    "analysis": ("tables", "spark", "reports", "page", ""),
+    "analysis": ("tables", "spark", "engines", "reports", "page", ""),
     "actors": ("", "system", "process", "remote", "bridge", "access", "broker", "store"),
     "supervisor": (
         "",
@@ -114,6 +114,7 @@ PURE = (
 OWNERS = {
     "argon2": ("actors/access/password_hashes.py",),
     "click": ("supervisor/cli/*",),
+    "duckdb": ("analysis/engines/duckdb_engine.py",),
     "fastapi": ("supervisor/http/*",),
     "google": ("supervisor/telemetry/otlp.py",),
     "msgpack": ("wire/*", "storage/*", "analysis/*", "supervisor/control/control_socket.py", "supervisor/running_node.py"),
@@ -127,12 +128,7 @@ OWNERS = {
     "pydantic_core": ("supervisor/config/*",),
     "python_socks": ("actors/remote/remote_proxy.py",),
     "pykka": ("actors/process/actor.py", "actors/process/host.py", "actors/process/mailbox.py"),
-    "pyspark": (
-        "analysis/spark/*",
-        "analysis/job.py",
-        "analysis/reports/*",
-        "analysis/report_output.py",
-    ),
+    "pyspark": ("analysis/spark/*", "analysis/engines/spark_engine.py", "analysis/job.py"),
     "pythonjsonlogger": ("actors/process/logs.py",),
     "requests": ("supervisor/telemetry/otlp.py",),
     "urllib3": ("supervisor/notify/receivers.py",),
@@ -143,11 +139,15 @@ OWNERS = {
     "yaml": ("supervisor/config/yaml_file.py",),
     "zmq": ("actors/process/curve_router.py", "actors/process/post.py", "actors/process/request_sockets.py"),
 }
+REPORT = {"duckdb", "numpy", "pyarrow"}
 OTEL = {"opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk", "protobuf", "requests"}
 # Packages that an extra adds: a small box lacks them.
-EXTRAS = {"replicated": {"nats-py"}, "export": {"numpy", "pyarrow"}, "analysis": {"numpy", "pyarrow", "pyspark"}, "otel": OTEL}
+EXTRAS = {"replicated": {"nats-py"}, "report": REPORT, "analysis": REPORT | {"pyspark"}, "otel": OTEL}
 # Names that are imported of those; something else has the rest of opentelemetry.
-OF_EXTRAS = ("nats", "google.protobuf", "numpy", "opentelemetry.exporter", "opentelemetry.sdk", "pyarrow", "pyspark", "requests")
+OF_EXTRAS = (
+    *("duckdb", "nats", "google.protobuf", "numpy", "opentelemetry.exporter", "opentelemetry.sdk", "pyarrow", "pyspark"),
+    "requests",
+)
 DISTRIBUTIONS = {
     "nats": "nats-py",
     "argon2": "argon2-cffi",
@@ -549,7 +549,13 @@ def test_a_node_starts_and_is_commanded_without_the_extras() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lock", "extra"), [("requirements.lock", "otel"), ("requirements-analysis.lock", "analysis"), ("requirements-dev.lock", "dev")]
+    ("lock", "extra"),
+    [
+        ("requirements.lock", "otel"),
+        ("requirements-report.lock", "report"),
+        ("requirements-analysis.lock", "analysis"),
+        ("requirements-dev.lock", "dev"),
+    ],
 )
 def test_a_lock_file_pins_every_requirement_and_names_no_host(lock: str, extra: str) -> None:
     wanted = setup()["options"]["install_requires"].split() + setup()["options.extras_require"][extra].split()
@@ -586,6 +592,6 @@ def test_what_is_installed_from_a_lock_file_is_compared_with_its_hashes(script: 
 
 
 def test_the_lock_files_agree() -> None:
-    run, analysis, dev = (set(pins(name)) for name in ("requirements.lock", "requirements-analysis.lock", "requirements-dev.lock"))
+    run, report, analysis, dev = (set(pins(f"requirements{name}.lock")) for name in ("", "-report", "-analysis", "-dev"))
 
-    assert run <= analysis <= dev
+    assert run <= report <= analysis <= dev

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from analysis.engines.engine import Frame, Row
 from analysis.reports.context import Context, utc
 from analysis.reports.report_model import Chart, Column, Fact, Section, Series, Verdict, worst
 from analysis.reports.report_parts import (
     BARS_SHOWN,
     Made,
     Mark,
-    Row,
     bridge_title,
-    collect,
     duration,
     lane_title,
     moment,
     plural,
     size,
     table,
-    top,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 NAME = "backlog"
 # The ages, youngest first: column, what it is called, below how many seconds.
@@ -62,7 +55,7 @@ def _ages_sql() -> str:
     counts, low = [], None
     for name, _, below in AGES:
         conditions = ([f"age_s >= {low}"] if low is not None else []) + ([f"age_s < {below}"] if below is not None else [])
-        counts.append(f"count_if({' AND '.join(conditions)}) {name}")
+        counts.append(f"count_if({' AND '.join(conditions)}) AS {name}")
         low = below
     return ", ".join(counts)
 
@@ -70,27 +63,20 @@ def _ages_sql() -> str:
 def make(context: Context) -> Made:
     """The waiting messages, by bridge and rule, and the topics that most of them are of."""
     rules = context.found(
-        context.sql(
-            "SELECT to_date(max(snapshot_at)) date, node, coalesce(bridge, '') bridge, rule, count(*)"
-            " messages, sum(payload_bytes) bytes,"
-            f" min(accepted_at) oldest_at, max(age_s) oldest_age_s, {_ages_sql()} FROM (SELECT *, (unix_micros(snapshot_at) -"
-            " unix_micros(accepted_at)) / 1e6 age_s FROM {messages} WHERE state <> 'settled') GROUP BY node,"
-            " coalesce(bridge, ''), rule"
-        )
+        "SELECT to_date(max(snapshot_at)) AS date, node, coalesce(bridge, '') AS bridge, rule, count(*) AS messages,"
+        f" sum(payload_bytes) AS bytes, min(accepted_at) AS oldest_at, max(age_s) AS oldest_age_s, {_ages_sql()} FROM"
+        " (SELECT *, (unix_micros(snapshot_at) - unix_micros(accepted_at)) / 1e6 AS age_s FROM {messages}"
+        " WHERE state <> 'settled') GROUP BY node, coalesce(bridge, ''), rule"
     )
     topics = context.keep(
-        context.sql(
-            "SELECT to_date(max(snapshot_at)) date, node, coalesce(bridge, '') bridge, topic, count(*) messages,"
-            " sum(payload_bytes) bytes,"
-            " min(accepted_at) oldest_at, max((unix_micros(snapshot_at) - unix_micros(accepted_at)) / 1e6) oldest_age_s FROM"
-            " {messages}"
-            " WHERE state <> 'settled' GROUP BY node, coalesce(bridge, ''), topic"
-        )
+        "SELECT to_date(max(snapshot_at)) AS date, node, coalesce(bridge, '') AS bridge, topic, count(*) AS messages,"
+        " sum(payload_bytes) AS bytes, min(accepted_at) AS oldest_at,"
+        " max((unix_micros(snapshot_at) - unix_micros(accepted_at)) / 1e6) AS oldest_age_s FROM {messages}"
+        " WHERE state <> 'settled' GROUP BY node, coalesce(bridge, ''), topic"
     )
     bridges = _bridges(context)
-    section = _section(context, rules.orderBy(rules.messages.desc(), "node", "bridge", "rule"), bridges)
     return Made(
-        sections=(section, _topics(topics.orderBy(topics.messages.desc(), "node", "bridge", "topic"))),
+        sections=(_section(context, rules, bridges), _topics(context, topics)),
         frames={NAME: rules, "backlog_topics": topics},
         marks={(row["node"], row["bridge"]): _mark(context, row) for row in bridges},
     )
@@ -98,12 +84,10 @@ def make(context: Context) -> Made:
 
 def _bridges(context: Context) -> list[Row]:
     """How much waits for each bridge, QoS 0 in memory included, by the rows of the queues."""
-    return collect(
-        context.sql(
-            "SELECT node, coalesce(bridge, '') bridge, sum(depth + depth_volatile) waiting, sum(depth_volatile) volatile,"
-            " sum(bytes) bytes,"
-            " min(oldest_at) oldest_at, max(snapshot_at) at FROM {queues} GROUP BY 1, 2 ORDER BY waiting DESC, node, bridge"
-        )
+    return context.collect(
+        "SELECT node, coalesce(bridge, '') AS bridge, sum(depth + depth_volatile) AS waiting, sum(depth_volatile) AS volatile,"
+        " sum(bytes) AS bytes, min(oldest_at) AS oldest_at, max(snapshot_at) AS at FROM {queues} GROUP BY 1, 2"
+        " ORDER BY waiting DESC, 1, 2"
     )
 
 
@@ -111,18 +95,15 @@ def _verdict(context: Context, age_s: float | None) -> Verdict:
     return "attention" if age_s is not None and age_s >= context.thresholds.backlog_age_s else "ok"
 
 
-def _section(context: Context, rules: DataFrame, bridges: list[Row]) -> Section:
-    rows, rows_total = top(rules)
+def _section(context: Context, rules: Frame, bridges: list[Row]) -> Section:
+    rows, rows_total = context.top("SELECT * FROM {r} ORDER BY messages DESC, node, bridge, rule", r=rules)
     shown = [
         row | {"verdict": _verdict(context, row["oldest_age_s"]), "bridge": bridge_title(row["bridge"]), "rule": row["rule"]}
         for row in rows
     ]
-    ages = collect(
-        context.sql(
-            f"SELECT node, bridge, {', '.join(f'sum({name}) {name}' for name, _, _ in AGES)}, sum(messages) messages FROM"
-            f" {{r}} GROUP BY 1, 2 ORDER BY messages DESC, node, bridge LIMIT {BARS_SHOWN}",
-            r=rules,
-        )
+    sums = ", ".join(f"sum({name}) AS {name}" for name, _, _ in AGES)
+    ages = context.collect(
+        f"SELECT node, bridge, {sums} FROM {{r}} GROUP BY 1, 2 ORDER BY sum(messages) DESC, 1, 2 LIMIT {BARS_SHOWN}", r=rules
     )
     charts: tuple[Chart, ...] = ()
     if ages:
@@ -184,8 +165,8 @@ def _mark(context: Context, row: Row) -> Mark:
     return Mark(facts=facts, verdict=verdict, note=note)
 
 
-def _topics(topics: DataFrame) -> Section:
-    rows, rows_total = top(topics)
+def _topics(context: Context, topics: Frame) -> Section:
+    rows, rows_total = context.top("SELECT * FROM {t} ORDER BY messages DESC, node, bridge, topic", t=topics)
     shown = [row | {"bridge": bridge_title(row["bridge"])} for row in rows]
     summary = "Nothing is waiting."
     if rows:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from analysis.engines.engine import Frame
 from analysis.reports import (
     backlog,
     duplicates,
@@ -21,10 +21,7 @@ from analysis.reports import (
 )
 from analysis.reports.context import Context
 from analysis.reports.report_model import Card, Fact, Problem, Report, Section, Verdict, worst
-from analysis.reports.report_parts import BridgeKey, Made, Mark, collect, plural
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from analysis.reports.report_parts import BridgeKey, Made, Mark, plural
 
 REPORTS: dict[str, Callable[[Context], Made]] = {
     reconciliation.NAME: reconciliation.make,
@@ -46,7 +43,7 @@ class Finished:
     """A report, and the frames with all its rows, for Parquet."""
 
     report: Report
-    frames: Mapping[str, DataFrame]
+    frames: Mapping[str, Frame]
 
 
 def build(
@@ -122,8 +119,8 @@ def _headline(sections: Sequence[Section], problems: Sequence[Problem], answer: 
 
 def _cards(context: Context, marks: Sequence[Mapping[BridgeKey, Mark]]) -> list[Card]:
     """A card for each bridge of each node, and for its local sessions if it has any; the worst first, then by name."""
-    found = collect(
-        context.sql("SELECT node, coalesce(bridge, '') bridge, max(snapshot_at) at FROM {queues} GROUP BY 1, 2 ORDER BY 1, 2")
+    found = context.collect(
+        "SELECT node, coalesce(bridge, '') AS bridge, max(snapshot_at) AS at FROM {queues} GROUP BY 1, 2 ORDER BY 1, 2"
     )
     cards = []
     for row in found:

@@ -2,20 +2,19 @@
 
 State comes from the newest snapshot of each node, by what its store says and not by its clock alone, history from the fewest
 snapshots that hold all of it (``choice``), settlements and events by their numbers, so that what several snapshots have is counted
-once. Messages are read once, without payloads, and kept by Spark as columns, in memory or on disk; nothing per message comes to the
-driver.
+once. Messages are read once, without payloads, and kept by the engine as columns; nothing per message comes to the driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from analysis.reports.report_model import SnapshotUsed
-from analysis.reports.report_parts import Row, Thresholds, collect, duration
+from analysis.engines.engine import Engine, Frame, Row, Type
+from analysis.reports.report_model import Problem, SnapshotUsed
+from analysis.reports.report_parts import ROWS_SHOWN, Thresholds, duration
 from analysis.reports.snapshot_choice import (
     Covered,
     Numbers,
@@ -28,62 +27,50 @@ from analysis.reports.snapshot_choice import (
     set_backs,
     takes,
 )
-from analysis.spark.session import QUICK_SETTINGS
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-_HEAD = ("node", "snapshot_id", "snapshot_at")
-_QUEUE = ("queue", "bridge", "lane")
 _LEDGER = ("accepted", "delivered", "expired", "redelivered", "dropped", "dead", "dead_letters")
 COLUMNS: dict[str, tuple[str, ...]] = {
     "snapshots": (
-        *_HEAD,
-        "store_id",
-        "epoch",
-        "path",
-        "problem",
-        "max_messages",
-        "max_bytes",
-        "min_free_disk_bytes",
-        "disk_free_bytes",
+        *("node", "snapshot_id", "snapshot_at", "store_id", "epoch", "path", "problem"),
+        *("max_messages", "max_bytes", "min_free_disk_bytes", "disk_free_bytes"),
     ),
     "queues": (
-        *(*_HEAD, *_QUEUE, "head", "tail", "history_from", "depth", "depth_volatile", "bytes", "in_flight", "released", *_LEDGER),
-        *("generation", "oldest_at", "max_messages", "max_bytes", "retention_s", "settled_above", "volatile_ranges"),
+        *("node", "snapshot_id", "snapshot_at", "queue", "bridge", "lane", "head", "tail", "history_from", "depth"),
+        *("depth_volatile", "bytes", *_LEDGER, "oldest_at", "max_messages", "max_bytes", "settled_above", "volatile_ranges"),
     ),
     "messages": (
-        *(*_HEAD, *_QUEUE, "seq", "state", "topic", "rule", "qos", "accepted_at", "expires_at", "settled_at"),
-        *("outcome", "settlement", "payload_bytes"),
+        *("node", "snapshot_id", "snapshot_at", "queue", "bridge", "seq", "state", "topic", "rule", "accepted_at", "settled_at"),
+        *("outcome", "payload_bytes"),
     ),
-    "inflight": (*_HEAD, *_QUEUE, "seq", "packet_id", "state", "topic", "qos", "accepted_at"),
+    "inflight": ("node", "snapshot_at", "queue", "bridge", "lane", "seq", "packet_id", "state", "topic", "accepted_at"),
     "settlements": (
-        *_HEAD,
-        *_QUEUE,
-        "number",
-        "settled_at",
-        "first_seq",
-        "last_seq",
-        "messages",
-        "outcome",
+        *("node", "snapshot_id", "queue", "bridge", "number", "settled_at", "first_seq", "last_seq", "messages", "outcome"),
         "reason",
-        "settled_by",
     ),
-    "events": (*_HEAD, "number", "at", "kind", "bridge", "lane", "actor", "reason", "count", "details"),
-    "dead_letters": (*_HEAD, "bridge", "lane", "seq", "letter", "reason", "at", "remote", "topic", "qos", "payload_bytes"),
+    "events": ("node", "snapshot_id", "number", "at", "kind", "bridge", "lane", "actor", "reason", "details"),
+    "dead_letters": ("node", "snapshot_at", "bridge", "letter", "reason", "at", "remote", "topic", "payload_bytes"),
 }
 SETTLED = "settled"
 STORE_DIGITS = 8  # of a store's identity, where a node had several
-FEW_MESSAGES = 200_000  # in all snapshots
-_NUMBERS = count()
 
 
 class Source(Protocol):
     """The source of the tables: checkpoints, or the files of ``bascule export``."""
 
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """What cannot be read, and is left out."""
+        ...
+
     def table(
-        self, name: str, columns: Sequence[str], *, snapshots: Sequence[str] | None = None, states: Sequence[str] | None = None
-    ) -> DataFrame:
+        self,
+        engine: Engine,
+        name: str,
+        columns: Sequence[str],
+        *,
+        snapshots: Sequence[str] | None = None,
+        states: Sequence[str] | None = None,
+    ) -> Frame:
         """``columns`` of a table, of these snapshots alone, and of messages in these states alone; None: no matter which."""
         ...
 
@@ -114,24 +101,20 @@ class NoSnapshots(ValueError):
 
 class Context:
     """The tables, as frames: ``snapshots`` and ``queues_all`` of all snapshots; ``queues``, ``inflight``, ``dead_letters`` of the
-    newest of each node; ``messages`` that are there, and those that are settled and still kept, each once; ``settlements`` and
-    ``events``, each once; ``seqs_from``: from where on a queue's sequences must add up.
+    newest of each node; ``endings``: what ``queues`` count by reason; ``messages`` that are there, and those that are settled and
+    still kept, each once; ``settlements`` and ``events``, each once; ``seqs_from``: from where on a queue's sequences must add up.
     """
 
-    def __init__(self, spark: SparkSession, source: Source, period: Period = EVER, thresholds: Thresholds | None = None) -> None:
+    def __init__(self, engine: Engine, source: Source, period: Period = EVER, thresholds: Thresholds | None = None) -> None:
         """Read what is needed to choose; the rest when a report asks for it.
 
         Raises:
             NoSnapshots: none is usable.
         """
-        self.spark = spark
+        self.engine = engine
         self.period = period
         self.thresholds = thresholds or Thresholds()
         self._source = source
-        self._kept: list[DataFrame] = []
-        self._views: dict[str, DataFrame] = {}
-        self._former: dict[str, str | None] = {}
-        self._local = (spark.sparkContext.master or "").startswith("local")
         self._read_snapshots()
         self._read_queues()
         self._read_settlements()
@@ -141,76 +124,66 @@ class Context:
         self.dead_letters = self._newest("dead_letters")
         self.width_s = self._width_s()
 
-    def sql(self, query: str, **frames: DataFrame) -> DataFrame:
-        """Spark SQL; ``{messages}``, ``{queues}`` and so on are the tables, other names are those of ``frames``."""
-        names = {name: self._view(frame) for name, frame in {**vars(self), **frames}.items() if f"{{{name}}}" in query}
-        for name, view in names.items():
-            query = query.replace(f"{{{name}}}", view)
-        return self.spark.sql(query)
+    def sql(self, query: str, **frames: Frame) -> str:
+        """``query`` with names in place of ``{messages}``, ``{queues}`` and so on, and of ``{name}`` for each of ``frames``."""
+        for name, frame in {**vars(self), **frames}.items():
+            if isinstance(frame, Frame):
+                query = query.replace(f"{{{name}}}", frame.name)
+        return query
 
-    def _view(self, frame: DataFrame) -> str:
-        """The name of ``frame`` in SQL. It stays until ``close``: with a view, Spark forgets what it keeps of its frame."""
-        for view, known in self._views.items():
-            if known is frame:
-                return view
-        view = f"bascule_{next(_NUMBERS)}"
-        frame.createOrReplaceTempView(view)
-        self._views[view] = frame
-        return view
+    def frame(self, query: str, **frames: Frame) -> Frame:
+        """The result of ``query``, computed each time that it is asked for."""
+        return self.engine.frame(self.sql(query, **frames))
 
-    def keep(self, frame: DataFrame) -> DataFrame:
-        """``frame``, computed once and kept until ``close``."""
-        from pyspark import StorageLevel
+    def keep(self, query: str, **frames: Frame) -> Frame:
+        """The result of ``query``, computed once and kept."""
+        return self.engine.keep(self.sql(query, **frames))
 
-        self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
-        return self._kept[-1]
+    def found(self, query: str, **frames: Frame) -> Frame:
+        """The result of ``query``, of few rows, computed now: what is asked of it is planned at once."""
+        return self.engine.found(self.sql(query, **frames))
 
-    def found(self, frame: DataFrame) -> DataFrame:
-        """``frame``, of few rows, computed now and cut off from what it was computed from: what is asked of it is planned at once.
+    def rows(self, rows: Sequence[tuple[Any, ...]], columns: Mapping[str, Type]) -> Frame:
+        """A small frame made here."""
+        return self.engine.rows(rows, columns)
 
-        On a cluster it is kept as others are: there a lost executor would take what is cut off with it.
-        """
-        return frame.localCheckpoint() if self._local else self.keep(frame)
+    def collect(self, query: str, **frames: Frame) -> list[Row]:
+        """The rows of a result that is known to be small, timestamps as milliseconds UTC."""
+        return self.engine.collect(self.sql(query, **frames))
 
-    def close(self) -> None:
-        """Release what is kept, and leave the session as it was."""
-        for name, former in self._former.items():
-            if former is None:
-                self.spark.conf.unset(name)
-            else:
-                self.spark.conf.set(name, former)
-        self._former.clear()
-        for view in self._views:
-            self.spark.catalog.dropTempView(view)
-        self._views.clear()
-        for frame in self._kept:
-            frame.unpersist()
-        self._kept.clear()
+    def top(self, query: str, **frames: Frame) -> tuple[list[Row], int]:
+        """The first ``ROWS_SHOWN`` rows of an ordered result, and how many it has in all."""
+        query = self.sql(query, **frames)
+        rows = self.engine.collect(f"{query} LIMIT {ROWS_SHOWN + 1}")
+        if len(rows) <= ROWS_SHOWN:
+            return rows, len(rows)
+        return rows[:ROWS_SHOWN], self.engine.collect(f"SELECT count(*) AS n FROM ({query})")[0]["n"]
 
     def bucket(self, column: str) -> str:
         """SQL for the start of the stretch of time that ``column`` lies in."""
-        return f"timestamp_seconds(unix_seconds({column}) div {self.width_s} * {self.width_s})"
-
-    def rows(self, name: str, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
-        """A small frame made here."""
-        return self.spark.createDataFrame(list(rows), schema).alias(name)
+        return f"timestamp_seconds(unix_seconds({column}) - unix_seconds({column}) % {self.width_s})"
 
     # --- inside ---
 
-    def _table(self, name: str, snapshots: Sequence[str], states: Sequence[str] | None = None) -> DataFrame:
-        from pyspark.sql import functions as f
-
+    def _table(self, name: str, snapshots: Sequence[str], states: Sequence[str] | None = None) -> Frame:
+        columns = COLUMNS[name]  # no other is decoded
         if not self._labels:
-            return self._source.table(name, COLUMNS[name], snapshots=snapshots, states=states)
-        frame = self._source.table(name, (*COLUMNS[name], "store_id"), snapshots=snapshots, states=states)
-        labels = f.create_map(*(f.lit(word) for pair in self._labels.items() for word in pair))
-        return frame.withColumn("node", f.coalesce(labels[f.col("store_id")], f.col("node"))).drop("store_id")
+            return self._source.table(self.engine, name, columns, snapshots=snapshots, states=states)
+        read = self._source.table(self.engine, name, (*columns, "store_id"), snapshots=snapshots, states=states)
+        labels = self.rows(list(self._labels.items()), {"store_id": "string", "label": "string"})
+        others = ", ".join(f"r.{column}" for column in columns if column != "node")
+        return self.frame(
+            f"SELECT /*+ BROADCAST(l) */ coalesce(l.label, r.node) AS node, {others} FROM {{read}} r"
+            " LEFT JOIN {labels} l ON r.store_id = l.store_id",
+            read=read,
+            labels=labels,
+        )
 
-    def _newest(self, name: str) -> DataFrame:
-        return self.keep(self._table(name, self.newest))
+    def _newest(self, name: str) -> Frame:
+        return self._table(name, self.newest)
 
     def _read_snapshots(self) -> None:
-        every = collect(self._source.table("snapshots", COLUMNS["snapshots"]))
+        every = self.collect("SELECT * FROM {read}", read=self._source.table(self.engine, "snapshots", COLUMNS["snapshots"]))
         until_ms = None if self.period.until_us is None else self.period.until_us // 1000
         usable: dict[str, Row] = {}  # a snapshot and its copy are one
         for row in sorted(every, key=lambda row: row["path"]):
@@ -246,17 +219,24 @@ class Context:
         self.store_notes = tuple(notes)
 
     def _read_queues(self) -> None:
-        self.queues_all = self.keep(self._table("queues", sorted(self._usable)))
-        lanes = self.sql(
-            "SELECT node, snapshot_id, queue, coalesce(history_from, head) history_from, head, tail,"
-            " tail + head + delivered progress FROM {queues_all} WHERE bridge IS NOT NULL"
+        self.queues_all = self._table("queues", sorted(self._usable))
+        held = "SELECT sum(greatest(0, tail - coalesce(history_from, head))) AS messages FROM {queues_all}"
+        self.engine.expect(self.collect(held)[0]["messages"] or 0)
+        stood = self.collect(
+            "SELECT node, snapshot_id, queue, coalesce(history_from, head) AS history_from, head, tail,"
+            " tail + head + delivered AS progress FROM {queues_all} WHERE bridge IS NOT NULL"
         )
-        self._be_quick()
-        stood = collect(lanes)
         self._order(stood)
-        newest = self.rows("newest", [(one,) for one in self.newest], "snapshot_id string")
-        self.queues = self.sql(
+        newest = self.rows([(one,) for one in self.newest], {"snapshot_id": "string"})
+        self.queues = self.frame(
             "SELECT /*+ BROADCAST(n) */ q.* FROM {queues_all} q JOIN {newest} n ON q.snapshot_id = n.snapshot_id", newest=newest
+        )
+        self.endings = self.found(
+            " UNION ALL ".join(
+                f"SELECT node, snapshot_at, queue, bridge, '{column}' AS ledger, e.key AS reason, e.value AS messages FROM"
+                f" (SELECT node, snapshot_at, queue, bridge, explode(map_entries({column})) AS e FROM {{queues}})"
+                for column in ("dropped", "dead", "dead_letters")
+            )
         )
         self._states = [
             QueueAt(place=self._places[row["snapshot_id"]], **{name: row[name] for name in row if name != "progress"})
@@ -297,90 +277,71 @@ class Context:
             for row in self.snapshot_rows
         )
 
-    def _frame_of_places(self) -> DataFrame:
-        return self.rows("places", list(self._places.items()), "snapshot_id string, place long")
-
-    def _be_quick(self) -> None:
-        """With few messages, compiling queries and planning them again on the way takes longer than running them."""
-        held = "greatest(0L, tail - coalesce(history_from, head))"
-        rows = collect(self.sql(f"SELECT sum({held}) messages FROM {{queues_all}}"))[0]["messages"] or 0
-        if rows <= FEW_MESSAGES:
-            for name, value in QUICK_SETTINGS.items():
-                self._former[name] = self.spark.conf.get(name, None)
-                self.spark.conf.set(name, value)
+    def _frame_of_places(self) -> Frame:
+        return self.rows(list(self._places.items()), {"snapshot_id": "string", "place": "long"})
 
     def _read_settlements(self) -> None:
         read = self._table("settlements", [*self.newest, *self._older_ids])
-        if not self._older:
-            numbers: list[Row] = []
-            self.settlements = self.keep(read)
-        else:
-            read = self.keep(read)
-            numbers = collect(
-                self.sql("SELECT node, snapshot_id, queue, min(number) low, max(number) high FROM {read} GROUP BY ALL", read=read)
+        numbers: list[Row] = []
+        self.settlements = read
+        if self._older:
+            numbers = self.collect(
+                "SELECT node, snapshot_id, queue, min(number) AS low, max(number) AS high FROM {read} GROUP BY ALL", read=read
             )
             # The newest snapshot that has a number has all rows of it.
             self.settlements = self.keep(
-                self.sql(
-                    "SELECT * EXCEPT (place, newest) FROM (SELECT /*+ BROADCAST(p) */ r.*, p.place, max(p.place) OVER (PARTITION BY"
-                    " r.node, r.queue, r.number) newest FROM {read} r JOIN {places} p ON r.snapshot_id = p.snapshot_id)"
-                    " WHERE newest = place",
-                    read=read,
-                    places=self._frame_of_places(),
-                )
+                f"SELECT {', '.join(COLUMNS['settlements'])} FROM (SELECT /*+ BROADCAST(p) */ r.*, p.place, max(p.place) OVER"
+                " (PARTITION BY r.node, r.queue, r.number) AS newest FROM {read} r JOIN {places} p"
+                " ON r.snapshot_id = p.snapshot_id) WHERE newest = place",
+                read=read,
+                places=self._frame_of_places(),
             )
-        found = covered(self._states, [Numbers(**row) for row in numbers])
-        self.seqs_from = self._frame_of_covered(found)
+        self.seqs_from = self._frame_of_covered(covered(self._states, [Numbers(**row) for row in numbers]))
 
-    def _frame_of_covered(self, found: Sequence[Covered]) -> DataFrame:
-        return self.rows(
-            "seqs_from", [(one.node, one.queue, one.seq_from) for one in found], "node string, queue string, seq_from long"
-        )
+    def _frame_of_covered(self, found: Sequence[Covered]) -> Frame:
+        rows = [(one.node, one.queue, one.seq_from) for one in found]
+        return self.rows(rows, {"node": "string", "queue": "string", "seq_from": "long"})
 
     def _read_messages(self) -> None:
-        messages = self._table("messages", self.newest)
+        self.messages = self._table("messages", self.newest)
         if self._older:
-            older = self._table("messages", self._older_ids, states=(SETTLED,))
-            messages = self.sql(
+            self.messages = self.frame(
                 "SELECT * FROM {newest} UNION ALL SELECT /*+ BROADCAST(t) */ o.* FROM {older} o JOIN {takes} t ON o.node = t.node"
                 " AND o.snapshot_id = t.snapshot_id AND o.queue = t.queue AND o.seq >= t.seq_from AND o.seq < t.seq_to",
-                newest=messages,
-                older=older,
+                newest=self.messages,
+                older=self._table("messages", self._older_ids, states=(SETTLED,)),
                 takes=self._frame_of_takes(self._older),
             )
-        self.messages = self.keep(messages)
 
-    def _frame_of_takes(self, chosen: Sequence[Take]) -> DataFrame:
+    def _frame_of_takes(self, chosen: Sequence[Take]) -> Frame:
         rows = [(one.node, one.snapshot_id, one.queue, one.seq_from, one.seq_to) for one in chosen]
-        return self.rows("takes", rows, "node string, snapshot_id string, queue string, seq_from long, seq_to long")
+        return self.rows(rows, {"node": "string", "snapshot_id": "string", "queue": "string", "seq_from": "long", "seq_to": "long"})
 
     def _read_events(self) -> None:
         """Events: those of the newest snapshot; older ones are asked only where it has no longer all of them."""
-        newest = self.keep(self._table("events", self.newest))
-        cut = {
-            row["node"] for row in collect(self.sql("SELECT node, min(number) low FROM {e} GROUP BY node", e=newest)) if row["low"]
-        }
+        self.events = self._newest("events")
+        cut = {row["node"] for row in self.collect("SELECT node, min(number) AS low FROM {events} GROUP BY node") if row["low"]}
         older_ids = [one.snapshot_id for one in self.used if not one.newest and one.node in cut]
         if older_ids:
             self.events = self.keep(
-                self.sql(
-                    "SELECT * EXCEPT (age) FROM (SELECT /*+ BROADCAST(p) */ e.*, row_number() OVER (PARTITION BY e.node, e.number"
-                    " ORDER BY p.place DESC) age FROM {every} e JOIN {places} p ON e.snapshot_id = p.snapshot_id) WHERE age = 1",
-                    every=newest.unionByName(self._table("events", older_ids)),
-                    places=self._frame_of_places(),
-                )
+                f"SELECT {', '.join(f'o.{column}' for column in COLUMNS['events'])} FROM"
+                " (SELECT /*+ BROADCAST(p) */ e.*, row_number() OVER (PARTITION BY e.node, e.number ORDER BY p.place DESC) AS age"
+                " FROM"
+                " (SELECT * FROM {events} UNION ALL SELECT * FROM {older}) e JOIN {places} p ON e.snapshot_id = p.snapshot_id)"
+                " o WHERE age = 1",
+                older=self._table("events", older_ids),
+                places=self._frame_of_places(),
             )
-        else:
-            self.events = newest
 
     def _width_s(self) -> int:
         """How wide a point of a plot over time is: from the first thing known, in the period, to the newest snapshot."""
-        first = self.sql(
-            f"SELECT min(at) first FROM (SELECT min(settled_at) at FROM {{settlements}} WHERE {self.period.sql('settled_at')}"
-            f" UNION ALL SELECT min(at) FROM {{events}} WHERE kind LIKE 'link.%' AND {self.period.sql('at')}"
+        first = self.collect(
+            "SELECT min(known) AS first FROM"
+            f" (SELECT min(settled_at) AS known FROM {{settlements}} WHERE {self.period.sql('settled_at')}"
+            f" UNION ALL SELECT min(e.at) FROM {{events}} e WHERE kind LIKE 'link.%' AND {self.period.sql('e.at')}"
             " UNION ALL SELECT min(snapshot_at) FROM {queues_all})"
         )
-        start = collect(first)[0]["first"]
+        start = first[0]["first"]
         newest_ms = max(row["snapshot_at"] for row in self.newest_rows)
         return bucket_s(max(0, newest_ms - (start if start is not None else newest_ms)) / 1000)
 

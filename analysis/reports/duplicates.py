@@ -8,14 +8,10 @@ snapshots was cut before the newer one was made.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from analysis.engines.engine import Frame
 from analysis.reports.context import Context
 from analysis.reports.report_model import Column, Section
-from analysis.reports.report_parts import Made, Mark, collect, plural, table, top, worst_first
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from analysis.reports.report_parts import WORST_FIRST, Made, Mark, plural, table
 
 NAME = "duplicates"
 _COLUMNS = (
@@ -32,17 +28,16 @@ _COLUMNS = (
 
 def make(context: Context) -> Made:
     """Sendings beyond the first by queue, and gaps in the numbers of settlements and events."""
-    findings = context.found(_findings(context))
-    rows, rows_total = top(findings.orderBy(worst_first(), findings["count"].desc(), "node", "queue", "what", "first"))
-    kinds = collect(context.sql("SELECT what, sum(count) count FROM {f} GROUP BY 1", f=findings))
-    counts = {row["what"]: row["count"] for row in kinds}
-    bridges = collect(
-        context.sql(
-            "SELECT node, bridge, sum(if(what = 'settlements missing', count,"
-            " 0)) missing"
-            " FROM {f} WHERE what <> 'events missing' GROUP BY 1, 2",
-            f=findings,
-        )
+    findings = _findings(context)
+    rows, rows_total = context.top(
+        f"SELECT * FROM {{f}} f ORDER BY {WORST_FIRST}, f.count DESC, node, queue, what, f.first", f=findings
+    )
+    kinds = context.collect("SELECT what, sum(f.count) AS how_many FROM {f} f GROUP BY 1", f=findings)
+    counts = {row["what"]: row["how_many"] for row in kinds}
+    bridges = context.collect(
+        "SELECT node, bridge, sum(if(what = 'settlements missing', f.count, 0)) AS missing FROM {f} f"
+        " WHERE what <> 'events missing' GROUP BY 1, 2",
+        f=findings,
     )
     missing = counts.get("settlements missing", 0)
     section = Section(
@@ -67,32 +62,32 @@ def make(context: Context) -> Made:
     return Made(sections=(section,), frames={NAME: findings}, marks=marks)
 
 
-def _findings(context: Context) -> DataFrame:
+def _findings(context: Context) -> Frame:
     """Sendings beyond the first of each queue, and each gap in the numbers."""
-    return context.sql(
+    return context.found(
         f"""
         WITH sent_again AS (
-          SELECT node, queue, sum(messages) recent, max(settled_at) last_at FROM {{settlements}}
+          SELECT node, queue, max(settled_at) AS last_at FROM {{settlements}}
           WHERE outcome = 'redelivered' AND {context.period.sql("settled_at")} GROUP BY 1, 2),
         numbers AS (
-          SELECT DISTINCT node, coalesce(bridge, '') bridge, queue, number, settled_at at FROM {{settlements}}),
+          SELECT DISTINCT node, coalesce(bridge, '') AS bridge, queue, number, settled_at FROM {{settlements}}),
         settlement_gaps AS (
-          SELECT node, bridge, queue, number, at, lag(number) OVER (PARTITION BY node, queue ORDER BY number) before FROM
-            numbers),
+          SELECT node, bridge, queue, number, settled_at, lag(number) OVER (PARTITION BY node, queue ORDER BY number) AS before
+          FROM numbers),
         event_gaps AS (
-          SELECT node, number, at, lag(number) OVER (PARTITION BY node ORDER BY number) before FROM {{events}}),
-        nodes AS (SELECT node, max(snapshot_at) snapshot_at FROM {{queues}} GROUP BY 1),
+          SELECT node, number, e.at AS told_at, lag(number) OVER (PARTITION BY node ORDER BY number) AS before FROM {{events}} e),
+        nodes AS (SELECT node, max(snapshot_at) AS snapshot_at FROM {{queues}} GROUP BY 1),
         found AS (
-          SELECT 'ok' verdict, q.node, coalesce(q.bridge, '') bridge, q.queue, 'sent again' what, CAST(NULL AS bigint) first,
-                 CAST(NULL AS bigint) last, q.redelivered count, s.last_at
+          SELECT 'ok' AS verdict, q.node, coalesce(q.bridge, '') AS bridge, q.queue, 'sent again' AS what,
+                 CAST(NULL AS bigint) AS first, CAST(NULL AS bigint) AS last, q.redelivered AS count, s.last_at
           FROM {{queues}} q LEFT JOIN sent_again s ON q.node = s.node AND q.queue = s.queue WHERE q.redelivered > 0
           UNION ALL
-          SELECT 'problem', node, bridge, queue, 'settlements missing', before + 1, number - 1, number - before - 1, at
+          SELECT 'problem', node, bridge, queue, 'settlements missing', before + 1, number - 1, number - before - 1, settled_at
           FROM settlement_gaps WHERE number > before + 1
           UNION ALL
-          SELECT 'attention', node, '', '', 'events missing', before + 1, number - 1, number - before - 1, at
+          SELECT 'attention', node, '', '', 'events missing', before + 1, number - 1, number - before - 1, told_at
           FROM event_gaps WHERE number > before + 1)
-        SELECT to_date(n.snapshot_at) date, f.* FROM found f JOIN nodes n ON f.node = n.node
+        SELECT to_date(n.snapshot_at) AS date, f.* FROM found f JOIN nodes n ON f.node = n.node
         """
     )
 

@@ -7,27 +7,10 @@ where they overlap. A link is taken for down from the start of its node until it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from analysis.engines.engine import Frame, Row
 from analysis.reports.context import Context, utc
 from analysis.reports.report_model import Chart, Column, Fact, Section, Series, Span, Verdict, worst
-from analysis.reports.report_parts import (
-    BridgeKey,
-    Made,
-    Mark,
-    Row,
-    collect,
-    duration,
-    lane_title,
-    moment,
-    plural,
-    table,
-    top,
-    worst_first,
-)
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from analysis.reports.report_parts import WORST_FIRST, BridgeKey, Made, Mark, duration, lane_title, moment, plural, table
 
 NAME = "flapping"
 LANES_DRAWN = 40
@@ -79,10 +62,10 @@ TOLD: dict[str, tuple[Verdict, str]] = {
 
 def make(context: Context) -> Made:
     """The links, then what restarted or stood in the way."""
-    spans = context.found(_spans(context))
-    windows = context.found(_windows(context))
-    links = context.found(_links(context, spans, windows))
-    rows, rows_total = top(links.orderBy(worst_first(), "state", links.downs.desc(), "node", "bridge", "lane"))
+    spans = _spans(context)
+    windows = _windows(context)
+    links = _links(context, spans, windows)
+    rows, rows_total = context.top(f"SELECT * FROM {{l}} ORDER BY {WORST_FIRST}, state, downs DESC, node, bridge, lane", l=links)
     section = Section(
         name=NAME,
         title="Links",
@@ -106,76 +89,82 @@ def make(context: Context) -> Made:
     )
 
 
-def _spans(context: Context) -> DataFrame:
+def _spans(context: Context) -> Frame:
     """Each lane's link as stretches of up and down, up to the newest snapshot."""
-    return context.sql(
+    return context.found(
         f"""
-        WITH lanes AS (SELECT DISTINCT node, bridge, coalesce(lane, '0') lane FROM {{events}} WHERE kind LIKE 'link.%'),
-        ends AS (SELECT node, max(snapshot_at) snapshot_at FROM {{queues}} GROUP BY 1),
+        WITH lanes AS (SELECT DISTINCT node, bridge, coalesce(lane, '0') AS lane FROM {{events}} WHERE kind LIKE 'link.%'),
+        ends AS (SELECT node, max(snapshot_at) AS snapshot_at FROM {{queues}} GROUP BY 1),
         changes AS (
-          SELECT node, bridge, coalesce(lane, '0') lane, number, at, if(kind = 'link.up', 'up', 'down') state, reason
-          FROM {{events}} WHERE kind IN ('link.up', 'link.down')
+          SELECT node, bridge, coalesce(lane, '0') AS lane, number, e.at AS start,
+                 if(kind = 'link.up', 'up', 'down') AS state, reason
+          FROM {{events}} e WHERE kind IN ('link.up', 'link.down')
           UNION ALL
-          SELECT e.node, l.bridge, l.lane, number, at, if(kind = 'node.started', 'down', 'stopped'), kind
+          SELECT e.node, l.bridge, l.lane, number, e.at, if(kind = 'node.started', 'down', 'stopped'), kind
           FROM {{events}} e JOIN lanes l ON e.node = l.node WHERE kind IN ('node.started', 'node.stopped')),
         turns AS (
-          SELECT *, lag(state) OVER w before FROM changes WINDOW w AS (PARTITION BY node, bridge, lane ORDER BY number))
-        SELECT to_date(t.at) date, t.node, t.bridge, t.lane, t.number, t.at start, t.state, t.reason,
-               coalesce(lead(t.at) OVER (PARTITION BY t.node, t.bridge, t.lane ORDER BY t.number), greatest(e.snapshot_at, t.at))
-                 stop
-        FROM turns t JOIN ends e ON t.node = e.node WHERE (before IS NULL OR before <> state) AND {context.period.sql("t.at")}
+          SELECT *, lag(state) OVER w AS before FROM changes WINDOW w AS (PARTITION BY node, bridge, lane ORDER BY number))
+        SELECT to_date(t.start) AS date, t.node, t.bridge, t.lane, t.number, t.start, t.state, t.reason,
+               coalesce(lead(t.start) OVER (PARTITION BY t.node, t.bridge, t.lane ORDER BY t.number),
+                        greatest(e.snapshot_at, t.start)) AS stop
+        FROM turns t JOIN ends e ON t.node = e.node WHERE (before IS NULL OR before <> state) AND {context.period.sql("t.start")}
         """
     )
 
 
-def _windows(context: Context) -> DataFrame:
+def _windows(context: Context) -> Frame:
     """The stretches of time in which a lane's link flapped."""
     period_us = round(context.thresholds.flapping_period_s * 1e6)
-    return context.sql(
+    return context.found(
         f"""
         WITH downs AS (
-          SELECT node, bridge, coalesce(lane, '0') lane, at, number, reason, unix_micros(at) us,
-                 count(*) OVER (PARTITION BY node, bridge, coalesce(lane, '0') ORDER BY unix_micros(at)
-                                RANGE BETWEEN {period_us} PRECEDING AND CURRENT ROW) behind
-          FROM {{events}} WHERE kind = 'link.down' AND {context.period.sql("at")}),
+          SELECT node, bridge, coalesce(lane, '0') AS lane, e.at AS down_at, number, unix_micros(e.at) AS us,
+                 count(*) OVER (PARTITION BY node, bridge, coalesce(lane, '0') ORDER BY unix_micros(e.at)
+                                RANGE BETWEEN {period_us} PRECEDING AND CURRENT ROW) AS behind
+          FROM {{events}} e WHERE kind = 'link.down' AND {context.period.sql("e.at")}),
         judged AS (
           SELECT *, max(behind) OVER (PARTITION BY node, bridge, lane ORDER BY us
-                                      RANGE BETWEEN CURRENT ROW AND {period_us} FOLLOWING) >= {context.thresholds.flapping_downs}
-                                      flaps
+                                      RANGE BETWEEN CURRENT ROW AND {period_us} FOLLOWING)
+                    >= {context.thresholds.flapping_downs} AS flaps
           FROM downs),
-        flapping AS (SELECT *, us - lag(us) OVER w > {period_us} begins FROM judged WHERE flaps WINDOW w AS (PARTITION BY node,
-          bridge, lane ORDER BY us, number)),
-        grouped AS (SELECT *, count_if(coalesce(begins, true)) OVER (PARTITION BY node, bridge, lane ORDER BY us, number) place
+        flapping AS (
+          SELECT *, us - lag(us) OVER w > {period_us} AS begins FROM judged WHERE flaps
+          WINDOW w AS (PARTITION BY node, bridge, lane ORDER BY us, number)),
+        grouped AS (
+          SELECT *, count_if(coalesce(begins, true)) OVER (PARTITION BY node, bridge, lane ORDER BY us, number) AS place
           FROM flapping)
-        SELECT to_date(min(at)) date, node, bridge, lane, min(at) start, max(at) stop, count(*) downs, mode(reason) reason
+        SELECT to_date(min(down_at)) AS date, node, bridge, lane, min(down_at) AS start, max(down_at) AS stop, count(*) AS downs
         FROM grouped GROUP BY node, bridge, lane, place
         """
     )
 
 
-def _links(context: Context, spans: DataFrame, windows: DataFrame) -> DataFrame:
-    return context.sql(
-        """
-        WITH seconds AS (SELECT *, (unix_micros(stop) - unix_micros(start)) / 1e6 s FROM {spans}),
+def _links(context: Context, spans: Frame, windows: Frame) -> Frame:
+    return context.found(
+        f"""
+        WITH seconds AS (SELECT *, (unix_micros(stop) - unix_micros(start)) / 1e6 AS s FROM {{spans}}),
         lanes AS (
-          SELECT node, bridge, lane, max(stop) stop, max_by(state, number) state, max_by(start, number) since, sum(s) watched_s,
-                 sum(if(state = 'up', s, 0)) up_s, max(if(state = 'down', s, NULL)) longest_down_s
+          SELECT node, bridge, lane, max(stop) AS stop, max_by(state, number) AS state, max_by(start, number) AS since,
+                 sum(s) AS watched_s, sum(if(state = 'up', s, 0)) AS up_s, max(if(state = 'down', s, NULL)) AS longest_down_s
           FROM seconds GROUP BY 1, 2, 3),
+        reasons AS (
+          SELECT node, bridge, coalesce(lane, '0') AS lane, reason, count(*) AS downs FROM {{events}} e
+          WHERE kind = 'link.down' AND {context.period.sql("e.at")} GROUP BY 1, 2, 3, 4),
         downs AS (
-          SELECT node, bridge, coalesce(lane, '0') lane, count(*) downs, mode(reason) reason FROM {events}
-          WHERE kind = 'link.down' AND {during} GROUP BY 1, 2, 3),
+          SELECT node, bridge, lane, sum(downs) AS downs, min(if(place = 1, reason, NULL)) AS reason
+          FROM (SELECT *, row_number() OVER (PARTITION BY node, bridge, lane ORDER BY reason IS NULL, downs DESC, reason) AS place
+                FROM reasons)
+          GROUP BY 1, 2, 3),
         flapped AS (
-          SELECT node, bridge, lane, count(*) windows, max_by(struct(start, stop, downs), downs) worst FROM {windows} GROUP BY 1,
-            2, 3)
-        SELECT CASE WHEN l.state = 'down' OR f.windows > 0 THEN 'attention' ELSE 'ok' END verdict, to_date(l.stop) date, l.node,
-          l.bridge,
-               l.lane, l.state, l.since, coalesce(try_divide(l.up_s, l.watched_s) * 100, 0D) up_percent, l.watched_s,
-               coalesce(d.downs, 0) downs,
-               l.longest_down_s, d.reason, coalesce(f.windows, 0) windows, f.worst.start worst_from, f.worst.stop worst_to,
-               f.worst.downs worst_downs
+          SELECT *, row_number() OVER (PARTITION BY node, bridge, lane ORDER BY downs DESC, start) AS place,
+                 count(*) OVER (PARTITION BY node, bridge, lane) AS windows FROM {{windows}})
+        SELECT CASE WHEN l.state = 'down' OR f.windows > 0 THEN 'attention' ELSE 'ok' END AS verdict, to_date(l.stop) AS date,
+               l.node, l.bridge, l.lane, l.state, l.since, coalesce(try_divide(l.up_s, l.watched_s) * 100, 0) AS up_percent,
+               l.watched_s, coalesce(d.downs, 0) AS downs, l.longest_down_s, d.reason, coalesce(f.windows, 0) AS windows,
+               f.start AS worst_from, f.stop AS worst_to, f.downs AS worst_downs
         FROM lanes l LEFT JOIN downs d ON l.node = d.node AND l.bridge = d.bridge AND l.lane = d.lane
-        LEFT JOIN flapped f ON l.node = f.node AND l.bridge = f.bridge AND l.lane = f.lane
-        """.replace("{during}", context.period.sql("at")),
+        LEFT JOIN flapped f ON l.node = f.node AND l.bridge = f.bridge AND l.lane = f.lane AND f.place = 1
+        """,
         spans=spans,
         windows=windows,
     )
@@ -203,19 +192,16 @@ def _summary(rows: list[Row], rows_total: int) -> str:
     return "; ".join(parts) + "."
 
 
-def _charts(context: Context, spans: DataFrame, rows: list[Row]) -> tuple[Chart, ...]:
+def _charts(context: Context, spans: Frame, rows: list[Row]) -> tuple[Chart, ...]:
     lanes = [(row["node"], row["bridge"], row["lane"]) for row in rows[:LANES_DRAWN]]
     if not lanes:
         return ()
-    chosen = context.rows("chosen", lanes, "node string, bridge string, lane string")
-    found = collect(
-        context.sql(
-            "SELECT /*+ BROADCAST(c) */ s.node, s.bridge, s.lane, s.start, s.stop, s.state, s.reason FROM {s} s JOIN {c} c"
-            f" ON s.node = c.node AND s.bridge = c.bridge AND s.lane = c.lane"
-            f" ORDER BY s.start DESC, s.node, s.bridge, s.lane LIMIT {SPANS_DRAWN}",
-            s=spans,
-            c=chosen,
-        )
+    found = context.collect(
+        "SELECT /*+ BROADCAST(c) */ s.node, s.bridge, s.lane, s.start, s.stop, s.state, s.reason FROM {s} s JOIN {c} c"
+        " ON s.node = c.node AND s.bridge = c.bridge AND s.lane = c.lane"
+        f" ORDER BY s.start DESC, s.number DESC, s.node, s.bridge, s.lane LIMIT {SPANS_DRAWN}",
+        s=spans,
+        c=context.rows(lanes, dict.fromkeys(("node", "bridge", "lane"), "string")),
     )
     drawn: dict[tuple[str, str, str], list[Span]] = {lane: [] for lane in lanes}
     for row in reversed(found):
@@ -247,19 +233,16 @@ def _marks(rows: list[Row]) -> dict[BridgeKey, Mark]:
     return marks
 
 
-def _restarts(context: Context) -> tuple[Section, DataFrame]:
+def _restarts(context: Context) -> tuple[Section, Frame]:
     kinds = ", ".join(f"'{kind}'" for kind in TOLD)
     bad = ", ".join(f"'{kind}'" for kind, (verdict, _) in TOLD.items() if verdict == "attention")
     told = context.found(
-        context.sql(
-            f"SELECT if(kind IN ({bad}), 'attention', 'ok') verdict, to_date(max(at)) date, node, kind what, coalesce(actor,"
-            f" bridge, '') actor,"
-            f" max_by(reason, number) reason, count(*) count, min(at) first_at, max(at) last_at FROM {{events}} WHERE kind"
-            f" IN ({kinds}) AND NOT (kind = 'process.ended' AND reason = 'ordered')"
-            f" AND {context.period.sql('at')} GROUP BY node, kind, coalesce(actor, bridge, '')"
-        )
+        f"SELECT if(kind IN ({bad}), 'attention', 'ok') AS verdict, to_date(max(e.at)) AS date, node, kind AS what,"
+        " coalesce(actor, bridge, '') AS actor, max_by(reason, number) AS reason, count(*) AS count, min(e.at) AS first_at,"
+        f" max(e.at) AS last_at FROM {{events}} e WHERE kind IN ({kinds}) AND NOT (kind = 'process.ended' AND reason = 'ordered')"
+        f" AND {context.period.sql('e.at')} GROUP BY node, kind, coalesce(actor, bridge, '')"
     )
-    rows, rows_total = top(told.orderBy(worst_first(), told["count"].desc(), "node", "what", "actor"))
+    rows, rows_total = context.top(f"SELECT * FROM {{t}} t ORDER BY {WORST_FIRST}, t.count DESC, node, what, actor", t=told)
     ended = sum(row["count"] for row in rows if row["what"] == "process.ended")
     starts = sum(row["count"] for row in rows if row["what"] == "node.started")
     other = sorted({TOLD[row["what"]][1] for row in rows if row["verdict"] == "attention" and row["what"] != "process.ended"})

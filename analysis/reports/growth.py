@@ -7,18 +7,15 @@ them if there are fewer than three of these.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from analysis.engines.engine import Frame, Row
 from analysis.reports.context import Context
 from analysis.reports.report_model import Chart, Column, Fact, Section, Series, worst
-from analysis.reports.report_parts import SERIES_SHOWN, Made, Mark, Row, collect, duration, lane_title, plural, table, top
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from analysis.reports.report_parts import SERIES_SHOWN, Made, Mark, duration, lane_title, plural, table
 
 NAME = "growth"
 RECENT_S = 86_400
 POINTS_MIN = 3
+DIGITS = 12  # of a slope in messages or bytes a second: what is beyond is how a sum was rounded, and no growth; + 0 turns -0 to 0
 _COLUMNS = (
     Column(name="verdict", title="Verdict", kind="state"),
     Column(name="node", title="Node", kind="text"),
@@ -38,10 +35,10 @@ _COLUMNS = (
 
 def make(context: Context) -> Made:
     """The forecast for each bridge, for each node and for its disk."""
-    points = context.found(_points(context))
-    forecasts = context.found(_forecasts(context, points))
-    rows, rows_total = top(
-        forecasts.orderBy(forecasts.full_in_s.asc_nulls_last(), forecasts.full_percent.desc_nulls_last(), "node", "what")
+    points = _points(context)
+    forecasts = _forecasts(context, points)
+    rows, rows_total = context.top(
+        "SELECT * FROM {f} ORDER BY full_in_s ASC NULLS LAST, full_percent DESC NULLS LAST, node, what", f=forecasts
     )
     trends = [row for row in rows if row["snapshots"] > 1]
     section = Section(
@@ -71,10 +68,9 @@ def make(context: Context) -> Made:
     return Made(sections=(section,), frames={NAME: forecasts, "depths": points}, marks=marks)
 
 
-def _points(context: Context) -> DataFrame:
+def _points(context: Context) -> Frame:
     """How much each bridge (``bridge``; null: the whole node), and the disk (``free``), had at each snapshot."""
     limits = context.rows(
-        "limits",
         [
             (
                 row["node"],
@@ -86,16 +82,19 @@ def _points(context: Context) -> DataFrame:
             )
             for row in context.snapshot_rows
         ],
-        "node string, snapshot_id string, max_messages long, max_bytes long, min_free long, free long",
+        {
+            "node": "string",
+            "snapshot_id": "string",
+            **dict.fromkeys(("max_messages", "max_bytes", "min_free", "free"), "long"),
+        },
     )
-    return context.sql(
+    return context.found(
         f"""
-        SELECT to_date(snapshot_at) date, node, coalesce(bridge, '') bridge, snapshot_id, snapshot_at, sum(depth +
-          depth_volatile) messages,
-               sum(bytes) bytes, max(max_messages) max_messages, max(max_bytes) max_bytes, CAST(NULL AS bigint) free, CAST(NULL
-                 AS bigint) min_free
-        FROM {{queues_all}} WHERE bridge IS NOT NULL AND {context.period.sql("snapshot_at")} GROUP BY node, bridge, snapshot_id,
-          snapshot_at
+        SELECT to_date(snapshot_at) AS date, node, bridge, snapshot_id, snapshot_at, sum(depth + depth_volatile) AS messages,
+               sum(bytes) AS bytes, max(max_messages) AS max_messages, max(max_bytes) AS max_bytes, CAST(NULL AS bigint) AS free,
+               CAST(NULL AS bigint) AS min_free
+        FROM {{queues_all}} WHERE bridge IS NOT NULL AND {context.period.sql("snapshot_at")}
+        GROUP BY node, bridge, snapshot_id, snapshot_at
         UNION ALL
         SELECT to_date(q.snapshot_at), q.node, NULL, q.snapshot_id, q.snapshot_at, sum(q.depth + q.depth_volatile), sum(q.bytes),
                max(l.max_messages), max(l.max_bytes), max(l.free), max(l.min_free)
@@ -106,43 +105,44 @@ def _points(context: Context) -> DataFrame:
     )
 
 
-def _forecasts(context: Context, points: DataFrame) -> DataFrame:
+def _forecasts(context: Context, points: Frame) -> Frame:
     soon, least = context.thresholds.full_within_s, context.thresholds.trend_min_s
-    return context.sql(
+    return context.found(
         f"""
         WITH placed AS (
-          SELECT *, unix_micros(snapshot_at) / 1e6 t, max(snapshot_at) OVER w newest, count(*) OVER w every,
-                 count_if(snapshot_at >= last_day) OVER w recent
-          FROM (SELECT *, max(snapshot_at) OVER (PARTITION BY node, bridge) - INTERVAL {RECENT_S} SECOND last_day FROM {{points}})
+          SELECT *, unix_micros(snapshot_at) / 1e6 AS t, max(snapshot_at) OVER w AS newest,
+                 count_if(snapshot_at >= last_day) OVER w AS recent
+          FROM (SELECT *, max(snapshot_at) OVER (PARTITION BY node, bridge) - INTERVAL {RECENT_S} SECOND AS last_day
+                FROM {{points}})
           WINDOW w AS (PARTITION BY node, bridge)),
-        used AS (SELECT *, t - unix_micros(newest) / 1e6 x FROM placed WHERE snapshot_at >= last_day OR recent < {POINTS_MIN}),
+        used AS (SELECT *, t - unix_micros(newest) / 1e6 AS x FROM placed WHERE snapshot_at >= last_day OR recent < {POINTS_MIN}),
         lines AS (
-          SELECT node, bridge, max(newest) snapshot_at, count(*) snapshots, max_by(messages, snapshot_at) messages, max_by(bytes,
-            snapshot_at) bytes,
-                 max_by(max_messages, snapshot_at) max_messages, max_by(max_bytes, snapshot_at) max_bytes, max_by(free -
-                   min_free, snapshot_at) room,
-                 if(max(x) - min(x) >= {least}, regr_slope(messages, x), NULL) per_s,
-                 if(max(x) - min(x) >= {least}, regr_slope(bytes, x), NULL) bytes_per_s,
-                 if(max(x) - min(x) >= {least}, regr_slope(free, x), NULL) free_per_s
+          SELECT node, bridge, max(newest) AS snapshot_at, count(*) AS snapshots, max_by(messages, x) AS messages,
+                 max_by(bytes, x) AS bytes, max_by(max_messages, x) AS max_messages, max_by(max_bytes, x) AS max_bytes,
+                 max_by(free - min_free, x) AS room,
+                 if(max(x) - min(x) >= {least}, round(regr_slope(messages, x), {DIGITS}) + 0e0, NULL) AS per_s,
+                 if(max(x) - min(x) >= {least}, round(regr_slope(bytes, x), {DIGITS}) + 0e0, NULL) AS bytes_per_s,
+                 if(max(x) - min(x) >= {least}, round(regr_slope(free, x), {DIGITS}) + 0e0, NULL) AS free_per_s
           FROM used GROUP BY node, bridge),
         sorted AS (
-          SELECT node, bridge, if(bridge IS NULL, 'the whole node', bridge) what, snapshot_at, snapshots, messages, per_s *
-            3600 messages_per_h,
-                 max_messages, bytes, bytes_per_s * 3600 bytes_per_h, max_bytes,
-                 greatest(try_divide(messages, max_messages), try_divide(bytes, max_bytes)) * 100 full_percent,
+          SELECT node, bridge, if(bridge IS NULL, 'the whole node', bridge) AS what, snapshot_at, snapshots, messages,
+                 per_s * 3600 AS messages_per_h, max_messages, bytes, bytes_per_s * 3600 AS bytes_per_h, max_bytes,
+                 greatest(try_divide(messages, max_messages), try_divide(bytes, max_bytes)) * 100 AS full_percent,
                  least(if(per_s > 0 AND max_messages IS NOT NULL, greatest(0, max_messages - messages) / per_s, NULL),
-                       if(bytes_per_s > 0 AND max_bytes IS NOT NULL, greatest(0, max_bytes - bytes) / bytes_per_s, NULL)) full_in_s
+                       if(bytes_per_s > 0 AND max_bytes IS NOT NULL, greatest(0, max_bytes - bytes) / bytes_per_s, NULL))
+                 AS full_in_s
           FROM lines
           UNION ALL
           SELECT node, NULL, 'free disk above its minimum', snapshot_at, snapshots, NULL, NULL, NULL, room, free_per_s * 3600,
-            NULL, NULL,
-                 if(free_per_s < 0, greatest(0, room) / -free_per_s, NULL)
+                 NULL, NULL, if(free_per_s < 0, greatest(0, room) / -free_per_s, NULL)
           FROM lines WHERE room IS NOT NULL),
-        foreseen AS (SELECT * EXCEPT (full_in_s), if(full_in_s <= {context.thresholds.forecast_max_s}, full_in_s,
-          NULL) full_in_s FROM sorted)
-        SELECT CASE WHEN full_percent >= 100 OR full_in_s < {soon} THEN 'attention' ELSE 'ok' END verdict, to_date(snapshot_at)
-          date, *,
-               timestamp_micros(CAST(unix_micros(snapshot_at) + full_in_s * 1e6 AS bigint)) full_at
+        foreseen AS (
+          SELECT node, bridge, what, snapshot_at, snapshots, messages, messages_per_h, max_messages, bytes, bytes_per_h, max_bytes,
+                 full_percent, if(full_in_s <= {context.thresholds.forecast_max_s}, full_in_s, NULL) AS full_in_s
+          FROM sorted)
+        SELECT CASE WHEN full_percent >= 100 OR full_in_s < {soon} THEN 'attention' ELSE 'ok' END AS verdict,
+               to_date(snapshot_at) AS date, *,
+               timestamp_micros(CAST(floor(unix_micros(snapshot_at) + full_in_s * 1e6) AS bigint)) AS full_at
         FROM foreseen
         """,
         points=points,
@@ -173,7 +173,7 @@ def _summary(rows: list[Row], trends: list[Row]) -> str:
     )
 
 
-def _charts(points: DataFrame, context: Context, rows: list[Row]) -> tuple[Chart, ...]:
+def _charts(points: Frame, context: Context, rows: list[Row]) -> tuple[Chart, ...]:
     """The backlogs of the bridges that have most, at the snapshots; those of different nodes are made at different times."""
     most = sorted((row for row in rows if row["bridge"] is not None and row["messages"]), key=lambda row: -row["messages"])[
         :SERIES_SHOWN
@@ -181,14 +181,11 @@ def _charts(points: DataFrame, context: Context, rows: list[Row]) -> tuple[Chart
     if not most or max(row["snapshots"] for row in most) < 2:
         return ()
     lanes = [(row["node"], row["bridge"]) for row in most]
-    chosen = context.rows("chosen", lanes, "node string, bridge string")
-    found = collect(
-        context.sql(
-            "SELECT /*+ BROADCAST(c) */ p.node, p.bridge, p.snapshot_at, p.messages FROM {p} p JOIN {c} c ON p.node = c.node"
-            " AND p.bridge = c.bridge",
-            p=points,
-            c=chosen,
-        )
+    found = context.collect(
+        "SELECT /*+ BROADCAST(c) */ p.node, p.bridge, p.snapshot_at, p.messages FROM {p} p JOIN {c} c ON p.node = c.node"
+        " AND p.bridge = c.bridge",
+        p=points,
+        c=context.rows(lanes, {"node": "string", "bridge": "string"}),
     )
     times = sorted({row["snapshot_at"] for row in found})
     known = {(row["node"], row["bridge"], row["snapshot_at"]): row["messages"] for row in found}

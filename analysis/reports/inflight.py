@@ -6,9 +6,10 @@ A message that is marked with a packet identifier is stored, and is not settled.
 
 from __future__ import annotations
 
+from analysis.engines.engine import Row
 from analysis.reports.context import Context, utc
 from analysis.reports.report_model import Column, Section, Verdict, worst
-from analysis.reports.report_parts import Made, Mark, Row, bridge_title, collect, duration, moment, plural, table, top
+from analysis.reports.report_parts import Made, Mark, bridge_title, duration, moment, plural, table
 
 NAME = "inflight"
 SPAN_MAX = 65_000
@@ -32,34 +33,30 @@ _COLUMNS = (
 def make(context: Context) -> Made:
     """The audit of each queue that had something in flight."""
     audited = context.found(
-        context.sql(
-            f"""
-            WITH links AS (
-              SELECT node, bridge, coalesce(lane, '0') lane, max_by(kind, number) kind, max_by(at, number) at
-              FROM {{events}} WHERE kind LIKE 'link.%' GROUP BY 1, 2, 3),
-            sent AS (
-              SELECT node, snapshot_at, queue, bridge, lane, count(*) in_flight, count_if(state = 'released') released,
-                     count_if(packet_id IS NULL) qos0, min(accepted_at) oldest_at, max(seq) - min(seq) + 1 span,
-                     count(packet_id) - count(DISTINCT packet_id) same_id, count_if(packet_id IS NOT NULL AND topic IS NULL)
-                     not_stored,
-                     (unix_micros(snapshot_at) - min(unix_micros(accepted_at))) / 1e6 oldest_age_s
-              FROM {{inflight}} GROUP BY node, snapshot_at, queue, bridge, lane)
-            SELECT CASE WHEN same_id > 0 OR not_stored > 0 OR span > {SPAN_MAX} THEN 'problem'
-                        WHEN f.bridge IS NOT NULL AND oldest_age_s >= {context.thresholds.in_flight_age_s} THEN 'attention' ELSE
-                          'ok' END verdict,
-                   to_date(f.snapshot_at) date, f.*, l.kind link, l.at link_since
-            FROM sent f LEFT JOIN links l ON f.node = l.node AND f.bridge = l.bridge AND f.lane = l.lane
-            """
-        )
+        f"""
+        WITH links AS (
+          SELECT node, bridge, coalesce(lane, '0') AS lane, max_by(kind, number) AS kind, max_by(e.at, number) AS since
+          FROM {{events}} e WHERE kind LIKE 'link.%' GROUP BY 1, 2, 3),
+        sent AS (
+          SELECT node, snapshot_at, queue, bridge, lane, count(*) AS in_flight, count_if(state = 'released') AS released,
+                 count_if(packet_id IS NULL) AS qos0, min(accepted_at) AS oldest_at, max(seq) - min(seq) + 1 AS span,
+                 count(packet_id) - count(DISTINCT packet_id) AS same_id,
+                 count_if(packet_id IS NOT NULL AND topic IS NULL) AS not_stored,
+                 (unix_micros(snapshot_at) - min(unix_micros(accepted_at))) / 1e6 AS oldest_age_s
+          FROM {{inflight}} GROUP BY node, snapshot_at, queue, bridge, lane)
+        SELECT CASE WHEN same_id > 0 OR not_stored > 0 OR span > {SPAN_MAX} THEN 'problem'
+                    WHEN f.bridge IS NOT NULL AND oldest_age_s >= {context.thresholds.in_flight_age_s} THEN 'attention'
+                    ELSE 'ok' END AS verdict,
+               to_date(f.snapshot_at) AS date, f.*, l.kind AS link, l.since AS link_since
+        FROM sent f LEFT JOIN links l ON f.node = l.node AND f.bridge = l.bridge AND f.lane = l.lane
+        """
     )
-    rows, rows_total = top(audited.orderBy(audited.oldest_age_s.desc(), "node", "queue"))
-    bridges = collect(
-        context.sql(
-            "SELECT node, coalesce(bridge, '') bridge, sum(in_flight) in_flight, max(oldest_age_s) oldest_age_s,"
-            " min(oldest_at) oldest_at,"
-            " count_if(verdict = 'problem') wrong, count_if(verdict = 'attention') old FROM {a} GROUP BY 1, 2 ORDER BY 1, 2",
-            a=audited,
-        )
+    rows, rows_total = context.top("SELECT * FROM {a} ORDER BY oldest_age_s DESC, node, queue", a=audited)
+    bridges = context.collect(
+        "SELECT node, coalesce(bridge, '') AS bridge, sum(in_flight) AS in_flight, max(oldest_age_s) AS oldest_age_s,"
+        " min(oldest_at) AS oldest_at, count_if(verdict = 'problem') AS wrong, count_if(verdict = 'attention') AS old"
+        " FROM {a} GROUP BY 1, 2 ORDER BY 1, 2",
+        a=audited,
     )
     section = Section(
         name=NAME,

@@ -3,31 +3,24 @@
 Both times are readings of one node's wall clock. Messages that were under way when that clock was set (an event ``clock.jumped``)
 have no latency that anybody knows, and are counted apart; negative ones without such an event are counted apart as well.
 Percentiles are exact, to the millisecond that the store keeps, with linear interpolation: first equal latencies are counted, then
-those few are ranked.
+those few are ranked, by a running sum of their counts.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from analysis.engines.engine import Frame, Row
 from analysis.reports.context import Context
 from analysis.reports.report_model import Chart, Column, Fact, Section, Series, worst
 from analysis.reports.report_parts import (
     SERIES_SHOWN,
     Made,
     Mark,
-    Row,
     bridge_title,
-    collect,
     duration,
     lane_title,
     plural,
     table,
-    top,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 NAME = "latency"
 QUANTILES = (("p50_s", "Median", 0.5), ("p90_s", "p90", 0.9), ("p99_s", "p99", 0.99), ("p999_s", "p99.9", 0.999))
@@ -42,52 +35,84 @@ _COLUMNS = (
     Column(name="clock_jumps", title="Across a clock jump", kind="count"),
     Column(name="negative", title="Negative", kind="count"),
 )
-_FIGURES = ", ".join(f"percentile(if(good, ms, NULL), {q}, messages) / 1000 {name}" for name, _, q in QUANTILES)
+# By how it is summed up: of each bridge and stretch of time, of each bridge, of each stretch, of all.
+OF_BRIDGE_AND_TIME, OF_BRIDGE, OF_TIME, OF_ALL = 0, 1, 6, 7
 
-# A jump from t to t + by_ms makes the readings between both doubtful: whatever touches them has no known latency.
-_COUNTED = """
-  WITH jumps AS (
-    SELECT node, collect_list(struct(least(at_ms, at_ms - by_ms) low, greatest(at_ms, at_ms - by_ms) high)) windows
-    FROM (SELECT node, unix_millis(at) at_ms, coalesce(try_cast(get_json_object(details, '$.by_ms') AS bigint), 0) by_ms
-          FROM {events} WHERE kind = 'clock.jumped')
-    GROUP BY node),
-  spans AS (
-    SELECT node, coalesce(bridge, '') bridge, {start} start, unix_millis(accepted_at) a, unix_millis(settled_at) b
-    FROM {messages} WHERE state = 'settled' AND outcome = 'delivered' AND settled_at IS NOT NULL AND {period})
-  SELECT /*+ BROADCAST(j) */ s.node, s.bridge, s.start, b - a ms, count(*) messages,
-         coalesce(exists(j.windows, w -> least(a, b) <= w.high AND greatest(a, b) >= w.low), false) jumped
-  FROM spans s LEFT JOIN jumps j ON s.node = j.node GROUP BY ALL
+_SPANS = """
+  SELECT node, coalesce(bridge, '') AS bridge, {start} AS start, unix_millis(accepted_at) AS a, unix_millis(settled_at) AS b
+  FROM {messages} WHERE state = 'settled' AND outcome = 'delivered' AND settled_at IS NOT NULL AND {period}
 """
+# A jump from t to t + by_ms makes the readings between both doubtful: whatever touches them has no known latency.
+_JUMPS = """
+  SELECT node, least(at_ms, at_ms - by_ms) AS low, greatest(at_ms, at_ms - by_ms) AS high
+  FROM (SELECT node, unix_millis(e.at) AS at_ms, coalesce(try_cast(get_json_object(details, '$.by_ms') AS bigint), 0) AS by_ms
+        FROM {events} e WHERE kind = 'clock.jumped')
+"""
+_ACROSS = "EXISTS (SELECT 1 FROM {jumps} j WHERE j.node = s.node AND least(s.a, s.b) <= j.high AND greatest(s.a, s.b) >= j.low)"
+_COUNTED = "SELECT node, bridge, start, b - a AS ms, {jumped} AS jumped, count(*) AS messages FROM {spans} s {where} GROUP BY ALL"
+
+# Of n latencies in order, the share q lies at the place q * (n - 1), counted from 0: on one of them, or on a line between two.
+_RANKED = """
+  WITH levels AS (
+    SELECT 4 * grouping(node) + 2 * grouping(bridge) + grouping(start) AS level, node, bridge, start, ms, sum(messages) AS same,
+           sum(if(jumped, messages, 0)) AS clock_jumps, sum(if(NOT jumped AND ms < 0, messages, 0)) AS negative,
+           NOT jumped AND ms >= 0 AS good
+    FROM {counted}
+    GROUP BY GROUPING SETS ((node, bridge, start, ms, jumped), (node, bridge, ms, jumped), (start, ms, jumped), (ms, jumped)))
+  SELECT *, sum(if(good, same, 0)) OVER (PARTITION BY level, node, bridge, start ORDER BY ms, good) AS reached,
+         sum(if(good, same, 0)) OVER (PARTITION BY level, node, bridge, start) AS n
+  FROM levels
+"""
+
+
+def _figures_sql() -> str:
+    """SQL of the figures of each level; ``low`` and ``high`` are the latencies on both sides of a place."""
+    parts = []
+    for name, _, share in QUANTILES:
+        place = f"{share}e0 * (n - 1)"
+        low, high = (f"min(if(good AND reached > {edge}({place}), ms, NULL))" for edge in ("floor", "ceil"))
+        parts.append(f"({low} + ({high} - {low}) * max({place} - floor({place}))) / 1e3 AS {name}")
+    return ", ".join(parts)
+
+
+def _counted(context: Context) -> Frame:
+    """How many messages of each bridge and stretch of time took how long, and whether the clock jumped meanwhile."""
+    spans = context.frame(
+        _SPANS.replace("{start}", context.bucket("settled_at")).replace("{period}", context.period.sql("settled_at"))
+    )
+    jumps = context.found(_JUMPS)
+    if not context.collect("SELECT 1 AS one FROM {jumps} LIMIT 1", jumps=jumps):
+        return context.keep(_COUNTED.replace("{jumped}", "false").replace("{where}", ""), spans=spans)
+    both = (
+        _COUNTED.replace("{jumped}", jumped).replace("{where}", f"WHERE {which}{_ACROSS}")
+        for jumped, which in (("true", ""), ("false", "NOT "))
+    )
+    return context.keep(" UNION ALL ".join(both), spans=spans, jumps=jumps)
 
 
 def make(context: Context) -> Made:
     """Percentiles for each bridge, over time and in all."""
-    counted = context.keep(
-        context.sql(_COUNTED.replace("{start}", context.bucket("settled_at")).replace("{period}", context.period.sql("settled_at")))
-    )
     figures = context.found(
-        context.sql(
-            f"""
-            SELECT grouping_id() level, node, bridge, start, sum(if(good, messages, 0)) messages, {_FIGURES},
-                   max(if(good, ms, NULL)) / 1000 max_s, sum(if(jumped, messages, 0)) clock_jumps,
-                   sum(if(NOT jumped AND ms < 0, messages, 0)) negative
-            FROM (SELECT *, NOT jumped AND ms >= 0 good FROM {{counted}})
-            GROUP BY node, bridge, start GROUPING SETS ((node, bridge, start), (node, bridge), (start), ())
-            """,
-            counted=counted,
-        )
+        f"""
+        SELECT level, node, bridge, start, max(n) AS messages, {_figures_sql()}, max(if(good, ms, NULL)) / 1e3 AS max_s,
+               sum(clock_jumps) AS clock_jumps, sum(negative) AS negative
+        FROM {{ranked}} GROUP BY level, node, bridge, start
+        """,
+        ranked=context.frame(_RANKED, counted=_counted(context)),
     )
-    by_time = context.sql("SELECT to_date(start) date, * EXCEPT (level) FROM {f} WHERE level = 0", f=figures)
-    bridges = context.sql(
-        "SELECT b.*, w.worst_p99_s, w.worst_at FROM {f} b LEFT JOIN (SELECT node, bridge, max(p99_s) worst_p99_s,"
-        " max_by(start, p99_s) worst_at"
-        " FROM {f} WHERE level = 0 GROUP BY 1, 2) w ON b.node = w.node AND b.bridge = w.bridge WHERE b.level = 1 ORDER BY"
-        " b.p99_s DESC, b.node, b.bridge",
+    shown = ", ".join(
+        ("node", "bridge", "start", "messages", *(name for name, _, _ in QUANTILES), "max_s", "clock_jumps", "negative")
+    )
+    by_time = context.frame(f"SELECT to_date(start) AS date, {shown} FROM {{f}} WHERE level = {OF_BRIDGE_AND_TIME}", f=figures)
+    rows, rows_total = context.top(
+        "SELECT b.*, w.worst_p99_s, w.worst_at FROM {f} b LEFT JOIN (SELECT node, bridge, max(p99_s) AS worst_p99_s,"
+        " max_by(start, struct(p99_s, -unix_micros(start))) AS worst_at FROM {t} WHERE p99_s IS NOT NULL GROUP BY 1, 2) w"
+        f" ON b.node = w.node AND b.bridge = w.bridge WHERE b.level = {OF_BRIDGE} ORDER BY b.p99_s DESC, b.node, b.bridge",
         f=figures,
+        t=by_time,
     )
-    rows, rows_total = top(bridges)
-    whole = collect(context.sql("SELECT * FROM {f} WHERE level = 7", f=figures))
-    fleet = collect(context.sql("SELECT * FROM {f} WHERE level = 6 ORDER BY start", f=figures))
+    whole = context.collect(f"SELECT * FROM {{f}} WHERE level = {OF_ALL}", f=figures)
+    fleet = context.collect(f"SELECT * FROM {{f}} WHERE level = {OF_TIME} ORDER BY start", f=figures)
     marks = {(row["node"], row["bridge"]): _mark(context, row) for row in rows}
     section = Section(
         name=NAME,
@@ -138,7 +163,7 @@ def _summary(whole: list[Row], bridges: list[Row]) -> str:
     return text + "."
 
 
-def _charts(context: Context, by_time: DataFrame, fleet: list[Row], bridges: list[Row]) -> tuple[Chart, ...]:
+def _charts(context: Context, by_time: Frame, fleet: list[Row], bridges: list[Row]) -> tuple[Chart, ...]:
     if not fleet:
         return ()
     times = tuple(row["start"] for row in fleet)
@@ -153,14 +178,11 @@ def _charts(context: Context, by_time: DataFrame, fleet: list[Row], bridges: lis
     slowest = [(row["node"], row["bridge"]) for row in bridges[:SERIES_SHOWN]]
     if len(bridges) < 2:
         return (quantiles,)
-    chosen = context.rows("chosen", slowest, "node string, bridge string")
-    points = collect(
-        context.sql(
-            "SELECT /*+ BROADCAST(c) */ t.node, t.bridge, start, p99_s FROM {t} t JOIN {c} c ON t.node = c.node AND t.bridge"
-            " = c.bridge",
-            t=by_time,
-            c=chosen,
-        )
+    points = context.collect(
+        "SELECT /*+ BROADCAST(c) */ t.node, t.bridge, start, p99_s FROM {t} t JOIN {c} c ON t.node = c.node"
+        " AND t.bridge = c.bridge",
+        t=by_time,
+        c=context.rows(slowest, {"node": "string", "bridge": "string"}),
     )
     known = {(row["node"], row["bridge"], row["start"]): row["p99_s"] for row in points}
     series = tuple(

@@ -5,8 +5,7 @@ Messages that operators removed stand beside it: purges are their will, and a de
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from analysis.engines.engine import Frame, Row
 from analysis.reports.context import Context, utc
 from analysis.reports.report_model import Chart, Column, Section, Series, worst
 from analysis.reports.report_parts import (
@@ -14,18 +13,12 @@ from analysis.reports.report_parts import (
     BridgeKey,
     Made,
     Mark,
-    Row,
     bridge_title,
-    collect,
     lane_title,
     moment,
     plural,
     table,
-    top,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 NAME = "losses"
 LOSSES = ("expired", "dropped", "dead")
@@ -55,27 +48,22 @@ _LETTER_COLUMNS = (
 
 def make(context: Context) -> Made:
     """Losses by cause of each bridge; and dead letters."""
-    causes = context.found(_causes(context))
+    causes = _causes(context)
     letters = context.found(
-        context.sql(
-            "SELECT to_date(max(snapshot_at)) date, node, bridge, reason, count(*) held, sum(payload_bytes) bytes, min(at)"
-            " oldest_at,"
-            " max(at) newest_at, max_by(remote, letter) remote, max_by(topic, letter) topic FROM {dead_letters} GROUP BY"
-            " node, bridge, reason"
-        )
+        "SELECT to_date(max(snapshot_at)) AS date, node, bridge, reason, count(*) AS held, sum(payload_bytes) AS bytes,"
+        " min(d.at) AS oldest_at, max(d.at) AS newest_at, max_by(remote, letter) AS remote, max_by(topic, letter) AS topic"
+        " FROM {dead_letters} d GROUP BY node, bridge, reason"
     )
-    bridges = collect(
-        context.sql(
-            "SELECT c.node, c.bridge, c.messages, c.last_at, q.accepted, q.at FROM"
-            f" (SELECT node, bridge, {_LOST} messages, max(if(cause IN {LOSSES}, last_at, NULL)) last_at FROM {{c}}"
-            " GROUP BY 1, 2) c JOIN"
-            " (SELECT node, coalesce(bridge, '') bridge, sum(accepted) accepted, max(snapshot_at) at FROM {queues} GROUP BY 1, 2) q"
-            " ON c.node = q.node AND c.bridge = q.bridge",
-            c=causes,
-        )
+    bridges = context.collect(
+        "SELECT c.node, c.bridge, c.messages, c.last_at, q.accepted, q.at FROM"
+        f" (SELECT node, bridge, {_LOST} AS messages, max(if(cause IN {LOSSES}, last_at, NULL)) AS last_at FROM {{c}}"
+        " GROUP BY 1, 2) c JOIN"
+        " (SELECT node, coalesce(bridge, '') AS bridge, sum(accepted) AS accepted, max(snapshot_at) AS at FROM {queues}"
+        " GROUP BY 1, 2) q ON c.node = q.node AND c.bridge = q.bridge",
+        c=causes,
     )
-    held = collect(context.sql("SELECT node, bridge, sum(held) held FROM {l} GROUP BY 1, 2", l=letters))
-    rows, rows_total = top(causes.orderBy(causes.messages.desc(), "node", "bridge", "cause", "reason"))
+    held = context.collect("SELECT node, bridge, sum(held) AS held FROM {l} GROUP BY 1, 2", l=letters)
+    rows, rows_total = context.top("SELECT * FROM {c} ORDER BY messages DESC, node, bridge, cause, reason", c=causes)
     marks = _marks(context, bridges, held)
     section = Section(
         name=NAME,
@@ -94,7 +82,7 @@ def make(context: Context) -> Made:
             "Purged messages are no loss. A dead letter that was replayed was accepted again, and counts as lost no more.",
         ),
     )
-    letter_rows, letters_total = top(letters.orderBy(letters.held.desc(), "node", "bridge", "reason"))
+    letter_rows, letters_total = context.top("SELECT * FROM {l} ORDER BY held DESC, node, bridge, reason", l=letters)
     held_total = sum(row["held"] for row in held)
     second = Section(
         name="dead-letters",
@@ -113,39 +101,37 @@ def make(context: Context) -> Made:
 _LOST = f"sum(CASE WHEN cause IN {LOSSES} THEN messages WHEN cause = 'replayed' THEN -messages ELSE 0 END)"
 
 
-def _causes(context: Context) -> DataFrame:
-    return context.sql(
+def _causes(context: Context) -> Frame:
+    return context.found(
         f"""
         WITH ledger AS (
-          SELECT node, snapshot_at, coalesce(bridge, '') bridge, 'expired' cause, '' reason, expired messages FROM {{queues}}
-          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'dropped', key, value FROM {{queues}} LATERAL VIEW
-            explode(dropped) AS key, value
-          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'replayed', '', value FROM {{queues}} LATERAL VIEW
-            explode(dead_letters) AS key, value WHERE key = 'replayed'
-          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'dead', key, value FROM {{queues}} LATERAL VIEW explode(dead)
-            AS key, value),
+          SELECT node, snapshot_at, bridge, 'expired' AS cause, '' AS reason, expired AS messages FROM {{queues}}
+          UNION ALL SELECT node, snapshot_at, bridge, ledger, reason, messages FROM {{endings}} WHERE ledger IN ('dropped', 'dead')
+          UNION ALL SELECT node, snapshot_at, bridge, 'replayed', '', messages FROM {{endings}}
+          WHERE ledger = 'dead_letters' AND reason = 'replayed'),
         counted AS (
-          SELECT to_date(max(snapshot_at)) date, node, bridge, cause, reason, sum(messages) messages FROM ledger
-          GROUP BY node, bridge, cause, reason HAVING sum(messages) > 0),
+          SELECT to_date(max(snapshot_at)) AS date, node, coalesce(bridge, '') AS bridge, cause, reason, sum(l.messages) AS messages
+          FROM ledger l GROUP BY node, coalesce(bridge, ''), cause, reason HAVING sum(l.messages) > 0),
         told AS (
-          SELECT node, coalesce(bridge, '') bridge, outcome cause, coalesce(reason, '') reason, messages, settled_at at FROM
-            {{settlements}}
+          SELECT node, coalesce(bridge, '') AS bridge, outcome AS cause, coalesce(reason, '') AS reason, messages,
+                 settled_at AS told_at FROM {{settlements}}
           WHERE outcome IN ('expired', 'dropped', 'dead') AND {context.period.sql("settled_at")}
           UNION ALL
-          SELECT node, coalesce(bridge, ''), substring(kind, 10), coalesce(reason, ''), NULL, at FROM {{events}}
-          WHERE kind IN ('messages.dropped', 'messages.expired', 'messages.dead') AND {context.period.sql("at")}),
+          SELECT node, coalesce(bridge, ''), substring(kind, 10), coalesce(reason, ''), NULL, e.at FROM {{events}} e
+          WHERE kind IN ('messages.dropped', 'messages.expired', 'messages.dead') AND {context.period.sql("e.at")}),
         seen AS (
-          SELECT node, bridge, cause, reason, sum(messages) recent, min(at) first_at, max(at) last_at FROM told GROUP BY 1, 2, 3, 4)
-        SELECT c.date, c.node, c.bridge, if(c.reason = 'purged', 'purged', c.cause) cause,
-          if(c.reason = 'purged', '', c.reason) reason, c.messages, s.recent, s.first_at, s.last_at FROM counted c
+          SELECT node, bridge, cause, reason, sum(messages) AS recent, min(told_at) AS first_at, max(told_at) AS last_at
+          FROM told GROUP BY 1, 2, 3, 4)
+        SELECT c.date, c.node, c.bridge, if(c.reason = 'purged', 'purged', c.cause) AS cause,
+          if(c.reason = 'purged', '', c.reason) AS reason, c.messages, s.recent, s.first_at, s.last_at FROM counted c
         LEFT JOIN seen s ON c.node = s.node AND c.bridge = s.bridge AND c.cause = s.cause AND c.reason = s.reason
         """
     )
 
 
-def _summary(context: Context, causes: DataFrame, rows: list[Row]) -> str:
-    found = collect(
-        context.sql("SELECT cause, reason, sum(messages) messages FROM {c} GROUP BY 1, 2 ORDER BY messages DESC, 1, 2", c=causes)
+def _summary(context: Context, causes: Frame, rows: list[Row]) -> str:
+    found = context.collect(
+        "SELECT cause, reason, sum(c.messages) AS messages FROM {c} c GROUP BY 1, 2 ORDER BY sum(c.messages) DESC, 1, 2", c=causes
     )
     kinds = [row for row in found if row["cause"] in LOSSES]
     done = {row["cause"]: row["messages"] for row in found if row["cause"] in BY_OPERATORS}

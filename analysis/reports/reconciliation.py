@@ -13,14 +13,10 @@ between two ends how often it was settled and how often it is stored.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from analysis.engines.engine import Frame, Row
 from analysis.reports.context import Context, utc
 from analysis.reports.report_model import Column, Fact, Section, Verdict, worst
-from analysis.reports.report_parts import BridgeKey, Made, Mark, Row, collect, plural, table, top
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from analysis.reports.report_parts import BridgeKey, Made, Mark, plural, table
 
 NAME = "reconciliation"
 EXAMPLES = 500  # offending stretches that are looked up in the messages
@@ -65,115 +61,128 @@ _OFFENDING = (
 )
 
 # One row for each end of a stretch: settled (s), queued (q), in memory (v), within what is to be judged (c), below the head (b).
-_END = "struct({at} at, {s}L s, {q}L q, {v}L v, {c}L c, {b}L b)"
+_KINDS = "sqvcb"
 
 
-def _ends(start: str, stop: str, what: str) -> str:
-    """SQL for the two ends of [``start``, ``stop``), which is ``what``."""
-    none = dict.fromkeys("sqvcb", 0)
-    return f"inline(array({_END.format(**(none | {'at': start, what: 1}))}, {_END.format(**(none | {'at': stop, what: -1}))}))"
+def _ends(table: str, start: str, stop: str, what: str) -> str:
+    """SQL for the two ends of each [``start``, ``stop``) of ``table``, which is ``what``; it has one more end than it has begun."""
+    counts = ", ".join(f"{'edge' if kind == what else '0'} AS {kind}" for kind in _KINDS)
+    edges = "(SELECT 1 AS edge UNION ALL SELECT -1 AS edge)"
+    return f"SELECT node, queue, if(edge = 1, {start}, {stop}) AS place, {counts} FROM ({table}) t CROSS JOIN {edges} e"
 
 
-_ENDS = f"""
-  SELECT /*+ BROADCAST(j) */ s.node, s.queue, {_ends("s.first_seq", "s.last_seq + 1", "s")}
-  FROM {{settlements}} s JOIN {{judged}} j ON s.node = j.node AND s.queue = j.queue WHERE s.outcome <> 'redelivered' AND
-    j.has_history
-  UNION ALL SELECT node, queue, {_ends("r[0]", "r[1]", "s")} FROM {{judged}}
-  LATERAL VIEW explode(from_json(if(has_history, NULL, settled_above), 'array<array<bigint>>')) AS r
-  UNION ALL SELECT node, queue, {_ends("first_seq", "last_seq + 1", "q")} FROM {{stored}}
-  UNION ALL SELECT node, queue, {_ends("r[0]", "r[1]", "v")} FROM {{judged}}
-  LATERAL VIEW explode(from_json(volatile_ranges, 'array<array<bigint>>')) AS r
-  UNION ALL SELECT node, queue, {_ends("seq_from", "seq_to", "c")} FROM {{judged}}
-  UNION ALL SELECT node, queue, {_ends("seq_from", "head", "b")} FROM {{judged}} WHERE head > seq_from
+def _ranges(column: str) -> str:
+    """SQL for the ranges that ``column`` of the judged queues has as JSON."""
+    return f"SELECT node, queue, explode(from_json({column}, 'array<array<bigint>>')) AS r FROM {{judged}}"
+
+
+_SETTLED = """
+  SELECT /*+ BROADCAST(j) */ s.node, s.queue, s.first_seq, s.last_seq
+  FROM {settlements} s JOIN {judged} j ON s.node = j.node AND s.queue = j.queue
+  WHERE s.outcome <> 'redelivered' AND j.has_history
 """
+_ENDS = " UNION ALL ".join(
+    (
+        _ends(_SETTLED, "first_seq", "last_seq + 1", "s"),
+        _ends(_ranges("if(has_history, NULL, settled_above)"), "get(r, 0)", "get(r, 1)", "s"),
+        _ends("SELECT * FROM {stored}", "first_seq", "last_seq + 1", "q"),
+        _ends(_ranges("volatile_ranges"), "get(r, 0)", "get(r, 1)", "v"),
+        _ends("SELECT * FROM {judged}", "seq_from", "seq_to", "c"),
+        _ends("SELECT * FROM {judged} WHERE head > seq_from", "seq_from", "head", "b"),
+    )
+)
 _STRETCHES = """
-  WITH ends AS (SELECT node, queue, at, sum(s) s, sum(q) q, sum(v) v, sum(c) c, sum(b) b FROM {ends} GROUP BY node, queue, at),
+  WITH ends AS (
+    SELECT node, queue, place, sum(s) AS s, sum(q) AS q, sum(v) AS v, sum(c) AS c, sum(b) AS b FROM {ends}
+    GROUP BY node, queue, place),
   moved AS (SELECT * FROM ends WHERE s <> 0 OR q <> 0 OR v <> 0 OR c <> 0 OR b <> 0),
-  summed AS (SELECT node, queue, at, lead(at) OVER w stop, sum(s) OVER w s, sum(q) OVER w q, sum(v) OVER w v, sum(c) OVER w c,
-    sum(b) OVER w b
-             FROM moved WINDOW w AS (PARTITION BY node, queue ORDER BY at))
-  SELECT node, queue, at first_seq, stop - 1 last_seq, stop - at messages,
+  summed AS (
+    SELECT node, queue, place, lead(place) OVER w AS stop, sum(s) OVER w AS s, sum(q) OVER w AS q, sum(v) OVER w AS v,
+           sum(c) OVER w AS c, sum(b) OVER w AS b
+    FROM moved WINDOW w AS (PARTITION BY node, queue ORDER BY place))
+  SELECT node, queue, place AS first_seq, stop - 1 AS last_seq, stop - place AS messages,
          CASE WHEN c = 0 AND q > 0 THEN 'outside' WHEN c = 0 THEN 'beyond'
-              WHEN s > 0 AND q + v > 0 THEN 'settled and queued' WHEN s > 1 THEN 'settled twice' WHEN q > 1 OR q > 0 AND v > 0
-                THEN 'stored twice'
+              WHEN s > 0 AND q + v > 0 THEN 'settled and queued' WHEN s > 1 THEN 'settled twice'
+              WHEN q > 1 OR q > 0 AND v > 0 THEN 'stored twice'
               WHEN s = 1 THEN 'settled' WHEN q = 1 THEN 'queued' WHEN v > 0 THEN 'in memory'
-              WHEN b > 0 THEN 'lost' ELSE 'missing' END what
-  FROM summed WHERE stop > at
+              WHEN b > 0 THEN 'lost' ELSE 'missing' END AS what
+  FROM summed WHERE stop > place
 """
 
 
 def make(context: Context) -> Made:
     """The reconciliation of each queue, and the sequences that do not add up."""
-    stored = context.found(_stored(context))
-    judged = context.found(_judged(context))
-    found = context.found(stretches(context, judged, stored))
-    queues = context.found(_queues(context, judged, stored, found))
-    offending = context.found(_offending(context, queues, found))
+    stored = _stored(context)
+    judged = _judged(context)
+    found = stretches(context, judged, stored)
+    queues = _queues(context, judged, stored, found)
+    offending = _offending(context, queues, found)
     section, headline, marks = _section(context, queues)
     return Made(
-        sections=(section, _sequences(offending, section.verdict)),
+        sections=(section, _sequences(context, offending, section.verdict)),
         frames={NAME: queues, "sequences": offending},
         marks=marks,
         headline=headline,
     )
 
 
-def _stored(context: Context) -> DataFrame:
+def _stored(context: Context) -> Frame:
     """The sequences that are stored and not settled, as ranges; of 65,536 at most, so that a long queue is many tasks' work."""
-    return context.sql(
-        "SELECT node, queue, min(seq) first_seq, max(seq) last_seq, count(*) messages FROM (SELECT node, queue, seq, seq div"
-        " 65536 part,"
-        " seq - row_number() OVER (PARTITION BY node, queue, seq div 65536 ORDER BY seq) island FROM {messages} WHERE state"
-        " <> 'settled')"
-        " GROUP BY node, queue, part, island"
+    return context.found(
+        "SELECT node, queue, min(seq) AS first_seq, max(seq) AS last_seq, count(*) AS messages FROM (SELECT node, queue, seq,"
+        " seq - seq % 65536 AS part, seq - row_number() OVER (PARTITION BY node, queue, seq - seq % 65536 ORDER BY seq) AS island"
+        " FROM {messages} WHERE state <> 'settled') GROUP BY node, queue, part, island"
     )
 
 
-def _judged(context: Context) -> DataFrame:
+def _judged(context: Context) -> Frame:
     """[seq_from, seq_to) of each queue, and whether settlements tell of what is settled there."""
-    return context.sql(
-        "SELECT q.node, q.queue, q.history_from IS NOT NULL AND f.seq_from IS NOT NULL has_history, q.head, q.tail seq_to,"
-        " if(q.history_from IS NULL, q.head, coalesce(f.seq_from, q.head)) seq_from, q.settled_above, q.volatile_ranges"
+    return context.found(
+        "SELECT q.node, q.queue, q.history_from IS NOT NULL AND f.seq_from IS NOT NULL AS has_history, q.head, q.tail AS seq_to,"
+        " if(q.history_from IS NULL, q.head, coalesce(f.seq_from, q.head)) AS seq_from, q.settled_above, q.volatile_ranges"
         " FROM {queues} q LEFT JOIN {seqs_from} f ON q.node = f.node AND q.queue = f.queue"
     )
 
 
-def stretches(context: Context, judged: DataFrame, stored: DataFrame) -> DataFrame:
+def stretches(context: Context, judged: Frame, stored: Frame) -> Frame:
     """All stretches of sequences, each with what it is (reports.sequence-has-one-fate)."""
-    ends = context.sql(_ENDS, judged=judged, stored=stored)
-    return context.sql(_STRETCHES, ends=ends)
+    ends = context.frame(_ENDS, judged=judged, stored=stored)
+    return context.found(_STRETCHES, ends=ends)
 
 
-def _queues(context: Context, judged: DataFrame, stored: DataFrame, found: DataFrame) -> DataFrame:
-    return context.sql(
+def _queues(context: Context, judged: Frame, stored: Frame, found: Frame) -> Frame:
+    return context.found(
         """
-        WITH ledger AS (
-          SELECT node, snapshot_at, queue, bridge, lane, head, tail, depth, accepted, delivered, expired, depth + depth_volatile
-            queued,
-                 aggregate(map_values(dropped), 0L, (a, b) -> a + b) dropped, aggregate(map_values(dead), 0L, (a, b) -> a + b) dead,
-                 coalesce(try_element_at(dropped, 'restart'), 0L) + coalesce(try_element_at(dropped, 'qos0_memory'), 0L) +
-                 coalesce(try_element_at(dropped, 'actor_restart'), 0L) forgotten
-          FROM {queues}),
-        counted AS (SELECT node, queue, sum(messages) messages FROM {stored} GROUP BY node, queue),
+        WITH ended AS (
+          SELECT node, queue, sum(if(ledger = 'dropped', messages, 0)) AS dropped, sum(if(ledger = 'dead', messages, 0)) AS dead,
+                 sum(if(ledger = 'dropped' AND reason IN ('restart', 'qos0_memory', 'actor_restart'), messages, 0)) AS forgotten
+          FROM {endings} GROUP BY node, queue),
+        ledger AS (
+          SELECT q.node, q.snapshot_at, q.queue, q.bridge, q.lane, q.depth, q.accepted, q.delivered, q.expired,
+                 q.depth + q.depth_volatile AS queued, coalesce(e.dropped, 0) AS dropped, coalesce(e.dead, 0) AS dead,
+                 coalesce(e.forgotten, 0) AS forgotten, j.seq_from, j.seq_to
+          FROM {queues} q JOIN {judged} j ON q.node = j.node AND q.queue = j.queue
+          LEFT JOIN ended e ON q.node = e.node AND q.queue = e.queue),
+        counted AS (SELECT node, queue, sum(messages) AS messages FROM {stored} GROUP BY node, queue),
         kinds AS (
-          SELECT node, queue, sum(if(what = 'lost', messages, 0)) lost, sum(if(what = 'missing', messages, 0)) missing,
-                 sum(if(what = 'settled twice', messages, 0)) settled_twice,
-                 sum(if(what IN ('settled and queued', 'stored twice', 'outside'), messages, 0)) otherwise
+          SELECT node, queue, sum(if(what = 'lost', messages, 0)) AS lost, sum(if(what = 'missing', messages, 0)) AS missing,
+                 sum(if(what = 'settled twice', messages, 0)) AS settled_twice,
+                 sum(if(what IN ('settled and queued', 'stored twice', 'outside'), messages, 0)) AS otherwise
           FROM {found} GROUP BY node, queue),
         joined AS (
-          SELECT l.*, j.seq_from, j.seq_to, l.accepted - l.delivered - l.expired - l.dropped - l.dead - l.queued difference,
-                 coalesce(c.messages, 0) - l.depth miscounted, coalesce(k.lost, 0) surely_lost, coalesce(k.missing, 0) missing,
-                 coalesce(k.settled_twice, 0) settled_twice, coalesce(k.otherwise, 0) otherwise
-          FROM ledger l JOIN {judged} j ON l.node = j.node AND l.queue = j.queue
-          LEFT JOIN counted c ON l.node = c.node AND l.queue = c.queue LEFT JOIN kinds k ON l.node = k.node AND l.queue = k.queue),
+          SELECT l.*, l.accepted - l.delivered - l.expired - l.dropped - l.dead - l.queued AS difference,
+                 coalesce(c.messages, 0) - l.depth AS miscounted, coalesce(k.lost, 0) AS surely_lost,
+                 coalesce(k.missing, 0) AS missing, coalesce(k.settled_twice, 0) AS settled_twice,
+                 coalesce(k.otherwise, 0) AS otherwise
+          FROM ledger l LEFT JOIN counted c ON l.node = c.node AND l.queue = c.queue
+          LEFT JOIN kinds k ON l.node = k.node AND l.queue = k.queue),
         explained AS (SELECT *, missing > 0 AND missing <= forgotten AND miscounted = 0 AS harmless FROM joined)
-        SELECT CASE WHEN difference <> 0 OR miscounted <> 0 OR surely_lost + if(harmless, 0, missing) + settled_twice + otherwise
-          > 0
-                    THEN 'problem' ELSE 'ok' END verdict,
-               to_date(snapshot_at) date, node, snapshot_at, queue, bridge, lane, accepted, delivered, queued, expired, dropped,
-               dead,
-               difference, miscounted, seq_from, seq_to, surely_lost + if(harmless, 0, missing) lost, settled_twice, otherwise,
-               if(harmless, missing, 0) gone
+        SELECT CASE WHEN difference <> 0 OR miscounted <> 0
+                      OR surely_lost + if(harmless, 0, missing) + settled_twice + otherwise > 0
+                    THEN 'problem' ELSE 'ok' END AS verdict,
+               to_date(snapshot_at) AS date, node, snapshot_at, queue, bridge, lane, accepted, delivered, queued, expired, dropped,
+               dead, difference, miscounted, seq_from, seq_to, surely_lost + if(harmless, 0, missing) AS lost, settled_twice,
+               otherwise, if(harmless, missing, 0) AS gone
         FROM explained
         """,
         judged=judged,
@@ -182,38 +191,36 @@ def _queues(context: Context, judged: DataFrame, stored: DataFrame, found: DataF
     )
 
 
-def _offending(context: Context, queues: DataFrame, found: DataFrame) -> DataFrame:
+def _offending(context: Context, queues: Frame, found: Frame) -> Frame:
     """The stretches that are wrong, with the settlements that claim them and, where it is kept, their first message."""
     wrong = context.found(
-        context.sql(
-            "SELECT q.date, q.node, q.snapshot_at, f.queue, q.bridge, if(f.what = 'missing', 'lost', f.what) what, f.first_seq,"
-            " f.last_seq, f.messages FROM {found} f JOIN {checked} q ON f.node = q.node AND f.queue = q.queue"
-            " WHERE f.what IN ('lost', 'settled twice', 'settled and queued', 'stored twice', 'outside') OR f.what ="
-            " 'missing' AND q.lost > 0",
-            found=found,
-            checked=queues,
-        )
+        "SELECT q.date, q.node, q.snapshot_at, f.queue, q.bridge, if(f.what = 'missing', 'lost', f.what) AS what, f.first_seq,"
+        " f.last_seq, f.messages FROM {found} f JOIN {checked} q ON f.node = q.node AND f.queue = q.queue"
+        " WHERE f.what IN ('lost', 'settled twice', 'settled and queued', 'stored twice', 'outside')"
+        " OR f.what = 'missing' AND q.lost > 0",
+        found=found,
+        checked=queues,
     )
-    if not wrong.take(1):
-        return context.sql(
-            "SELECT *, CAST(NULL AS string) settlements, CAST(NULL AS timestamp) settled_at, CAST(NULL AS string) topic,"
-            " CAST(NULL AS timestamp) accepted_at FROM {wrong}",
+    if not context.collect("SELECT 1 AS one FROM {wrong} LIMIT 1", wrong=wrong):
+        return context.found(
+            "SELECT *, CAST(NULL AS string) AS settlements, CAST(NULL AS timestamp) AS settled_at, CAST(NULL AS string) AS topic,"
+            " CAST(NULL AS timestamp) AS accepted_at FROM {wrong}",
             wrong=wrong,
         )
-    few = context.sql(
+    few = context.found(
         f"SELECT * FROM {{wrong}} ORDER BY what = 'outside', messages DESC, node, queue, first_seq LIMIT {EXAMPLES}", wrong=wrong
     )
-    return context.sql(
+    return context.found(
         """
         WITH claims AS (
-          SELECT /*+ BROADCAST(w) */ w.node, w.queue, w.first_seq, max(s.settled_at) settled_at,
-                 array_join(slice(array_sort(collect_set(s.number)), 1, 10), ', ') settlements
-          FROM {settlements} s JOIN {few} w ON s.node = w.node AND s.queue = w.queue AND s.first_seq <= w.last_seq AND s.last_seq
-            >= w.first_seq
+          SELECT /*+ BROADCAST(w) */ w.node, w.queue, w.first_seq, max(s.settled_at) AS settled_at,
+                 array_join(slice(array_sort(collect_set(s.number)), 1, 10), ', ') AS settlements
+          FROM {settlements} s JOIN {few} w
+          ON s.node = w.node AND s.queue = w.queue AND s.first_seq <= w.last_seq AND s.last_seq >= w.first_seq
           WHERE s.outcome <> 'redelivered' GROUP BY 1, 2, 3),
         firsts AS (
-          SELECT /*+ BROADCAST(w) */ w.node, w.queue, w.first_seq, min_by(m.topic, m.seq) topic, min_by(m.accepted_at, m.seq)
-            accepted_at
+          SELECT /*+ BROADCAST(w) */ w.node, w.queue, w.first_seq, min_by(m.topic, m.seq) AS topic,
+                 min_by(m.accepted_at, m.seq) AS accepted_at
           FROM {messages} m JOIN {few} w ON m.node = w.node AND m.queue = w.queue AND m.seq >= w.first_seq AND m.seq <= w.last_seq
           GROUP BY 1, 2, 3)
         SELECT w.*, c.settlements, c.settled_at, f.topic, f.accepted_at FROM {wrong} w
@@ -225,27 +232,22 @@ def _offending(context: Context, queues: DataFrame, found: DataFrame) -> DataFra
     )
 
 
-def _section(context: Context, queues: DataFrame) -> tuple[Section, str, dict[BridgeKey, Mark]]:
-    sums = (
-        "sum(accepted) accepted, sum(delivered) delivered, sum(queued) queued, sum(expired) expired, sum(dropped) dropped,"
-        " sum(dead) dead,"
-        " sum(difference) difference, sum(miscounted) miscounted, sum(lost) lost, sum(settled_twice) settled_twice,"
-        " sum(otherwise) otherwise,"
-        " sum(gone) gone, count_if(verdict = 'problem') wrong, count(*) queues, max(verdict) verdict"
-    )
-    shown = context.sql(
-        "SELECT verdict, node, queue, accepted, delivered, queued, expired, dropped, dead, difference, miscounted, seq_from,"
-        " seq_to, lost,"
-        " settled_twice, otherwise, gone FROM {q} WHERE bridge IS NOT NULL OR verdict = 'problem' UNION ALL"
-        " SELECT verdict, node, 'local sessions (' || queues || ' in order)', accepted, delivered, queued, expired,"
-        " dropped, dead, difference,"
-        " miscounted, NULL, NULL, lost, settled_twice, otherwise, gone FROM"
-        f" (SELECT node, {sums} FROM {{q}} WHERE bridge IS NULL AND verdict = 'ok' GROUP BY node)"
+def _section(context: Context, queues: Frame) -> tuple[Section, str, dict[BridgeKey, Mark]]:
+    counts = ("accepted", "delivered", "queued", "expired", "dropped", "dead", "difference", "miscounted", "lost", "settled_twice")
+    sums = ", ".join(f"sum({name}) AS {name}" for name in (*counts, "otherwise", "gone"))
+    every = f"{sums}, count_if(verdict = 'problem') AS wrong, count(*) AS queues"
+    shown = ", ".join(column.name for column in _COLUMNS)
+    in_order = f"SELECT node, {every} FROM {{q}} WHERE bridge IS NULL AND verdict = 'ok' GROUP BY node"
+    rows, rows_total = context.top(
+        f"SELECT {shown} FROM (SELECT {shown} FROM {{q}} WHERE bridge IS NOT NULL OR verdict = 'problem' UNION ALL"
+        f" SELECT {shown} FROM (SELECT *, 'ok' AS verdict, 'local sessions (' || queues || ' in order)' AS queue,"
+        f" CAST(NULL AS bigint) AS seq_from, CAST(NULL AS bigint) AS seq_to FROM ({in_order})))"
         " ORDER BY verdict DESC, node, queue",
         q=queues,
     )
-    rows, rows_total = top(shown)
-    bridges = collect(context.sql(f"SELECT node, coalesce(bridge, '') bridge, {sums} FROM {{q}} GROUP BY 1, 2", q=queues))
+    bridges = context.collect(
+        f"SELECT node, coalesce(bridge, '') AS bridge, {every} FROM {{q}} GROUP BY 1, 2 ORDER BY 1, 2", q=queues
+    )
     summary, headline = _summary(bridges)
     verdict = worst(*("problem" if row["wrong"] else "ok" for row in bridges))
     section = Section(
@@ -266,7 +268,7 @@ def _summary(bridges: list[Row]) -> tuple[str, str]:
     """The answer with the figures, and without them."""
     if not bridges:
         return "There is no queue.", ""
-    total = {name: sum(row[name] for row in bridges) for name in bridges[0] if name not in ("node", "bridge", "verdict")}
+    total = {name: sum(row[name] for row in bridges) for name in bridges[0] if name not in ("node", "bridge")}
     figures = (
         f"{plural(total['accepted'], 'message')} accepted = {total['delivered']:,} delivered + {total['queued']:,} queued"
         f" + {total['expired']:,} expired + {total['dropped']:,} dropped + {total['dead']:,} dead-lettered"
@@ -338,8 +340,8 @@ def _mark(row: Row) -> Mark:
     return Mark(facts=facts, verdict=verdict, note=note)
 
 
-def _sequences(offending: DataFrame, verdict: Verdict) -> Section:
-    rows, rows_total = top(offending.orderBy("what", "node", "queue", "first_seq"))
+def _sequences(context: Context, offending: Frame, verdict: Verdict) -> Section:
+    rows, rows_total = context.top("SELECT * FROM {o} ORDER BY what, node, queue, first_seq", o=offending)
     shown = [row | {"what": OFFENCES[row["what"]]} for row in rows]
     parts = [f"{row['queue']} of {row['node']}: {_seqs(row)} {OFFENCES[row['what']]}" for row in rows[:3]]
     more = f", and {plural(rows_total - 3, 'more stretch', 'more stretches')}" if rows_total > 3 else ""

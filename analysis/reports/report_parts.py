@@ -1,6 +1,6 @@
 """Parts of a report: the result of its module, helpers that all of them share, and the thresholds by which they judge.
 
-Figures stay in Spark until they are few: a section shows at most ``ROWS_SHOWN`` rows, all of them go to Parquet as frames.
+Figures stay in the engine until they are few: a section shows at most ``ROWS_SHOWN`` rows, all of them go to Parquet as frames.
 """
 
 from __future__ import annotations
@@ -8,13 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
 
+from analysis.engines.engine import Frame, Row
 from analysis.reports.report_model import Cell, Column, Fact, Section, Verdict
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SqlColumn
-    from pyspark.sql import DataFrame
 
 ROWS_SHOWN = 2000
 SERIES_SHOWN = 8
@@ -23,7 +19,6 @@ LOCAL = ""  # in place of a bridge: the sessions of local clients
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
-Row = dict[str, Any]
 BridgeKey = tuple[str, str]  # (node, bridge)
 
 
@@ -57,33 +52,13 @@ class Made:
     """A finished report. ``frames``: name -> all its rows, with a ``node`` and a ``date``, for Parquet."""
 
     sections: tuple[Section, ...]
-    frames: Mapping[str, DataFrame] = field(default_factory=dict)
+    frames: Mapping[str, Frame] = field(default_factory=dict)
     marks: Mapping[BridgeKey, Mark] = field(default_factory=dict)
     headline: str = ""  # its answer in few words, for the top of the report
 
 
-def collect(frame: DataFrame, *, at_most: int | None = None) -> list[Row]:
-    """The rows of a frame that is known to be small, timestamps as milliseconds UTC."""
-    from pyspark.sql import functions as f
-
-    chosen = [
-        f.unix_millis(f.col(f"`{name}`")).alias(name) if kind == "timestamp" else f.col(f"`{name}`") for name, kind in frame.dtypes
-    ]
-    few = frame.select(*chosen) if at_most is None else frame.select(*chosen).limit(at_most)
-    return [row.asDict() for row in few.collect()]
-
-
-def top(frame: DataFrame) -> tuple[list[Row], int]:
-    """The first ``ROWS_SHOWN`` rows of an ordered frame, and how many it has in all."""
-    rows = collect(frame, at_most=ROWS_SHOWN + 1)
-    return rows[:ROWS_SHOWN], len(rows) if len(rows) <= ROWS_SHOWN else frame.count()
-
-
-def worst_first() -> SqlColumn:
-    """A key that puts the rows of a frame with a ``verdict`` in order, the worst first; the words in their alphabet would not."""
-    from pyspark.sql import functions as f
-
-    return f.expr("array_position(array('problem', 'attention', 'ok', 'none'), verdict)")
+# A key that puts rows with a ``verdict`` in order, the worst first; the words in their alphabet would not.
+WORST_FIRST = "CASE verdict WHEN 'problem' THEN 1 WHEN 'attention' THEN 2 WHEN 'ok' THEN 3 ELSE 4 END"
 
 
 def table(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[tuple[Cell, ...], ...]:

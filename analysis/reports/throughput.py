@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from analysis.engines.engine import Frame, Row
 from analysis.reports.context import Context, utc
 from analysis.reports.report_model import Chart, Column, Section, Series
-from analysis.reports.report_parts import Made, Row, bridge_title, collect, duration, number, plural, table, top
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from analysis.reports.report_parts import Made, bridge_title, duration, number, plural, table
 
 NAME = "throughput"
 ENDS = ("delivered", "expired", "dropped", "dead")
@@ -32,16 +28,12 @@ _COLUMNS = (
 
 def make(context: Context) -> Made:
     """Totals of each bridge, and what came in and went out in each stretch of time."""
-    by_time = context.found(_by_time(context))
-    bridges = context.found(_bridges(context, by_time))
-    rows, rows_total = top(bridges.orderBy(*(bridges[name].desc() for name in ("delivered", "kept", "accepted")), "node", "bridge"))
-    fleet = collect(
-        context.sql(
-            f"SELECT start, sum(accepted) accepted, {', '.join(f'sum({name}) {name}' for name in ENDS)} FROM {{t}} GROUP BY"
-            f" start ORDER BY start",
-            t=by_time,
-        )
+    by_time = _by_time(context)
+    rows, rows_total = context.top(
+        "SELECT * FROM {b} ORDER BY delivered DESC, kept DESC, accepted DESC, node, bridge", b=_bridges(context, by_time)
     )
+    sums = ", ".join(f"sum({name}) AS {name}" for name in ("accepted", *ENDS))
+    fleet = context.collect(f"SELECT start, {sums} FROM {{t}} GROUP BY start ORDER BY start", t=by_time)
     section = Section(
         name=NAME,
         title="Throughput",
@@ -61,51 +53,54 @@ def make(context: Context) -> Made:
     return Made(sections=(section,), frames={NAME: by_time})
 
 
-def _by_time(context: Context) -> DataFrame:
+def _by_time(context: Context) -> Frame:
     """Of each bridge with history: messages and bytes accepted, and how they ended, for each stretch of time."""
-    ends = ", ".join(f"sum(if(outcome = '{name}', messages, 0)) {name}" for name in ENDS)
-    return context.sql(
+    ends = ", ".join(f"sum(if(outcome = '{name}', messages, 0)) AS {name}" for name in ENDS)
+    return context.found(
         f"""
         WITH came AS (
-          SELECT m.node, coalesce(m.bridge, '') bridge, {context.bucket("m.accepted_at")} start, count(*) accepted,
-                 sum(m.payload_bytes) accepted_bytes
+          SELECT m.node, coalesce(m.bridge, '') AS bridge, {context.bucket("m.accepted_at")} AS start, count(*) AS accepted,
+                 sum(m.payload_bytes) AS accepted_bytes
           FROM {{messages}} m JOIN {{queues}} q ON m.node = q.node AND m.queue = q.queue
           WHERE q.history_from IS NOT NULL AND {context.period.sql("m.accepted_at")} GROUP BY 1, 2, 3),
         went AS (
-          SELECT node, coalesce(bridge, '') bridge, {context.bucket("settled_at")} start, {ends}
+          SELECT node, coalesce(bridge, '') AS bridge, {context.bucket("settled_at")} AS start, {ends}
           FROM {{settlements}} WHERE outcome <> 'redelivered' AND {context.period.sql("settled_at")} GROUP BY 1, 2, 3),
         sent AS (
-          SELECT node, coalesce(bridge, '') bridge, {context.bucket("settled_at")} start, sum(payload_bytes) delivered_bytes
-          FROM {{messages}} WHERE state = 'settled' AND outcome = 'delivered' AND {context.period.sql("settled_at")} GROUP BY 1,
-            2, 3)
-        SELECT to_date(start) date, node, bridge, start, coalesce(accepted, 0) accepted, coalesce(accepted_bytes, 0) accepted_bytes,
-               {", ".join(f"coalesce({name}, 0) {name}" for name in ENDS)}, coalesce(delivered_bytes, 0) delivered_bytes
+          SELECT node, coalesce(bridge, '') AS bridge, {context.bucket("settled_at")} AS start,
+                 sum(payload_bytes) AS delivered_bytes
+          FROM {{messages}} WHERE state = 'settled' AND outcome = 'delivered' AND {context.period.sql("settled_at")}
+          GROUP BY 1, 2, 3)
+        SELECT to_date(start) AS date, node, bridge, start, coalesce(accepted, 0) AS accepted,
+               coalesce(accepted_bytes, 0) AS accepted_bytes, {", ".join(f"coalesce({name}, 0) AS {name}" for name in ENDS)},
+               coalesce(delivered_bytes, 0) AS delivered_bytes
         FROM came FULL JOIN went USING (node, bridge, start) FULL JOIN sent USING (node, bridge, start)
         """
     )
 
 
-def _bridges(context: Context, by_time: DataFrame) -> DataFrame:
-    width_s = float(context.width_s)
-    return context.sql(
+def _bridges(context: Context, by_time: Frame) -> Frame:
+    return context.found(
         f"""
         WITH steps AS (
-          SELECT node, coalesce(bridge, '') bridge, snapshot_at, lag(snapshot_at) OVER w before,
-                 accepted - lag(accepted) OVER w accepted, delivered - lag(delivered) OVER w delivered
-          FROM {{queues_all}} WHERE {context.period.sql("snapshot_at")} WINDOW w AS (PARTITION BY node, queue ORDER BY
-            snapshot_at, snapshot_id)),
+          SELECT node, coalesce(bridge, '') AS bridge, snapshot_at, lag(snapshot_at) OVER w AS before,
+                 accepted - lag(accepted) OVER w AS more, delivered - lag(delivered) OVER w AS more_delivered
+          FROM {{queues_all}} WHERE {context.period.sql("snapshot_at")}
+          WINDOW w AS (PARTITION BY node, queue ORDER BY snapshot_at, snapshot_id)),
         ledger AS (
-          SELECT node, bridge, sum(accepted) accepted, sum(delivered) delivered,
-                 (max(unix_micros(snapshot_at)) - min(unix_micros(before))) / 1e6 between_s
-          FROM steps WHERE accepted >= 0 GROUP BY 1, 2),
+          SELECT node, bridge, sum(more) AS accepted, sum(more_delivered) AS delivered,
+                 (max(unix_micros(snapshot_at)) - min(unix_micros(before))) / 1e6 AS between_s
+          FROM steps WHERE more >= 0 GROUP BY 1, 2),
         history AS (
-          SELECT node, bridge, sum(delivered) kept, sum(delivered_bytes) kept_bytes, max(accepted) / {width_s}D peak_in_per_s,
-                 max_by(start, accepted) peak_in_at, max(delivered) / {width_s}D peak_out_per_s, max_by(start, delivered)
-                   peak_out_at
+          SELECT node, bridge, sum(delivered) AS kept, sum(delivered_bytes) AS kept_bytes,
+                 max(accepted) / {context.width_s}e0 AS peak_in_per_s,
+                 max_by(start, struct(accepted, -unix_micros(start))) AS peak_in_at,
+                 max(delivered) / {context.width_s}e0 AS peak_out_per_s,
+                 max_by(start, struct(delivered, -unix_micros(start))) AS peak_out_at
           FROM {{by_time}} GROUP BY 1, 2)
-        SELECT node, bridge, between_s, accepted, delivered, try_divide(accepted, between_s) in_per_s, try_divide(delivered,
-          between_s) out_per_s,
-               kept, kept_bytes, peak_in_per_s, peak_in_at, peak_out_per_s, peak_out_at
+        SELECT node, bridge, between_s, accepted, delivered, try_divide(accepted, between_s) AS in_per_s,
+               try_divide(delivered, between_s) AS out_per_s, kept, kept_bytes, peak_in_per_s, peak_in_at, peak_out_per_s,
+               peak_out_at
         FROM ledger FULL JOIN history USING (node, bridge)
         """,
         by_time=by_time,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analysis.reports.context import Context
 from analysis.reports.report_model import Chart, Column, Section, Series
-from analysis.reports.report_parts import BARS_SHOWN, Made, collect, plural, size, table, top
+from analysis.reports.report_parts import BARS_SHOWN, Made, plural, size, table
 
 NAME = "topics"
 _COLUMNS = (
@@ -22,22 +22,19 @@ _COLUMNS = (
 def make(context: Context) -> Made:
     """Topics by messages; per node in Parquet."""
     topics = context.keep(
-        context.sql(
-            "SELECT to_date(max(snapshot_at)) date, node, topic, count(*) messages, sum(payload_bytes) bytes, count_if(state"
-            " <> 'settled')"
-            f" waiting, max(accepted_at) last_at FROM {{messages}} WHERE {context.period.sql('accepted_at')} GROUP BY node, topic"
-        )
+        "SELECT to_date(max(snapshot_at)) AS date, node, topic, count(*) AS messages, sum(payload_bytes) AS bytes,"
+        " count_if(state <> 'settled') AS waiting, max(accepted_at) AS last_at FROM {messages}"
+        f" WHERE {context.period.sql('accepted_at')} GROUP BY node, topic"
     )
-    totals = collect(
-        context.sql("SELECT sum(messages) messages, sum(bytes) bytes, count(DISTINCT topic) topics FROM {t}", t=topics)
+    totals = context.collect(
+        "SELECT sum(messages) AS messages, sum(bytes) AS bytes, count(DISTINCT topic) AS topics FROM {t}", t=topics
     )[0]
-    hottest = context.sql(
-        f"SELECT topic, sum(messages) messages, sum(messages) * 100D / {max(1, totals['messages'] or 0)} share, sum(bytes) bytes,"
-        " sum(bytes) / sum(messages) mean_bytes, sum(waiting) waiting, count(*) nodes, max(last_at) last_at FROM {t} GROUP BY topic"
-        " ORDER BY messages DESC, topic",
+    rows, rows_total = context.top(
+        f"SELECT topic, sum(t.messages) AS messages, sum(t.messages) * 1e2 / {max(1, totals['messages'] or 0)} AS share,"
+        " sum(t.bytes) AS bytes, sum(t.bytes) / sum(t.messages) AS mean_bytes, sum(waiting) AS waiting, count(*) AS nodes,"
+        " max(t.last_at) AS last_at FROM {t} t GROUP BY topic ORDER BY sum(t.messages) DESC, topic",
         t=topics,
     )
-    rows, rows_total = top(hottest)
     shown = rows[:BARS_SHOWN]
     charts: tuple[Chart, ...] = ()
     if shown:

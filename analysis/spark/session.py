@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from storage.installation import how_to_install
 from wire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,11 +56,7 @@ _ALWAYS_SAID = ("Using incubator modules", "Setting default log level", "Setting
 _JAVA_HELP = (
     "install a Java runtime of version 17 or newer; on Debian and Ubuntu: apt-get install openjdk-17-jre-headless (or -21-)",
     "or set JAVA_HOME to one that is installed already",
-    "bascule export needs no Java: it writes a snapshot as Parquet files",
-)
-_SPARK_HELP = (
-    "install Bascule with its extra: pip install 'bascule[analysis]'",
-    "bascule export, of the extra bascule[export], needs no Spark: it writes a snapshot as Parquet files",
+    "bascule report without --spark needs no Java",
 )
 
 
@@ -121,7 +118,7 @@ def spark_session(
 
         from analysis.spark.source import register
     except ImportError as error:
-        raise SparkMissing("the analysis needs PySpark, pyarrow and numpy", problems=_SPARK_HELP, error=str(error)) from error
+        raise SparkMissing(f"Spark needs {error.name}: {how_to_install('analysis')}", error=str(error)) from error
     running = SparkSession.getActiveSession()
     if running is None:
         if under_spark_submit():
@@ -131,6 +128,7 @@ def spark_session(
             java_version()
             running = _start(name, cores or os.cpu_count() or 1, memory_mb or _memory_mb(), quick)
     running.conf.set("spark.sql.session.timeZone", "UTC")
+    running.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # says that it is UTC; Spark's INT96 does not
     register(running)
     return running
 

@@ -128,7 +128,7 @@ class CheckpointReader:
         return None
 
     def bulks(
-        self, family: Family, start: bytes, stop: bytes, *, rows_max: int = 8_192, bytes_max: int = 8 << 20
+        self, family: Family, start: bytes, stop: bytes, *, rows_max: int = 2_048, bytes_max: int = 2 << 20
     ) -> Iterator[Bulk]:
         """The rows of ``[start, stop)`` in order, as many at a time as ``rows_max`` or, by a row more, ``bytes_max`` allow.
 
@@ -168,7 +168,7 @@ class CheckpointReader:
         width: int,
         damage: Callable[[bytes, bytes, str], None],
         *,
-        rows_max: int = 8_192,
+        rows_max: int = 2_048,
     ) -> Iterator[Bulk]:
         """``bulks``, but what cannot be read is left out: ``damage`` is told from which key to which, and why.
 

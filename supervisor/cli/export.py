@@ -1,4 +1,4 @@
-"""``bascule export``: snapshots become Parquet files. It needs the extra ``export``, which a box without analysis has not."""
+"""``bascule export``: snapshots become Parquet files. It needs the extra ``report``, which a small box may lack."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from storage.installation import find_extras, how_to_install
 from supervisor.cli.node_calls import JSON, LocalPath
 from wire.errors import ConfigError
 
@@ -37,9 +38,10 @@ def export(
     SNAPSHOT is the folder of a snapshot, a folder of snapshots, or a glob. Snapshots that were exported before are not written
     again.
     """
+    find_extras()
     missing = [name for name in ("numpy", "pyarrow") if find_spec(name) is None]
     if missing:
-        raise ConfigError(f"bascule export needs {' and '.join(missing)}: install them with pip install 'bascule[export]'")
+        raise ConfigError(f"bascule export needs {' and '.join(missing)}: {how_to_install('report')}")
     from analysis.export import EXPORTED
     from analysis.export import export as export_tables
     from storage.snapshots.manifest import find_snapshots

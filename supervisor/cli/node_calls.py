@@ -148,7 +148,7 @@ def _words(
 
 def _keep_for_completion(context: click.Context, words: tuple[str, ...]) -> None:
     """Say which word comes next, and which node the ``words`` so far give. Nothing is wrong yet."""
-    config = Path(words[0]) if words and _CONFIG not in context.meta and _is_config(words[0]) else None
+    config = Path(words[0]) if words and _CONFIG not in context.meta and is_config(words[0]) else None
     context.meta[completion.NODE] = lambda: GivenNode(context, config)
     context.meta[completion.WORDS] = len(words) - (config is not None), not words and _CONFIG not in context.meta
 
@@ -157,8 +157,8 @@ def _split(context: click.Context, words: tuple[str, ...], names: list[str]) -> 
     """CONFIG, if it is among ``words``, and the others; the names say how many there may be, and must be."""
     required = [name for name in names if not name.startswith("[")]
     config: Path | None = None
-    if _CONFIG not in context.meta and len(words) > len(required) and (len(words) > len(names) or _is_config(words[0])):
-        if not names and not _is_config(words[0]) and "/" not in words[0]:
+    if _CONFIG not in context.meta and len(words) > len(required) and (len(words) > len(names) or is_config(words[0])):
+        if not names and not is_config(words[0]) and "/" not in words[0]:
             raise click.UsageError(f"there is no file {words[0]}; CONFIG is the node's file, such as bascule.yaml", context)
         config, words = Path(words[0]), words[1:]
     if len(words) < len(required):
@@ -168,7 +168,8 @@ def _split(context: click.Context, words: tuple[str, ...], names: list[str]) -> 
     return config, words
 
 
-def _is_config(word: str) -> bool:
+def is_config(word: str) -> bool:
+    """Whether ``word`` is taken for the file of a node."""
     return word.endswith(_YAML) or Path(word).is_file()
 
 

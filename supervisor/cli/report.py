@@ -1,15 +1,21 @@
-"""``bascule report``: hands what was typed to the analysis, which knows the options; nothing of it is imported before."""
+"""``bascule report``: hands what was typed to the analysis, which knows the options; nothing of it is imported before.
+
+Without a snapshot it is about those of a node on this machine: that node makes one first, if it runs.
+"""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import click
 
-from wire.errors import ConfigError
+from supervisor.cli.node_calls import GivenNode, config_option, is_config
+from supervisor.snapshots.asked_snapshot import make_snapshot, newest_snapshot
 
 _CHOICES_SHOWN = 5  # more are named in the help's text
 
@@ -41,17 +47,14 @@ class Report(click.Command):
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Raises: ConfigError, if the analysis is not installed."""
-    try:
-        from analysis.job import arguments
-    except ImportError as error:
-        raise ConfigError("the analysis is not installed: pip install 'bascule[analysis]'", missing=error.name) from error
+    from analysis.job import arguments
+
     return arguments("bascule report")
 
 
 def _parameter(action: argparse.Action) -> click.Parameter:
     if not action.option_strings:
-        return click.Argument([action.dest], nargs=-1, required=True, metavar=f"{action.metavar}...")
+        return click.Argument([action.dest], nargs=-1, metavar=f"[CONFIG] | {action.metavar}...")
     if action.nargs == 0:
         return click.Option([*action.option_strings, action.dest], is_flag=True, help=_sentence(action))
     kind: click.ParamType[Any] | None = click.Choice(list(action.choices)) if action.choices else None
@@ -71,17 +74,44 @@ def _sentence(action: argparse.Action) -> str:
 
 
 @click.command(cls=Report)
-def report(**given: Any) -> int:
+@config_option
+@click.option("--last", is_flag=True, help="Of the node's own snapshots: make none, take the newest.")
+@click.pass_context
+def report(context: click.Context, /, last: bool, **given: Any) -> int:
     """Report backlogs, latency and losses, from snapshots.
 
-    SNAPSHOT is a snapshot, a folder or a glob of them, or what bascule export wrote. The report says whether everything adds up. It
-    is made by Spark, and printed, or written as Parquet, JSON and a page.
+    SNAPSHOT is a snapshot, a folder or a glob of them, or what bascule export wrote; without one, those of the node of CONFIG,
+    which makes one first if it runs. The report says whether everything adds up. It is printed, or written as Parquet, JSON and a
+    page.
     """
     parser = _parser()
     from analysis.job import run
 
+    places: tuple[str, ...] = given["inputs"]
+    if not places or (len(places) == 1 and is_config(places[0])):
+        node = GivenNode(context, Path(places[0]) if places else None)
+        given["inputs"] = (str(_own_snapshots(node, last)),)
+        given["data_dir"] = given["data_dir"] or node.place.data_dir
+    elif last:
+        raise click.UsageError("--last is about the snapshots of a node, and SNAPSHOT was given", context)
     words = [word for action in parser._actions for word in _words(action, given.get(action.dest))]
     return run(parser.parse_args(words), "bascule report")
+
+
+def _own_snapshots(node: GivenNode, last: bool) -> Path:
+    """The folder with the snapshots of ``node``, which has made one unless it was to be the ``last``, or it does not run.
+
+    Raises:
+        Unavailable: there is none.
+    """
+    from supervisor.lock import running_pid
+
+    if last or running_pid(Path(node.place.data_dir)) is None:
+        why = "" if last else ", which does not run"
+        print(f"the newest snapshot of node {node.place.name}{why}", file=sys.stderr, flush=True)
+        return Path(newest_snapshot(node.place).path).parent
+    print(f"node {node.place.name} makes a snapshot", file=sys.stderr, flush=True)
+    return Path(make_snapshot(node.client).path).parent
 
 
 def _words(action: argparse.Action, value: Any) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from analysis.reports.report_model import Report
 from storage.snapshots.manifest import find_snapshots, read_manifest
 from supervisor.cli.main import main
 from supervisor.control.client import call
@@ -204,6 +205,35 @@ def test_snapshots_are_made_on_schedule_and_old_ones_go(start_node: StartNode, t
     assert 3 <= len(copies) <= 4
     for found in copies:
         check(found.path)
+
+
+def test_a_report_is_of_the_snapshot_that_the_node_makes_for_it_and_of_its_newest_when_it_is_away(
+    start_node: StartNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = start_node(node_config(bridge_config("away", free_port())))
+    publish(node, 100)
+    words = ["report", str(node.config_path), "--report", "reconciliation", "--report", "backlog", "--format", "json"]
+
+    assert main(words) == 0
+    first, said = capsys.readouterr()
+    report = Report.from_json(first)
+    assert said.splitlines()[0] == "node edge makes a snapshot"
+    assert report.headline == "Everything adds up."
+    assert report.section("backlog").summary.startswith("100 messages (10.1 KiB) wait in 1 place")
+    assert main([*words, "--last"]) == 0
+    assert Report.from_json(capsys.readouterr().out).snapshots == report.snapshots
+    assert main([*words, "--last", str(folder(node))]) == 2
+    capsys.readouterr()
+    publish(node, 10)
+    assert main(words) == 0
+    newer = Report.from_json(capsys.readouterr().out)
+    assert (len(newer.snapshots), newer.cards[0].facts) != (1, report.cards[0].facts)
+    assert node.stop() == 0
+
+    assert main(words) == 0
+    second, said = capsys.readouterr()
+    assert said.splitlines()[0] == "the newest snapshot of node edge, which does not run"
+    assert Report.from_json(second).snapshots == newer.snapshots
 
 
 def test_an_in_memory_store_has_no_snapshots_and_says_so(start_node: StartNode, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from analysis.spark.options import Options
 from analysis.spark.session import JavaMissing, java_version
 from analysis.spark.source import spark_schema
 from analysis.tables.schemas import TABLES, arrow_schema
+from storage.installation import how_to_install
 from tests.support import programs
 from tests.support.node import ROOT
 from wire.errors import ConfigError
@@ -34,7 +35,7 @@ def test_without_java_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatc
     assert error.value.exit_status == 78
     assert "none on PATH or in JAVA_HOME" in str(error.value)
     assert "apt-get install openjdk-17-jre-headless" in str(error.value)
-    assert "bascule export needs no Java" in str(error.value)
+    assert "bascule report without --spark needs no Java" in str(error.value)
 
 
 def test_a_java_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ def test_without_pyspark_one_is_told_what_to_install(tmp_path: Path) -> None:
     done = programs.run([sys.executable, "-c", program], cwd=ROOT, timeout_s=60.0)
     assert done.returncode == 0, done.stderr
 
-    assert "pip install 'bascule[analysis]'" in done.stdout
+    assert f"Spark needs pyspark.sql: {how_to_install('analysis')}" in done.stdout
 
 
 @pytest.mark.parametrize("table", TABLES)

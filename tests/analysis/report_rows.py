@@ -1,19 +1,26 @@
-"""Rows of the analysis tables made by hand, and a source of reports over them."""
+"""Rows of the analysis tables made by hand, and an export of them, which any engine reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+from random import Random
 from typing import Any
+from urllib.parse import quote
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from analysis.spark.source import spark_schema
-from analysis.tables.schemas import TABLES
+from analysis.reports.report_model import Report
+from analysis.reports.sources import ExportSource
+from analysis.tables.schemas import TABLES, arrow_schema
 
 Row = dict[str, Any]
+QUEUE = "bridge:cloud:0"
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
@@ -98,23 +105,51 @@ def _lane(queue: str) -> Row:
     return {"queue": queue, "bridge": bridge, "lane": lane} if kind == "bridge" else {"queue": queue}
 
 
-class RowsSource:
-    """A source of reports over rows in memory."""
+def trouble(seed: int) -> Rows:
+    """Links that flap, numbers that are missing, a queue that fills: in four snapshots over a day and a half."""
+    random, rows = Random(seed), Rows()
+    missing = {5, 6, 40}
+    for hours, depth in ((0, 100), (12, 400), (24, 450), (36, 900)):
+        rows.snapshot("n", hours * 3600, max_messages=5000, min_free_disk_bytes=100, disk_free_bytes=10_000 - depth * 5)
+        rows.queue(
+            QUEUE, head=50, tail=50 + depth, depth=depth, bytes=depth * 10, history_from=0, accepted=50 + depth, delivered=50,
+            redelivered=7 if hours else 0, retention_s=60.0, max_messages=2000, max_bytes=100_000,
+        )  # fmt: skip
+    for number in range(50):
+        if number not in missing:
+            rows.settled(QUEUE, number, number * 1000, number, number, "delivered" if number % 9 else "dropped:no-session")
+    rows.settled(QUEUE, 49, 49_000, 20, 22, "redelivered")
+    at_s, number = 0.0, 10
+    for step in range(160):
+        at_s += random.choice([1, 20, 60, 200, 299.5, 600, 601, 4000]) * random.random()
+        lane = str(random.randrange(2))
+        kind = random.choice(
+            ["link.down", "link.down", "link.up", "node.started", "node.stopped", "process.ended"][: 3 if step % 7 else 6]
+        )
+        of_link = (
+            {"bridge": "cloud", "lane": lane, "reason": random.choice(["timeout", "refused"])} if kind.startswith("link") else {}
+        )
+        actor = {"actor": "bridge:cloud:0", "reason": "signal"} if kind == "process.ended" else {}
+        if number not in (30, 31, 77):
+            rows.event(number, at_s, kind, **of_link, **actor)
+        number += 1
+    return rows
 
-    def __init__(self, spark: SparkSession, tables: dict[str, list[Row]]) -> None:
-        self._spark = spark
-        self._tables = tables
 
-    def table(
-        self, name: str, columns: Sequence[str], *, snapshots: Sequence[str] | None = None, states: Sequence[str] | None = None
-    ) -> DataFrame:
-        """As the sources of real reports have it."""
-        schema = spark_schema(name, columns)
-        rows = [tuple(row.get(column) for column in columns) for row in self._tables[name]]
-        frame = self._spark.createDataFrame(rows, schema)
-        if snapshots is not None:
-            frame = frame.where(f.col("snapshot_id").isin(list(snapshots)))
-        return frame if states is None else frame.where(f.col("state").isin(list(states)))
+def exported(rows: Rows, folder: Path) -> ExportSource:
+    """``rows`` as ``bascule export`` would have written them."""
+    for name, of_table in rows.tables.items():
+        for (node, snapshot, made_at), some in groupby(of_table, lambda row: (row["node"], row["snapshot_id"], row["snapshot_at"])):
+            place = folder / name / f"date={made_at.date()}" / f"node={quote(node, safe='')}"
+            place.mkdir(parents=True, exist_ok=True)
+            schema = arrow_schema(name)
+            made = pa.Table.from_pylist([{**row, **_maps(row)} for row in some], schema)
+            pq.write_table(made.drop_columns(["node"]), place / f"{snapshot}.parquet")
+    return ExportSource([str(folder)])
+
+
+def _maps(row: Row) -> Row:
+    return {name: list(value.items()) for name, value in row.items() if isinstance(value, dict)}
 
 
 def us(moment: datetime | None) -> int | None:
@@ -125,3 +160,16 @@ def us(moment: datetime | None) -> int | None:
 def where(rows: Iterable[Row], **columns: Any) -> list[Row]:
     """The rows that have all these values."""
     return [row for row in rows if all(row.get(name) == value for name, value in columns.items())]
+
+
+def rounded(report: Report) -> Any:
+    """A report as plain values, whenever it was made, with floats to nine digits: those of a sum depend on which comes first."""
+    return _rounded(json.loads(replace(report, made_at_ms=0).to_json()))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.9g}") if isinstance(value, float) else value
