@@ -46,7 +46,7 @@ def read(setting: Setting, option: Option, text: str, folder: Path) -> tuple[obj
     if setting.amount is not None:
         return _amount(setting, option, text)
     if setting.item is bool:
-        return flag(text), ""
+        return None if text == option.default else flag(text), ""
     if not text:
         raise ValueError("no value")
     if setting.written in (SettingForm.FILE, SettingForm.FOLDER):

@@ -57,6 +57,17 @@ def test_bridges_are_the_same_here(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "  # config.xml:26 remote-broker/mqtt/client-id\n" in text
 
 
+def test_the_name_in_the_certificate_and_the_subprotocol_are_as_there(tmp_path: Path) -> None:
+    text = WHOLE.replace("<verify-hostname>true<", "<verify-hostname>false<").replace(
+        "<server-path>", "<subprotocol>mqttv5.0</subprotocol><server-path>"
+    )
+
+    settings, _ = converted(tmp_path, text)
+
+    cloud, web = (bridge.remote for bridge in settings.bridges)
+    assert (cloud.tls.verify_name, web.tls.verify_name, web.websocket_subprotocol) == (False, True, "mqttv5.0")
+
+
 def test_variables_of_the_environment_are_written_as_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGE_NAME", "edge-of-7")
     settings, text = converted(tmp_path, WHOLE.replace(">edge-7<", ">${ENV:EDGE_NAME}<"))
