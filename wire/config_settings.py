@@ -32,6 +32,7 @@ RATE = Number(1, 10**9)
 URGENT, NORMAL, BULK = CLASSES = "urgent", "normal", "bulk"  # of messages; a node may have others besides
 LIVE = "live"  # the lane beside a backlog; no class is called so
 OLDEST_FIRST, LIVE_FIRST = "oldest-first", "live-first"
+ALWAYS, WHEN_NEEDED = "always", "when-needed"
 AUTO_PROTOCOL = 0  # the level that a remote speaks is found out
 BACKLOG_MS = 10_000  # what has waited for longer is of a backlog
 
@@ -508,6 +509,18 @@ class AnnouncementSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WhenNeededSettings:
+    """When a link that is dialled when needed comes and goes: a lane connects as soon as any of these waits for it."""
+
+    messages: Annotated[
+        int | None, Number(1, 10**9, bound=False), "So many messages; unlimited: their number alone never does."
+    ] = 10
+    bytes: Annotated[int | None, Size(1, bound=False), "So many bytes of messages."] = None
+    age_s: Annotated[float | None, Duration(1, 30 * DAY_S), "Any message, for so long; unlimited: fewer wait for ever."] = 60.0
+    idle_s: Annotated[float, Duration(1, DAY_S), "It leaves once nothing has been sent or received for so long."] = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSettings:
     """The remote broker of a bridge."""
 
@@ -548,6 +561,20 @@ class RemoteSettings:
     ip_version: Annotated[str, Choices("any", "ipv4", "ipv6"), "The addresses of a host name that are tried."] = "any"
     dscp: Annotated[int, Number(0, 63, bound=False), "The class of its packets (DSCP), such as 46 for expedited forwarding."] = 0
     proxy: Annotated[ProxySettings | None, "A proxy, HTTP or SOCKS5, by which it is reached; the environment names none."] = None
+    dial: Annotated[
+        str,
+        Choices(ALWAYS, WHEN_NEEDED),
+        "when-needed connects once enough waits, and leaves when nothing is to be sent; messages from the remote come meanwhile.",
+    ] = ALWAYS
+    when_needed: Annotated[WhenNeededSettings, "What is enough, for dial: when-needed."] = WhenNeededSettings()
+    hours: Annotated[
+        tuple[str, ...],
+        SettingForm.HOURS,
+        'The hours in which it connects, such as "mon-fri 18:00-06:00" or "22:00-04:00"; without any, always.',
+    ] = ()
+    time_zone: Annotated[
+        str | None, SettingForm.TIME_ZONE, "The time zone of hours, such as Europe/Berlin; without one, that of the machine."
+    ] = None
     connect_timeout_s: Annotated[float, Duration(0.1, 600), "From the name look-up to CONNACK."] = 10.0
     clean_start: Annotated[bool, "true forgets the remote session at each connect: no exactly-once across a disconnect."] = False
     user_properties: Annotated[

@@ -88,6 +88,8 @@ class SettingForm(Enum):
     PROPERTIES = auto()  # a mapping; the field has pairs
     HEADERS = auto()  # the same, of HTTP
     REFUSALS = auto()  # a mapping of reasons to actions
+    HOURS = auto()  # of a week, on the wall
+    TIME_ZONE = auto()
     ONLY = auto()  # a word, or a mapping with a duration
 
 

@@ -16,7 +16,7 @@ from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
 from actors.bridge.login_renewal import LOGIN_TIMER
 from actors.bridge.remote_intake import RemoteIntake
-from actors.bridge.remote_link import FIRST_TIMER, LOOK_TIMER, RETRY_TIMER, RemoteLink
+from actors.bridge.remote_link import DIAL_TIMER, FIRST_TIMER, LOOK_TIMER, RETRY_TIMER, RemoteLink
 from actors.bridge.remote_reader import REST_TIMER
 from actors.bridge.settlement_reports import SETTLE_TIMER
 from actors.process.actor import MailboxActor
@@ -31,7 +31,7 @@ from wire.exchange.refusal_policy import RefusalPolicy
 from wire.exchange.send_rate import SendRate
 from wire.frames.frame import Frame
 from wire.frames.intake import Committed, SessionOpened
-from wire.frames.lanes import LaneOpened, Settled
+from wire.frames.lanes import LaneOpened, LaneWaits, Settled
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import Command
 from wire.frames.traces import TraceFollow
@@ -109,6 +109,8 @@ class Connection(MailboxActor):
             case SessionOpened():
                 if self.exchange.intake is not None:
                     self.exchange.intake.frame(frame)
+            case LaneWaits():
+                self.link.on_waiting(frame)
             case Command():
                 self._obey(frame.verb)
             case TraceFollow():
@@ -149,6 +151,8 @@ class Connection(MailboxActor):
             link.connect("tries again")
         elif name == FIRST_TIMER:
             link.probe_first(now_s)  # and the turn that it begins ends with a look at what is unfinished
+        elif name == DIAL_TIMER:
+            link.look_at_dial(now_s)
         elif name == LOGIN_TIMER:
             link.look_at_login()
         elif name == LOOK_TIMER and link.remote is not None:
@@ -169,7 +173,7 @@ class Connection(MailboxActor):
             self._followed.report_progress(now_s)
         exchange.time_held()
         exchange.settlements.send_soon(now_s)
-        if link.failback.finish_until_s is not None:
+        if link.finishes:
             link.finish(now_s)
         if link.remote is not None:
             if self._window.asks:

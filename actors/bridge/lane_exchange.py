@@ -177,6 +177,14 @@ class Exchange:
         busy = self.intake is not None and not self.intake.idle
         return busy or self.writer.waits or self.flow.unfinished
 
+    @property
+    def activity(self) -> tuple[int, int] | None:
+        """What was sent and received, in all; None while something is unfinished or to be sent."""
+        exchange, intake = self.flow.exchange, self.intake
+        if self.unfinished or exchange.handed_out.waiting:
+            return None
+        return exchange.publishing.published, 0 if intake is None else intake.received
+
     def take_lesson(self) -> RemoteLimits | None:
         """Limits of the remote that were seen, if they are tighter than when this was last asked."""
         learnt = self.flow.exchange.publishing.learnt

@@ -13,16 +13,18 @@ from wire.config_settings import BackoffSettings
 from wire.exchange.qos2_window import Qos2Window
 from wire.status.bridges import FirstAddress, Lack, LinkFigures, Suspect
 from wire.status.link_faults import LinkFault
-from wire.status.states import LinkState
+from wire.status.states import NO_TROUBLE, LinkState
 
 NOT_OPEN = "the lane is not open yet"
 
 
 class LinkStatus:
-    """state: connecting, connected, backoff (it waits for ``next_attempt_at_s``) or paused; ``reason``: why, in words, or empty.
+    """state: connecting, connected, backoff (it waits for ``next_attempt_at_s``), paused, or closed by choice; ``reason``: why, in
+    words, or empty.
 
     since_s, since_ms: when it came into that state, by the monotonic clock and in UTC. error, fault: why the last connection or
-    attempt failed, in words and in one; empty once one has succeeded. down_since_s: when it was up or paused the last time; None
+    attempt failed, in words and in one; empty once one has succeeded. down_since_s: when it was none of these by
+    choice the last time; None
     while it is. attempts: those that failed since then. connections, connections_lost, attempts_failed: how often it came up,
     ended, and could not be had, since the process began.
     """
@@ -72,6 +74,12 @@ class LinkStatus:
         """Nothing is attempted until it is resumed."""
         self._enter(LinkState.PAUSED, "paused by the operator", now_s, wall_ms)
 
+    def closed(self, reason: str, now_s: float, wall_ms: int) -> None:
+        """Nothing is attempted for now, as it is configured. What failed before counts no more."""
+        self.error, self.fault = "", None
+        self.attempts = 0
+        self._enter(LinkState.CLOSED, reason, now_s, wall_ms)
+
     def forgive(self) -> None:
         """The cause of failed connections is removed: wait as if none had failed."""
         self._backoff.reset()
@@ -79,7 +87,7 @@ class LinkStatus:
     def _enter(self, state: LinkState, reason: str, now_s: float, wall_ms: int) -> None:
         self.reason = reason
         self.next_attempt_at_s = None
-        is_down = state not in (LinkState.CONNECTED, LinkState.PAUSED)
+        is_down = state not in NO_TROUBLE
         self.down_since_s = (now_s if self.down_since_s is None else self.down_since_s) if is_down else None
         if state != self.state:
             self.state = state

@@ -254,6 +254,11 @@ class RemoteIntake:
         return self._inbox.idle and not self._inbox.blocked
 
     @property
+    def received(self) -> int:
+        """Messages that came, in all."""
+        return self._inbox.counts.received
+
+    @property
     def blocked(self) -> bool:
         """Whether the next packet cannot be taken now."""
         return self._inbox.blocked

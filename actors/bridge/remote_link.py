@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from actors.bridge.dial_policy import HOURS_OVER, IDLE, Closure, DialPolicy
 from actors.bridge.failed_attempts import CAUSE_MAX, FailedAttempts
 from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
@@ -25,7 +26,8 @@ from actors.remote.remote_socket import DISCONNECT, LEVEL_5, Remote
 from wire.errors import BasculeError, PeerViolation, Unavailable
 from wire.exchange import remote_packets
 from wire.exchange.failback import Failback
-from wire.frames.names import SUPERVISOR
+from wire.frames.lanes import LaneAwaited, LaneWaits
+from wire.frames.names import QUEUE_STORE, SUPERVISOR
 from wire.frames.supervision import LinkStands
 from wire.routing.link_states import told_here
 from wire.status.bridges import LinkFigures
@@ -35,9 +37,10 @@ from wire.status.states import LinkState
 
 log = logging.getLogger("bascule")
 
-RETRY_TIMER, LOOK_TIMER, FIRST_TIMER = "retry", "watch", "first"
+RETRY_TIMER, LOOK_TIMER, FIRST_TIMER, DIAL_TIMER = "retry", "watch", "first", "dial"
 SILENT_S = 86_400.0  # so long a remote that speaks no MQTT 5 is not asked for its limits again
 ASK_AGAIN_S = 10.0  # after an attempt in vain
+NEVER = 1 << 62  # messages: so many never wait
 NOT_LEADING = "this node does not lead: another speaks to the remote"
 
 
@@ -83,6 +86,8 @@ class RemoteLink:
         self._told = self.status.state  # to the Forwarder
         self._is_told_here = lane.label == 0 and told_here(lane.bridge) is not None  # to local clients, by the supervisor
         self._failed = FailedAttempts()
+        self._policy = DialPolicy(settings)
+        self._closes_by_s: float | None = None  # it is to be closed by choice, once nothing is unfinished, or then
         self._silent_until_s: dict[str, float] = {}  # remotes that do not say their limits, by address: until then
         self._ask_again_s = 0.0
         self._takeovers = 0  # connections in a row that ended because another uses our client identifier
@@ -97,9 +102,13 @@ class RemoteLink:
         self._mailbox.cancel_timer(RETRY_TIMER)
         if self._paused or not self._exchange.settlements.lane_epoch or self.remote is not None:
             return
+        if (closure := self._policy.closure(self._mailbox.wall_ms())) is not None:
+            self._stay_closed(closure)
+            return
         if not self._lane.leads():
             self._retry(Unavailable(NOT_LEADING))
             return
+        self._time_dial()
         self.status.connecting(reason, self._mailbox.now_s(), self._mailbox.wall_ms())
         self._send_state()
         if self._opening:
@@ -176,9 +185,12 @@ class RemoteLink:
         """The opening thread has done what it could."""
         self._opening = False
         remote = ended.remote
-        if self._paused or self._stopping:
+        closure = self._policy.closure(self._mailbox.wall_ms())
+        if self._paused or self._stopping or closure is not None:
             if remote is not None:
                 self._say_disconnect(remote)
+            if closure is not None and not self._paused and not self._stopping:
+                self._stay_closed(closure)
             return
         if remote is not None and not self._lane.leads():
             remote.close()
@@ -217,6 +229,8 @@ class RemoteLink:
         log.info("bridge.connected", extra={**facts, "session_present": remote.connack.session_present})
         self._look_at_expiry(remote)
         self._logins.on_used(login, remote.address)
+        self._policy.on_connected(now_s)
+        self._time_dial()
         details: dict[str, str | int] = {"address": remote.address}
         if self.kept_s is not None:
             details["session_expiry_s"] = self.kept_s
@@ -248,6 +262,7 @@ class RemoteLink:
         self._takeovers = self._takeovers + 1 if taken_over else 0
         self.status.on_lost(self._mailbox.now_s())
         self.failback.on_disconnected()
+        self._closes_by_s = None
         self._logins.on_disconnected()
         for name in (LOOK_TIMER, FIRST_TIMER):
             self._mailbox.cancel_timer(name)
@@ -319,6 +334,63 @@ class RemoteLink:
             self._exchange.flow.exchange.finish(True)
             log.info("bridge.returning", extra={**self._lane.facts, "address": self.failback.first})
 
+    # --- whether it is to stand ---
+
+    def look_at_dial(self, now_s: float) -> None:
+        """Time to see whether the link is to stand, which hours and what is to be sent decide."""
+        if self._paused or self._stopping:
+            return
+        closure = self._policy.closure(self._mailbox.wall_ms())
+        if self.remote is None:
+            if closure is not None:
+                self._stay_closed(closure)
+            elif self.status.state is LinkState.CLOSED:
+                self.connect("its hours have begun")
+        elif closure is not None and self._closes_by_s is None:
+            self._closes_by_s = now_s + self._lane.bridge.remote.stall_timeout_s
+            self._exchange.flow.exchange.finish(True)
+        elif closure is None and self._policy.is_idle(self._exchange.activity, now_s):
+            self._leave(IDLE)
+            self.connect(IDLE)
+        self._time_dial()
+
+    def on_waiting(self, frame: LaneWaits) -> None:
+        """Enough waits to be sent."""
+        if frame.epoch == self._exchange.settlements.lane_epoch:
+            self._policy.on_needed()
+            self.connect("messages wait")
+
+    def _stay_closed(self, closure: Closure) -> None:
+        """The link is closed by choice. The store says when enough waits, if that is to change it."""
+        self._mailbox.cancel_timer(RETRY_TIMER)
+        self.status.closed(closure.reason, self._mailbox.now_s(), self._mailbox.wall_ms())
+        self._send_state()
+        if closure.awaits:
+            enough = self._lane.bridge.remote.when_needed
+            self._mailbox.send(
+                QUEUE_STORE,
+                LaneAwaited(
+                    queue=self._lane.queue,
+                    epoch=self._exchange.settlements.lane_epoch,
+                    messages=enough.messages or NEVER,
+                    size_bytes=enough.bytes or 0,
+                    age_ms=-1 if enough.age_s is None else round(enough.age_s * 1000),
+                ),
+            )
+        self._time_dial()
+
+    def _time_dial(self) -> None:
+        if self._policy.bounded:
+            look_in_s = self._policy.look_in_s(self._mailbox.wall_ms())
+            if self._closes_by_s is not None:
+                look_in_s = min(look_in_s, max(0.0, self._closes_by_s - self._mailbox.now_s()))
+            self._mailbox.set_timer(DIAL_TIMER, self._mailbox.now_s() + look_in_s)
+
+    @property
+    def finishes(self) -> bool:
+        """Whether the link is left as soon as nothing is unfinished on it."""
+        return self.failback.finish_until_s is not None or self._closes_by_s is not None
+
     # --- who we are ---
 
     def look_at_login(self) -> None:
@@ -375,9 +447,13 @@ class RemoteLink:
             window.on_unanswered()
 
     def finish(self, now_s: float) -> None:
-        """Go to the first address once nothing is unfinished at this one, or stay if that takes too long."""
+        """Leave once nothing is unfinished: because the hours are over, or for the first address; stay if that takes too long."""
         failback = self.failback
-        if failback.leaves(now_s, unfinished=self._exchange.unfinished):
+        if self._closes_by_s is not None:
+            if now_s >= self._closes_by_s or not self._exchange.unfinished:
+                self._leave(HOURS_OVER)
+                self.connect(HOURS_OVER)
+        elif failback.leaves(now_s, unfinished=self._exchange.unfinished):
             self.remake(f"back to {failback.first}", first=failback.first)
         elif not failback.finishing:
             self._exchange.flow.exchange.finish(False)

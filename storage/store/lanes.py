@@ -40,10 +40,11 @@ from wire.config_settings import BridgeSettings, LimitSettings, RuleSettings, Se
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.exchange.former_sessions import left_rows
 from wire.frames.frame import Effects, Frame
-from wire.frames.lanes import Credit, LaneClose, LaneOpen, LaneReopen, Settle
+from wire.frames.lanes import Credit, LaneAwaited, LaneClose, LaneOpen, LaneReopen, Settle
 from wire.frames.names import CLIENT_SESSION, LANE_EPOCH_SHIFT, connection_name, lane_of_queue, queue_name, session_of_queue
 from wire.frames.supervision import ResetMarkers
 from wire.frames.traces import TraceMark
+from wire.routing.awaited_lanes import AwaitedLanes
 from wire.routing.live_lanes import LiveLanes
 from wire.status.bridges import QueueFigures, RetainedHistory
 from wire.status.outcomes import REDELIVERED, is_dead
@@ -107,6 +108,7 @@ class Lanes:
         self._settings = settings
         self._quarantine = QueueDamage(Path(settings.now.node.data_dir) / "damaged")
         self._trimmed_s = 0.0
+        self._awaited = AwaitedLanes()
         self._open_all()
         self.thinned = ThinnedMessages(self.of_bridges, next_commit, settings, self.ready.add)
         self.changes = LaneChanges(self._engine, settings, self.of_bridges)
@@ -244,6 +246,7 @@ class Lanes:
             LaneOpen: self._begin,
             LaneClose: self._on_close,
             ResetMarkers: self._on_reset,
+            LaneAwaited: self._on_awaited,
             TraceMark: self.followed.mark,
         }
 
@@ -277,6 +280,18 @@ class Lanes:
             lane.grant(frame.messages, frame.size_bytes, self._next.wall_ms)
             if frame.messages:
                 self.ready.add(frame.queue)
+
+    def _on_awaited(self, frame: LaneAwaited) -> None:
+        """Its link is closed by choice until enough waits."""
+        lane = self.of_bridges.get(frame.queue)
+        if lane is not None and frame.epoch == lane.epoch:
+            self._awaited.add(frame, connection_name(lane.bridge, lane.label))
+
+    def _waiting(self, name: str) -> tuple[int, int, int]:
+        """The epoch of a bridge's lane, and the messages and bytes that wait in it."""
+        lane = self.of_bridges[name]
+        held = self.thinned.held(name), self.thinned.size_bytes(name)
+        return lane.epoch, lane.queue.depth + held[0], lane.queue.size_bytes + held[1]
 
     def on_purged(self, name: str, *, whole: bool) -> None:
         """Queue ``name`` was purged: hand out what comes now; where the ``whole`` queue went, once its lane is opened anew."""
@@ -565,6 +580,7 @@ class Lanes:
         self.expire(now_s, wall_ms)
         if self.thinned.queues:
             self.thinned.tick(wall_ms)
+        self._effects += self._awaited.look(self._waiting, now_s)
         self.live.look(lambda name: self._oldest_ms(self.all[name], now_s), wall_ms)
         if now_s - self._trimmed_s >= TRIM_IDLE_S:
             self._trimmed_s = now_s

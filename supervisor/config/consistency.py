@@ -25,6 +25,7 @@ from wire.config_settings import (
     LIVE,
     LIVE_FIRST,
     OLDEST_FIRST,
+    WHEN_NEEDED,
     AccessSettings,
     AuthenticationSettings,
     BackoffSettings,
@@ -245,6 +246,7 @@ def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:
             for key in ("user_properties", "topic_aliases", "retain_handling", "follow")
             if key in written
         ]
+    problems += _dialled(remote, written)
     if remote.round_robin and "primary_retry" in written:
         problems.append((("primary_retry",), "has no effect with round_robin; remove one of the two"))
     if len(addresses) == 1 and remote.round_robin:
@@ -256,6 +258,15 @@ def _remote(remote: RemoteSettings, written: _File) -> RemoteSettings:
             problems.append((("addresses", index), f"{addresses[index]} is given twice; keep one"))
     _raise(problems)
     return reached
+
+
+def _dialled(remote: RemoteSettings, written: _File) -> list[Fault]:
+    problems: list[Fault] = []
+    if remote.dial != WHEN_NEEDED and "when_needed" in written:
+        problems.append((("when_needed",), f"has no effect without dial: {WHEN_NEEDED}; write that, or remove it"))
+    if not remote.hours and "time_zone" in written:
+        problems.append((("time_zone",), "has no effect without hours; write some, or remove it"))
+    return problems
 
 
 _SOURCES = ("file", "env", "command")

@@ -14,9 +14,11 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo, WithJsonSchema
 
+from actors.bridge import dial_hours
 from supervisor.config.addresses import parse_remote_address
 from supervisor.config.setting_annotations import Setting
 from supervisor.units import (
@@ -433,6 +435,22 @@ def _pairs(value: dict[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(value.items())
 
 
+def _hours(text: str) -> str:
+    try:
+        dial_hours.parse(text)
+    except ValueError as error:
+        raise ValueError(f"{shown(text)} {error}") from error
+    return text
+
+
+def _time_zone(text: str) -> str:
+    try:
+        ZoneInfo(text)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{shown(text)} is no time zone that this machine knows, such as Europe/Berlin") from error
+    return text
+
+
 WRITTEN: dict[SettingForm, Any] = {
     SettingForm.NAME: Annotated[Text, AfterValidator(check_name), Field(pattern="^[A-Za-z0-9_-]{1,64}$")],
     SettingForm.CLASS: Annotated[Text, AfterValidator(_class_name), Field(pattern="^[a-z][a-z0-9_-]{0,31}$")],
@@ -460,5 +478,7 @@ WRITTEN: dict[SettingForm, Any] = {
     SettingForm.PROPERTIES: Annotated[dict[_Filled, Text], AfterValidator(_pairs)],
     SettingForm.HEADERS: Annotated[dict[str, str], BeforeValidator(_headers), AfterValidator(_pairs)],
     SettingForm.REFUSALS: _Refusals,
+    SettingForm.HOURS: Annotated[Text, AfterValidator(_hours)],
+    SettingForm.TIME_ZONE: Annotated[Text, AfterValidator(_time_zone)],
     SettingForm.ONLY: _Only,
 }

@@ -286,6 +286,7 @@ def _bridge(draft: Draft, part: Part, folder: Path) -> None:
     done = {"address", "addresses", "connection", "remote_clientid", "clientid", "bridge_protocol_version"}
     done |= {"bridge_tls_use_os_certs", "topic", "bridge_outgoing_retain", "restart_timeout", "bridge_tcp_keepalive"}
     done |= {"remote_password", "password", "bridge_psk", "bridge_tls_version", "bridge_tcp_user_timeout"}
+    done |= {"start_type", "threshold", "idle_timeout"}
     done |= {"notifications", "notifications_local_only", "notification_topic"}
     addresses = len(draft.get(*remote, "addresses") or ())
     lines = [line for line in part.lines if _fits(draft, line, secure=secure, new=new, addresses=addresses)]
@@ -293,8 +294,24 @@ def _bridge(draft: Draft, part: Part, folder: Path) -> None:
     _password(draft, remote, part, name)
     _pre_shared_key(draft, (*remote, "tls"), part, name)
     _times(draft, base, part)
+    _dial(draft, remote, part)
     _link_state(draft, (*base, "link_state"), part)
     _put_rules(draft, base, topics, part.last("bridge_outgoing_retain"))
+
+
+def _dial(draft: Draft, remote: Key, part: Part) -> None:
+    """Say when it connects: always, where nothing else is said."""
+    start, threshold, idle = (part.last(name) for name in ("start_type", "threshold", "idle_timeout"))
+    if start is not None and start.value == "once":
+        draft.refuse(start, "a bridge whose connection has ended connects again")
+    if start is None or start.value != "lazy":
+        draft.needless.extend((line.shown, "start_type is not lazy") for line in (threshold, idle) if line is not None)
+        return
+    draft.put((*remote, "dial"), "when-needed", start)
+    if threshold is not None:
+        draft.put((*remote, "when_needed", "messages"), max(1, number(threshold.value)), threshold)
+    if idle is not None:
+        draft.put((*remote, "when_needed", "idle"), write_duration(max(1, number(idle.value))), idle)
 
 
 def _link_state(draft: Draft, base: Key, part: Part) -> None:

@@ -55,7 +55,6 @@ _OUT, _IN = "bridges[].local_subscriptions", "bridges[].remote_subscriptions"
 _ON_DISK = "what waits is on disk when it is acknowledged, in node.data_dir"
 _TO_STDERR = "logs are JSON lines on standard error, which the service manager keeps"
 _NO_CLIENT = "the bridge is part of the node and no client of it; its rules say what it may take and bring"
-_ALWAYS_TRIED = "a bridge connects when the node starts, and stays until it is paused"
 _PSK = "pre-shared keys are spoken to remotes only, and without them it would not be encrypted"
 _PLUGIN = "plug-ins are not loaded; where one decides who may come in, nobody comes in until there is a password file"
 _ENGINE = "keys are PEM files"
@@ -203,7 +202,7 @@ BRIDGE_OPTIONS = (
     Option("cleansession", f"{_REMOTE}.clean_start"),
     Option("clientid", f"{_REMOTE}.client_id"),
     Option("connection", "bridges[].name", "other signs than A-Z a-z 0-9 _ - become a dash"),
-    _later("idle_timeout", _ALWAYS_TRIED),
+    Option("idle_timeout", f"{_REMOTE}.when_needed.idle", "with start_type lazy", default="60"),
     Option("keepalive_interval", f"{_REMOTE}.keep_alive"),
     _needless("local_cleansession", "the queue of a bridge never depends on its link"),
     _needless("local_clientid", _NO_CLIENT),
@@ -218,8 +217,8 @@ BRIDGE_OPTIONS = (
     Option("remote_username", f"{_REMOTE}.username"),
     Option("restart_timeout", "bridges[].backoff", "one number: always that; two or three: initial, max and stable"),
     Option("round_robin", f"{_REMOTE}.round_robin", "with several addresses"),
-    _later("start_type", _ALWAYS_TRIED, "automatic"),
-    _later("threshold", _ALWAYS_TRIED),
+    Option("start_type", f"{_REMOTE}.dial", "lazy: when-needed; once is not taken"),
+    Option("threshold", f"{_REMOTE}.when_needed.messages", "with start_type lazy; fewer wait for when_needed.age at most"),
     Option("topic", _OUT, f"out: {_OUT}; in: {_IN}; both: one rule in each; prefixes in destination"),
     Option("try_private", f"{_REMOTE}.try_private", "with MQTT 3.1.1; with 5.0 there are no local and retain as published"),
     Option("username", f"{_REMOTE}.username"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from actors.bridge.dial_policy import HOURS_OVER, IDLE
 from supervisor.control.client import ControlClient
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, log_state, own_part
@@ -28,7 +29,7 @@ EVENTS_LOOKED_AT = 500
 _CLOCK_S = 5.0  # a jump that is worth a word
 _FULL = 0.99
 _FLAPS = 3  # so many ends of a link are worth a word
-_ORDERLY = ("paused", "stopped", "lane opened anew")
+_ORDERLY = ("paused", "stopped", "lane opened anew", IDLE, HOURS_OVER)
 
 
 def ask(config: Path) -> Iterator[Finding]:
@@ -213,6 +214,8 @@ def _link(row: BridgeLane, about: str) -> Iterator[Finding]:
             row.reason or row.state,
             f"the log of the node says what is wrong; bascule queue purge CONFIG {row.name} gives it up",
         )
+    elif row.state == LinkState.CLOSED:
+        return
     elif row.state != LinkState.CONNECTED and row.reason:
         reason = row.last_error or row.reason  # while it tries again, what the last attempt failed on
         yield fail(about, f"{row.state}: {reason}", row.cure)

@@ -18,7 +18,7 @@ from wire.status.client_figures import ListenerFigures
 from wire.status.event_kinds import EventKind
 from wire.status.loss_reasons import Loss, cure_of_loss
 from wire.status.node_status import Status
-from wire.status.states import ChildState, LinkState, StoreState
+from wire.status.states import NO_TROUBLE, ChildState, StoreState
 from wire.trouble_kinds import TroubleKind
 
 CLOCK_STEP_MS = 5_000  # a smaller one is a correction
@@ -120,7 +120,7 @@ def _unknown(row: BridgeLane, kind: TroubleKind, *, whole: bool = False) -> Trou
 def _links(rule: NoticeSettings, status: Status, _growth: Growth, _now_s: float) -> Iterator[Trouble]:
     """Links that do not stand, but for those that an operator has paused."""
     for row in _lanes(rule, status):
-        if row.state in (LinkState.CONNECTED, LinkState.PAUSED) or row.paused_since_ms is not None:
+        if row.state in NO_TROUBLE or row.paused_since_ms is not None:
             continue
         why = row.last_error or row.reason or row.state
         waits = f"; {counted(row.depth, 'message')} waiting" if row.depth else ""

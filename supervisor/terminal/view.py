@@ -27,7 +27,7 @@ from wire.status.states import StoreState
 from wire.status.store import StoreFigures
 
 _GOOD, _BAD, _BUSY = "green", "bold red", "yellow"
-_STATE_STYLES = {"ready": _GOOD, "connected": _GOOD, "damaged": _BAD, "misconfigured": _BAD}
+_STATE_STYLES = {"ready": _GOOD, "connected": _GOOD, "closed": _GOOD, "damaged": _BAD, "misconfigured": _BAD}
 _FULL = 0.99
 _PIPE_WIDTH = 180
 _MESSAGES_PIPE_WIDTH = 400

@@ -114,3 +114,26 @@ class LaneClose(Frame):
     queue: str
     epoch: int
     sent_below: int
+
+
+@frame_kind(76)
+class LaneAwaited(Frame):
+    """Connection -> QueueStore: its link is closed until something is to be sent; answer ``LaneWaits`` once so much waits.
+
+    messages, size_bytes: so many; of no bytes, whatever their size is. age_ms: anything, for so long; -1: however long. A loss or a
+    repeat costs nothing: it is sent again each minute.
+    """
+
+    queue: str
+    epoch: int
+    messages: int
+    size_bytes: int
+    age_ms: int
+
+
+@frame_kind(77)
+class LaneWaits(Frame):
+    """QueueStore -> Connection: so much waits in ``queue``. A lost one comes again, once it is asked for again."""
+
+    queue: str
+    epoch: int

@@ -21,12 +21,16 @@ class ChildState(StrEnum):
 
 
 class LinkState(StrEnum):
-    """Of a lane's link to its remote. BACKOFF: it waits for the next attempt."""
+    """Of a lane's link to its remote. BACKOFF: it waits for the next attempt. CLOSED: by choice, as the bridge is configured."""
 
     CONNECTED = "connected"
     CONNECTING = "connecting"
     BACKOFF = "backoff"
     PAUSED = "paused"
+    CLOSED = "closed"
+
+
+NO_TROUBLE = (LinkState.CONNECTED, LinkState.PAUSED, LinkState.CLOSED)  # states in which a link is as somebody wants it
 
 
 class WindowReason(StrEnum):

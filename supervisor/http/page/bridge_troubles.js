@@ -46,6 +46,7 @@ function linkTroubles(row, nowMs, withSite) {
     return [ofLane("attention", "paused by an operator", "Resume it when the remote may have its messages again.", facts)];
   }
   if (row.state === "connected") return connectedTroubles(row);
+  if (row.state === "closed") return [];
   if (["connecting", "backoff"].includes(row.state)) {
     const { words, detail, address } = failureOf(row.reason || row.last_error);
     if (!words && row.state === "connecting" && (downOf(row) ?? 0) < GRACE_S) return [ofLane("attention", "connecting", "", downFacts)];

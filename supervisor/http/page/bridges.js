@@ -139,7 +139,7 @@ class Card {
     setAll(this.reason, { "aria-label": `${this.name}: ${this.reason.textContent}` });
     const sinceS = Math.min(...rows.map((row) => row.since_s ?? Infinity));
     const since = sinceS === Infinity ? "" : ` for ${lasting(sinceS)}`;
-    const word = { backoff: "No connection", connected: "Connected", paused: "Paused" }[found.word] ?? `It is ${found.word}`;
+    const word = { backoff: "No connection", connected: "Connected", closed: "Closed by choice", paused: "Paused" }[found.word] ?? `It is ${found.word}`;
     const lasts = found.word === "paused" ? ` for ${lasting((this.nowMs - (rows[0].paused_since_ms ?? this.nowMs)) / 1000)}` : ["backoff", "connecting"].includes(found.word) ? downFor(rows) : since;
     const depth = rows.reduce((total, row) => total + (row.depth ?? 0), 0);
     const drainS = Math.max(...rows.map((row) => row.drain_s ?? 0));

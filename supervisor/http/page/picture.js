@@ -77,13 +77,13 @@ function laneOf(name, row, lanes, processes, judgement) {
   const title = lanes > 1 ? `${name}:${row.lane}` : name;
   const own = processVerdict(process?.state ?? "stopped");
   const state = stateOf([row]);
-  const link = { connected: "ok", paused: "attention", connecting: "attention" }[state] ?? "problem";
+  const link = { connected: "ok", closed: "ok", paused: "attention", connecting: "attention" }[state] ?? "problem";
   const waits = row.depth ? `${count(row.depth)} wait` : "nothing waits";
   const href = `#b-${name}`;
   const remote = remoteOf(row) || "remote";
   return {
     bridge: { key: `bridge:${name}:${row.lane}`, title, line: own === "ok" ? waits : process?.state ?? "stopped", verdict: worst([own, row.ledger_closes === false ? "problem" : "ok"]), href, kind: "process" },
-    remote: { key: `remote:${name}:${row.lane}`, title: remote, line: state === "connected" ? rate(row.rate_out) : failed(row), verdict: own === "ok" ? link : "none", href, kind: "outside" },
+    remote: { key: `remote:${name}:${row.lane}`, title: remote, line: state === "connected" ? rate(row.rate_out) : state === "closed" ? "closed" : failed(row), verdict: own === "ok" ? link : "none", href, kind: "outside" },
     into: row.rate_in, out: row.rate_out, state, well: own === "ok" && link === "ok" && judgement.bridges.get(name)?.verdict === "ok",
   };
 }
@@ -174,7 +174,7 @@ function newEdge() {
 }
 
 function showEdge(element, one) {
-  setAll(element, { class: one.busy ? "busy" : { connected: "idle", paused: "paused" }[one.state] ?? "cut" });
+  setAll(element, { class: one.busy ? "busy" : { connected: "idle", closed: "paused", paused: "paused" }[one.state] ?? "cut" });
   for (const path of element.children) setAll(path, { d: one.path });
 }
 

@@ -28,7 +28,7 @@ export function remoteOf(row) {
 /** One word for all lanes of a bridge: that of the one that is worst off. */
 export function stateOf(rows) {
   const states = rows.map((row) => (row.paused_since_ms !== null && row.paused_since_ms !== undefined ? "paused" : row.state));
-  return states.find((one) => one !== "connected") ?? "connected";
+  return states.find((one) => !["connected", "closed"].includes(one)) ?? states.find((one) => one !== "connected") ?? "connected";
 }
 
 /** The verdict of a process's or an actor's state. */

@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 
 from actors.bridge.lane_reports import LaneReports
-from actors.bridge.remote_link import FIRST_TIMER, LOOK_TIMER, RETRY_TIMER, RemoteLink
+from actors.bridge.remote_link import DIAL_TIMER, FIRST_TIMER, LOOK_TIMER, RETRY_TIMER, RemoteLink
 from actors.process.local_messages import LinkStateChanged
 from actors.process.mailbox import Mailbox
 from actors.remote.remote_dialer import OpeningEnded, ProbeEnded
 from actors.remote.remote_socket import Connack, Remote
 from tests.actors.lane_parts import LaneParts
 from tests.actors.slow_remote import SlowRemote
+from wire.config_settings import WhenNeededSettings
 from wire.errors import PeerViolation, Unavailable
 from wire.exchange.refusal_policy import RefusalPolicy
+from wire.exchange.remote_dialects import Dialect
+from wire.frames.lanes import LaneAwaited, LaneWaits
 from wire.frames.supervision import NodeEvents
 from wire.status.link_faults import LinkFault
 
@@ -47,6 +50,7 @@ class LinkEnds:
         remote = SlowRemote(1 << 20)
         remote.rate = float(1 << 40)
         remote.address, remote.connack = address, Connack(session_present=session_present)
+        remote.dialect = Dialect(self.parts.lane.bridge.remote.levels[0])
         self.link.on_opening_ended(OpeningEnded(remote=remote, error=None, clean=clean, tried_first=tried_first))
         return remote
 
@@ -265,3 +269,108 @@ def test_a_stopped_link_opens_nothing_any_more() -> None:
 
     assert late.closed
     assert ends.link.remote is None
+
+
+# --- closed by choice ---
+
+
+NEEDED: dict[str, Any] = {"dial": "when-needed", "when_needed": WhenNeededSettings(messages=3, bytes=None, age_s=None, idle_s=40.0)}
+
+
+def stands(ends: LinkEnds, remote: SlowRemote) -> bool:
+    """Whether that connection is the live one."""
+    return ends.link.remote is remote
+
+
+def awaited(ends: LinkEnds) -> list[LaneAwaited]:
+    return [frame for frame in ends.parts.mailbox.sent if isinstance(frame, LaneAwaited)]
+
+
+def test_a_link_that_is_dialled_when_needed_waits_for_the_store_and_leaves_when_it_is_idle() -> None:
+    ends = LinkEnds(**NEEDED)
+    ends.link.connect("the lane was opened")
+    assert not ends.threads
+    assert (ends.link.status.state, ends.link.status.down_since_s) == ("closed", None)
+    assert [(frame.messages, frame.size_bytes, frame.age_ms) for frame in awaited(ends)] == [(3, 0, -1)]
+    ends.link.on_waiting(LaneWaits(queue="bridge:cloud:0", epoch=0))
+    assert not ends.threads, "that was of another opening"
+
+    ends.link.on_waiting(LaneWaits(queue="bridge:cloud:0", epoch=1))
+    remote = ends.accept()
+    assert ends.link.status.state == "connected"
+    ends.parts.publish(b"x")
+    pass_time(ends, 60.0)
+    assert stands(ends, remote), "something is to be sent"
+    ends.parts.remote = remote
+    assert ends.parts.written()
+    pass_time(ends, 60.0)
+    assert stands(ends, remote), "something is under way"
+    ends.parts.flow.on_received(b"\x40\x02\x00\x01")
+    pass_time(ends, 30.0)
+    assert stands(ends, remote)
+    pass_time(ends, 30.0)
+
+    assert remote.closed
+    assert heard(remote) == DISCONNECT
+    assert (ends.link.status.state, ends.link.status.reason) == ("closed", "nothing is to be sent")
+    assert len(awaited(ends)) > 1
+    assert ends.events[-1] == ("link.down", "nothing is to be sent")
+
+
+def test_a_link_ends_with_its_hours_once_nothing_is_under_way_and_begins_with_them() -> None:
+    ends = LinkEnds(hours=("08:00-09:00",), time_zone="UTC")
+    ends.parts.mailbox.clock_s = (7 * 3_600_000 + 1_800_000) / 1000
+    ends.link.connect("the lane was opened")
+    assert ends.link.status.state == "closed"
+    assert ends.link.status.reason == "outside its hours until Thu 1970-01-01 08:00 UTC"
+    pass_time(ends, 1790.0)
+    assert not ends.threads
+    pass_time(ends, 20.0)
+    assert ends.threads == ["opening"]
+    ends.refuse()
+    assert ends.link.status.state == "backoff"
+    ends.link.connect("tries again")
+    remote = ends.accept()
+    ends.parts.publish(b"x")
+    ends.parts.remote = remote
+    ends.parts.written()
+    pass_time(ends, 3600.0)
+    assert stands(ends, remote), "what is under way may end"
+    ends.parts.flow.on_received(b"\x40\x02\x00\x01")
+    ends.link.finish(ends.mailbox.now_s())
+
+    assert remote.closed
+    assert (ends.link.status.state, ends.link.status.down_since_s) == ("closed", None)
+
+
+def test_what_is_tried_when_the_hours_end_is_given_up_and_the_connection_that_comes_late_is_left() -> None:
+    ends = LinkEnds(hours=("08:00-09:00",), time_zone="UTC")
+    ends.parts.mailbox.clock_s = (8 * 3_600_000 + 3_590_000) / 1000
+    ends.link.connect("the lane was opened")
+    assert ends.threads == ["opening"]
+    pass_time(ends, 20.0)
+    assert ends.link.status.state == "closed"
+    late = ends.accept()
+    assert late.closed
+    assert ends.link.status.state == "closed"
+
+
+def test_a_pause_counts_for_more_than_hours_and_needs() -> None:
+    ends = LinkEnds(**NEEDED)
+    ends.link.connect("the lane was opened")
+    ends.link.pause()
+    pass_time(ends, 120.0)
+    ends.link.on_waiting(LaneWaits(queue="bridge:cloud:0", epoch=1))
+    assert (ends.link.status.state, ends.threads) == ("paused", [])
+    ends.link.resume()
+    assert ends.threads == ["opening"]
+
+
+def pass_time(ends: LinkEnds, seconds: float) -> None:
+    """Time passes, and the timer of the dialling fires when it is due."""
+    until_s = ends.mailbox.now_s() + seconds
+    while (due_s := ends.timers.get(DIAL_TIMER, until_s)) < until_s:
+        ends.parts.mailbox.clock_s = due_s
+        ends.timers.pop(DIAL_TIMER)
+        ends.link.look_at_dial(due_s)
+    ends.parts.mailbox.clock_s = until_s

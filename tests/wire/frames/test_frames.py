@@ -24,7 +24,7 @@ from wire.frames.intake import (
     SessionsKnown,
     SessionsWanted,
 )
-from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Settle, Settled
+from wire.frames.lanes import Credit, HandOut, LaneAwaited, LaneClose, LaneOpen, LaneOpened, LaneReopen, LaneWaits, Settle, Settled
 from wire.frames.subscriptions import RetainedPiece, RetainedWanted, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.frames.supervision import (
     AclChanged,
@@ -115,6 +115,8 @@ GOLDEN: list[tuple[Frame, str]] = [
         "971f010203090a9193a3612f23c40161c3",
     ),
     (LaneClose(queue=QUEUE, epoch=2, sent_below=7), "951c01ae6272696467653a636c6f75643a300207"),
+    (LaneAwaited(queue=QUEUE, epoch=2, messages=3, size_bytes=0, age_ms=-1), "974c01ae6272696467653a636c6f75643a30020300ff"),
+    (LaneWaits(queue=QUEUE, epoch=2), "944d01ae6272696467653a636c6f75643a3002"),
     (LaneOpen(queue=QUEUE, epoch=2), "941401ae6272696467653a636c6f75643a3002"),
     (
         LaneOpened(

@@ -1,0 +1,91 @@
+"""Bridges that connect when something is to be sent, or within certain hours: at a real Mosquitto, by a real clock."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from supervisor.doctor.findings import OK
+from tests.bridge.test_remote_subscriptions import publish
+from tests.conftest import StartNode
+from tests.support.mosquitto import Mosquitto
+from tests.support.node import Node, bridge_config, node_config
+from tests.support.subscriber import Subscriber
+from tests.support.waiting import wait_until
+
+OUT = [{"filters": ["out/#"]}]
+
+
+def is_no_trouble(node: Node, bridge: str) -> None:
+    """A link that is closed by choice is told as that, and by nobody as a fault."""
+    row = node.lane(bridge)
+    assert (row["state"], row["down_s"], row["last_error"], row["cure"]) == ("closed", None, "", "")
+    doctor = node.cli("doctor", str(node.config_path), "--json")
+    findings = [json.loads(line) for line in doctor.stdout.splitlines()]
+    assert {one["verdict"] for one in findings if one["about"] == f"bridge {bridge}:0"} == {OK}, findings
+
+
+def test_a_bridge_that_dials_when_needed_comes_for_enough_or_old_messages_and_goes_again(
+    tmp_path: Path, start_node: StartNode
+) -> None:
+    with Mosquitto(tmp_path / "remote") as remote, Subscriber(remote.port, "out/#") as at_remote:
+        keys = {"dial": "when-needed", "when_needed": {"messages": 3, "age": "4s", "idle": "1s"}}
+        lazy = bridge_config("lazy", remote.port, remote=keys, local_subscriptions=OUT, lanes=2)
+        node = start_node(node_config(lazy))
+        for lane in range(2):
+            node.wait_lane("lazy", lane, state="closed", reason="nothing is to be sent")
+        is_no_trouble(node, "lazy")
+
+        publish(node.port, "out/a", ["1", "2", "3"], qos=2)
+        assert at_remote.wait_for("out/a", ["1", "2", "3"]).are_exact()
+        rows = [node.wait_lane("lazy", lane, state="closed", depth=0) for lane in range(2)]
+        assert sorted(row["link"]["connections"] for row in rows) == [0, 1], "the lane that had nothing stayed where it was"
+
+        publish(node.port, "out/a", ["4"], qos=1)
+        at_remote.wait_for("out/a", ["1", "2", "3", "4"])
+        lane = next(number for number, row in enumerate(rows) if row["link"]["connections"])
+        wait_until(lambda: node.lane("lazy", lane)["link"]["connections"] == 2, 20.0, "it came for one that is old")
+        node.wait_lane("lazy", lane, state="closed")
+        assert "not correctly" not in remote.log, "it left in good order, twice"
+        is_no_trouble(node, "lazy")
+
+        node.kill("store")
+        node.wait_lane("lazy", state="closed")
+        publish(node.port, "out/a", ["5", "6", "7"], qos=1)
+        at_remote.wait_for("out/a", ["5", "6", "7"])
+
+
+def test_a_bridge_with_hours_waits_for_them_and_says_until_when(tmp_path: Path, start_node: StartNode) -> None:
+    now = datetime.now(UTC)
+
+    def hours(begins_h: int, ends_h: int) -> str:
+        return "-".join((now + timedelta(hours=offset)).strftime("%H:%M") for offset in (begins_h, ends_h))
+
+    with Mosquitto(tmp_path / "remote") as remote, Subscriber(remote.port, "out/#") as at_remote:
+        bridges = [
+            bridge_config(
+                name,
+                remote.port,
+                remote={"hours": [hours(*span)], "time_zone": "UTC"},
+                local_subscriptions=[{"filters": [f"out/{name}"]}],
+            )
+            for name, span in (("open", (-2, 2)), ("shut", (2, 4)))
+        ]
+        node = start_node(node_config(*bridges))
+        node.wait_lane("open", state="connected")
+        row = node.wait_lane("shut", state="closed")
+        begins = (now + timedelta(hours=2)).strftime("%Y-%m-%d %H:%M UTC")
+        assert row["reason"].startswith("outside its hours until ")
+        assert row["reason"].endswith(begins)
+        is_no_trouble(node, "shut")
+
+        publish(node.port, "out/open", ["a"], qos=1)
+        publish(node.port, "out/shut", ["b"], qos=1)
+        at_remote.wait_for("out/open", ["a"])
+        node.wait_lane("shut", state="closed", depth=1)
+
+        bridges[1]["remote"]["hours"] = [hours(-1, 1)]
+        node.configure(node_config(*bridges))
+        assert node.cli("reload", str(node.config_path), "--yes").returncode == 0
+        at_remote.wait_for("out/shut", ["b"])
