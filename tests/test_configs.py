@@ -29,6 +29,8 @@ INHERITED = {("listeners", "access")}  # what is left out there is as elsewhere
 EXAMPLES = {
     "bridges.classes.name",
     "bridges.isolated",
+    "bridges.remote.hours",
+    "bridges.remote.time_zone",
     "control.bind",
     "control.allowed_keys",
     "http.tls.cert_file",
