@@ -57,6 +57,7 @@ EXAMPLES = {
     "notify.email.server",
     "notify.email.to",
     "notify.email.user",
+    "notify.topic",
     "notify.webhook.routing_key_file",
     "notify.webhook.tls.ca_file",
     "notify.webhook.tls.cert_file",

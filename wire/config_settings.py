@@ -1164,6 +1164,11 @@ class NoticeSettings:
         "A program and its arguments, without a shell; it reads the notice as JSON.",
     ] = ()
     email: Annotated[EmailSettings | None, "A mail."] = None
+    topic: Annotated[
+        str | None,
+        SettingForm.FILLED,
+        "A topic below which the node itself publishes: events, and retained state/TROUBLE/WHAT; {node} is its name.",
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

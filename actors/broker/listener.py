@@ -51,15 +51,16 @@ from wire.frames.intake import Committed, Room, SenderResumes, SessionClosed, Se
 from wire.frames.lanes import HandOut, LaneOpened, LaneReopen, Settled
 from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
 from wire.frames.subscriptions import RetainedPiece, SubscriptionsKept
-from wire.frames.supervision import AclChanged, LinkStates, NodeFigures, QueueAnswer, SessionCommand
+from wire.frames.supervision import AclChanged, NodeFigures, NodeTopics, QueueAnswer, SessionCommand
 from wire.frames.traces import TraceMark, TraceWanted
 from wire.mqtt.reason_codes import ReasonCode
-from wire.routing.link_states import LinkStateTopics, told_here
+from wire.routing.link_states import told_here
+from wire.routing.node_topics import TopicsToTell
 from wire.routing.sys_topics import SysFigures
 from wire.status.client_figures import ListenerFigures, TrafficFigures
 
 LOOK_TIMER = "housekeeping"
-LINK_STATE_FLAGS = 1 | RETAIN  # QoS 1
+TOLD_QOS = 1
 
 
 class Listener(MailboxActor):
@@ -103,7 +104,7 @@ class Listener(MailboxActor):
             crowded=self._overtaking.on_crowded,
         )
         self._watch = FollowedPublisher(mailbox, clients)
-        self._links = LinkStateTopics()
+        self._own_topics = TopicsToTell()
         self.gathering = Gathering(
             mailbox,
             self._group,
@@ -202,7 +203,7 @@ class Listener(MailboxActor):
 
     def _open_doors(self) -> None:
         """Begin to serve once both actors behind are there; if an address cannot be had, try again later."""
-        if not self._links.told and any(map(told_here, self.settings.bridges)):
+        if not self._own_topics.told and any(map(told_here, self.settings.bridges)):
             return  # broker.link-states-before-clients
         if self.reception.listening_sockets or self.state != "starting" or not {DISTRIBUTOR, QUEUE_STORE} <= self.peers.keys():
             return
@@ -253,9 +254,9 @@ class Listener(MailboxActor):
                     self._of_this_life(frame)
             case AclChanged():
                 self._access.on_acl_changed(frame)
-            case LinkStates():
-                self._links.on_told(frame)
-                self._publish_link_states()
+            case NodeTopics():
+                self._own_topics.on_told(frame)
+                self._publish_own_topics()
                 self._open_doors()
             case NodeFigures():
                 self._sys.publish_values(frame)
@@ -335,13 +336,13 @@ class Listener(MailboxActor):
         self._retained.wait_no_longer(now_s)
         self._input.read_departed()
         self._wills.publish_due(now_s)
-        self._publish_link_states()
+        self._publish_own_topics()
 
-    def _publish_link_states(self) -> None:
-        """Put the states of links that have changed into the batch that is being built, as far as it takes them."""
-        while not self.batches.full and (state := self._links.take_next()) is not None:
-            topic, payload = state
-            self.batches.builder.add(topic, LINK_STATE_FLAGS, payload, source=NO_SOURCE)
+    def _publish_own_topics(self) -> None:
+        """Put what the node itself has to tell into the batch that is being built, as far as it takes it."""
+        while not self.batches.full and (told := self._own_topics.take_next()) is not None:
+            topic, payload, retained = told
+            self.batches.builder.add(topic, TOLD_QOS | RETAIN if retained else TOLD_QOS, payload, source=NO_SOURCE)
 
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
         rows = len(self.batches.builder.payloads)

@@ -153,6 +153,13 @@ FIXED = {
     "supervisor.control.control_socket:PAYLOAD_MAX_BYTES": Limit("a question of a command", "a caller", "refused", "that caller"),
     "supervisor.tree.store_requests:ASKERS_MAX": Limit("questions under way", NODE, "refused", "who comes last"),
     "supervisor.tree.control_endpoints:WAITING_MAX": Limit("questions that wait for another", "a key", "refused", "that caller"),
+    "supervisor.notify.outbox:WAITING_MAX": Limit("notices that wait", "a receiver", "the oldest go, counted", "that receiver"),
+    "wire.routing.node_topics:EVENTS_MAX": Limit(
+        "notices for topics that wait for the clients' process", NODE, "the oldest go", "who reads the topics"
+    ),
+    "supervisor.notify.notice_topics:OVER_MAX": Limit(
+        "topics of troubles that are over, emptied again after whatever died", NODE, "the oldest are forgotten", NODE
+    ),
     "supervisor.http.node_calls:WAITING_MAX": Limit("requests that wait for another", "a token", "503", "that caller"),
     "supervisor.http.request_head:HEAD_MAX_BYTES": Limit(
         "head of an HTTP request", "a connection", "refused, closed", "that caller"

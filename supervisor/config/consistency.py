@@ -59,6 +59,7 @@ from wire.exchange.refusal_policy import DEFAULT_REASON, WITHOUT_CODE, code_of
 from wire.frames.names import remote_client_id
 from wire.mqtt.topics import covers, overlap, topic_fault
 from wire.routing.link_states import link_state_topic, told_here
+from wire.routing.node_topics import notice_topic
 from wire.routing.provenance import ENVELOPE, USER_PROPERTIES
 from wire.routing.sys_topics import is_reserved
 from wire.routing.topic_mapping import TopicTemplate
@@ -500,8 +501,8 @@ _OF_BRIDGES = frozenset({"link_down", "queue_age", "queue_full", "dead_letters",
 
 def _notice(notice: NoticeSettings, written: _File) -> NoticeSettings:
     problems: list[Fault] = []
-    if not (notice.webhook or notice.command or notice.email):
-        problems.append((("when",), "nobody is told: write webhook, command or email"))
+    if not (notice.webhook or notice.command or notice.email or notice.topic):
+        problems.append((("when",), "nobody is told: write webhook, command, email or topic"))
     problems += [
         ((key,), f"has no effect without when: [{troubles[0]}]; write that, or remove it")
         for key, troubles in _OF_TROUBLES.items()
@@ -667,12 +668,23 @@ def _notices(node: NodeSettings) -> list[Fault]:
     for index, rule in enumerate(node.notify):
         if rule.name in (earlier.name for earlier in node.notify[:index]):
             problems.append((("notify", index, "name"), f"is {rule.name}, as another rule's; give each its own"))
+        topic = notice_topic(rule, node.node.name)
+        if topic is not None and (fault := _notice_topic_fault(topic)) is not None:
+            problems.append((("notify", index, "topic"), fault))
+        if topic is not None and topic in (notice_topic(earlier, node.node.name) for earlier in node.notify[:index]):
+            problems.append((("notify", index, "topic"), f"is {topic}, as another rule's; give each its own"))
         problems += [
             (("notify", index, "bridges", place), f"there is no bridge {name}{nearest(name, bridges)}")
             for place, name in enumerate(rule.bridges)
             if name not in bridges
         ]
     return problems
+
+
+def _notice_topic_fault(topic: str) -> str | None:
+    if (fault := topic_fault(topic)) is not None:
+        return f"{topic} is no topic name: {fault}"
+    return f"{topic} is among the topics of servers, which no bridge takes by #; take another" if topic.startswith("$") else None
 
 
 def _identifiers(bridge: BridgeSettings) -> set[str]:

@@ -1,14 +1,15 @@
-"""The record of notices in the data folder: what stands, what waits for its receivers, and which events were looked at."""
+"""The record of notices in the data folder: what stands, what waits for receivers, what topics tell, which events were seen."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from storage import files
-from supervisor.notify.notices import Notice, Standing, standing_of
+from supervisor.notify.events_seen import EventsSeen
+from supervisor.notify.notices import Notice, Standing
+from wire.trouble_kinds import TroubleKind
 from wire.typed_values import build
 
 NAME = "notices.json"
@@ -17,11 +18,12 @@ _BYTES_MAX = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """standing: troubles. waiting: notices, each with its receiver. event: the number of the next; None before the first look."""
+    """standing: troubles. waiting: notices, each with its receiver. topics: the states that are told, by topic."""
 
     standing: tuple[Standing, ...] = ()
     waiting: tuple[tuple[str, Notice], ...] = ()
-    event: int | None = None
+    topics: dict[str, str] = field(default_factory=dict)
+    seen: EventsSeen = field(default_factory=EventsSeen)
 
 
 def read(data_dir: Path) -> Record:
@@ -37,25 +39,18 @@ def read(data_dir: Path) -> Record:
     except FileNotFoundError:
         return Record()
     try:
-        told = json.loads(text)
-        return Record(
-            standing=tuple(standing_of(each) for each in told["standing"]),
-            waiting=tuple((str(receiver), build(Notice, notice)) for receiver, notice in told["waiting"]),
-            event=build(int | None, told["event"], "event"),
-        )
+        record: Record = build(Record, json.loads(text))
+        for each in record.standing:
+            TroubleKind(each.kind)
+        return record
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
 
 
-def write(data_dir: Path, standing: Sequence[Standing], waiting: Sequence[tuple[str, Notice]], event: int | None) -> None:
-    """Have them on record; that of before stays if it fails.
+def write(data_dir: Path, record: Record) -> None:
+    """Have ``record`` on disk; that of before stays if it fails.
 
     Raises:
         OSError: the disk refuses.
     """
-    told = {
-        "standing": [asdict(each) for each in standing],
-        "waiting": [(receiver, asdict(notice)) for receiver, notice in waiting],
-        "event": event,
-    }
-    files.write(data_dir / NAME, json.dumps(told).encode())
+    files.write(data_dir / NAME, json.dumps(asdict(record)).encode())

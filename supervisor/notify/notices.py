@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 from supervisor.notify.troubles import Trouble
 from wire.config_settings import NoticeSettings
-from wire.trouble_kinds import TroubleKind
-from wire.typed_values import build
 
 
 class NoticeState(StrEnum):
@@ -132,13 +129,6 @@ def test_notice(node: str, rule: str, now_ms: int) -> Notice:
         since_ms=now_ms,
         at_ms=now_ms,
     )
-
-
-def standing_of(told: Any) -> Standing:
-    """What ``asdict`` made a map of. Raises ValueError, TypeError, KeyError: it is none."""
-    found: Standing = build(Standing, told)
-    TroubleKind(found.kind)
-    return found
 
 
 def _began(rule: NoticeSettings, trouble: Trouble, now_ms: int) -> Standing:

@@ -21,7 +21,10 @@ from actors.system.tls import certificate_dates
 from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError, NotRunning
 from supervisor.notify import notice_record
+from supervisor.notify.events_seen import EventsSeen, new_events
 from supervisor.notify.growth import Growth
+from supervisor.notify.notice_record import Record
+from supervisor.notify.notice_topics import NoticeTopics
 from supervisor.notify.notices import Notice, Notices
 from supervisor.notify.outbox import Outbox
 from supervisor.notify.receivers import NotTaken, Receiver, receivers_of
@@ -29,6 +32,7 @@ from supervisor.notify.troubles import Trouble, troubles_of, troubles_of_events
 from wire.config_settings import NodeSettings, NoticeSettings
 from wire.errors import BasculeError
 from wire.frames.frame import Frame
+from wire.frames.names import SUPERVISOR
 from wire.status.answers import Event
 from wire.status.node_status import NotifyFigures, Status
 
@@ -51,7 +55,7 @@ class Looked:
 
     status: Status | None = None
     events: list[Event] = field(default_factory=list)
-    event: int | None = None
+    seen: EventsSeen = field(default_factory=EventsSeen)
     certificates: dict[str, float] = field(default_factory=dict)
 
 
@@ -73,7 +77,8 @@ class Notifier(MailboxActor):
         self._outbox = Outbox(random.random)
         self._receivers: dict[str, Receiver] = {name: one for rule in settings.notify for name, one in receivers_of(rule)}
         self._notices = Notices(settings.node.name)
-        self._event: int | None = None  # the number of the next that is looked at
+        self._topics = NoticeTopics(settings.node.name, settings.notify, {}, ())
+        self._events_seen = EventsSeen()
         self._looking_since_s: float | None = None
         self._recorded: object = None
         self._record_error = ""
@@ -83,6 +88,7 @@ class Notifier(MailboxActor):
     def on_start(self) -> None:
         super().on_start()
         self._remember()
+        self._tell_topics()
         self.ready()
         self._look(self.mailbox.now_s())
         self._send(self.mailbox.now_s())
@@ -128,25 +134,14 @@ class Notifier(MailboxActor):
             raise LookHangs("a look at the node does not end")
 
     def _look_in_thread(self) -> None:
-        looked = Looked(event=self._event)
+        looked = Looked(seen=self._events_seen)
         try:
             status = self._node.status()
-            events, event = self._new_events()
-            looked = Looked(status, events, event, self._certificates())
+            looked = Looked(status, *new_events(self._node, status, self._events_seen), self._certificates())
         except (ControlError, NotRunning):
             pass  # it starts, or stops; the next look sees more
         finally:
             self.send_from_thread(looked)
-
-    def _new_events(self) -> tuple[list[Event], int | None]:
-        """Those since the last look, and the number of the next; a node that stands by, or keeps none, has none."""
-        try:
-            if self._event is None:
-                return [], self._node.events(0, 1).until
-            page = self._node.all_events(self._event)
-            return page, page[-1].number + 1 if page else self._event
-        except (ControlError, NotRunning):
-            return [], self._event
 
     def _certificates(self) -> dict[str, float]:
         """The node's own certificates towards clients and HTTP."""
@@ -162,7 +157,7 @@ class Notifier(MailboxActor):
         return found
 
     def _on_looked(self, looked: Looked) -> None:
-        self._event = looked.event
+        self._events_seen = looked.seen
         if looked.status is None:
             return
         now_s, now_ms = self.mailbox.now_s(), self.mailbox.wall_ms()
@@ -170,6 +165,7 @@ class Notifier(MailboxActor):
             lasting = troubles_of(rule, looked.status, looked.certificates, self._growth, now_s)
             self._tell(rule, self._notices.look(rule, lasting, now_ms))
             self._tell(rule, self._happened(rule, troubles_of_events(rule, looked.events), now_ms))
+        self._tell_topics()
         self._try(now_s)
 
     def _happened(self, rule: NoticeSettings, troubles: Iterator[Trouble], now_ms: int) -> Iterator[Notice]:
@@ -181,9 +177,15 @@ class Notifier(MailboxActor):
         for notice in notices:
             facts = {"rule": rule.name, "kind": notice.kind, "about": notice.about, "text": notice.text}
             log.info(f"notice.{notice.state}", extra=facts)
+            self._topics.tell(notice)
             for name in self._receivers:
                 if name.partition(":")[0] == rule.name:
                     self._outbox.put(name, notice)
+
+    def _tell_topics(self) -> None:
+        """Have the node publish what is news."""
+        if (news := self._topics.news()) is not None:
+            self.send(SUPERVISOR, news)
 
     def _send(self, now_s: float) -> None:
         self.mailbox.set_timer(SEND_TIMER, now_s + SEND_S)
@@ -224,19 +226,25 @@ class Notifier(MailboxActor):
             return
         self._notices = Notices(self.settings.node.name, record.standing)
         self._notices.keep_to(rule.name for rule in self.settings.notify)
-        self._event = record.event
+        self._topics = NoticeTopics(self.settings.node.name, self.settings.notify, record.topics, self._notices.standing)
+        self._events_seen = record.seen
         for receiver, notice in record.waiting:
             self._outbox.put(receiver, notice)
         self._outbox.keep_to(self._receivers)
 
     def _record(self) -> None:
         """Have on record what has changed. A disk that refuses is said once, and nothing waits for it."""
-        standing = [each for each in self._notices.standing if each.told]
-        now = standing, self._outbox.waiting, self._event
+        standing = tuple(each for each in self._notices.standing if each.told)
+        now = Record(
+            standing=standing,
+            waiting=tuple(self._outbox.waiting),
+            topics=dict(self._topics.states),
+            seen=self._events_seen,
+        )
         if now == self._recorded:
             return
         try:
-            notice_record.write(Path(self.settings.node.data_dir), *now)
+            notice_record.write(Path(self.settings.node.data_dir), now)
             self._recorded, self._record_error = now, ""
         except OSError as error:
             if not self._record_error:

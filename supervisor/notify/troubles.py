@@ -16,7 +16,7 @@ from wire.status.answers import Event
 from wire.status.bridges import BridgeLane
 from wire.status.client_figures import ListenerFigures
 from wire.status.event_kinds import EventKind
-from wire.status.loss_reasons import Loss, cure_of_loss
+from wire.status.loss_reasons import INTENDED, OF_QUEUES, cure_of_loss
 from wire.status.node_status import Status
 from wire.status.states import NO_TROUBLE, ChildState, StoreState
 from wire.trouble_kinds import TroubleKind
@@ -163,13 +163,17 @@ def _dead(rule: NoticeSettings, status: Status, _growth: Growth, _now_s: float) 
 
 
 def _lost(rule: NoticeSettings, status: Status, growth: Growth, now_s: float) -> Iterator[Trouble]:
-    """Messages that are dropped, or refused for want of room. What operators purge is none."""
+    """Messages that are dropped, or refused for want of room. What operators purge, or rules leave out, is none."""
     for row in _lanes(rule, status):
-        counts = {**row.dropped, "refused": row.refused or 0}
-        counts.pop(Loss.PURGED, None)
+        if row.depth is None:
+            yield _unknown(row, TroubleKind.MESSAGES_LOST)
+            continue
+        counts = dict.fromkeys(OF_QUEUES, 0) | row.dropped | {"refused": row.refused or 0}  # what was never lost counts from 0
         about = f"{rule.name} {row.name}:{row.lane}"
         grown = {
-            reason: growth.within(TroubleKind.MESSAGES_LOST, f"{about} {reason}", count, now_s) for reason, count in counts.items()
+            reason: growth.within(TroubleKind.MESSAGES_LOST, f"{about} {reason}", count, now_s)
+            for reason, count in counts.items()
+            if reason not in INTENDED
         }
         lost = {reason: count for reason, count in grown.items() if count}
         if lost:
@@ -231,6 +235,7 @@ def _disk(rule: NoticeSettings, status: Status, _growth: Growth, _now_s: float) 
 
 def _refused(rule: NoticeSettings, status: Status, growth: Growth, now_s: float) -> Iterator[Trouble]:
     if status.listener is None:
+        yield Trouble(kind=TroubleKind.REFUSED_CLIENTS, about="listener", text="", known=False)
         return
     grown = growth.within(TroubleKind.REFUSED_CLIENTS, rule.name, _refusals(status.listener), now_s)
     if grown >= rule.per_minute:

@@ -55,9 +55,10 @@ from supervisor.workers import Then
 from wire.config_settings import NodeSettings
 from wire.frames.frame import Frame
 from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE, SUPERVISOR, child_of, lane_of_actor
-from wire.frames.supervision import Heartbeat, LinkStands, NodeFigures, QueueAnswer, RoleChanged, SnapshotMade
+from wire.frames.supervision import Heartbeat, LinkStands, NodeFigures, NodeTopics, QueueAnswer, RoleChanged, SnapshotMade
 from wire.frames.traces import TopicCounts, TraceStep
 from wire.routing.link_states import StandingLinks
+from wire.routing.node_topics import KnownTopics
 from wire.status.answers import BridgeOrdered, Ping, SnapshotBegun, SnapshotState, Stopping, TraceSteps
 from wire.status.event_kinds import EventKind
 from wire.status.refusals import Refusal
@@ -93,6 +94,7 @@ class Supervisor(PolledActor):
         self._service = ServiceManager(os.environ)
         self._notes = Notes(mailbox.wall_ms)
         self._links = StandingLinks(settings)
+        self._topics = KnownTopics(settings, self._links.states)
         self._peers = Peers(mailbox, settings, children)
         self._lives = Lives(mailbox, settings, children, self._notes, self._end_node, has_folder)
         self._snapshots = Snapshots(self, settings, self._store_state, self._note_snapshot)
@@ -211,6 +213,9 @@ class Supervisor(PolledActor):
                 self._answer(self._traces.on_counted(frame))
             case LinkStands():
                 self._on_link(frame)
+            case NodeTopics():
+                self._topics.on_notices(frame)
+                self._tell_topics()
             case Heartbeat():
                 child = self._children.on_heard(frame)
                 if child is not None:
@@ -226,7 +231,7 @@ class Supervisor(PolledActor):
         self._peers.herald(child)
         if heartbeat.state == ChildState.STARTING:
             if child.name == CLIENTS:  # before it can accept anyone
-                self.send(LISTENER, self._links.all())
+                self.send(LISTENER, self._topics.all())
             self._peers.brief(child)
         if child.says(heartbeat.state):
             self._became_ready(child)
@@ -245,11 +250,12 @@ class Supervisor(PolledActor):
             child = self._children[name]
             if child.life is not None and child.epoch == frame.epoch:
                 self._links.note(lane.bridge, stands=frame.stands)
-                self._tell_links()
+                self._tell_topics()
 
-    def _tell_links(self) -> None:
-        """Tell the Listener which links stand, if that is news."""
-        if (news := self._links.news()) is not None and CLIENTS in self._children:
+    def _tell_topics(self) -> None:
+        """Have the Listener publish what the node itself has to tell, if that is news."""
+        serves = CLIENTS in self._children and self._children[CLIENTS].is_working
+        if (news := self._topics.news(serves=serves)) is not None and CLIENTS in self._children:
             self.send(LISTENER, news)
 
     def _on_lives_ended(self, ended: Ended) -> None:
@@ -258,7 +264,7 @@ class Supervisor(PolledActor):
         if any(gone):
             self._on_collected()
         self._links.on_gone(child.lane.bridge for child in children if child.lane is not None and not child.lane.label)
-        self._tell_links()
+        self._tell_topics()
         names = {child.name for child in children}
         if STORE in names:
             self._answer(self._store_requests.on_store_ended(starts_again=not self._lives.stopping))
@@ -284,6 +290,7 @@ class Supervisor(PolledActor):
             self._answer(self._store_requests.on_store_ready())
         if child.name == CLIENTS:
             self._lives.on_clients_served()
+            self._tell_topics()
             if self._settings.now.clients.sys_period_s:
                 self.mailbox.set_timer("sys", self.mailbox.now_s())
         if not self._announced and self._lives.all_ready:
@@ -326,7 +333,7 @@ class Supervisor(PolledActor):
             return
         settings = self._settings.now
         self._peers.watch_files()
-        self._tell_links()
+        self._tell_topics()
         self._snapshots.on_settings_changed()
         self._history.on_settings_changed()
         self._doors.rebind(settings.control)

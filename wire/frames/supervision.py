@@ -135,13 +135,16 @@ class LinkStands(Frame):
 
 
 @frame_kind(68)
-class LinkStates(Frame):
-    """Supervisor -> Listener, as it begins and when something changes: which links stand. states: by topic.
+class NodeTopics(Frame):
+    """Notifier -> Supervisor: what of troubles is to be told on topics. Supervisor -> Listener, as it begins and when something
+    changes: all that the node itself tells on topics.
 
-    It has all of them, so a repeat is without effect; after a loss the next has what that had.
+    states: by topic, to be retained; empty of one that is over. It has all of them, so a repeat is without effect; after a loss the
+    next has what that had. events: topic and payload, to be published once; what is lost is not told.
     """
 
-    states: dict[str, bool]
+    states: dict[str, bytes]
+    events: tuple[tuple[str, bytes], ...] = ()
 
 
 @frame_kind(62)

@@ -1,7 +1,8 @@
-"""The states of links as topics: which topic a bridge has, which links stand, and what local clients are still to be told. Pure.
+"""The states of links as topics: which topic a bridge has, and which links stand. Pure.
 
-Connections tell the supervisor whether their links stand, and the supervisor, which sees their processes end, tells the Listener.
-The first lane of a bridge speaks for all. What a bridge says at its remote is ``wire/exchange/announcements.py``'s.
+Connections tell the supervisor whether their links stand, and the supervisor, which sees their processes end, tells the Listener
+(``node_topics.py``). The first lane of a bridge speaks for all. What a bridge says at its remote is
+``wire/exchange/announcements.py``'s.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wire.config_settings import BridgeSettings, SettingsNow
-from wire.frames.supervision import LinkStates
 
 UP, DOWN = b"1", b"0"
 
@@ -32,7 +32,7 @@ class StandingLinks:
     def __init__(self, settings: SettingsNow) -> None:
         self._settings = settings
         self._standing: set[str] = set()  # bridges
-        self._told: dict[str, bool] = {}  # by topic; one of a bridge that is gone stays, and says 0
+        self._told: dict[str, bytes] = {}  # by topic; one of a bridge that is gone stays, and says 0
 
     def note(self, bridge: str, *, stands: bool) -> None:
         """The first lane of ``bridge`` says whether its link stands."""
@@ -42,35 +42,10 @@ class StandingLinks:
         """The processes of their first lanes have ended, and with them the links."""
         self._standing.difference_update(bridges)
 
-    def news(self) -> LinkStates | None:
-        """What the Listener is to be told; None while it knows."""
-        before = self._told
-        return told if (told := self.all()).states != before else None
-
-    def all(self) -> LinkStates:
-        """The states of all; the Listener is told of them."""
+    def states(self) -> dict[str, bytes]:
+        """What is told of all, by topic."""
         bridges = self._settings.now.bridges
         here = {topic: bridge.name in self._standing for bridge in bridges if (topic := told_here(bridge)) is not None}
-        self._told = dict.fromkeys(self._told, False) | here
-        return LinkStates(states=self._told)
-
-
-class LinkStateTopics:
-    """The Listener's knowledge of the links. told: the supervisor has said something in this life."""
-
-    def __init__(self) -> None:
-        self.told = False
-        self._states: dict[str, bool] = {}
-        self._published: dict[str, bool] = {}
-
-    def on_told(self, frame: LinkStates) -> None:
-        """These are the states now."""
-        self.told, self._states = True, frame.states
-
-    def take_next(self) -> tuple[bytes, bytes] | None:
-        """A topic and the payload that is to be published there next; None if all are."""
-        for topic, stands in self._states.items():
-            if self._published.get(topic) is not stands:
-                self._published[topic] = stands
-                return topic.encode(), UP if stands else DOWN
-        return None
+        told = {topic: UP if stands else DOWN for topic, stands in here.items()}
+        self._told = dict.fromkeys(self._told, DOWN) | told
+        return self._told

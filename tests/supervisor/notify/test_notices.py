@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from supervisor.notify import notice_record
+from supervisor.notify.events_seen import EventsSeen
 from supervisor.notify.formats import FORMATS
 from supervisor.notify.notices import Notice, Notices, test_notice
 from supervisor.notify.outbox import GIVEN_UP_S, RETRY, WAITING_MAX, Outbox
@@ -61,10 +62,13 @@ def test_what_nobody_says_begins_nothing_and_ends_nothing() -> None:
 def test_a_restart_tells_nothing_again_and_forgets_no_end(tmp_path: Path) -> None:
     before = Notices("edge")
     (notice,) = before.look(RULE, [trouble(since_s=60.0)], 100_000)
-    notice_record.write(tmp_path, before.standing, [("r:webhook", notice)], 7)
+    topics = {"a/state": "{}", "b": ""}
+    seen = EventsSeen(next=7, store="f/1")
+    told_before = notice_record.Record(standing=before.standing, waiting=(("r:webhook", notice),), topics=topics, seen=seen)
+    notice_record.write(tmp_path, told_before)
 
     record = notice_record.read(tmp_path)
-    assert record == notice_record.Record(standing=before.standing, waiting=(("r:webhook", notice),), event=7)
+    assert record == told_before
     after = Notices("edge", record.standing)
     assert told(after, 200.0, trouble()) == []
     (over,) = after.look(RULE, [], 300_000)

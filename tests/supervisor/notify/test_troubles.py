@@ -82,6 +82,32 @@ def test_messages_that_are_lost_are_a_trouble_while_they_are_and_those_that_an_o
     assert found("messages_lost", row(dropped={"overflow": 4, "purged": 9}), growth, 3.0 + CALM_S) == []
 
 
+def test_the_first_message_that_is_ever_lost_for_a_reason_is_told() -> None:
+    growth = Growth()
+    assert found("messages_lost", row(dropped={}), growth, 0.0) == []
+    (trouble,) = found("messages_lost", row(dropped={"overflow": 1}), growth, 1.0)
+    assert "overflow" in trouble.text
+
+
+def test_a_store_or_a_listener_that_starts_has_lost_nothing_and_ends_nothing() -> None:
+    """Nobody says anything then; the counts of before are not new when they come back."""
+    growth, before = Growth(), row(dropped={"overflow": 500}, refused=70)
+    looks = [before, row(depth=None, dropped={}, refused=None), before]
+    assert [[one.known for one in found("messages_lost", told, growth, float(at))] for at, told in enumerate(looks)] == [
+        [],
+        [False],
+        [],
+    ]
+    assert [one.known for one in found("refused_clients", status(listener=None))] == [False]
+
+
+def test_messages_that_a_rule_leaves_out_are_not_lost() -> None:
+    growth = Growth()
+    thinned = {"unchanged": 1, "one_per": 1, "superseded": 1}
+    assert found("messages_lost", row(dropped=thinned), growth, 0.0) == []
+    assert found("messages_lost", row(dropped=dict.fromkeys(thinned, 9)), growth, 1.0) == []
+
+
 def test_a_count_that_begins_anew_has_not_grown() -> None:
     growth = Growth()
     assert [growth.within(TroubleKind.DISK, "x", count, float(at)) for at, count in enumerate((5, 9, 2, 3))] == [0, 4, 0, 1]
