@@ -49,7 +49,7 @@ class Traffic:
     def _run(self) -> None:
         while not self._ending.wait(self._chance.uniform(0.2, 0.8)):
             for topic, number in ((self._chance.choice(MANY), self._chance.randint(1, 60)), (self._chance.choice(FEW), 1)):
-                self._scene.publish(topic, *(f"{self._chance.gauss(21, 2):.1f}" for _ in range(number)))
+                self._scene.publish(topic, *(f"{self._chance.gauss(21, 2):.1f}" for _ in range(number)), client_id="press-5")
 
 
 def main(folder: Path) -> int:

@@ -108,9 +108,9 @@ class Scene:
         if self.cloud.runs:
             self.cloud.reread()
 
-    def publish(self, topic: str, *payloads: str) -> None:
-        """Publish with QoS 1, and wait for the acknowledgements."""
-        with MqttClient(self.node.port, "press-4", version=5) as client:
+    def publish(self, topic: str, *payloads: str, client_id: str = "press-4") -> None:
+        """Publish with QoS 1, and wait for the acknowledgements. client_id: another one for who does so at the same time."""
+        with MqttClient(self.node.port, client_id, version=5) as client:
             for start in range(0, len(payloads), BURST):
                 part = payloads[start : start + BURST]
                 for number, payload in enumerate(part, start=1):
