@@ -1,7 +1,7 @@
 // A look into the queue of a lane: its messages page by page, those that rules hold behind them, and the orders to export and purge it.
 
 import { part } from "./api.js";
-import { button, keyed, make, say, setAll } from "./dom.js";
+import { button, keyed, make, say } from "./dom.js";
 import { bytes, count, counted, lasting } from "./format.js";
 import { QueueExport } from "./queue_export.js";
 
