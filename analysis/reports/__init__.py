@@ -1,1 +1,1 @@
-"""The reports over snapshots, one module each, as Spark SQL over the tables of ``analysis/tables``."""
+"""The reports over snapshots, one module each, as SQL that DuckDB and Spark run over the tables of ``analysis/tables``."""
