@@ -26,7 +26,7 @@ class DialectFile:
         self._turn = Lock()
 
     def read(self) -> list[RememberedRefusal]:
-        """What is on record."""
+        """The record."""
         try:
             rows = json.loads(self._path.read_bytes())
             return [RememberedRefusal(str(place), int(level), bool(private), int(ms)) for place, level, private, ms in rows]

@@ -193,7 +193,7 @@ class ClientRoom:
                     offer.held = _NOTHING
 
     def held_ready(self) -> dict[int, Amount]:
-        """What is held ready for local clients near a limit, by identity of the room."""
+        """The room held ready for local clients near a limit, by its identity."""
         return {
             id(self.rooms.of[name]): offer.held
             for name, offer in self.offers.items()
@@ -219,7 +219,7 @@ class ClientRoom:
                     self.news = True
 
     def held(self, name: str) -> Amount:
-        """What is held ready for local clients in the queues of a bridge, or in the node."""
+        """The room held ready for local clients in the queues of a bridge, or in the node."""
         offer = self.offers.get(name)
         return self._most(name) if offer is None else offer.held
 
@@ -323,7 +323,7 @@ def _under_way_bytes(clients: ClientLimitSettings) -> int:
 
 
 def _low_mark(room: AdmissionRoom, offer: _Offer) -> Amount:
-    """What has to be free in a queue that was full."""
+    """The room that has to be free in a queue that was full."""
     messages = 0 if room.max_messages is None else room.max_messages // LOW_MARK
     size_bytes = 0 if room.max_bytes is None else room.max_bytes // LOW_MARK
     return max(1, messages, offer.wanted[0]), max(1, size_bytes, offer.wanted[1])

@@ -47,7 +47,7 @@ class Housekeeping:
 
     @property
     def applies(self) -> dict[type[Frame], Callable[[Any], None]]:
-        """Who takes each frame."""
+        """The receiver of each frame."""
         return {NodeEvents: self._on_events}
 
     def _on_events(self, frame: NodeEvents) -> None:

@@ -239,7 +239,7 @@ class Lanes:
 
     @property
     def applies(self) -> dict[type[Frame], Callable[[Any], None]]:
-        """Who takes each frame."""
+        """The receiver of each frame."""
         return {
             Settle: self._on_settle,
             Credit: self._on_credit,

@@ -80,7 +80,7 @@ class Links:
 
     @property
     def applies(self) -> dict[type[Frame], Callable[[Any], None]]:
-        """Who takes each frame."""
+        """The receiver of each frame."""
         return {
             Append: self._on_append,
             CommitWanted: self._on_commit_wanted,

@@ -103,7 +103,7 @@ class LocalSessions:
 
     @property
     def applies(self) -> dict[type[Frame], Callable[[Any], None]]:
-        """Who takes each frame that need not wait for the batches before it."""
+        """The receiver of each frame that need not wait for the batches before it."""
         return {RetainedWanted: self.pieces.asked.append}
 
     def knows(self, name: str) -> bool:

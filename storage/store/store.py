@@ -59,7 +59,7 @@ class Part(Protocol):
 
     @property
     def applies(self) -> Mapping[type[Frame], Apply]:
-        """Who takes each frame; nothing of it is durable, and nothing is answered, before a commit."""
+        """The receiver of each frame; nothing of it is durable, and nothing is answered, before a commit."""
 
     def write_rows(self, write: Write, moment: Moment) -> None:
         """Put what has changed into ``write``."""

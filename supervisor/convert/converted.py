@@ -50,7 +50,7 @@ def convert(path: Path, data_dir: str) -> tuple[str, Draft]:
 
 
 def _problem(draft: Draft, head: str) -> tuple[Key, str] | None:
-    """What has to be left out, and why; None if all of it holds."""
+    """The parts that have to be left out, and why; None if all of it holds."""
     written = list(draft.lines(head))
     with TemporaryDirectory() as folder:
         config = Path(folder, CONFIG)

@@ -47,7 +47,7 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcements:
-    """What one lane says. will: with CONNECT; connected: when it is; leaving: before DISCONNECT."""
+    """The announcements of one lane. will: with CONNECT; connected: when it is; leaving: before DISCONNECT."""
 
     will: Announcement | None = None
     connected: Announcement | None = None

@@ -19,7 +19,7 @@ from wire.frames.batch import RETAIN, Batch
 
 
 class _Sent(NamedTuple):
-    """What one batch has sent. since_s: when it was seen last that some of it was not settled."""
+    """The messages that one batch has sent. since_s: when it was seen last that some of it was not settled."""
 
     keys: list[int]
     stop_seq: int
@@ -27,7 +27,7 @@ class _Sent(NamedTuple):
 
 
 class EchoFilter:
-    """What one lane has sent of late, as the remote has it. echoes: how many came back.
+    """The messages that one lane has sent of late, as the remote has them. echoes: how many came back.
 
     wants: whether a topic of the remote comes back at all.
     """

@@ -29,7 +29,7 @@ class QueuePlace(NamedTuple):
 
 
 class Provenance(NamedTuple):
-    """What is told of one message. accepted_ms: when this node took it, in UTC. sequence: its number in its lane's queue."""
+    """The provenance of one message. accepted_ms: when this node took it, in UTC. sequence: its number in its lane's queue."""
 
     place: QueuePlace
     accepted_ms: int

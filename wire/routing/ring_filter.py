@@ -18,7 +18,7 @@ _TAKEN = None
 
 
 class RingFilter:
-    """What a node has taken of late, and by which ways it came."""
+    """The messages that a node has taken of late, and the ways by which they came."""
 
     def __init__(self, window_s: float, messages_max: int) -> None:
         self._window_s = window_s
