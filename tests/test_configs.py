@@ -29,8 +29,12 @@ INHERITED = {("listeners", "access")}  # what is left out there is as elsewhere
 EXAMPLES = {
     "bridges.classes.name",
     "bridges.isolated",
+    "bridges.remote.birth.content_type",
+    "bridges.remote.birth.user_properties",
     "bridges.remote.hours",
     "bridges.remote.time_zone",
+    "bridges.remote.will.content_type",
+    "bridges.remote.will.user_properties",
     "control.bind",
     "control.allowed_keys",
     "http.tls.cert_file",

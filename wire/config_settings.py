@@ -506,6 +506,25 @@ class AnnouncementSettings:
     payload: Annotated[str, "Its payload."] = ""
     qos: Annotated[int, Number(0, 1, bound=False), "Its QoS."] = 1
     retain: Annotated[bool, "Whether the remote retains it."] = True
+    user_properties: Annotated[
+        tuple[tuple[str, str], ...], SettingForm.PROPERTIES, "Its user properties (MQTT 5), such as {site: edge-1}."
+    ] = ()
+    content_type: Annotated[str | None, SettingForm.FILLED, "Its content type (MQTT 5), such as application/json."] = None
+    expiry_s: Annotated[
+        int | None, Duration(1, SESSION_NEVER_EXPIRES_S), "How long it holds (MQTT 5); unlimited: until another one comes."
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WillSettings(AnnouncementSettings):
+    """A message of the bridge that the remote publishes when its first lane's connection breaks."""
+
+    qos: Annotated[int, Number(0, 2, bound=False), "Its QoS; at leaving it is said at QoS 1 at most."] = 1
+    delay_s: Annotated[
+        int,
+        Duration(0, SESSION_NEVER_EXPIRES_S),
+        "The remote publishes it so long after the connection broke, and not at all if the bridge is back by then (MQTT 5).",
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -652,7 +671,7 @@ class RemoteSettings:
         "Where the remote may send the bridge instead (0x9C and 0x9D, MQTT 5): names, with all below them, addresses, networks.",
     ] = ()
     will: Annotated[
-        AnnouncementSettings | None, "A message that the remote publishes when the connection breaks; it is said at leaving, too."
+        WillSettings | None, "A message that the remote publishes when the connection breaks; it is said at leaving, too."
     ] = None
     birth: Annotated[AnnouncementSettings | None, "A message that is published at each connect, before all others."] = None
     round_robin: Annotated[

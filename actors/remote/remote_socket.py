@@ -247,7 +247,7 @@ def _open(
     place = f"{address[0]}:{address[1]}"
     client = _client(settings, identifier, clean, place, login)
     if will is not None:
-        client.will_set(will.topic, will.payload, will.qos, will.retain)
+        client.will_set(will.topic, will.payload, will.qos, will.retain, _will_properties(settings, will))
     try:
         if settings.protocol == LEVEL_5:
             properties = _connect_properties(settings, limits, login)
@@ -356,6 +356,22 @@ def _connect_properties(settings: RemoteSettings, limits: InputLimits, login: Lo
         properties.AuthenticationMethod = settings.authentication.method
         if login.data is not None:
             properties.AuthenticationData = login.data
+    return properties
+
+
+def _will_properties(settings: RemoteSettings, will: Announcement) -> Properties | None:
+    """What MQTT 5 says besides of a Will."""
+    if settings.protocol != LEVEL_5:
+        return None
+    properties, said = Properties(PacketTypes.WILLMESSAGE), will.properties  # type: ignore[no-untyped-call]  # paho leaves it untyped
+    if will.delay_s:
+        properties.WillDelayInterval = will.delay_s
+    if said.message_expiry_interval is not None:
+        properties.MessageExpiryInterval = said.message_expiry_interval
+    if said.content_type is not None:
+        properties.ContentType = said.content_type
+    if said.user_properties:
+        properties.UserProperty = list(said.user_properties)
     return properties
 
 

@@ -336,7 +336,7 @@ def _bridge(bridge: BridgeSettings, written: _File) -> BridgeSettings:
             if rule.min_qos
         ]
     problems += _link_state(bridge)
-    problems += _announcements(bridge)
+    problems += _announcements(bridge, written)
     problems += [
         (("local_subscriptions", index, "provenance"), why)
         for index, rule in enumerate(bridge.local_subscriptions)
@@ -377,7 +377,7 @@ def _link_state(bridge: BridgeSettings) -> list[Fault]:
     return []
 
 
-def _announcements(bridge: BridgeSettings) -> list[Fault]:
+def _announcements(bridge: BridgeSettings, written: _File) -> list[Fault]:
     remote = bridge.remote
     problems: list[Fault] = []
     for key, said in (("will", remote.will), ("birth", remote.birth)):
@@ -385,6 +385,11 @@ def _announcements(bridge: BridgeSettings) -> list[Fault]:
             continue
         if (fault := topic_fault(said.topic)) is not None:
             problems.append((("remote", key, "topic"), f"{said.topic} is no topic name: {fault}"))
+        problems += [
+            (("remote", key, name), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it")
+            for name in ("user_properties", "content_type", "expiry", "delay")
+            if remote.protocol == 4 and name in written.get("remote", {}).get(key, {})
+        ]
         if bridge.link_state is not None and bridge.link_state.remote:
             problems.append((("remote", key), "cannot stand beside link_state.remote, which says the same; remove one of them"))
     return problems

@@ -8,7 +8,17 @@ from pathlib import Path
 from tests.bridge.test_remote_subscriptions import publish, subscribed
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
-from tests.support.mqtt_packets import ALIAS_MAXIMUM, CONNECT, PUBLISH, SUBACK, SUBSCRIBE, TOPIC_ALIAS, USER_PROPERTY, Packet
+from tests.support.mqtt_packets import (
+    ALIAS_MAXIMUM,
+    CONNECT,
+    CONTENT_TYPE,
+    PUBLISH,
+    SUBACK,
+    SUBSCRIBE,
+    TOPIC_ALIAS,
+    USER_PROPERTY,
+    Packet,
+)
 from tests.support.node import bridge_config, node_config
 from tests.support.proxy import Proxy
 from tests.support.subscriber import Subscriber
@@ -119,6 +129,30 @@ def test_round_robin_goes_on_to_the_next_address_and_does_not_go_back(tmp_path: 
             assert not node.lane("cloud")["link"]["first_address"]
             remotes[number].kill()
             remotes[number].start()
+
+
+def test_a_will_of_qos_2_with_its_properties_waits_for_its_delay(source: Mosquitto, start_node: StartNode) -> None:
+    """Whoever is back before that is not told to be gone."""
+    properties = {"user_properties": {"site": "edge-1"}, "content_type": "text/plain", "expiry": "1h"}
+    remote = {
+        "will": {"topic": "state/edge", "payload": "gone", "qos": 2, "retain": False, "delay": "5s", **properties},
+        "birth": {"topic": "state/edge", "payload": "there", "retain": False, **properties},
+    }
+    with Proxy(source.port) as proxy, Subscriber(source.port, "state/#", version=5) as heard:
+        node = start_node(node_config(bridge_config("cloud", proxy.port, protocol="auto", remote=remote)))
+        heard.wait_for("state/edge", ["there"])
+        proxy.cut()
+        node.wait_lane_until(lambda row: row["state"] != "connected", "the link is cut")
+        proxy.restore()
+        wait_until(lambda: heard.payloads("state/edge") == ["there", "there"], 20.0, lambda: str(heard.payloads("state/edge")))
+        proxy.cut()
+        wait_until(lambda: heard.payloads("state/edge")[2:] == ["gone"], 20.0, lambda: str(heard.payloads("state/edge")))
+        node.kill_supervisor()
+        birth, will = (next(one for one in heard.packets if one.payload == payload) for payload in (b"there", b"gone"))
+        assert (birth.qos, will.qos) == (1, 2)
+        for packet in (birth, will):
+            assert values(packet, USER_PROPERTY) == [("site", "edge-1")]
+            assert values(packet, CONTENT_TYPE) == ["text/plain"]
 
 
 def test_birth_at_each_connect_and_will_when_it_ends(source: Mosquitto, start_node: StartNode) -> None:

@@ -61,11 +61,11 @@ class Mosquitto:
         settings = [f"listener {self.port} {'127.0.0.1' if far is None else '0.0.0.0'}", "log_type all", "log_dest stderr"]
         if os.geteuid() == 0:
             settings.insert(0, "user root")
+        if certificate is not None:
+            settings += [f"certfile {certificate[0]}", f"keyfile {certificate[1]}"]
         if websockets:
             # 2.0.11 does not start with WebSocket listeners alone.
             settings += ["protocol websockets", f"listener {free_port()} 127.0.0.1"]
-        if certificate is not None:
-            settings += [f"certfile {certificate[0]}", f"keyfile {certificate[1]}"]
         settings.append(f"allow_anonymous {'false' if users else 'true'}")
         if users:
             settings.append(f"password_file {self._password_file(users)}")

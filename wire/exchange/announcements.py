@@ -14,21 +14,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wire.config_settings import AnnouncementSettings, BridgeSettings
+from wire.config_settings import AnnouncementSettings, BridgeSettings, WillSettings
 from wire.frames.names import LaneLabel
 from wire.mqtt.codec import encode
-from wire.mqtt.packets import Publish
+from wire.mqtt.packets import MQTT_5_0, Publish
+from wire.mqtt.properties import NO_PROPERTIES, Properties
 from wire.routing.link_states import DOWN, UP, link_state_topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """One message of a bridge about itself."""
+    """One message of a bridge about itself. properties: for MQTT 5. delay_s: of a Will."""
 
     topic: str
     payload: bytes
     qos: int = 1
     retain: bool = True
+    properties: Properties = NO_PROPERTIES
+    delay_s: int = 0
 
     def encode(self, packet_id: int, level: int, *, maximum_qos: int, retain_available: bool, receive_maximum: int) -> bytes:
         """The PUBLISH of it, as far as the remote allows (exchange.announced-in-window)."""
@@ -40,6 +43,7 @@ class Announcement:
                 qos=qos,
                 retain=self.retain and retain_available,
                 packet_id=packet_id if qos else 0,
+                properties=self.properties if level == MQTT_5_0 else NO_PROPERTIES,
             ),
             level,
         )
@@ -79,4 +83,13 @@ def announcements_of(bridge: BridgeSettings, lane: LaneLabel) -> Announcements:
 def _announcement(said: AnnouncementSettings | None) -> Announcement | None:
     if said is None:
         return None
-    return Announcement(topic=said.topic, payload=said.payload.encode(), qos=said.qos, retain=said.retain)
+    return Announcement(
+        topic=said.topic,
+        payload=said.payload.encode(),
+        qos=said.qos,
+        retain=said.retain,
+        properties=Properties(
+            content_type=said.content_type, message_expiry_interval=said.expiry_s, user_properties=said.user_properties
+        ),
+        delay_s=said.delay_s if isinstance(said, WillSettings) else 0,
+    )

@@ -98,8 +98,9 @@ def test_a_remote_is_reached_by_a_proxy_with_tls_and_websocket_on_top(
         Mosquitto(tmp_path / "plain") as plain,
         Mosquitto(tmp_path / "secure", certificate=(pair.cert_file, pair.key_file)) as secure,
         Mosquitto(tmp_path / "web", websockets=True) as web,
+        Mosquitto(tmp_path / "secure web", websockets=True, certificate=(pair.cert_file, pair.key_file)) as secure_web,
     ):
-        for transport, broker in (("tcp", plain), ("tls", secure), ("ws", web)):
+        for transport, broker in (("tcp", plain), ("tls", secure), ("ws", web), ("wss", secure_web)):
             settings, address = remote(proxies[scheme], transport=transport, tls=tls), ("localhost", broker.port)
             probe_remote(settings, address)
             open_remote(settings, "c", address, clean=True).close()

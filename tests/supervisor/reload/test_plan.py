@@ -35,6 +35,7 @@ from wire.config_settings import (
     ReplicationSettings,
     RuleSettings,
     TelemetrySettings,
+    WillSettings,
     dump,
     load,
 )
@@ -53,7 +54,7 @@ LISTENER = ListenerSettings(
 REMOTE = replace(
     bridge().remote,
     authentication=AuthenticationSettings(method="CUSTOM-JWT"),
-    will=AnnouncementSettings(topic="gone"),
+    will=WillSettings(topic="gone"),
     birth=AnnouncementSettings(topic="here"),
     proxy=ProxySettings(url="http://p:1", username="u", password_file="/proxy"),
 )
