@@ -26,17 +26,6 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?\.?", re.ASCII)
 
 
-Fault = tuple[tuple[str | int, ...], str]  # the key, from the section that was looked at; a sentence for the operator
-
-
-class Inconsistent(ValueError):
-    """Settings that cannot be true together: ``problems`` are one or more of them."""
-
-    def __init__(self, problems: Iterable[Fault]) -> None:
-        self.problems = list(problems)
-        super().__init__("; ".join(message for _, message in self.problems))
-
-
 def shown(value: object) -> str:
     """``value`` for a message: as YAML has it, short, and without the password of a URL."""
     match value:

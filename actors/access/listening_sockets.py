@@ -106,7 +106,7 @@ class ListeningSocket:
 
             layers.append(TlsLayer(self.certificates.context, self.settings.tls.identity))
         if self._web:
-            from actors.access.websocket import WebSocketLayer  # most nodes need neither it nor its library
+            from actors.access.websocket_layer import WebSocketLayer  # most nodes need neither it nor its library
 
             layers.append(WebSocketLayer(self.settings.websocket_path, self.settings.origins, packet_max_bytes))
         return layers

@@ -1,7 +1,7 @@
 """Transport layers between a local client's socket and MQTT, where that is not plain TCP: TLS below, WebSocket above.
 
 A plain client is ``actors/access/client.py``'s ``Client`` and knows nothing of this. TLS is ``actors/system/tls.py``'s, WebSocket
-``actors/access/websocket.py``'s.
+``actors/access/websocket_layer.py``'s.
 """
 
 from __future__ import annotations

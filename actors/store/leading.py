@@ -32,7 +32,7 @@ from wire.status.replication_figures import ReplicationFigures
 
 if TYPE_CHECKING:
     from actors.process.actor import MailboxActor
-    from storage.replication.jetstream import JetStreamLog
+    from storage.replication.jetstream_log import JetStreamLog
 
 log = logging.getLogger("bascule")
 
@@ -272,6 +272,6 @@ class Leading:
 
 
 def _connect(settings: ReplicationSettings) -> JetStreamLog:
-    from storage.replication.jetstream import JetStreamLog
+    from storage.replication.jetstream_log import JetStreamLog
 
     return JetStreamLog(settings, settings.member)

@@ -16,7 +16,7 @@ from actors.process.mailbox import Mailbox
 from actors.store.redirecting import Redirecting
 from storage.replication.base import fetch, install
 from storage.replication.follower import Follower
-from storage.replication.jetstream import JetStreamLog
+from storage.replication.jetstream_log import JetStreamLog
 from storage.replication.lease import clock_s, renewal_s
 from storage.replication.log import LogAway
 from storage.replication.members import MemberReport, exchange_reports, member_rows

@@ -125,8 +125,12 @@ FIXED = {
     "wire.mqtt.properties:USER_PROPERTIES_MAX": Limit("user properties", "a packet", "DISCONNECT", "that client"),
     "wire.mqtt.aliases:ALIASES_MAX": Limit("topic aliases to a client", CLIENT, "topics are written out", CLIENT),
     "actors.access.client:REQUESTS_MAX": Limit("SUBSCRIBEs and UNSUBSCRIBEs under way", CLIENT, "it is not read", "that client"),
-    "actors.access.websocket:REQUEST_MAX_BYTES": Limit("head of a WebSocket request", "a connection", "closed", "that client"),
-    "actors.access.websocket:HELD_MAX_BYTES": Limit("a WebSocket frame that is held", CLIENT, "passed on as it comes", "nobody"),
+    "actors.access.websocket_layer:REQUEST_MAX_BYTES": Limit(
+        "head of a WebSocket request", "a connection", "closed", "that client"
+    ),
+    "actors.access.websocket_layer:HELD_MAX_BYTES": Limit(
+        "a WebSocket frame that is held", CLIENT, "passed on as it comes", "nobody"
+    ),
     "actors.access.transport_layers:ANSWERS_MAX_BYTES": Limit("answers of TLS and WebSocket", CLIENT, "closed", "that client"),
     "actors.access.closing_connections:LINGERING_MAX": Limit("connections being closed", NODE, "the oldest is reset", NODE),
     "actors.access.closing_connections:OUTPUT_MAX_BYTES": Limit("their last words", "a connection", "reset", "that client"),

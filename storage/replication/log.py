@@ -1,4 +1,4 @@
-"""The log that the nodes of a cluster share, as the modules above see it; ``jetstream.py`` is the one there is.
+"""The log that the nodes of a cluster share, as the modules above see it; ``jetstream_log.py`` is the one there is.
 
 A log is a sequence of messages that is only appended to, at the end that the writer knows: an append says which message it follows,
 and is refused if that is not the last one. This is all that keeps two nodes from leading at a time

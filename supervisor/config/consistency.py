@@ -17,8 +17,9 @@ from typing import Any, TypeVar, cast
 from actors.system.certificates import CertificateFault
 from actors.system.tls import server_context, show, trust
 from supervisor.config.extras import NO_NATS, NO_OTEL, has_nats, has_otel
+from supervisor.inconsistent_settings import Fault, Inconsistent
 from supervisor.running_node import run_dir_of
-from supervisor.units import Fault, Inconsistent, nearest, write_duration, write_size
+from supervisor.units import nearest, write_duration, write_size
 from wire.config_settings import (
     AUTO_PROTOCOL,
     CLASSES,

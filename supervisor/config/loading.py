@@ -27,8 +27,9 @@ from supervisor.config.named_files import TRUSTED_KEYS, named_by
 from supervisor.config.section_model import Section, section_type, several
 from supervisor.config.substitution import Substitution
 from supervisor.config.yaml_file import Key, Problem, YamlDocument, read_document
+from supervisor.inconsistent_settings import Inconsistent
 from supervisor.running_node import NodePlace, run_dir_of
-from supervisor.units import Inconsistent, nearest, parse_address, shown
+from supervisor.units import nearest, parse_address, shown
 from wire.config_settings import UNIX, AccessSettings, AclRuleSettings, NodeItself, NodeSettings
 from wire.errors import ConfigError
 

@@ -21,8 +21,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Val
 from actors.bridge import dial_hours
 from supervisor.config.addresses import parse_remote_address
 from supervisor.config.setting_annotations import Setting
+from supervisor.inconsistent_settings import Inconsistent
 from supervisor.units import (
-    Inconsistent,
     check_name,
     nearest,
     parse_address,

@@ -23,7 +23,7 @@ def examine_cluster(settings: NodeSettings) -> Iterator[Finding]:
     own = settings.replication
     if own is None:
         return
-    from storage.replication.jetstream import survey
+    from storage.replication.jetstream_log import survey
 
     try:
         found = survey(own)

@@ -56,7 +56,7 @@ class Rates:
         return round(depth / (rate_out - self.rate_in), 1)
 
 
-class RateMeter:
+class FigureRates:
     """Remembers what each queue had counted, for ``WINDOW_S``."""
 
     def __init__(self) -> None:

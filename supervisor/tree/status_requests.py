@@ -15,7 +15,7 @@ from supervisor.control.control_socket import Answers, Asker, ControlError, Requ
 from supervisor.history.sampling import LaneSample, Sample
 from supervisor.tree.process_rows import actor_rows, actor_states, process_rows
 from supervisor.tree.running_children import RunningChildren
-from supervisor.tree.status_figures import LinkDowns, RateMeter, full_s, fullness, lane_row, store_part, unserved_rows
+from supervisor.tree.status_figures import FigureRates, LinkDowns, full_s, fullness, lane_row, store_part, unserved_rows
 from supervisor.version import VERSION
 from wire.config_settings import SettingsNow
 from wire.figure import of_values, to_map
@@ -88,7 +88,7 @@ class StatusRequests:
         self._waiting: list[tuple[Asker, Any]] = []
         self._unreported: set[str] = set()
         self._number = 0  # of the collection that runs, or of the last one
-        self._rates = RateMeter()
+        self._rates = FigureRates()
         self._downs = LinkDowns()
 
     def ask(self, whom: Asker, request: Request) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from actors.access.transport_layers import HandshakeTurn, LayeredClient
-from actors.access.websocket import unmask
+from actors.access.websocket_layer import unmask
 from actors.process.mailbox import PollGroup
 from actors.system.certificates import CertificateFault
 from actors.system.tls import Certificates, TlsLayer, server_context

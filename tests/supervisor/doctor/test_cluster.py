@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.replication.jetstream import JetStreamLog, survey
+from storage.replication.jetstream_log import JetStreamLog, survey
 from storage.replication.survey import Survey, SurveyedServer, SurveyedStream
 from supervisor.doctor.cluster import SYNC, examine_cluster, examine_survey
 from supervisor.doctor.findings import FAIL, OK, WARN, Finding

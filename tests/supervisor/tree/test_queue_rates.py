@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.tree.status_figures import WINDOW_S, RateMeter, Rates
+from supervisor.tree.status_figures import WINDOW_S, FigureRates, Rates
 from wire.figure import of_map
 from wire.status.bridges import QueueFigures
 
@@ -14,7 +14,7 @@ def counted(accepted: int, delivered: int) -> dict[str, QueueFigures]:
 
 
 def test_nothing_is_known_before_a_second_has_passed() -> None:
-    meter = RateMeter()
+    meter = FigureRates()
 
     assert meter.rates("q") == Rates(None, None)
     meter.note(10.0, counted(0, 0))
@@ -25,7 +25,7 @@ def test_nothing_is_known_before_a_second_has_passed() -> None:
 
 
 def test_a_rate_is_over_the_window_and_forgets_what_was_before() -> None:
-    meter = RateMeter()
+    meter = FigureRates()
     for second in range(0, 61, 5):
         meter.note(second, counted(10 * min(second, 30), 0))
 
@@ -36,7 +36,7 @@ def test_a_rate_is_over_the_window_and_forgets_what_was_before() -> None:
 
 
 def test_the_best_rate_is_remembered_while_nothing_leaves() -> None:
-    meter = RateMeter()
+    meter = FigureRates()
     for second in range(61):
         meter.note(second, counted(100 * second, 40 * min(second, 20)))
 
@@ -47,7 +47,7 @@ def test_the_best_rate_is_remembered_while_nothing_leaves() -> None:
 
 
 def test_moments_that_are_close_together_do_not_push_the_first_out() -> None:
-    meter = RateMeter()
+    meter = FigureRates()
     meter.note(0.0, counted(0, 0))
     for count in range(1, 1000):
         meter.note(2.0 + count / 1000, counted(count, count))
@@ -56,7 +56,7 @@ def test_moments_that_are_close_together_do_not_push_the_first_out() -> None:
 
 
 def test_a_queue_that_counts_anew_or_is_gone_begins_again() -> None:
-    meter = RateMeter()
+    meter = FigureRates()
     meter.note(0.0, counted(100, 100))
     meter.note(5.0, counted(3, 3))
     assert meter.rates("q") == Rates(None, None)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.replication.jetstream import JetStreamLog
+from storage.replication.jetstream_log import JetStreamLog
 from storage.replication.log import Behind, LogAway
 from tests.support.nats import NatsServers
 from wire.config_settings import ReplicationSettings

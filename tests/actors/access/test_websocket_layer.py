@@ -7,7 +7,7 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.access.websocket import WebSocketLayer
+from actors.access.websocket_layer import WebSocketLayer
 from tests.broker.raw import BINARY, PING, frame, upgrade_request
 
 PAYLOADS = st.binary(max_size=300) | st.integers(125, 127).map(bytes) | st.integers(65_530, 66_000).map(bytes)
