@@ -66,7 +66,7 @@ class ManifestNewer(ConfigError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerFacts:
     """The messages that came into a queue, by what became of them; ``redelivered`` counts sendings, ``refused`` those that never
-    came in, ``raised`` those of ``accepted`` whose QoS a rule has raised."""
+    came in, ``raised`` those of ``accepted`` whose QoS a rule has raised, ``from_retained`` those that were retained before."""
 
     accepted: int = 0
     delivered: int = 0
@@ -76,6 +76,7 @@ class LedgerFacts:
     dead: Mapping[str, int] = field(default_factory=dict)
     refused: int = 0
     raised: int = 0
+    from_retained: int = 0
 
     def ended(self) -> int:
         """How many messages have left the queue."""
@@ -464,6 +465,7 @@ def queue_fields(queue: QueueFacts) -> dict[str, Any]:
             "dead": dict(ledger.dead),
             "refused": ledger.refused,
             "raised": ledger.raised,
+            "from_retained": ledger.from_retained,
         },
         "max_messages": queue.max_messages,
         "max_bytes": queue.max_bytes,
@@ -506,6 +508,7 @@ def queue_of(fields: Mapping[str, Any]) -> QueueFacts:
             dead=dict(ledger["dead"]),
             refused=ledger["refused"],
             raised=ledger["raised"],
+            from_retained=ledger["from_retained"],
         ),
         max_messages=fields["max_messages"],
         max_bytes=fields["max_bytes"],

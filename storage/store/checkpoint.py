@@ -159,6 +159,7 @@ def _ledger_facts(ledger: Ledger) -> LedgerFacts:
         dead=dict(ledger.dead),
         refused=ledger.refused,
         raised=ledger.raised,
+        from_retained=ledger.from_retained,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -31,6 +32,7 @@ from supervisor.demo.clients import Publisher, Subscriber, qos_of
 from supervisor.demo.cut_link import Link
 from supervisor.demo.demo_snapshots import keep_snapshot, wanted_empty
 from supervisor.launch import environment
+from supervisor.terminal.typed_commands import typed
 from supervisor.terminal.view import print_table, say, verdict
 from wire.errors import BasculeError, Unavailable
 from wire.frames.names import BRIDGE, STORE, child_name
@@ -211,7 +213,7 @@ def _run(folder: Path, messages: int, keep: Path | None) -> bool:
         if keep is not None:
             keep_snapshot(edge.run_dir, keep, PATIENCE_S)
     if keep is not None:
-        say(f"snapshots of the edge are in {keep}; for a report: scripts/analyze {keep} --to report (or bascule report ...)")
+        say(typed(f"snapshots of the edge are in {keep}; for a report: bascule report {shlex.quote(str(keep))} --to report"))
     return print_account(accounts, status, time.monotonic() - started_s)
 
 
@@ -264,7 +266,7 @@ def print_account(accounts: list[Account], status: Status, took_s: float) -> boo
             str(entry.acknowledged) if entry.qos else "-",
             str(entry.once),
             str(entry.duplicated),
-            str(entry.lost if entry.qos else entry.published - entry.once - entry.duplicated),
+            str(entry.lost) if entry.qos else "-",
             verdict(entry.kept, "kept" if entry.kept else "BROKEN"),
         )
         for entry in accounts
@@ -282,11 +284,13 @@ def print_account(accounts: list[Account], status: Status, took_s: float) -> boo
     closes = bool(lane.ledger_closes)
     figures += f", dropped {sum(lane.dropped.values())}"
     say(f"\nThe bridge's ledger: {figures}: {'it closes' if closes else 'IT DOES NOT CLOSE'}")
-    say(
-        "Nobody acknowledges QoS 0: what was on its way while a process died counts as dropped, though some of it may have arrived."
-    )
+    missing = sum(entry.published - entry.once - entry.duplicated for entry in accounts if not entry.qos)
+    say(f"Nobody acknowledges QoS 0: {missing} messages were on their way while a process died, and did not arrive.")
+    say("What was on its way counts as dropped in the ledger, though some of it may have arrived.")
     good = closes and all(entry.kept for entry in accounts)
     say(f"{'Nothing that was acknowledged was lost' if good else 'A promise was broken'}; {took_s:.0f} s.")
+    if good:
+        say(f"\nNext: {typed('bascule init')} writes a configuration of your own, and says how to run it.")
     return good
 
 

@@ -11,7 +11,7 @@ from array import array
 
 from supervisor.units import write_duration
 from wire.access.access_lists import AccessLists
-from wire.config_settings import LIVE, LIVE_FIRST, BridgeSettings, NodeSettings, class_of
+from wire.config_settings import LIVE, LIVE_FIRST, BridgeSettings, NodeSettings, RuleSettings, class_of
 from wire.figure import figure, figures
 from wire.frames.batch import QOS_MASK, RAISED, RETAIN, Batch
 from wire.frames.names import LaneLabel, lane_of_queue, queue_name, remote_client_id
@@ -54,6 +54,7 @@ class ExplainedWay:
     user_properties: tuple[tuple[str, str], ...] = figure("User properties that the rule adds (MQTT 5).")
     only: str = figure("The messages of the topic that cross: `all`, `changed`, or `one_per` with a duration.")
     keep_last: bool = figure("Whether only the last message of the topic waits while the link is down.")
+    retained: str = figure("Whether what was retained before crosses: `never`, `send-once` or `at-each-session`.")
     provenance: str = figure("How it tells when and where it was accepted: `none`, `user-properties` or `envelope`.")
 
 
@@ -119,7 +120,7 @@ def explain(settings: NodeSettings, topic: str, *, qos: int, retain: bool, clien
     bridges = tuple(
         ExplainedBridge(
             bridge=bridge.name,
-            way=_way(settings, bridge, ways[bridge.name], name, flags) if bridge.name in ways else None,
+            way=_way(settings, bridge, ways[bridge.name], name, flags, _taker(verdicts, bridge)) if bridge.name in ways else None,
             limits=_limits(bridge, ways[bridge.name], flags) if bridge.name in ways else None,
             rules=_rules([verdict for verdict in verdicts if verdict.bridge == bridge.name], topic),
         )
@@ -151,7 +152,13 @@ def _access(settings: NodeSettings, topic: bytes, user: str | None, client_id: s
     return tuple(ExplainedAccess(listener=bind, may_publish=access is None or access.may_publish(topic)) for bind, access in rights)
 
 
-def _way(settings: NodeSettings, bridge: BridgeSettings, route: BridgeRoute, topic: bytes, flags: int) -> ExplainedWay:
+def _taker(verdicts: list[RuleVerdict], bridge: BridgeSettings) -> RuleSettings:
+    return next(verdict.rule for verdict in verdicts if verdict.takes and verdict.bridge == bridge.name)
+
+
+def _way(
+    settings: NodeSettings, bridge: BridgeSettings, route: BridgeRoute, topic: bytes, flags: int, rule: RuleSettings
+) -> ExplainedWay:
     lane = lane_of_queue(route.queue)
     assert lane is not None, route.queue
     queued = bytes([flags]).translate(route.flags_table)
@@ -179,6 +186,7 @@ def _way(settings: NodeSettings, bridge: BridgeSettings, route: BridgeRoute, top
         user_properties=_user_properties(sent),
         only=_only(message_route.thinning),
         keep_last=message_route.thinning.keep_last,
+        retained=rule.retained,
         provenance=message_route.provenance,
     )
 

@@ -9,6 +9,10 @@ from supervisor.terminal.message_text import printable
 from supervisor.units import counted, write_duration, write_size
 from wire.config_settings import NORMAL
 
+_RETAINED = {
+    "send-once": "what was retained before the rule came crosses once",
+    "at-each-session": "what is retained crosses again whenever the remote has begun a new session",
+}
 _KEPT = {"memory": "in memory alone", "disk": "on disk", "majority": "on the disks of a majority of servers"}
 
 
@@ -58,6 +62,8 @@ def _way_lines(way: ExplainedWay) -> Iterator[str]:
         yield "crosses with another payload than the one before" if way.only == "changed" else f"the last of each topic: {way.only}"
     if way.keep_last:
         yield "while the link is down, only the last of its topic waits"
+    if way.retained in _RETAINED:
+        yield _RETAINED[way.retained]
     if way.provenance != "none":
         yield f"tells when and where it was accepted by {way.provenance}"
 

@@ -29,7 +29,7 @@ def queue(**keys: Any) -> QueueFacts:
         "size_bytes": 300,
         "volatile": VolatileFacts(messages=1, size_bytes=100, ranges=((8, 9),)),
         "in_flight": ((7, 8),),
-        "ledger": LedgerFacts(accepted=10, delivered=5, dropped={"overflow": 2}, dead={}, refused=3, raised=4),
+        "ledger": LedgerFacts(accepted=10, delivered=5, dropped={"overflow": 2}, dead={}, refused=3, raised=4, from_retained=1),
         "max_messages": None,
         "max_bytes": 1 << 30,
         "retention_s": 3600.0,

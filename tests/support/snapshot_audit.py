@@ -50,7 +50,8 @@ def _compare_queue(queue: QueueFacts, row: LedgerRow, waiting: list[int]) -> Non
     assert (queue.head, queue.tail, queue.depth) == (row.head, row.tail, row.depth), queue.name
     assert (facts.accepted, facts.delivered, facts.expired) == (kept.accepted, kept.delivered, kept.expired), queue.name
     assert (facts.redelivered, facts.dropped, facts.dead) == (kept.redelivered, kept.dropped, kept.dead), queue.name
-    assert (facts.refused, facts.raised) == (kept.refused, kept.raised), queue.name
+    found = (facts.refused, facts.raised, facts.from_retained)
+    assert found == (kept.refused, kept.raised, kept.from_retained), queue.name
     assert facts.accepted == facts.ended() + queue.depth + queue.volatile.messages, queue.name
     assert len(waiting) == queue.depth, queue.name
     volatile = {seq for start, stop in queue.volatile.ranges for seq in range(start, stop)}

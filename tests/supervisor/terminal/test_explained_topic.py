@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.terminal.explained_topic import explain, nearly
+from supervisor.terminal.explanation_text import explanation_lines
 from tests.support.settings import node
 from tests.wire.naive_topics import FILTERS, TOPICS, naive_match
 from tests.wire.rules import bridge_of, rule
@@ -83,6 +84,15 @@ def test_what_the_rule_adds_is_told(provenance: str, protocol: int) -> None:
     assert way is not None
     assert way.user_properties == ((("site", "a"), ("site", "b")) if protocol == 5 else ())
     assert way.provenance == provenance
+
+
+@pytest.mark.parametrize(("retained", "words"), [("never", 0), ("send-once", 1), ("at-each-session", 1)])
+def test_what_was_retained_before_is_told_where_the_rule_brings_it(retained: str, words: int) -> None:
+    told = explain(node(bridge_of("one", replace(rule(1, "#"), retained=retained))), "a", qos=1, retain=False, client=None)
+    way = told.bridges[0].way
+    assert way is not None
+    assert way.retained == retained
+    assert sum("retained" in line and "cross" in line for line in explanation_lines(told)) == words
 
 
 @pytest.mark.parametrize("topic", ["$SYS/broker/uptime", "a/" * 300 + "a", "x" * 5000])
