@@ -54,8 +54,9 @@ def export(
     newer: Newer = "fail",
     on_problem: Callable[[Problem], None] | None = None,
     on_file: Callable[[Path, int], None] | None = None,
+    on_rows: Callable[[int], None] | None = None,
 ) -> Exported:
-    """Export ``tables`` of the snapshots ``found`` below the folder ``to``. on_file: told of each file and its rows.
+    """Export ``tables`` of the snapshots ``found`` below ``to``. on_file: told of a file and its rows; on_rows: of all rows so far.
 
     A snapshot that cannot be read is told to ``on_problem``, and all others are exported.
 
@@ -86,7 +87,7 @@ def export(
                     done.there_already += 1
                     continue
                 try:
-                    rows = _write(each, table, schema.with_metadata(made_of), path, damaged, tell, done)
+                    rows = _write(each, table, schema.with_metadata(made_of), path, damaged, tell, done, on_rows)
                 except (StorageDamaged, Unavailable) as error:
                     tell(Problem(str(each.path), manifest.id, str(error)))
                     left_out.append(each.path)
@@ -144,7 +145,14 @@ def _is_there(path: Path, made_of: dict[bytes, bytes]) -> bool:
 
 
 def _write(
-    found: Found, table: str, schema: pa.Schema, path: Path, damaged: Damaged, tell: Callable[[Problem], None], done: Exported
+    found: Found,
+    table: str,
+    schema: pa.Schema,
+    path: Path,
+    damaged: Damaged,
+    tell: Callable[[Problem], None],
+    done: Exported,
+    on_rows: Callable[[int], None] | None,
 ) -> int:
     """Write one file; how many rows. A file from which something was left out is not marked as whole, and made again next time."""
     problems = done.problems
@@ -160,6 +168,8 @@ def _write(
                 for batch in read(split, plain.names, damaged=damaged, on_problem=tell):
                     rows += batch.num_rows
                     group.add(batch)
+                    if on_rows is not None:
+                        on_rows(done.rows + rows)
             group.flush()
             if done.problems == problems:
                 writer.add_key_value_metadata(schema.metadata)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,8 +39,18 @@ class MadeBackup:
     left_out: tuple[tuple[str, str], ...]
 
 
-def make_backup(config: Path, data_dir: Path, snapshot: Path, folder: Path, *, secrets: bool) -> MadeBackup:
+def make_backup(
+    config: Path,
+    data_dir: Path,
+    snapshot: Path,
+    folder: Path,
+    *,
+    secrets: bool,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> MadeBackup:
     """Make a backup of ``snapshot`` in ``folder``, which is made if need be; ``secrets``: with keys and passwords.
+
+    on_progress: told how many bytes of how many are there.
 
     Raises:
         Unavailable: the folder or the disk refuses, or a backup of that name is there. DiskFull: there is no room.
@@ -55,7 +66,7 @@ def make_backup(config: Path, data_dir: Path, snapshot: Path, folder: Path, *, s
         files.make_folder(folder)
         files.discard(part)
         files.make_folder(part)
-        copy_snapshot(snapshot, part / SNAPSHOT_NAME)
+        copy_snapshot(snapshot, part / SNAPSHOT_NAME, on_progress=on_progress)
         configuration, left_out = _save(config.absolute(), part / CONFIGURATION_NAME, secrets=secrets)
         backup = BackupManifest(
             node=manifest.node,

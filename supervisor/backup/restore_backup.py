@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,8 +110,12 @@ def in_the_way(data_dir: Path) -> str:
     return f"{data_dir} is not empty: {', '.join(left[:5])}{', ...' if len(left) > 5 else ''}"
 
 
-def restore(checked: CheckedBackup, data_dir: Path, *, replace: bool) -> tuple[Restored, Path | None]:
+def restore(
+    checked: CheckedBackup, data_dir: Path, *, replace: bool, on_progress: Callable[[int, int], None] | None = None
+) -> tuple[Restored, Path | None]:
     """Make ``data_dir`` of the backup; what was put right, and where what was there is now. ``replace``: what is there gives way.
+
+    on_progress: told how many bytes of how many are there.
 
     Raises:
         Unavailable: a node runs there, something is in the way, or the disk refuses. DiskFull: there is no room.
@@ -121,9 +125,9 @@ def restore(checked: CheckedBackup, data_dir: Path, *, replace: bool) -> tuple[R
         with _alone(data_dir):
             kept = _moved_away(data_dir, replace=replace)
             if kept is None:
-                return _fill(checked, data_dir), None
+                return _fill(checked, data_dir, on_progress), None
         with _alone(data_dir):
-            return _fill(checked, data_dir), kept
+            return _fill(checked, data_dir, on_progress), kept
     except OSError as error:
         kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else Unavailable
         what = "the restore was cut short; give it again"
@@ -153,7 +157,7 @@ def _moved_away(data_dir: Path, *, replace: bool) -> Path | None:
     return kept
 
 
-def _fill(checked: CheckedBackup, data_dir: Path) -> Restored:
+def _fill(checked: CheckedBackup, data_dir: Path, on_progress: Callable[[int, int], None] | None) -> Restored:
     restoring = data_dir / RESTORING_NAME
     files.make_folder(restoring)
     for name in _OF_A_RESTORE:
@@ -161,7 +165,7 @@ def _fill(checked: CheckedBackup, data_dir: Path) -> Restored:
     for entry in restoring.iterdir():
         _discard(entry)
     backup = checked.backup
-    copied = copy_snapshot(checked.folder / SNAPSHOT_NAME / backup.snapshot, restoring)
+    copied = copy_snapshot(checked.folder / SNAPSHOT_NAME / backup.snapshot, restoring, on_progress=on_progress)
     engine = RocksEngine(copied.path / STORE_NAME)
     try:
         messages = sum(queue.depth for queue in checked.manifest.queues)

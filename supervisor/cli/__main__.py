@@ -19,7 +19,9 @@ def begin() -> int:
     signals.block()
     os.umask(0o077)
     from supervisor.cli.main import main
+    from supervisor.terminal.typed_commands import called
 
+    called(sys.argv[0])
     return main()
 
 

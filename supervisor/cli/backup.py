@@ -37,8 +37,10 @@ def backup(node: GivenNode, folder: Path, secrets: bool, last: bool, as_json: bo
         raise click.BadParameter(f"{folder} is in the node's data folder, which is what is to be saved", param_hint="--to")
     snapshot = newest_snapshot(node.place) if last else make_snapshot(node.client)
     from supervisor.backup.make_backup import make_backup
+    from supervisor.terminal.view import progress
 
-    made = make_backup(node.config, data_dir, Path(snapshot.path), folder.absolute(), secrets=secrets)
+    with progress("backed up", in_bytes=True) as show:
+        made = make_backup(node.config, data_dir, Path(snapshot.path), folder.absolute(), secrets=secrets, on_progress=show)
     if as_json:
         left_out = [{"path": path, "why": why} for path, why in made.left_out]
         facts = {"path": str(made.path), "snapshot": made.backup.snapshot, "at_ms": made.backup.at_ms}
@@ -67,6 +69,7 @@ def restore(node: GivenNode, backup: str, check: bool, replace: bool, yes: bool,
     """
     from storage.files import local_path
     from supervisor.backup import restore_backup
+    from supervisor.terminal.view import progress
 
     checked = restore_backup.check_backup(Path(local_path(backup)).absolute())
     facts = _facts(checked)
@@ -87,7 +90,8 @@ def restore(node: GivenNode, backup: str, check: bool, replace: bool, yes: bool,
         confirm(question, "nothing was done: add --yes to restore it")
     others = [] if config.exists() else restore_backup.write_configuration(checked, config)
     data_dir = Path(node_of(config).data_dir)
-    restored, kept = restore_backup.restore(checked, data_dir, replace=replace)
+    with progress("restored", in_bytes=True) as show:
+        restored, kept = restore_backup.restore(checked, data_dir, replace=replace, on_progress=show)
     if as_json:
         files = [file.path for file in others]
         done = {"data_dir": str(data_dir), "kept": kept and str(kept), "damaged": restored.damaged, "to_be_put_back": files}

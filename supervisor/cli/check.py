@@ -56,11 +56,12 @@ def check(
         return _check(config, settings, as_json)
     from supervisor.terminal.explained_topic import explain as explained
     from supervisor.terminal.explanation_text import explanation_lines
+    from supervisor.terminal.view import folded
     from wire.figure import to_map
 
     client = None if user is None and client_id is None else (user, client_id or "")
     told = explained(settings, explain, qos=qos or 0, retain=retain, client=client)
-    print(json.dumps(to_map(told)) if as_json else "\n".join(explanation_lines(told)))
+    print(json.dumps(to_map(told)) if as_json else "\n".join(folded(line, indent=8) for line in explanation_lines(told)))
     return 0
 
 

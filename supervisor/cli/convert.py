@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
 import click
 
 from storage import files
+from supervisor.terminal.typed_commands import typed
 from wire.errors import Unavailable
 
 IN_PART = 3  # some lines could not be taken
@@ -60,4 +62,6 @@ def _write(config: Path, text: str, secrets: dict[str, bytes], *, force: bool) -
     except OSError as error:
         raise Unavailable("the configuration cannot be written", path=str(config), error=str(error)) from error
     load(config)  # it holds; the folder may not be one to keep secrets in
-    click.echo(f"{config}: written\n  next: bascule doctor {config}, then bascule run {config}", err=not sys.stdout.isatty())
+    quoted = shlex.quote(str(config))
+    told = typed(f"{config}: written\n  next: bascule doctor {quoted}, then bascule run {quoted}")
+    click.echo(told, err=not sys.stdout.isatty())

@@ -91,4 +91,7 @@ def _print(event: Event, *, as_json: bool) -> None:
     facts = [f"by {event.actor}" if ordered else "", event.reason]
     facts += [f"count={event.count}"] if event.count else []
     facts += [f"{name}={value}" for name, value in event.details.items()]
-    print(f"{at}  {event.kind:<16}  {about:<24}  {'  '.join(fact for fact in facts if fact)}".rstrip(), flush=True)
+    from supervisor.terminal.view import folded
+
+    line = f"{at}  {event.kind:<16}  {about:<24}  {'  '.join(fact for fact in facts if fact)}".rstrip()
+    print(folded(line), flush=True)

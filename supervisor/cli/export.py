@@ -45,6 +45,7 @@ def export(
     from analysis.export import EXPORTED
     from analysis.export import export as export_tables
     from storage.snapshots.manifest import find_snapshots
+    from supervisor.terminal.view import progress
 
     names = EXPORTED if tables is None else tuple(tables.split(","))
     unknown = [name for name in names if name not in EXPORTED]
@@ -57,16 +58,18 @@ def export(
         print(f"left out: {problem}", file=sys.stderr, flush=True)
 
     found = [each for place in places for each in find_snapshots(place)]
-    done = export_tables(
-        list({each.path.resolve(): each for each in found}.values()),
-        target,
-        tables=names,
-        payload=not no_payload,
-        damaged="skip" if damaged == "skip" else "fail",
-        newer="skip" if newer == "skip" else "fail",
-        on_problem=tell,
-        on_file=lambda path, rows: None if as_json else print(f"{path}: {rows} rows", flush=True),
-    )
+    with progress("rows exported") as show:
+        done = export_tables(
+            list({each.path.resolve(): each for each in found}.values()),
+            target,
+            tables=names,
+            payload=not no_payload,
+            damaged="skip" if damaged == "skip" else "fail",
+            newer="skip" if newer == "skip" else "fail",
+            on_problem=tell,
+            on_file=lambda path, rows: None if as_json else print(f"{path}: {rows} rows", flush=True),
+            on_rows=lambda rows: show(rows, None),
+        )
     if as_json:
         facts = {
             "files": done.files,

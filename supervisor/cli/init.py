@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import socket
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ import click
 
 from storage import files
 from supervisor.cli.completion import of
+from supervisor.terminal.typed_commands import typed
 from wire.errors import ConfigError, Unavailable
 
 SECRETS = "secrets"
@@ -240,8 +242,8 @@ def _told_what_to_fill_in(file: Path, folder: Path, user: str) -> int:
     if user:
         click.echo(f"  user {user}, whose password is in {folder / user}.password")
     click.echo(f"  fill in: {', '.join(to_fill_in(file.read_text(encoding='utf-8')))}")
-    quoted = os.fspath(file)
-    click.echo(f"  next: bascule check {quoted}, then bascule doctor {quoted}, then bascule run {quoted}")
+    quoted = shlex.quote(os.fspath(file))
+    click.echo(typed(f"  next: bascule check {quoted}, then bascule doctor {quoted}, then bascule run {quoted}"))
     return 0
 
 
@@ -257,6 +259,6 @@ def _checked(file: Path, folder: Path, user: str) -> int:
     except ConfigError as error:
         click.echo("\n".join(error.problems), err=True)
         return error.exit_status
-    quoted = os.fspath(file)
-    click.echo(f"  next: bascule doctor {quoted}, then bascule run {quoted}")
+    quoted = shlex.quote(os.fspath(file))
+    click.echo(typed(f"  next: bascule doctor {quoted}, then bascule run {quoted}"))
     return 0

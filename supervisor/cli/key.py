@@ -89,9 +89,11 @@ def list_keys(node: GivenNode, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"keys": rows, "problems": problems}))
         return 0
-    for row in rows:
-        print(f"{row['name']:<20}  {row['role']:<7}  {row['public_key']}")
-    if not rows:
+    if rows:
+        from supervisor.terminal.view import print_columns
+
+        print_columns(("name", "role", "public key"), [tuple(row.values()) for row in rows], headed=False)
+    else:
         print("no keys: nobody is authorized over the network")
     for problem in problems:
         click.echo(f"bascule: {problem}", err=True)

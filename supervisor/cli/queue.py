@@ -32,7 +32,6 @@ FROM = click.option("--from", "start", type=click.IntRange(0), default=0, metava
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _PAGE = 500
-_TOLD_EACH = 10_000  # sequences
 _FULL_S = 1.0
 
 
@@ -126,7 +125,14 @@ def export(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, pat
         sys.stdout.writelines(lines)
         sys.stdout.flush()
         return 0
-    count = _write_whole(Path(path), lines)
+    from supervisor.terminal.view import progress
+
+    listed = node.client.queues(bridge)
+    expected = (
+        sum(row.held for row in listed.dead_letters) if dead else sum(row.depth for row in listed.queues if row.lane in places)
+    )
+    with progress("exported") as show:
+        count = _write_whole(Path(path), _shown_to(show, lines, expected))
     print(f"{bridge}: {counted(count, 'message')} in {path}")
     return 0
 
@@ -248,23 +254,25 @@ def resend(
     count = _PAGE if rate is None else max(1, min(_PAGE, rate // 5))
     if not as_json:
         print(f"{bridge}: run {name}; --run {name} goes on with it", file=sys.stderr)
+    from supervisor.terminal.view import progress
+
     for label in lanes:
-        waiting, position = False, 0
-        while True:
-            page = node.client.resend(
-                bridge, name, lane=label, into=into, start=start, below=below, since_ms=since, until_ms=until, count=count
-            )
-            missed, damaged = missed + page.missed, damaged + page.damaged
-            if page.next is None:
-                total += page.total
-                break
-            if page.full and not waiting:
-                print(f"lane {label}: the queue is full at sequence {page.next}; waiting for room", file=sys.stderr)
-            waiting = page.full
-            if sys.stderr.isatty() and page.next >= position + _TOLD_EACH:
-                position = page.next
-                print(f"lane {label}: sequence {page.next} of {page.below}, {page.total} sent again", file=sys.stderr)
-            due_s = _pause(due_s, page.resent, rate, full=page.full)
+        waiting, first = False, None
+        with progress(f"lane {label}") as show:
+            while True:
+                page = node.client.resend(
+                    bridge, name, lane=label, into=into, start=start, below=below, since_ms=since, until_ms=until, count=count
+                )
+                missed, damaged = missed + page.missed, damaged + page.damaged
+                if page.next is None:
+                    total += page.total
+                    break
+                if page.full and not waiting:
+                    print(f"lane {label}: the queue is full at sequence {page.next}; waiting for room", file=sys.stderr)
+                waiting = page.full
+                first = max(0, page.next - page.resent) if first is None else first
+                show(page.next - first, page.below - first)
+                due_s = _pause(due_s, page.resent, rate, full=page.full)
     if as_json:
         print(json.dumps({"run": name, "resent": total, "missed": missed, "damaged": damaged}))
         return 0
@@ -288,9 +296,10 @@ def import_file(node: GivenNode, bridge: str, path: str, rate: int | None, run: 
     queue is waited for. A run goes on where it stands, so a file goes once, unless its run has another name.
     """
     from supervisor.control.imported_messages import ExportedMessages
+    from supervisor.terminal.view import progress
 
     try:
-        with Path(path).open("rb") as file:
+        with Path(path).open("rb") as file, progress("imported") as show:
             exported = ExportedMessages(file)
             below, name, position, total, due_s = exported.messages, run or exported.digest, 0, 0, time.monotonic()
             waiting = is_new = False
@@ -303,6 +312,7 @@ def import_file(node: GivenNode, bridge: str, path: str, rate: int | None, run: 
                 if page.full and not waiting:
                     print(f"the queue is full behind message {page.next} of {below}; waiting for room", file=sys.stderr)
                 waiting, position = page.full, page.next
+                show(position, below)
                 due_s = _pause(due_s, page.imported, rate, full=page.full)
     except ValueError as error:
         raise click.ClickException(f"{path}: {error}; nothing was imported") from error
@@ -318,6 +328,12 @@ def import_file(node: GivenNode, bridge: str, path: str, rate: int | None, run: 
 
 
 # --- inside ---
+
+
+def _shown_to(show: Callable[[int, int | None], None], lines: Iterable[str], expected: int) -> Iterator[str]:
+    for done, line in enumerate(lines, start=1):
+        show(done, max(done, expected))
+        yield line
 
 
 def _pause(due_s: float, messages: int, rate: int | None, *, full: bool) -> float:

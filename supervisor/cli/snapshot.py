@@ -7,7 +7,6 @@ trouble of the node's.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,16 +115,10 @@ def _named(node: NodePlace, name: str) -> SnapshotFigures:
 
 def _copy(source: Path, target: Path, quiet: bool) -> dict[str, Any]:
     from storage.snapshots.snapshot_copy import copy_snapshot
+    from supervisor.terminal.view import progress
 
-    shows = not quiet and sys.stderr.isatty()
-
-    def show(done: int, total: int) -> None:
-        if shows:
-            print(f"\r{_size(done)} of {_size(total)}", end="", file=sys.stderr, flush=True)
-
-    copied = copy_snapshot(source, target.absolute(), on_progress=show)
-    if shows:
-        print("\r\x1b[K", end="", file=sys.stderr)
+    with progress("copied", in_bytes=True) as show:
+        copied = copy_snapshot(source, target.absolute(), on_progress=show)
     if not quiet:
         what = "was there already" if copied.already_there else f"copied {_size(copied.copied_bytes)}"
         kept = f", {_size(copied.kept_bytes)} were there" if copied.kept_bytes else ""
@@ -135,6 +128,7 @@ def _copy(source: Path, target: Path, quiet: bool) -> dict[str, Any]:
 
 def _list(node: NodePlace, as_json: bool) -> int:
     from storage.snapshots.manifest import NoManifest, find_snapshots
+    from supervisor.terminal.view import folded
 
     folder = folder_of(node)
     try:
@@ -149,11 +143,8 @@ def _list(node: NodePlace, as_json: bool) -> int:
         print("no snapshots")
     else:
         for row in rows:
-            print(
-                row["path"]
-                + ": "
-                + (row["problem"] or f"{write_time(row['at_ms'])}, {counted(row['messages'], 'message')}, {_size(row['bytes'])}")
-            )
+            facts = row["problem"] or f"{write_time(row['at_ms'])}, {counted(row['messages'], 'message')}, {_size(row['bytes'])}"
+            print(folded(f"{row['path']}: {facts}"))
         usage = folder.usage()
         print(f"together {_size(usage.size_bytes)}, of which {_size(usage.own_bytes)} are not in the store")
     return 0

@@ -8,6 +8,7 @@ import time
 import click
 
 from supervisor.cli.node_calls import JSON, GivenNode, about_node
+from supervisor.terminal.typed_commands import typed
 from wire.figure import to_map
 from wire.status.answers import TracedStep
 
@@ -29,6 +30,7 @@ def trace(node: GivenNode, topic: str, timeout: int, as_json: bool) -> int:
     client = node.client
     number = client.trace(topic, timeout_s=timeout).number
     from supervisor.terminal.trace_view import head_line, step_line
+    from supervisor.terminal.view import folded
 
     shown = 0
     while True:
@@ -38,14 +40,14 @@ def trace(node: GivenNode, topic: str, timeout: int, as_json: bool) -> int:
             # Steps come from several processes: those of the last moment may have one in front of them that is still on its way.
             settled = result.steps if ended else tuple(step for step in result.steps if _is_old(step))
             if settled and not shown:
-                print(head_line(settled[0]), flush=True)
+                print(folded(head_line(settled[0])), flush=True)
             for step in settled[shown:]:
-                print(step_line(step), flush=True)
+                print(folded(step_line(step), indent=34), flush=True)
             shown = max(shown, len(settled))
         if ended:
             break
         time.sleep(_POLL_S)
-    print(json.dumps(to_map(result)) if as_json else result.note)
+    print(json.dumps(to_map(result)) if as_json else typed(result.note))
     return 0 if result.steps else 1
 
 
@@ -68,13 +70,14 @@ def topics(node: GivenNode, top: int, seconds: int, watch: bool, as_json: bool) 
     client.topics(top)
     time.sleep(seconds)
     from supervisor.terminal.trace_view import topic_lines
+    from supervisor.terminal.view import terminal_width
 
     while True:
         counted = client.topics(top)
         if as_json:
             print(json.dumps(to_map(counted)), flush=True)
         else:
-            print("\n".join(topic_lines(counted)), flush=True)
+            print("\n".join(topic_lines(counted, terminal_width())), flush=True)
         if not watch:
             return 0
         time.sleep(_WATCH_S)

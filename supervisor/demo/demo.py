@@ -213,7 +213,7 @@ def _run(folder: Path, messages: int, keep: Path | None) -> bool:
         if keep is not None:
             keep_snapshot(edge.run_dir, keep, PATIENCE_S)
     if keep is not None:
-        say(typed(f"snapshots of the edge are in {keep}; for a report: bascule report {shlex.quote(str(keep))} --to report"))
+        say(typed(f"snapshots of the edge are in {keep}; for a report: bascule report {shlex.quote(str(keep))}"))
     return print_account(accounts, status, time.monotonic() - started_s)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from supervisor.terminal.message_text import printable, properties_of, shown
-from supervisor.terminal.view import print_table, say, size
+from supervisor.terminal.view import folded, print_columns, print_table, say, size
 from supervisor.units import counted, write_time
 from wire.figure import to_map
 from wire.status.answers import Session, SessionFacts, SessionRow, SessionWill, WholeWill
@@ -28,15 +28,7 @@ def print_sessions(rows: Sequence[SessionRow]) -> None:
     if not rows:
         say("no sessions")
         return
-    titles = [title.lstrip(">") for title in _COLUMNS]
-    lines = [titles, *(_cells(row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    right = [title.startswith(">") for title in _COLUMNS]
-    for cells in lines:
-        padded = (
-            cell.rjust(width) if to_right else cell.ljust(width) for cell, width, to_right in zip(cells, widths, right, strict=True)
-        )
-        print("  ".join(padded).rstrip())
+    print_columns(_COLUMNS, [_cells(row) for row in rows])
 
 
 def print_session(found: Session, will: SessionWill | None) -> None:
@@ -54,7 +46,7 @@ def print_session(found: Session, will: SessionWill | None) -> None:
         ("Will", _will(will)),
     ]
     for name, text in facts:
-        say(f"{name:<10} {text}")
+        say(folded(f"{name:<10} {text}", indent=11))
     rows = [
         (
             printable(one.filter),

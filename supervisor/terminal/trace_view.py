@@ -81,15 +81,15 @@ def _routed(details: dict[str, Any]) -> list[str]:
     return words or ["goes nowhere: no bridge and no client wants it"]
 
 
-def topic_lines(counted: Topics) -> list[str]:
-    """Messages by topic, the busiest first."""
+def topic_lines(counted: Topics, width: int) -> list[str]:
+    """Messages by topic, the busiest first. width: of the terminal; a longer topic is cut off."""
     since = f"{counted.since_s:.0f} s"
     if not counted.topics:
         return [f"nothing was published in {since}"]
     lines = [f"{'PER S':>10}{'MESSAGES':>12}{'BYTES':>14}  TOPIC (in {since})"]
     for row in counted.topics:
         topic = printable(row.topic)
-        shown = topic if len(topic) <= _WIDTH - 38 else topic[: _WIDTH - 41] + "..."
+        shown = topic if len(topic) <= width - 38 else topic[: max(0, width - 41)] + "..."
         lines.append(f"{row.rate:>10.1f}{row.messages:>12}{row.bytes:>14}  {shown}")
     if counted.others:
         lines.append(f"{'':>10}{counted.others:>12}{'':>14}  of other topics")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import textwrap
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -38,7 +41,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 def print_status(status: Status, *, bridge: str | None = None, wide: bool = False) -> None:
     """Print ``status`` once."""
-    _console(whole=wide).print(status_view(status, bridge=bridge, wide=wide))
+    _console().print(status_view(status, bridge=bridge, wide=wide))
 
 
 def watch_status(fetch: Callable[[], Status], period_s: float, *, bridge: str | None = None, wide: bool = False) -> None:
@@ -154,7 +157,7 @@ def _bridges(rows: Sequence[BridgeLane], *, wide: bool) -> RenderableType:
         return Text("no bridges: a broker alone", "dim")
     counts = ("accepted", "delivered", "expired", "dropped", "dead_lettered") if wide else ()
     columns = "bridge", "state", ">depth", ">size", ">full", ">oldest", ">in flight", ">in/s", ">out/s", ">drain"
-    table = _Table(*columns, *(f">{name.replace('_', ' ')}" for name in counts), *(("ledger",) if wide else ()))
+    table = _Table(*columns, *(f">{name.replace('_', ' ')}" for name in counts), *(("ledger",) if wide else ()), whole=wide)
     for row in rows:
         table.add_row(
             _lane(row),
@@ -432,7 +435,7 @@ def _clients(status: Status, *, wide: bool) -> list[RenderableType]:
     if wide:
         figures["sessions connected"] = str(sessions.connected)
         figures["Wills waiting"] = str(listener.pending_wills)
-    table = _Table("local", *(f">{name}" for name in figures))
+    table = _Table("local", *(f">{name}" for name in figures), whole=wide)
     table.add_row("", *figures.values())
     return [Text(""), table]
 
@@ -468,6 +471,22 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str 
 def say(line: str) -> None:
     """Print one line of progress."""
     _console().print(Text(line), soft_wrap=True)
+
+
+@contextmanager
+def progress(what: str, *, in_bytes: bool = False) -> Iterator[Callable[[int, int | None], None]]:
+    """Show on standard error how far ``what`` is, as it is told: so many of so many, or of nobody knows how
+    many. Nothing is shown where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    how_far = DownloadColumn(binary_units=True) if in_bytes else MofNCompleteColumn()
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=None), how_far, TimeRemainingColumn(compact=True)
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty(), expand=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def print_changes(changes: Iterable[ReloadChange]) -> None:
@@ -526,23 +545,67 @@ def size(count: float) -> str:
     return f"{count:.1f} {_UNITS[-1]}"
 
 
-def _console(pipe_width: int = _PIPE_WIDTH, *, whole: bool = False) -> Console:
-    """A terminal as wide as it is; a file or a pipe as wide as our tables need.
+def paragraph(titles: Sequence[str], cells: Sequence[str], width: int) -> str:
+    """A row of a table as lines of at most ``width``: its first cell, then the others behind their titles."""
+    line, *others = cells
+    lines = [line]
+    for title, cell in zip(titles[1:], others, strict=False):
+        pair = f"{title} {cell}".strip()
+        lines[-1:] = [f"{lines[-1]}  {pair}"] if len(lines[-1]) + 2 + len(pair) <= width else [lines[-1], f"  {pair}"]
+    return "\n".join(
+        part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="    ", break_on_hyphens=False) or [""]
+    )
 
-    whole: a narrow terminal breaks long lines, rather than that anything is cut off.
-    """
-    console = Console(highlight=False)
+
+def folded(text: str, indent: int = 4) -> str:
+    """``text``, whose lines go on behind ``indent`` where a terminal is too narrow for them. A word stays whole."""
+    console = _console()
     if not console.is_terminal:
-        return Console(highlight=False, width=pipe_width)
-    return Console(highlight=False, width=max(console.width, _PIPE_WIDTH)) if whole else console
+        return text
+    margin = " " * min(indent, console.width // 2)
+    lines = (
+        textwrap.wrap(line, console.width, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
+    return "\n".join("\n".join(line) for line in lines)
+
+
+def terminal_width() -> int:
+    """The columns of the terminal; 80 where it is none."""
+    console = _console()
+    return console.width if console.is_terminal else 80
+
+
+def print_columns(titles: Sequence[str], rows: Sequence[Sequence[str]], *, headed: bool = True) -> None:
+    """Print plain columns, tens of thousands of rows, too; paragraphs where a terminal is too narrow. ``>``: aligned right."""
+    names, console = [title.lstrip(">") for title in titles], _console()
+    lines = [*([names] if headed else []), *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if console.is_terminal and sum(widths) + 2 * (len(widths) - 1) > console.width:
+        print("\n".join(paragraph(names, row, console.width) for row in rows))
+        return
+    for cells in lines:
+        padded = (
+            cell.rjust(width) if title[0] == ">" else cell.ljust(width)
+            for cell, width, title in zip(cells, widths, titles, strict=True)
+        )
+        print("  ".join(padded).rstrip())
+
+
+def _console(pipe_width: int = _PIPE_WIDTH) -> Console:
+    """A terminal as wide as it is; a file or a pipe as wide as our tables need."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=pipe_width)
 
 
 class _Table:
     """Rows below ``columns``, of which those with ``>`` are figures. On a narrow terminal texts are folded, and then the last
-    figures left out, by name: a cell that is cut off could be taken for another.
+    figures left out, by name: a cell that is cut off could be taken for another. whole: nothing is left out; a row becomes a
+    paragraph instead.
     """
 
-    def __init__(self, *columns: str) -> None:
+    def __init__(self, *columns: str, whole: bool = False) -> None:
+        self._whole = whole
         self._columns = [(column.lstrip(">"), column.startswith(">")) for column in columns]
         self._rows: list[Sequence[Text]] = []
 
@@ -551,10 +614,14 @@ class _Table:
         self._rows.append([cell if isinstance(cell, Text) else Text(cell) for cell in cells])
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
-        least = []
-        for place, (name, is_figure) in enumerate(self._columns):
-            width = max(len(name), *(row[place].cell_len for row in self._rows), 0)
-            least.append(width if is_figure else min(width, _FOLDED_WIDTH))
+        widest = [max(len(name), *(row[place].cell_len for row in self._rows), 0) for place, (name, _) in enumerate(self._columns)]
+        if self._whole and sum(widest) + 2 * (len(widest) - 1) > options.max_width:
+            titles = [name for name, _ in self._columns]
+            yield from (Text(paragraph(titles, [cell.plain for cell in row], options.max_width)) for row in self._rows)
+            return
+        least = [
+            width if is_figure else min(width, _FOLDED_WIDTH) for width, (_, is_figure) in zip(widest, self._columns, strict=True)
+        ]
         shown = list(range(len(least)))
         figures = [place for place in shown if self._columns[place][1]]
         while figures and sum(least[place] + 2 for place in shown) - 2 > options.max_width:
@@ -626,7 +693,7 @@ def print_messages(rows: Sequence[Message], *, dead: bool) -> None:
         say("nothing there")
         return
     head = ("dead at", "reason", "from") if dead else ("state",)
-    table = _Table("queue", ">seq", *head, "topic", ">QoS", "retain", ">size", ">age", "rule", "properties", "payload")
+    table = _Table("queue", ">seq", *head, "topic", ">QoS", "retain", ">size", ">age", "rule", "properties", "payload", whole=True)
     for row in rows:
         if row.damaged:
             table.add_row(row.queue, str(row.seq), Text("damaged", _BAD))
@@ -647,7 +714,7 @@ def print_messages(rows: Sequence[Message], *, dead: bool) -> None:
             printable(properties) or "-",
             row.payload or "",
         )
-    _console(_MESSAGES_PIPE_WIDTH, whole=True).print(table)
+    _console(_MESSAGES_PIPE_WIDTH).print(table)
 
 
 def _configured(row: Queue | DeadLetterQueue) -> Text:

@@ -7,6 +7,7 @@ template is forked before there is a thread, and before what only the supervisor
 from __future__ import annotations
 
 import select
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from supervisor.config.loading_aside import Loading
 from supervisor.running_node import MODULE
 from supervisor.terminal.failures import printing, refused
+from supervisor.terminal.typed_commands import about
 from supervisor.tree.signals import SignalPipe, Stopped, block, has_ended_the_start
 from supervisor.tree.template import Template
 from wire.config_settings import NodeSettings
@@ -30,6 +32,7 @@ def _main(config: Path, consent: frozenset[str]) -> int:
     block()
     if has_ended_the_start():
         return 0
+    about(shlex.quote(str(config)))
     try:
         # Loading goes on beside everything that follows. It and the template begin while signals are blocked: neither ends by them.
         loading = Loading(config)

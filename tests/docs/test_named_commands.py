@@ -26,7 +26,7 @@ EXAMPLES = {"CONFIG": "edge.yaml", "FILE": "edge.yaml", "SNAPSHOT": "s", "N": "1
 # Sentences about a command, which do not tell anybody to type it: (file, what it says).
 ABOUT = {
     ("wire/routing/sys_topics.py", "bascule version"): "the value of a topic",
-    ("analysis/spark/session.py", "bascule export"): "what the other command needs",
+    ("storage/installation.py", "bascule install"): "pipx's command, to which it names the package",
     ("analysis/job.py", "bascule report"): "the program's own name in its help",
     ("analysis/job.py", "bascule export"): "what wrote the folder that is to be given",
     ("supervisor/cli/report.py", "bascule report"): "the program's own name, and what it needs",
@@ -37,7 +37,6 @@ ABOUT = {
     ("wire/config_settings.py", "bascule token"): "the description of a key names what makes its file",
     ("supervisor/config/consistency.py", "bascule user"): "the error names what makes the file",
     ("wire/config_settings.py", "bascule key"): "the description of a key names what makes its folder",
-    ("supervisor/demo/demo.py", "bascule report"): "the demo gives the folder below",
 }
 
 _COMMAND = re.compile(r"\bbascule (?=[a-z])(.*)", re.DOTALL)

@@ -83,7 +83,7 @@ def test_the_demo_keeps_promises_and_two_whole_snapshots_with_their_history(tmp_
     done = demo(folder)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"bascule report {folder} --to report" in done.stdout.replace("\n", "")
+    assert f"bascule report {folder}" in done.stdout.replace("\n", "")
     (of_qos0,) = [line.split() for line in done.stdout.splitlines() if line.startswith("0 (at most once)")]
     assert of_qos0[-2:] == ["-", "kept"], "nothing is said to be lost where nothing was promised"
     assert "bascule init" in done.stdout.splitlines()[-1], "the last line is the next step"

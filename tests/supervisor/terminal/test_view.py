@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from supervisor.terminal.message_text import Message
-from supervisor.terminal.view import briefly, duration, print_messages, size, status_view
+from supervisor.terminal.view import briefly, duration, paragraph, print_messages, progress, size, status_view
 from supervisor.tree.status_figures import Rates, full_s, fullness, lane_row, store_part, unserved_rows
 from tests.support.settings import node
 from wire.figure import of_map, to_map
@@ -402,3 +404,37 @@ def test_a_narrow_terminal_breaks_the_lines_of_messages_and_cuts_nothing_off(
 
     shown = capsys.readouterr().out
     assert all(str(text) in shown for text in (message.queue, message.topic, message.payload)), shown
+
+
+class Screen(io.StringIO):
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_shown_on_a_terminal_only_and_never_on_standard_output(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the command prints meanwhile goes where it would go."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    screen = Screen(terminal=terminal)
+    monkeypatch.setattr("sys.stderr", screen)
+    with progress("copied", in_bytes=True) as show:
+        show(1 << 20, 4 << 20)
+        sys.stdout.write("a line of the command\n")
+        show(4 << 20, 4 << 20)
+    assert capsys.readouterr().out == "a line of the command\n"
+    assert ("copied" in screen.getvalue(), "4.0/4.0 MiB" in screen.getvalue()) == (terminal, terminal)
+
+
+def test_a_row_that_does_not_fit_becomes_a_paragraph_of_that_width() -> None:
+    titles, cells = ("bridge", "state", "depth", "last error"), ("cloud:0", "backoff", "17", "it was refused, " * 4)
+    lines = paragraph(titles, cells, 30).split("\n")
+    assert lines[0] == "cloud:0  state backoff"
+    assert max(map(len, lines)) <= 30
+    assert " ".join(" ".join(lines).split()) == " ".join(f"cloud:0 state backoff depth 17 last error {cells[3]}".split())
