@@ -45,8 +45,10 @@ function headlineOf(status, troubles, bridges) {
     return { headline: `This node stands by: ${leader ? `${leader} leads` : "nobody leads"}.`, lead: "" };
   }
   const waiting = (status.bridges ?? []).reduce((sum, row) => sum + (row.depth ?? 0), 0);
-  const lead = !bridges.size ? "A broker alone: no bridge is configured." : waiting ? `${counted(waiting, "message")} on the way.` : "Nothing waits.";
-  return { headline: bridges.size ? `All is well: ${counted(bridges.size, "bridge")} connected.` : "All is well.", lead };
+  const closed = [...bridges.values()].filter((one) => one.word === "closed").length, connected = bridges.size - closed;
+  const how = [...(connected ? [`${counted(connected, "bridge")} connected`] : []), ...(closed ? [`${connected ? closed : counted(closed, "bridge")} closed by choice`] : [])];
+  const lead = !bridges.size ? "A broker alone: no bridge is configured." : waiting ? `${counted(waiting, "message")} ${closed ? (waiting === 1 ? "waits" : "wait") : "on the way"}.` : "Nothing waits.";
+  return { headline: how.length ? `All is well: ${how.join(", ")}.` : "All is well.", lead };
 }
 
 const namesOf = (troubles) => [...new Set(troubles.map((one) => one.about))];

@@ -47,7 +47,7 @@ export class Picture {
     setAll(this.frame, frame);
     keyed(this.edges, edges, (edge) => edge.key, newEdge, showEdge);
     keyed(this.boxes, boxes, (box) => box.key, newBox, showBox);
-    say(this.rest, model.more ? `${counted(model.more, "more bridge process", "more bridge processes")}, all of them ready and connected, below.` : "");
+    say(this.rest, model.more ? `${counted(model.more, "more bridge process", "more bridge processes")}, all of them well, below.` : "");
   }
 }
 

@@ -50,6 +50,15 @@ def test_a_bridge_that_is_paused_is_said_to_be_and_nothing_is_said_to_go_on(tmp_
     assert beside["headline"] == "Paused: north. Worth a look: south."
 
 
+def test_a_link_that_is_closed_by_choice_is_no_trouble_and_is_not_said_to_be_connected(tmp_path: Path) -> None:
+    closed = lane("north", state="closed", depth=3, bytes=9)
+
+    alone, beside = judged(tmp_path, {"bridges": [closed]}, {"bridges": [closed, lane("south")]})
+
+    assert (alone["headline"], alone["lead"]) == ("All is well: 1 bridge closed by choice.", "3 messages wait.")
+    assert (beside["headline"], beside["troubles"]) == ("All is well: 1 bridge connected, 1 closed by choice.", [])
+
+
 def test_what_several_lanes_have_is_told_once_with_the_facts_of_all(tmp_path: Path) -> None:
     many = [down("north", at, down_s=20 + at, depth=2, bytes=10, next_attempt_s=9 - at) for at in range(8)]
     mixed = [lane("south"), down("south", "urgent"), down("south", 2)]
