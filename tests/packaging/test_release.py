@@ -16,15 +16,25 @@ from tests.support import programs
 pytestmark = [pytest.mark.process, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).resolve().parents[2]
+BEGIN = "begin"  # a tag
 _RELEASE_S = 1500.0
 
 
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """The commit of this tree elsewhere, without a change."""
-    folder = tmp_path / "clone"
-    _git(tmp_path, "clone", "--quiet", "--shared", str(ROOT), str(folder))
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("release") / "clone"
+    _git(folder.parent, "clone", "--quiet", "--shared", str(ROOT), str(folder))
+    _git(folder, "tag", "--no-sign", BEGIN)
     return folder
+
+
+@pytest.fixture
+def clone(copied: Path) -> Path:
+    """The commit of this tree elsewhere, without a change, and without the tag of its version."""
+    _git(copied, "reset", "--quiet", "--hard", BEGIN)
+    _git(copied, "clean", "--quiet", "--force", "-d")
+    subprocess.run(["git", "tag", "--delete", f"v{VERSION}"], cwd=copied, check=False, timeout=120.0, capture_output=True)
+    return copied
 
 
 def _git(folder: Path, *words: str) -> None:
