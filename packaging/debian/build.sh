@@ -97,6 +97,7 @@ build_tree() {
     cp "$bill" "$(share doc/bascule/sbom.cdx.json)"
     cp "$licences" "$(share doc/bascule/third-party-licences.txt)"
     gzip -9n "$(share doc/bascule/third-party-licences.txt)"
+    chmod -R u+rwX,go=rX "$tree/usr"
 }
 
 # What the binary modules need of the system: glibc at the newest version that one of them names, and the libraries that Debian has.

@@ -72,10 +72,11 @@ def test_a_version_that_is_tagged_elsewhere_is_not_released(clone: Path, tmp_pat
 
 @pytest.mark.soak
 def test_two_runs_of_one_commit_make_the_same_files(clone: Path, tmp_path: Path) -> None:
-    """In two folders, the second under another umask and in another time zone."""
+    """In two folders, the second under another umask, with files that are the owner's alone, and in another time zone."""
     first, second = tmp_path / "first", tmp_path / "second"
     other = tmp_path / "other"
     _git(tmp_path, "clone", "--quiet", "--shared", str(ROOT), str(other))
+    subprocess.run(["chmod", "-R", "go=", other], check=True, timeout=120.0)
     for tree, to, umask, zone in ((clone, first, "022", "UTC"), (other, second, "077", "Asia/Tokyo")):
         words = [
             "sh",
