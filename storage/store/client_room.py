@@ -9,7 +9,8 @@ Remotes ask nobody: a batch of theirs waits here until it fits as a whole, as TC
 
 store.full-announced [P5]: a queue that refuses has no more than its limit: to local clients it has offered what is left, less what
     is held ready. Beyond it come Wills, which were taken with their clients, what rules with ``only`` or ``keep_last`` had held,
-    and what was under way when a limit was lowered, the disk ran low, or the store died.
+    a piece of what a rule brings of retained messages, and what was under way when a limit was lowered, the disk ran low, or the
+    store died.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from tests.simulation import (
     command_mutations,
     failover_mutations,
     history_mutations,
+    option_mutations,
     session_mutations,
     snapshot_mutations,
 )
@@ -808,6 +809,7 @@ for _name, _what, _patches in (
     *change_mutations.PLANTED,
     *failover_mutations.PLANTED,
     *history_mutations.PLANTED,
+    *option_mutations.PLANTED,
     *snapshot_mutations.PLANTED,
     *session_mutations.PLANTED,
 ):

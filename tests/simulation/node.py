@@ -51,7 +51,7 @@ from tests.simulation.post import SimPost
 from tests.simulation.process import KILLED, Process, current
 from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.thinned import LikePayloads
-from tests.simulation.world import Pollable, World
+from tests.simulation.world import Pollable, Violation, World
 from wire.config_settings import ListenerSettings, NodeSettings, RemoteSettings
 from wire.errors import Unavailable
 from wire.exchange.announcements import Announcement
@@ -61,8 +61,9 @@ from wire.frames.intake import Publishes
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened
 from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR, actors_of, child_of, session_of_queue
 from wire.frames.placement import SITE, Placement
-from wire.frames.supervision import Command, SnapshotMade
+from wire.frames.supervision import Command, LinkStates, SnapshotMade
 from wire.mqtt.reason_codes import ReasonCode
+from wire.routing.link_states import told_here
 from wire.status.link_faults import LinkFault
 
 BACKLOG_MS = 300  # what has waited for longer is of a backlog
@@ -95,10 +96,15 @@ class SimListener(Listener):
 
     def listen(self) -> None:
         process = current()
+        machine = machine_of(process)
+        if any(map(told_here, machine.settings.bridges)) and not machine.links_told:
+            raise Violation(
+                "broker.link-states-before-clients", "clients are let in, and nobody has told of the links in this life"
+            )
         listening = SimListening(process.world)
         process.opened.append(listening)
         self.reception.add(ListeningSocket(listening, ListenerSettings(bind="127.0.0.1:1883")))
-        machine_of(process).listening = listening
+        machine.listening = listening
 
 
 class SimQueueStore(QueueStore):
@@ -370,6 +376,7 @@ class Machine:
         self.paused_since_ms: dict[str, int] = {}
         self._processes: dict[str, Process] = {}
         self._lives: dict[int, SimLife] = {}
+        self.links_told = False  # to this life of the Listener
         self._lane_openings: set[tuple[str, int]] = set()
         self._pids = 100
         self._rng = world.chance("machine")
@@ -490,6 +497,7 @@ class Machine:
             return
         if process.name == self.process_of(CLIENTS):
             self.listening = None
+            self.links_told = False
         if process.name == self.process_of(STORE):
             self._store_ended()
         if process.name != CLIENTS and status:
@@ -527,6 +535,8 @@ class Machine:
             self.oracle.handed_out(frame)
             if receiver != LISTENER:
                 self.oracle.handed_rows_max = max(self.oracle.handed_rows_max, frame.count)
+        elif isinstance(frame, LinkStates):
+            self.links_told = True
         elif isinstance(frame, Passed):
             self.oracle.passed(receiver, frame)
         elif isinstance(frame, LaneClose):

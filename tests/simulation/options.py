@@ -7,7 +7,7 @@ Drawn by chance of its own, so that everything else that a seed decides is as it
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -159,3 +159,29 @@ class OptionsSeen:
             raise Violation("provenance", f"{packet}, and its identifier is of another sequence")
         if packet.qos and self._times.setdefault((told.place, told.sequence, packet.payload), told.time) != told.time:
             raise Violation("provenance", f"{packet}, which told another time before")
+
+
+class LiveLaneSeen:
+    """Judges what enters the first lane while something waits in the one beside it."""
+
+    def __init__(self, first: str, beside: str) -> None:
+        self._first = first
+        self._beside = beside
+        self._stood: tuple[int, int] | None = None  # where the first lane's queue stood while both links stood, and how often
+
+    def turn_ended(self, lanes: Mapping[str, Any]) -> None:
+        """A turn of the store.
+
+        Raises:
+            Violation: routing.live-beside-backlog.
+        """
+        first, beside = lanes.get(self._first), lanes.get(self._beside)
+        before, self._stood = self._stood, None
+        if first is None or beside is None or not (beside.queue.depth and beside.is_linked):
+            return
+        entered = first.queue.ledger.accepted - sum(first.queue.ledger.dropped.values())
+        self._stood = entered, beside.epoch
+        if before is not None and before[1] == beside.epoch and entered > before[0]:
+            raise Violation(
+                "routing.live-beside-backlog", f"{entered - before[0]} more enter {self._first}, and something waits beside it"
+            )

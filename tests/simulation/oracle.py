@@ -18,14 +18,14 @@ from storage.queue.chunk import Chunk
 from storage.queue.dead_letters import DeadRow
 from storage.queue.history import Settlement, settlement_key, settlement_of
 from storage.queue.ledger import Ledger, LedgerRow
-from storage.store.retained_rules import NEVER
+from storage.store.retained_rules import EACH_SESSION, NEVER
 from storage.store.session_rows import RECEIVED, Session
 from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
 from tests.simulation.incoming import AWAY
 from tests.simulation.letters import PREFIX, LettersSeen
 from tests.simulation.mqtt import Publish
-from tests.simulation.options import OptionsSeen, named_lanes, opened
+from tests.simulation.options import LiveLaneSeen, OptionsSeen, named_lanes, opened
 from tests.simulation.plan import BRIDGE, Plan
 from tests.simulation.publisher import Client, Message, Publisher
 from tests.simulation.resends import ResendsSeen
@@ -35,7 +35,7 @@ from tests.simulation.thinned import ThinnedSeen, count_of
 from tests.simulation.world import Violation
 from tests.support.arrivals import Order
 from tests.support.history_audit import Kept, problems_of
-from wire.config_settings import LIVE_FIRST, RuleSettings
+from wire.config_settings import LIVE, LIVE_FIRST, RuleSettings
 from wire.exchange.quarantine import LEARNT
 from wire.exchange.quarantine_class import CONVICTED_IN_PLACE
 from wire.exchange.receiver import QUOTA_EXCEEDED
@@ -144,7 +144,12 @@ class Oracle:
         self.thinned = ThinnedSeen(self.shape.thinning)
         self.resends = ResendsSeen(BRIDGE)
         self._retains = self.shape.link_state or self.shape.retained != NEVER
+        self._pass_rows: dict[bytes, bytes] = {}  # of rules that bring what was retained, how far each has come
         self._passes = 0  # of rules that bring what was retained, that have begun
+        self._live = LiveLaneSeen(queue_name(BRIDGE, 0), queue_name(BRIDGE, LIVE))
+        # What is replayed, sent again, brought or held enters the first lane, whatever is beside it.
+        others = self.thinned.on or self.shape.resends or self._retains or any(fault.kind == "replay" for fault in plan.faults)
+        self._judges_live = self.shape.backlog == LIVE_FIRST and not others
         self._released_where_left: set[bytes] = set()  # payloads
         self._purged: dict[tuple[str, int], bytes] = {}  # queue and sequence -> payload
         self._forgotten: set[bytes] = set()  # handed out by an in-memory store that died, and not there yet
@@ -235,15 +240,25 @@ class Oracle:
         return self._letters.wrote(ops, self._names, appended)
 
     def _sent_again(self, ops: Ops) -> None:
-        self._passes += sum(
-            family == "meta" and key[:1] == RULE_PASSES and operation == "put" and value == _PASS_BEGINS
-            for operation, family, key, value in ops
-        )
+        for operation, family, key, value in ops:
+            if family == "meta" and key[:1] == RULE_PASSES and operation == "put":
+                self._pass_written(key, value)
+            elif family == "meta" and key[:1] == RULE_PASSES:
+                self._pass_rows.pop(key, None)
         puts = [(key, value) for operation, family, key, value in ops if family == "msg" and operation == "put"]
         bodies = [value for key, value in puts if lane_of_queue(self._queue(int.from_bytes(key[:4], "big")).name) is not None]
         appended = [payload for value in bodies for _, payload in self._rows_of(value)]
         known = {*self._entered, *(message.payload for message in self.imported)}
         self.resends.wrote(ops, appended, known, judged=not self._rebuilding and self.shape.persist)
+
+    def _pass_written(self, key: bytes, value: bytes) -> None:
+        """store.rule-brings-once: a rule with ``send-once`` does not begin again while it is on record how far it has come."""
+        before, self._pass_rows[key] = self._pass_rows.get(key, _PASS_BEGINS), value
+        if value != _PASS_BEGINS:
+            return
+        self._passes += 1
+        if before != value and self.shape.retained != EACH_SESSION and not self._rebuilding:
+            raise Violation("store.rule-brings-once", f"the pass of {key!r} begins anew, and was at {before!r}")
 
     def _comes_again(self, payload: bytes) -> int:
         """How often ``payload`` may come beside its first time: sent again from the history, or as what is retained."""
@@ -286,6 +301,7 @@ class Oracle:
         settled = {(queue.name, seq): queue.rows[seq] for queue in self._queues.values() for seq in queue.ended if self.amnesia}
         self._queues.clear()
         self._names.clear()
+        self._pass_rows.clear()
         self._removed.clear()
         self._letters.forget()
         self.resends.forgotten()
@@ -314,6 +330,7 @@ class Oracle:
             self._names.clear()
             self._letters.forget()
             self.resends.forgotten()
+            self._pass_rows.clear()
             self.thinned.rebuilding()
         elif self.shape.acknowledge == "fast":
             self.relaxed = True
@@ -880,6 +897,8 @@ class Oracle:
         elif kind == "queue_store" and actor._store is not None:
             self.late = len(actor._store.links.late)
             self._within_limits(actor._store)
+            if self._judges_live:
+                self._live.turn_ended(actor._store.lanes.of_bridges)
             self.thinned.in_memory = sum(len(each.topics.held) for each in actor._store.lanes.thinned.queues.values())
             self.uncommitted = bool(actor._store.next_commit.write)
             for name, lane in actor._store.lanes.all.items():
@@ -904,11 +923,12 @@ class Oracle:
         """store.full-announced: a queue that refuses has no more than its limit; a crash may bring back what had left it."""
         if self.relaxed or self._changing or self._store_has_died or self.lost_power or self._carried_out:
             return
+        beyond = self.thinned.holds or self.shape.retained != NEVER  # what was held, and pieces of what is retained
         depths: Counter[str] = Counter()
         for lane in store.lanes.of_bridges.values():
             depths[lane.room] += lane.queue.depth
             most = lane.limits.max_messages
-            if lane.limits.overflow == "reject" and most is not None and not self.thinned.holds and depths[lane.room] > most:
+            if lane.limits.overflow == "reject" and most is not None and not beyond and depths[lane.room] > most:
                 raise Violation("store.full-announced", f"{lane.queue.name}: {depths[lane.room]} messages, {most} are allowed")
 
     def _intake_is_bounded(self, inbox: Any) -> None:
