@@ -74,7 +74,8 @@ class Fault:
 class Plan:
     """One run. ``stock``: the remote has Mosquitto's own limits. ``snapshots``: it saves now and then, not each change.
 
-    rate: messages a second for the remote; None: any number. provenance: of the rule; payloads stay as they were published.
+    rate: messages a second for the remote; None: any number. provenance: of the rule; payloads stay as they were published. urgent:
+    what has QoS 2 has a lane of its own. link_state: the bridge tells the remote of its link.
     """
 
     seed: int
@@ -86,12 +87,14 @@ class Plan:
     faults: tuple[Fault, ...]
     rate: int | None = None
     provenance: str = "none"
+    urgent: bool = False
+    link_state: bool = False
 
     def __str__(self) -> str:
         remote = (
             f"remote{' killed at times' * self.remote_dies}{', stock limits' * self.stock}{', saves now and then' * self.snapshots}"
         )
-        options = f"rate {self.rate}, provenance {self.provenance}"
+        options = f"rate {self.rate}, provenance {self.provenance}{', urgent' * self.urgent}{', link state' * self.link_state}"
         head = f"seed {self.seed}: {self.protocol}, on_session_loss {self.on_session_loss}, {options}, {remote}"
         return "\n  ".join([head, *map(str, self.faults)])
 
@@ -112,6 +115,8 @@ def plan_of(seed: int) -> Plan:
         faults=tuple(_faults(chance, _WEIGHTS, remote_dies=remote_dies)),
         rate=rate,
         provenance=provenance if seed % 2 else "none",  # MQTT 3.1.1 has no properties
+        urgent=random.Random(f"urgent {seed}").random() < 0.4,
+        link_state=random.Random(f"link state {seed}").random() < 0.4,
     )
 
 

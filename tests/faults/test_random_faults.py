@@ -47,11 +47,15 @@ from tests.support.publisher import Publisher
 from tests.support.recorder import Recorder
 from tests.support.subscriber import Subscriber
 from tests.support.tape import Tape, Taps
+from wire.config_settings import URGENT
+from wire.frames.names import LaneLabel
 
 SEEDS = (4, 6, 11)
 KILLS_MIN = 25  # of those seeds together
 RATE_PER_S = 80.0
 INWARD_RATE_PER_S = 15.0  # a remote that saves each change has no time for more
+CLIENT_ID = "bridge-cloud"
+URGENT_TOPIC = "q2"
 LEVELS = {"mqtt311": 4, "mqtt5": 5}
 SAVE_PERIOD_S = 3  # between two saves of a remote that does not save each change
 DRAIN_DEADLINE_S = 120.0
@@ -107,10 +111,12 @@ class Scene:
     def __init__(self, plan: Plan, folder: Path, stack: ExitStack, totals: Totals) -> None:
         self._plan = plan
         self._totals = totals
-        self._recorder = Recorder()
+        self._lanes: dict[LaneLabel, Recorder] = {0: Recorder(CLIENT_ID)}
+        if plan.urgent:
+            self._lanes[URGENT] = Recorder(f"{CLIENT_ID}-{URGENT}")
         tape = Tape()
         self._remote = stack.enter_context(_remote(plan, folder / "remote"))
-        far = stack.enter_context(Proxy(self._remote.port, tap=Taps(self._recorder, tape)))
+        far = stack.enter_context(Proxy(self._remote.port, tap=Taps(*self._lanes.values(), tape)))
         self._node = stack.enter_context(Node(_config(plan, far.port), folder / "node"))
         near = stack.enter_context(Proxy(self._node.port))
         self._troubles = Troubles(plan.faults, self._node, self._remote, far, near, totals.done)
@@ -139,33 +145,43 @@ class Scene:
             publisher.finish(DRAIN_DEADLINE_S)
         self._inward.finish(DRAIN_DEADLINE_S)
         self._node.wait_actors_ready(deadline_s=DRAIN_DEADLINE_S)
-        self._node.wait_lane("cloud", depth=0, in_flight=0, deadline_s=DRAIN_DEADLINE_S)
+        for lane in self._lanes:
+            self._node.wait_lane("cloud", lane, depth=0, in_flight=0, deadline_s=DRAIN_DEADLINE_S)
 
     def judge(self) -> None:
         """Check all that is promised."""
-        recorder, totals = self._recorder, self._totals
-        duplicates = recorder.duplicates()
+        for publisher in self._crowd[1:]:
+            self._judge_acknowledged(publisher)
+        for recorder in self._lanes.values():
+            self._judge_exchange(recorder)
+        self._judge_qos_0()
+        self._judge_subscriber()
+        for lane in self._lanes:
+            self._judge_ledger(lane)
+        self._inward.judge(DRAIN_DEADLINE_S)
+
+    def _recorder_of(self, publisher: Publisher) -> Recorder:
+        """That of the lane which its topic takes."""
+        return self._lanes[URGENT if self._plan.urgent and publisher.topic == URGENT_TOPIC else 0]
+
+    def _judge_exchange(self, recorder: Recorder) -> None:
+        totals, duplicates = self._totals, recorder.duplicates()
         totals.duplicates += len(duplicates)
         totals.sessions_lost += recorder.session - 1
         totals.refused += len(recorder.refused)
-        for publisher in self._crowd[1:]:
-            self._judge_acknowledged(publisher)
         assert not duplicates, f"{len(duplicates)} QoS 2 duplicates: {duplicates[:10]}"
         assert not recorder.faults, f"{len(recorder.faults)} faults of the exchange: {recorder.faults[:10]}"
         assert not recorder.unfinished(), f"QoS 2 exchanges never completed: {recorder.unfinished()[:10]}"
         if self._plan.on_session_loss == "assume-delivered":
             again = recorder.sent_again_after_release()
             assert not again, f"released before a session loss, and sent again: {again[:10]}"
-        self._judge_qos_0()
-        self._judge_subscriber()
-        self._judge_ledger()
-        self._inward.judge(DRAIN_DEADLINE_S)
 
     def _judge_acknowledged(self, publisher: Publisher) -> None:
         sent = publisher.sent
-        arrivals = Arrivals.of(self._recorder.taken(publisher.topic), sent)
+        recorder = self._recorder_of(publisher)
+        arrivals = Arrivals.of(recorder.taken(publisher.topic), sent)
         lost = arrivals.missing
-        refused = {payload for (topic, payload), _ in self._recorder.refused if topic == publisher.topic}
+        refused = {payload for (topic, payload), _ in recorder.refused if topic == publisher.topic}
         late = [payload for payload in arrivals.out_of_order if payload not in refused]
         self._totals.messages += len(sent)
         self._totals.lost += len(lost)
@@ -175,19 +191,19 @@ class Scene:
         assert not late, f"{publisher.topic}: {len(late)} out of order: {late[:10]}"
         assert publisher.sessions_lost == 0, "the node forgot a session that it had acknowledged"
 
-    def _judge_ledger(self) -> None:
-        row = self._node.lane("cloud")
+    def _judge_ledger(self, lane: LaneLabel) -> None:
+        row = self._node.lane("cloud", lane)
         accounted = row["delivered"] + row["expired"] + sum(row["dropped"].values()) + row["dead_lettered"] + row["depth"]
         closes = row["ledger_closes"] is True and row["accepted"] == accounted
         self._totals.ledgers_open += not closes
         assert closes, f"the ledger is open: {row}"
-        records = [record for publisher in self._crowd[1:] for record in self._recorder.records(publisher.topic)]
+        records = [record for publisher in self._crowd[1:] for record in self._lanes[lane].records(publisher.topic)]
         taken = len([record for record in records if record.taken_in])
         refused = sum(messages for reason, messages in row["dropped"].items() if reason.startswith("remote_"))
         assert row["delivered"] + refused + row["dead_lettered"] >= taken, f"the remote took {taken} QoS 1 and 2 messages: {row}"
 
     def _judge_qos_0(self) -> None:
-        arrivals = Arrivals.of(self._recorder.sent_at_most_once("q0"), self._crowd[0].sent)
+        arrivals = Arrivals.of(self._lanes[0].sent_at_most_once("q0"), self._crowd[0].sent)
         assert not arrivals.unexpected, "a QoS 0 message that nobody published"
         assert not arrivals.duplicates, "a QoS 0 message was sent twice"
         assert not arrivals.out_of_order, f"QoS 0 out of order: {arrivals.out_of_order[:10]}"
@@ -206,6 +222,7 @@ def _remote(plan: Plan, folder: Path) -> Mosquitto:
 
 
 def _config(plan: Plan, remote_port: int) -> Config:
+    urgent = [{"filters": [URGENT_TOPIC], "provenance": plan.provenance, "priority": URGENT}] if plan.urgent else []
     bridge = bridge_config(
         "cloud",
         remote_port,
@@ -213,7 +230,8 @@ def _config(plan: Plan, remote_port: int) -> Config:
         remote={"stall_timeout": "1s", "keep_alive": "2s", "connect_timeout": "2s"},
         on_session_loss=plan.on_session_loss,
         remote_subscriptions=REMOTE_SUBSCRIPTIONS,
-        local_subscriptions=[{"filters": ["#"], "provenance": plan.provenance}],
+        local_subscriptions=[*urgent, {"filters": ["#"], "provenance": plan.provenance}],
+        **({"link_state": {"local": False}} if plan.link_state else {}),
         **({} if plan.rate is None else {"rate": {"messages_per_s": plan.rate}}),
     )
     config = node_config(bridge, sessions=SESSIONS)

@@ -50,12 +50,15 @@ class _Stream:
 
     packets: Conversation = field(default_factory=Conversation)
     sent: dict[int, int] = field(default_factory=dict)  # packet identifier -> position of its PUBLISH
+    others: bool = False  # it is another client's
 
 
 class Recorder:
     """The record of all connections of one bridge lane to its remote. ``faults`` are what no MQTT sender may do, in words."""
 
-    def __init__(self) -> None:
+    def __init__(self, client_id: str | None = None) -> None:
+        """client_id: that of the lane, where others go by the same proxy."""
+        self._client_id = client_id
         self._lock = threading.Lock()
         self._streams: dict[int, _Stream] = {}
         self._records: dict[int, Record] = {}
@@ -78,14 +81,18 @@ class Recorder:
         stream = self._streams[connection]
         with self._lock:
             for packet in stream.packets.passed_up(data):
-                self._take_up(stream, packet)
+                if packet.connect is not None and self._client_id is not None:
+                    stream.others = packet.connect.client_id != self._client_id
+                if not stream.others:
+                    self._take_up(stream, packet)
 
     def came_down(self, connection: int, data: bytes) -> None:
         """``data`` came from the remote; whether it reaches the bridge is another question."""
         stream = self._streams[connection]
         with self._lock:
             for packet in stream.packets.came_down(data):
-                self._take_down(stream, packet)
+                if not stream.others:
+                    self._take_down(stream, packet)
 
     # --- what a test asks ---
 
@@ -138,6 +145,8 @@ class Recorder:
         return any(fault.startswith(f"PUBLISH after PUBREL: {record.packet_id} ") for fault in self.faults)
 
     def _take_up(self, stream: _Stream, packet: Packet) -> None:
+        if packet.kind == PUBLISH and packet.topic.startswith("$SYS/"):
+            return  # the bridge tells of itself, by no queue
         if packet.kind == PUBLISH:
             self._position += 1
             message = (packet.topic, packet.payload.decode())
