@@ -1,16 +1,16 @@
 """Which logins are refused because too many have failed, and who is known and let in all the same. Pure.
 
-access.failed-logins-wait [access]: after ``failures_max`` failures within ``period_s``, logins from that address are refused for
-    ``block_s``. So are logins of a user that have failed from ``failures_max`` addresses. One address alone never has a user wait
-    elsewhere. IPv6 addresses count by their /64, which one subscriber has as a whole; IPv4 addresses one by one, also inside IPv6.
+access.failed-logins-wait [access, P5]: after ``failures_max`` failures within ``period_s``, logins from that address are refused
+    for ``block_s``. So are logins of a user that have failed from ``failures_max`` addresses. One address alone never has a user
+    wait elsewhere. IPv6 addresses count by their /64, which one subscriber has as a whole; IPv4 addresses one by one, also inside
+    IPv6.
     On a Unix socket the user of the process counts. A refused attempt changes nothing else, so a wait always ends. A success takes
-    nothing back either, or one good account would let an attacker try for ever.
+    nothing back either, or one good account would let an attacker try for ever. Memory is bounded: of addresses, users and those
+    who are known, ``entries_max`` each. Beyond, the one that has not failed, or not come, for the longest time is forgotten.
 access.known-login-let-in [access, alive]: who was let in from an address before is let in from there with the same password,
     whatever others have tried: from that address, or for that user. While an address or a user is refused, ``failures_max``
     different wrong passwords for one who is known from there within ``period_s`` have that one wait for ``block_s`` too. They are
     answered as all that is refused, so neither code nor time tells who is known.
-access.failed-logins-bounded [P5]: memory is bounded: of addresses, users and those who are known, ``entries_max`` each. Beyond,
-    the one that has not failed, or not come, for the longest time is forgotten.
 
 The trade: a password hash costs tens of milliseconds by design, so 2,000 clients that reconnect after a cut would keep a core busy
 for a minute. So who is known is told by a keyed digest of user, password and password hash. A process that can read this one's

@@ -1,6 +1,7 @@
 """Tier 2: what a Forwarder was handed and its Connection cannot take yet, bounded, in order. Pure.
 
-bridge.hand-outs-in-order [P4]: hand-outs leave in the order in which they came.
+Hand-outs leave in the order in which they came (exchange.publish-in-order).
+
 bridge.credit-within-limits [P5]: credit towards the store never exceeds what was passed on plus the limits, so Tier 2 holds at most
     its limits and one chunk. Credit is withdrawn whole, by totals of nothing, and given again by the next grant, so far as there is
     room.

@@ -16,9 +16,8 @@ head before the commit, ``reach`` is where the highest stops that has left the q
 queue.history-without-gap [P6, reports]: from ``begins`` (of the queue's row) to its tail each sequence is in one settlement, and
     there once, or in none and still in the queue. ``head`` and ``reach`` never fall from a row to the next, and what a row settles
     is in ``[head, reach)``. So what is settled of ``[start, stop)`` is in the rows from the first that reaches above ``start`` up
-    to the first with a head of ``stop`` or more.
-queue.settled-chunks-kept [reports]: the chunks of what is settled there are kept, too, but for purged and damaged ones. Below
-    ``begins`` nothing is promised.
+    to the first with a head of ``stop`` or more. The chunks of what is settled there are kept, too, but for purged and damaged
+    ones. Below ``begins`` nothing is promised.
 queue.history-leaves-live-alone [P2]: what becomes of the history never changes what is live.
 
 A QoS 0 message that was lost with the memory of the store is settled, as ``dropped:restart`` or ``dropped:qos0_memory``, only when
@@ -337,7 +336,7 @@ class Trimming:
 
     queue.trimmed-after-settled [P3]: a chunk is deleted only in or after the write whose row has all of it settled.
 
-    With a history, trimming deletes no chunk: the history does when it is cut (queue.settled-chunks-kept).
+    With a history, trimming deletes no chunk: the history does when it is cut (queue.history-without-gap).
 
     history: None where none is kept.
     """

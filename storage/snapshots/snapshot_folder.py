@@ -3,8 +3,8 @@
 Everything here reads and writes files and may block: the supervisor calls it in a thread. Nobody else writes below the folder.
 
 snapshots.named-when-whole [reports]: a folder with a snapshot's name has every file that its manifest names, synced: it gets the
-    name last, by a rename. A half-made snapshot goes at the next start; a snapshot that is removed is half made first.
-snapshots.held-one-stays [reports]: a snapshot that is being copied, or read under ``held``, is not removed.
+    name last, by a rename. A half-made snapshot goes at the next start; a snapshot that is removed is half made first. One that is
+    being copied, or read under ``held``, is not removed.
 snapshots.read-by-owner-only [access]: nobody but the node's user reads them: folders are 0700, files 0600.
 """
 
@@ -209,7 +209,7 @@ class SnapshotFolder:
         return removed
 
     def remove(self, name: str) -> bool:
-        """Remove the snapshot, unless it is ``held`` (snapshots.held-one-stays); whether it is gone.
+        """Remove the snapshot, unless it is ``held`` (snapshots.named-when-whole); whether it is gone.
 
         Raises:
             OSError: it is half removed; ``clean`` goes on.
@@ -254,7 +254,7 @@ class SnapshotFolder:
 
 @contextmanager
 def held(snapshot: Path) -> Iterator[None]:
-    """Nobody removes ``snapshot`` meanwhile (snapshots.held-one-stays); ends with the process at the latest.
+    """Nobody removes ``snapshot`` meanwhile (snapshots.named-when-whole); ends with the process at the latest.
 
     Raises:
         OSError: it is not there.

@@ -6,11 +6,11 @@ while it runs, between two batches: each tells by which number it was routed. On
 routed before it, so the number may change back, and on again. Lanes with names have no part in this: a topic is in the lane of a
 class because its rule says so, and no number has a say.
 
-store.former-lanes-drain-first [P4, alive]: what was accepted while the number of lanes was one number is handed out only when
+store.former-lanes-drain-first [P3, P4, alive]: what was accepted while the number of lanes was one number is handed out only when
     everything from before has left its queue, in whatever lane that is; if the number changes again meanwhile, so for each change
     in turn. A lane that has nothing, or whose files are damaged so that it stands still, keeps nobody waiting.
-store.lanes-on-record-first [P3, P4]: the number of lanes, and where the queues stood when it changed, are on record in or before
-    the commit of the first message that takes its lane by that number.
+    The number of lanes, and where the queues stood when it changed, are on record in or before the commit of the first message that
+    takes its lane by that number.
 """
 
 from __future__ import annotations

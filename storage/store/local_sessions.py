@@ -21,8 +21,9 @@ store.session-is-its-users [access]: what lasts of a session is its user's: nobo
 The last word of a connection is kept by the Listener until it is committed here: it is sent again to a new store
 (broker.end-told-until-committed).
 
-store.sessions-shared-out [P5, access]: no user, and no address of clients without a user, has more than its share of
-    ``sessions_max``, a restart later neither. Who is there stays.
+store.shared-out [P5, access]: no user, no address of clients without a user, and no bridge has more than its share of
+    ``sessions_max``, ``retained_max_messages`` and ``retained_max_bytes``, a restart later neither. Whose session is there stays;
+    the last publisher to a topic has its message in his share.
 """
 
 from __future__ import annotations
@@ -238,7 +239,7 @@ class LocalSessions:
             makes_queue = frame.sender == LISTENER and bool(frame.expiry_s) and (session is None or not session.queue)
             if makes_queue:
                 most, percent = self._settings.now.sessions.sessions_max, self._settings.now.sessions.user_share_percent
-                refused = self._shares.broken(frame.owner, 1, "sessions_max", most, percent)  # store.sessions-shared-out
+                refused = self._shares.broken(frame.owner, 1, "sessions_max", most, percent)  # store.shared-out
             session = None if refused else self._begin(frame, opening, present, makes_queue=makes_queue)
         if session is not None:
             self._note_filters(session, frame.filters)

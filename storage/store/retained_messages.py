@@ -3,9 +3,7 @@
 Topics, owners, sizes and expiry times are in memory, the messages are not. Which of them a subscription gets is the rule of
 ``wire/routing/retained_topics.py``.
 
-store.retained-shared-out [P5, access]: no user, no address of clients without a user, and no bridge has more than its share of
-    ``retained_max_messages`` and ``retained_max_bytes``, a restart later neither. The last publisher to a topic has its message in
-    his share.
+How many there may be of one user, address or bridge is shared out (store.shared-out).
 """
 
 from __future__ import annotations
@@ -214,7 +212,7 @@ class RetainedMessages:
             return None
 
     def _limit(self, topic: bytes, owner: str, size_bytes: int) -> str:
-        """Which limit keeps the message of ``owner`` out, empty for none (store.retained-shared-out)."""
+        """Which limit keeps the message of ``owner`` out, empty for none (store.shared-out)."""
         settings, (former, old) = self._settings.now.sessions, self._kept.get(topic, (None, 0))
         if former == owner and size_bytes <= old:
             return ""  # it takes no more than what it replaces

@@ -160,7 +160,7 @@ class RetainedPieces:
         lane = self._queues.lane(name)
         batch = Batch.decode(body)
         for each in self.queues[name].values():
-            for topic in batch.topics:
+            for topic in dict.fromkeys(batch.topics[index] for index in batch.topic_of):  # others may take another lane
                 if lane is None or not each.is_due(topic) or not self._takes(each, topic):
                     continue
                 try:

@@ -26,7 +26,7 @@ _Answer = TypeVar("_Answer")
 class NodeCalls:
     """At most ``calls_max`` at a time; one more is refused at once, so that nobody waits for those who ask too much.
 
-    http.one-call-each [P5, alive]: of each caller the node has one call under way; the next ones wait for that.
+    Of each caller the node has one call under way, as of each key (tree.one-question-each); the next ones wait for that.
 
     The status is asked for one call after the other, and not more often than once in ``STATUS_PERIOD_S``: all who wait for the next
     one share it. So what is told is never older than the question, and nobody keeps the node from its messages by asking for it.

@@ -33,7 +33,7 @@ def retain(node: Node, user: str, *topics: str) -> None:
 
 
 def test_a_user_has_half_of_what_is_retained_and_another_the_rest(start_node: StartNode, tmp_path: Path) -> None:
-    """store.retained-shared-out. By whatever connections, by Wills too, and in a later life of the node."""
+    """store.shared-out. By whatever connections, by Wills too, and in a later life of the node."""
     greedy, honest = list(USERS)[:2]
     settings = {**config(tmp_path), "sessions": {"retained_max_messages": MOST}}
     node = start_node(settings)

@@ -34,7 +34,7 @@ def lasts(node: Node, name: str, user: str | None = None, *, version: int = 5, *
 
 
 def test_a_user_has_half_of_all_sessions_and_another_the_rest(start_node: StartNode, tmp_path: Path) -> None:
-    """store.sessions-shared-out. Also in a later life of the store, and a session that ends gives its place back."""
+    """store.shared-out. Also in a later life of the store, and a session that ends gives its place back."""
     greedy, honest = list(USERS)[:2]
     node = start_node({**config(tmp_path), "sessions": SESSIONS})
     assert [lasts(node, f"g{number}", greedy) for number in range(10)] == [0] * 10

@@ -35,8 +35,8 @@ def _unconfigured_forgotten(original: Any) -> Any:
 
 
 def _keeps_rules(original: Any) -> Any:
-    def init(self: Any, bridge: BridgeSettings) -> None:
-        original(self, bridge)
+    def init(self: Any, bridge: BridgeSettings, **named: Any) -> None:
+        original(self, bridge, **named)
         self.rules_now = bridge.local_subscriptions
 
     return init
@@ -57,10 +57,10 @@ def _found_by(rule_now: Callable[[Any, MessageRoute], RuleSettings | None]) -> A
     """Each way of a batch is the one of a rule that is in the file now, where ``rule_now`` names one."""
 
     def planted(original: Any) -> Any:
-        def transform(self: Any, batch: Batch, *, now_ms: int) -> Any:
+        def transform(self: Any, batch: Batch, **named: Any) -> Any:
             known = [(encoded, rule_now(self, MessageRoute.decode(encoded))) for encoded in batch.routes]
             routes = [encoded if rule is None else MessageRoute.of(rule).encode() for encoded, rule in known]
-            return original(self, replace(batch, routes=routes), now_ms=now_ms)
+            return original(self, replace(batch, routes=routes), **named)
 
         return transform
 
@@ -68,8 +68,8 @@ def _found_by(rule_now: Callable[[Any, MessageRoute], RuleSettings | None]) -> A
 
 
 def _by_place(form: Any, route: MessageRoute) -> RuleSettings | None:
-    place = int(route.rule.removeprefix("rule-"))
-    return form.rules_now[place] if place < len(form.rules_now) else None
+    place = route.rule.removeprefix("rule-")
+    return form.rules_now[int(place)] if place.isdecimal() and int(place) < len(form.rules_now) else None
 
 
 def _by_name(form: Any, route: MessageRoute) -> RuleSettings | None:
@@ -81,7 +81,7 @@ def _never_held_back(original: Any) -> Any:
 
 
 def _not_on_record(original: Any) -> Any:
-    return lambda self, write: self._unwritten.clear()
+    return lambda self, write: self.unwritten.clear()
 
 
 def _first_rules_kept(original: Any) -> Any:
@@ -119,7 +119,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         ((LaneChanges, "below", _never_held_back),),
     ),
     (
-        "store.lanes-on-record-first/never-written",
+        "store.former-lanes-drain-first/never-written",
         "the number of lanes is not written down",
         ((LaneChanges, "write_rows", _not_on_record),),
     ),

@@ -46,7 +46,7 @@ def _nothing_taken_out(self: DeadLetters, letters: Any, write: Write) -> None:
 
 def _taken_out_later(original: Any) -> Any:
     def put_back(self: QueueCommands, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
-        kept = DeadLetters.__dict__["replayed"]
+        kept = DeadLetters.__dict__["on_replayed"]
         DeadLetters.on_replayed = _nothing_taken_out  # type: ignore[method-assign]
         try:
             original(self, name, back, letters, wall_ms)

@@ -252,7 +252,7 @@ _mutation(
 _mutation(
     "exchange.settled-by-last-answer/not-in-the-row",
     "a settlement does not reach the row",
-    (Queue, "settle", _instead(lambda self, outcome, ranges, by="": 0)),
+    (Queue, "settle", _instead(lambda self, outcome, ranges, **named: 0)),
 )
 
 
@@ -318,7 +318,7 @@ _mutation(
     "exchange.session-on-record-first/loss-ignored",
     "a lost session is not noticed",
     (LaneRecord, "lose_session", _instead(_nothing)),
-    (HeldIdentifiers, "on_lost", _instead(lambda self: (RangeSet(), {}))),
+    (HeldIdentifiers, "on_lost", _instead(lambda self: RangeSet())),
 )
 
 
@@ -773,7 +773,7 @@ def _quietly_lost(original: Any) -> Any:
 
 
 _mutation(
-    "bridge.hand-outs-in-order/one-in-seven-lost", "one hand-out in seven goes nowhere", (ForwarderBuffer, "take", _quietly_lost)
+    "exchange.publish-in-order/one-in-seven-lost", "one hand-out in seven goes nowhere", (ForwarderBuffer, "take", _quietly_lost)
 )
 
 

@@ -397,7 +397,7 @@ class Oracle:
                 del queue.settlements[number]
 
     def _judge_history(self, queue: _QueueSeen) -> None:
-        """queue.history-without-gap, queue.settled-chunks-kept: what is kept of the queue, live and settled, is whole."""
+        """queue.history-without-gap: what is kept of the queue, live and settled, is whole."""
         if not self.durable or session_of_queue(queue.name) is not None or self.amnesia:
             return
         chunks = [chunk for _, chunk in sorted(queue.chunks.items())]
@@ -410,7 +410,7 @@ class Oracle:
             missing = [seq for seq in queue.rows if queue.row.history.begins <= seq < queue.row.tail and seq not in there]
             if missing:
                 raise Violation(
-                    "queue.settled-chunks-kept",
+                    "queue.history-without-gap",
                     f"{queue.name}: the chunks of {missing} are gone, the history is from {queue.row.history}",
                 )
 
@@ -729,6 +729,8 @@ class Oracle:
         payload = message.payload
         key = self._order_key_of(message, _lane_of(client_id))
         place = self._order[payload]
+        if payload in self._kept_retained and self._passes and self.thinned.on:
+            return  # left out, and brought as what is retained
         if self.thinned.is_repeat(payload):
             return  # left out, and published again because the acknowledgement was lost
         if payload in self._remote_refused or payload in self._ever_refused:
@@ -840,23 +842,23 @@ class Oracle:
     def remote_release_written(self, client_id: str, payload: bytes, packet_id: int, place: str) -> None:
         """PUBREL is written: the release must be committed (commit point 5), be it in the session of ``place`` that was left.
 
-        A dead letter that was replayed has another identifier than what the session knows.
+        A dead letter that was replayed has another identifier than what the session knows. Of copies that come round to one
+        identifier, one is released.
         """
         if self.relaxed:
             return
         queue = self._queues.get(_queue_of(client_id))  # another lane may have it, too, published again at QoS 1 and raised
-        if queue is not None:
-            for seq in queue.entries.get(payload, ()):
-                if self._packet_id(seq) != packet_id:
-                    continue
-                value = self._meta(b"L" + self._number(queue.name).to_bytes(4, "big"))
-                assert value is not None
-                row = LedgerRow.decode(value, queue=queue.name)
-                there = list(chain.from_iterable(left.released for left in row.left if left.session == f"{client_id}@{place}"))
-                if any(low <= seq < high for low, high in there):
-                    self._released_where_left.add(payload)
-                if seq >= row.head and not any(low <= seq < high for low, high in (*row.settled, *row.released, *there)):
-                    raise Violation("exchange.release-after-record", f"PUBREL of {payload!r} before its release is committed")
+        copies = () if queue is None else [seq for seq in queue.entries.get(payload, ()) if self._packet_id(seq) == packet_id]
+        if queue is None or not copies:
+            return
+        row = self.lane_row(queue.name)
+        assert row is not None
+        there = list(chain.from_iterable(left.released for left in row.left if left.session == f"{client_id}@{place}"))
+        if any(low <= seq < high for seq in copies for low, high in there):
+            self._released_where_left.add(payload)
+        ended = (*row.settled, *row.released, *there)
+        if all(seq >= row.head and not any(low <= seq < high for low, high in ended) for seq in copies):
+            raise Violation("exchange.release-after-record", f"PUBREL of {payload!r} before its release is committed")
 
     def times_entered(self, payload: bytes) -> int:
         """How often ``payload`` came into a queue."""

@@ -76,8 +76,8 @@ def _opened_shifted(original: Any) -> Any:
 
 
 def _hand_out_shifted(original: Any) -> Any:
-    def hand_out(self: ClientOutbox, frame: Any, rights: Any = None) -> int:
-        left_out: int = original(self, replace(frame, first_seq=frame.first_seq + _shifted(self)), rights)
+    def hand_out(self: ClientOutbox, frame: Any, *others: Any, **named: Any) -> int:
+        left_out: int = original(self, replace(frame, first_seq=frame.first_seq + _shifted(self)), *others, **named)
         return left_out
 
     return hand_out

@@ -81,6 +81,7 @@ RECORDED = {
     "236815": "an identifier that was given up is released after others, whatever message had its PUBREC long before",
     "223294": "an isolated lane outlives its bridge's removal, and the bridge is back before it has ended",
     "233461": "a message of QoS 1 that is raised was published twice, and two lanes have it under one identifier",
+    "211860": "what a rule brings goes in front of live messages of its topic alone, not of each that their batch names",
     "209611": "a message left at QoS 1, since the remote had closed on it, and goes again at QoS 2 after a restart",
 }
 

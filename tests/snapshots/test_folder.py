@@ -125,7 +125,7 @@ def test_all_go_before_the_disk_is_full(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_is_held_is_not_removed(tmp_path: Path) -> None:
-    """snapshots.held-one-stays"""
+    """snapshots.named-when-whole"""
     box = Box(tmp_path)
     box.table()
     first, second = box.make(), box.make()

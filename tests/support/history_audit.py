@@ -1,6 +1,4 @@
-"""Reads what a store keeps of one queue, live and settled, and says whether the two add up (queue.history-without-gap,
-queue.settled-chunks-kept).
-"""
+"""Reads what a store keeps of one queue, live and settled, and says whether the two add up (queue.history-without-gap)."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ def audit(engine: Engine, number: int, *, all_durable: bool = False) -> Kept | N
 
 
 def problems_of(kept: Kept, *, all_durable: bool) -> Iterator[str]:
-    """The contradictions of ``kept`` to queue.history-without-gap or queue.settled-chunks-kept, one sentence each."""
+    """The contradictions of ``kept`` to queue.history-without-gap, one sentence each."""
     row, history = kept.row, kept.row.history
     if history.begins < 0:
         if kept.settlements:

@@ -6,9 +6,9 @@ access.name-never-widens [access]: ``%u`` and ``%c`` stand for a piece of one to
     pattern then matches nothing, and a denying one everything from that level on.
 access.whole-filter-allowed [access]: a subscription is granted when an allowed pattern covers its whole filter and no rule before
     it denies all of the filter. Topics that are denied inside a granted filter are left out at delivery.
-access.users-share-a-list [P5]: all clients of one user share one resolved list with its caches, unless a rule that concerns the
-    user looks at the client identifier.
 
+All clients of one user share one resolved list with its caches, unless a rule that concerns the user looks at the client
+identifier.
 ``actors/access/access_control.py`` decides who a client is; patterns are checked by ``pattern_fault`` when the configuration is
 read.
 """
@@ -66,9 +66,7 @@ def prefix_fault(pattern: str) -> str | None:
 
 
 class ClientAccess:
-    """The rules as they are for one client, or for all clients of one user (access.users-share-a-list). The answers are cached,
-    within bounds.
-    """
+    """The rules as they are for one client, or for all clients of one user. The answers are cached, within bounds."""
 
     __slots__ = ("__weakref__", "_may_publish", "_may_receive", "_publish", "_subscribe")
 

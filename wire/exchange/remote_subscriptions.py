@@ -41,10 +41,9 @@ class RemoteSubscriptions:
         [MQTT 5.0, 3.3.4]; the configuration refuses filters that overlap otherwise. A refused filter is asked for again by the next
         connection; the others are not held up by it. A remote without wildcard subscriptions is asked for no filter with one [MQTT
         5.0, 3.2.2.3.11]: it would end the connection, and the others would have nothing. Those that such a filter covers are asked
-        for then. Shared subscriptions and subscription identifiers are never asked for.
-    exchange.unwanted-filter-given-up [P2]: a filter that was subscribed to in this session and is not asked for any more is given
-        up, because a remote may send once for it, too, what a filter of today matches. That comes after the SUBSCRIBEs: between the
-        two a message may come twice, the other way round it could be missed.
+        for then. Shared subscriptions and subscription identifiers are never asked for. A filter that was subscribed to in this
+        session and is not asked for any more is given up, because a remote may send once for it, too, what a filter of today
+        matches. That comes after the SUBSCRIBEs: between the two a message may come twice, the other way round it could be missed.
     """
 
     def __init__(self, rules: Sequence[RuleSettings], *, no_local: bool, retain_handling: int = _ONLY_WHEN_NEW) -> None:
@@ -104,7 +103,7 @@ class RemoteSubscriptions:
         """The SUBSCRIBEs of a new connection whose remote takes packets of up to ``packet_max_bytes`` (None: any).
 
         known: what may have been subscribed to in this session; UNSUBSCRIBEs of what is not wanted any more follow
-        (exchange.unwanted-filter-given-up). A filter that fits no packet counts as refused with 0x95 (Packet too large), one
+        (exchange.filter-asked-once). A filter that fits no packet counts as refused with 0x95 (Packet too large), one
         without a packet identifier with 0x97.
         """
         self.forget()

@@ -68,8 +68,8 @@ class SharedGroup:
     Live members first; while there are none, members with a queue get the rows; while there are none either, nobody does
     (routing.one-member-per-share).
 
-    routing.share-to-who-may-read [access]: a row goes to members that may read its topic, as in routing.one-member-per-share, if
-        there are any. If there are none, it is dealt as if all might; the Listener leaves it out at delivery and counts it.
+    A row goes to members that may read its topic, if there are any. If there are none, it is dealt as if all might; the Listener
+    leaves it out at delivery and counts it (routing.one-member-per-share).
     """
 
     __slots__ = (

@@ -7,9 +7,9 @@ Queues are the Distributor's and the store's business. Bridges are routed in ``w
 routing.one-copy-per-session [P2, MQTT]: a session gets at most one copy of a message through its ordinary subscriptions, at the
     highest QoS of those that match, with all their Subscription Identifiers [MQTT-3.3.4-2, -3], and RETAIN as published if one of
     them asks for it. The copies for each subscription that the specification also allows are not made.
-routing.one-member-per-share [MQTT]: a message goes to one member of each matching shared subscription, which is known by share name
-    and filter [MQTT-4.8.2-3]. A member's ordinary subscriptions get their own copy. Turns and rights in a group:
-    ``wire/routing/shared_subscription.py``.
+routing.one-member-per-share [MQTT, access]: a message goes to one member of each matching shared subscription, which is known by
+    share name and filter [MQTT-4.8.2-3]: to one that may read its topic, if any may. A member's ordinary subscriptions get their
+    own copy. Turns and rights in a group: ``wire/routing/shared_subscription.py``.
 routing.change-drops-what-it-matches [alive]: a change costs what it changes: a filter that comes or goes drops just the cached
     topics that it matches, and a subscriber that comes or goes under a known filter just the groups that were made of it.
 """

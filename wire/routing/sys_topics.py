@@ -220,7 +220,7 @@ class SysTopicReaders:
         """(connections, what each of them gets), for connections with filters that ask for ``$SYS``.
 
         A shared subscription gives the values of one period to one of its members, and those of the next to the next (4.8.2): to
-        members that may read them, as ``wire/routing/shared_subscription.py`` deals (routing.share-to-who-may-read). Topics that a
+        members that may read them, as ``wire/routing/shared_subscription.py`` deals (routing.one-member-per-share). Topics that a
         connection may not read are left out at delivery.
         """
         self._turn += 1

@@ -120,7 +120,7 @@ def test_different_guesses_at_the_known_have_it_wait_and_the_same_one_again_does
 
 
 def test_the_longest_quiet_is_forgotten() -> None:
-    """access.failed-logins-bounded"""
+    """access.failed-logins-wait"""
     door = limits(2, entries_max=3)
     for origin in ("a", "b", "c", "a", "d"):
         door.on_failed(origin, ADA, 0.0)
@@ -136,7 +136,7 @@ STEPS = st.tuples(st.sampled_from(("failed", "guessed", "let_in")), st.integers(
 
 @given(st.lists(STEPS, max_size=100))
 def test_memory_is_bounded_whatever_comes(steps: list[tuple[str, int, int, int]]) -> None:
-    """access.failed-logins-bounded"""
+    """access.failed-logins-wait"""
     door = limits(2, entries_max=3)
     for at_s, (step, origin, user, credential) in enumerate(steps):
         name, who, proof = str(origin), b"%d" % user, b"%d" % credential

@@ -1,4 +1,4 @@
-"""Tier 2 is bounded by its credit and keeps order (bridge.hand-outs-in-order, bridge.credit-within-limits)."""
+"""Tier 2 is bounded by its credit and keeps order (exchange.publish-in-order, bridge.credit-within-limits)."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def test_rows_with_retain_go_to_the_store_and_to_subscribers_without_it_unless_a
 
 
 def test_what_is_to_be_retained_says_whose_it_is(site: Node) -> None:
-    """store.retained-shared-out: of those who are connected, who have left since, and of a bridge; ordinary rows say nothing."""
+    """store.shared-out: of those who are connected, who have left since, and of a bridge; ordinary rows say nothing."""
     site.start()
     for source, owner in ((3, "user a"), (4, "user b"), (5, "user c")):
         site.frames(replace(up(f"c{source}", source), owner=owner))

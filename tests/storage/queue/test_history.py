@@ -151,7 +151,7 @@ def test_without_retention_nothing_is_written(engine: Engine) -> None:
 
 
 def test_settled_messages_stay_for_the_retention_and_go_then(engine: Engine) -> None:
-    """queue.settled-chunks-kept"""
+    """queue.history-without-gap"""
     box = Box(engine, kept_for(60.0))
     for _ in range(5):
         box.publish(10)
@@ -173,7 +173,7 @@ def test_settled_messages_stay_for_the_retention_and_go_then(engine: Engine) -> 
 
 
 def test_a_chunk_stays_until_all_of_it_is_old(engine: Engine) -> None:
-    """queue.settled-chunks-kept"""
+    """queue.history-without-gap"""
     box = Box(engine, kept_for(60.0))
     box.publish(10)
     box.settle((0, 5), (7, 9))

@@ -100,7 +100,7 @@ def test_where_there_was_only_qos_0_nothing_is_deleted() -> None:
 
 
 def test_a_history_keeps_the_chunks_until_it_is_cut() -> None:
-    """queue.settled-chunks-kept"""
+    """queue.history-without-gap"""
     live = [(30, 300)]
     of_queue = trimming(RecordingEngine(), live, retained=True)
     assert of_queue.history is not None

@@ -153,7 +153,7 @@ def test_a_bridge_that_was_away_meanwhile_is_told_apart_when_it_is_back(engine: 
 
 
 def test_lanes_that_were_never_used_count_from_the_first_message_on(engine: Engine) -> None:
-    """store.lanes-on-record-first.
+    """store.former-lanes-drain-first.
 
     Of three lanes two had messages: with two lanes now, a topic of lane 0 may have come to lane 1.
     """
@@ -171,7 +171,7 @@ def test_lanes_that_were_never_used_count_from_the_first_message_on(engine: Engi
 
 @pytest.mark.parametrize("qos", [0, 1])
 def test_the_number_of_lanes_is_on_record_with_the_first_message(qos: int) -> None:
-    """store.lanes-on-record-first. At any write, as a kill and as a power cut: with the queue's row, the number is there."""
+    """store.former-lanes-drain-first. At any write, as a kill and as a power cut: with the queue's row, the number is there."""
     engine = RecordingEngine()
     Life(engine, 1, 3).publish(0, b"a", qos=qos)
 
@@ -194,7 +194,7 @@ def test_a_record_that_is_gone_or_damaged_is_made_anew(engine: Engine, damaged: 
 
 
 def test_whatever_write_the_store_dies_at_the_order_holds() -> None:
-    """store.lanes-on-record-first. The marks are there whenever there is a message that has to wait for them."""
+    """store.former-lanes-drain-first. The marks are there whenever there is a message that has to wait for them."""
     engine = RecordingEngine()
     first = Life(engine, 1, 2)
     first.publish(0, b"a")

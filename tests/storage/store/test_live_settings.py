@@ -85,7 +85,7 @@ def test_a_batch_that_was_routed_before_and_comes_after_stays_in_front_of_what_f
 
 @pytest.mark.parametrize(("before", "now"), [(1, 2), (2, 1)])
 def test_what_was_routed_before_and_came_to_a_new_store_goes_first_in_the_next_life(engine: Engine, before: int, now: int) -> None:
-    """store.lanes-on-record-first. The node dies after a batch that was sent again, and before any that goes by what holds now."""
+    """store.former-lanes-drain-first. The node dies behind a batch that was sent again, before any by what holds now."""
     LiveStore(engine, before)
     store = LiveStore(engine, now, life=2, number=2)
     store.routes_by = before

@@ -48,7 +48,7 @@ def kept_topics(kept: RetainedMessages) -> set[str]:
 
 
 def test_one_owner_has_half_of_all_messages_and_the_others_the_rest(engine: Engine) -> None:
-    """store.retained-shared-out. A refused message changes nothing; one that is cleared, or that another takes over, gives its
+    """store.shared-out. A refused message changes nothing; one that is cleared, or that another takes over, gives its
     place."""
     kept = RetainedMessages(engine, settings())
     assert publish(kept, engine, *((topic, b"x", GREEDY) for topic in "abcdef")) == 2

@@ -315,7 +315,7 @@ def test_a_connection_that_rests_is_closed(served: Served) -> None:
 
 
 def test_a_flood_of_questions_is_answered_one_after_the_other(served: Served) -> None:
-    """http.one-call-each. It does not make the node unready, and who asks with another token is not told that it is busy."""
+    """tree.one-question-each. It does not make the node unready, and who asks with another token is not told that it is busy."""
     question = f"GET /api/v1/queues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKENS['view']}\r\n\r\n".encode()
     with ExitStack() as stack:
         socks = [stack.enter_context(connect(served)) for _ in range(CONNECTIONS_MAX - 4)]

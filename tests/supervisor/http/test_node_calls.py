@@ -98,7 +98,7 @@ def test_one_call_too_many_is_refused_at_once_and_the_status_is_told_all_the_sam
 
 
 def test_one_caller_has_one_call_under_way_and_the_others_go_on() -> None:
-    """http.one-call-each"""
+    """tree.one-question-each"""
     figures, go, under_way = HttpCounts(), Event(), Counter[str]()
 
     def take_long() -> bool:

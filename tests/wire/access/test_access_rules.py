@@ -169,7 +169,6 @@ def test_a_good_pattern_has_no_fault(pattern: str) -> None:
 
 
 def test_clients_of_a_user_share_what_does_not_depend_on_them() -> None:
-    """access.users-share-a-list"""
     rules = AccessRules([rule("a", users=("ada",)), rule("b/%c", users=("bob",))])
     held = rules.for_client("ada", "1")
     assert rules.for_client("ada", "2") is held

@@ -117,7 +117,7 @@ def test_a_filter_that_a_suback_says_nothing_of_counts_as_refused(codes: tuple[i
 
 @pytest.mark.parametrize("level", [4, 5])
 def test_what_is_not_asked_for_any_more_is_given_up_behind_what_is(level: int) -> None:
-    """exchange.unwanted-filter-given-up. A filter that another one of today covers is not asked for either, so it goes as well."""
+    """exchange.filter-asked-once. A filter that another one of today covers is not asked for either, so it goes as well."""
     known = ["a/#", "a/b", "old/#", "c", *(f"gone/{number:03d}" for number in range(20))]
     subscriptions = subscriptions_of([rule(1, "a/b", "a/#", "c")], level=level, no_local=False)
     data = subscriptions.subscribe(100, known)

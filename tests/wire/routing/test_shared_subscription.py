@@ -1,5 +1,5 @@
-"""A shared subscription deals fairly, whatever batches the rows come in (routing.one-member-per-share), to live members first
-(routing.one-member-per-share), of those that may read the topic (routing.share-to-who-may-read).
+"""A shared subscription deals fairly, whatever batches the rows come in, to live members first, of those that may read the topic
+(routing.one-member-per-share).
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def test_nothing_is_dealt_of_nothing() -> None:
 
 
 def test_rows_go_to_those_that_may_read_their_topic_in_turn() -> None:
-    """routing.share-to-who-may-read"""
+    """routing.one-member-per-share"""
     rights = {"b": reads("open/#"), "c": reads("open/#", "half")}
     group = group_of(member("a"), member("b"), member("c"), rights=rights)
     assert Counter(receivers(group, 300, b"open/x")) == {"a": 100, "b": 100, "c": 100}
@@ -148,7 +148,7 @@ def test_nobody_is_served_alone_though_every_row_finds_the_group_changed() -> No
 
 
 def test_who_is_offline_gets_what_no_live_member_may_read_and_what_nobody_may_read_is_dealt_as_ever() -> None:
-    """routing.share-to-who-may-read"""
+    """routing.one-member-per-share"""
     rights = {"live": reads("open"), "away": reads("open", "half")}
     group = group_of(member("live"), member("away", 0, "q"), member("gone", 0), rights=rights)
     assert receivers(group, 2, b"open") == ["live", "live"]
@@ -157,7 +157,7 @@ def test_who_is_offline_gets_what_no_live_member_may_read_and_what_nobody_may_re
 
 
 def test_rights_are_looked_at_again_after_a_change_and_not_at_all_where_all_are_alike() -> None:
-    """routing.share-to-who-may-read"""
+    """routing.one-member-per-share"""
     rights = {"a": reads("x"), "b": reads("y")}
     group = group_of(member("a"), member("b"), rights=rights)
     assert receivers(group, 2, b"x") == ["a", "a"]
@@ -169,7 +169,7 @@ def test_rights_are_looked_at_again_after_a_change_and_not_at_all_where_all_are_
 
 
 def test_as_many_topics_and_readers_as_one_likes_take_no_more_memory_and_are_dealt_right() -> None:
-    """routing.share-to-who-may-read"""
+    """routing.one-member-per-share"""
     count = 2 * CACHED_TOPICS_MAX
     rights = {f"m{number}": reads(f"t{number}") for number in range(count)}
     group = group_of(*[member(name) for name in rights], rights=rights)

@@ -177,7 +177,7 @@ def reads(*topics: str) -> ClientAccess:
 
 
 def test_a_shared_subscription_gives_each_value_to_a_member_that_may_read_it_in_turn() -> None:
-    """routing.share-to-who-may-read: and where nobody may, to any: it is left out at delivery, and counted."""
+    """routing.one-member-per-share: and where nobody may, to any: it is left out at delivery, and counted."""
     broker, uptime = reads("$SYS/broker/#"), reads("$SYS/broker/uptime")
     members: list[Wanting] = [
         (number, {"$share/g/$SYS/#": (0, 0)}, rights) for number, rights in enumerate([broker, uptime, broker])
@@ -195,7 +195,7 @@ def test_a_shared_subscription_gives_each_value_to_a_member_that_may_read_it_in_
 
 
 def test_who_may_read_everything_takes_what_others_may_not() -> None:
-    """routing.share-to-who-may-read"""
+    """routing.one-member-per-share"""
     members: list[Wanting] = [(1, {"$share/g/$SYS/#": (AS_PUBLISHED, 5)}, reads("nothing")), (2, {"$share/g/$SYS/#": (0, 6)}, None)]
     audience = SysTopicReaders()
     for _ in range(3):
