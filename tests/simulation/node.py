@@ -61,7 +61,7 @@ from wire.frames.intake import Publishes
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened
 from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR, actors_of, child_of, session_of_queue
 from wire.frames.placement import SITE, Placement
-from wire.frames.supervision import Command, LinkStates, SnapshotMade
+from wire.frames.supervision import Command, NodeTopics, SnapshotMade
 from wire.mqtt.reason_codes import ReasonCode
 from wire.routing.link_states import told_here
 from wire.status.link_faults import LinkFault
@@ -535,7 +535,7 @@ class Machine:
             self.oracle.handed_out(frame)
             if receiver != LISTENER:
                 self.oracle.handed_rows_max = max(self.oracle.handed_rows_max, frame.count)
-        elif isinstance(frame, LinkStates):
+        elif isinstance(frame, NodeTopics):
             self.links_told = True
         elif isinstance(frame, Passed):
             self.oracle.passed(receiver, frame)

@@ -13,8 +13,8 @@ from storage.store.history_resends import Resends
 from storage.store.retained_pieces import RetainedPieces
 from storage.store.thinned_messages import ThinnedMessages
 from wire.exchange.announcements import Announcements
-from wire.routing.link_states import LinkStateTopics
 from wire.routing.live_lanes import LiveLanes
+from wire.routing.node_topics import TopicsToTell
 from wire.status.loss_reasons import Loss
 
 
@@ -100,7 +100,7 @@ def _one_way_only(original: Any) -> Any:
 
 
 def _told_from_the_start(original: Any) -> Any:
-    def init(self: LinkStateTopics) -> None:
+    def init(self: TopicsToTell) -> None:
         original(self)
         self.told = True
 
@@ -149,6 +149,6 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "broker.link-states-before-clients/at-once",
         "clients are let in before anything is known of the links",
-        ((LinkStateTopics, "__init__", _told_from_the_start),),
+        ((TopicsToTell, "__init__", _told_from_the_start),),
     ),
 )
