@@ -159,6 +159,10 @@ class HistoryFolder:
             self._files = None
             raise
 
+    def look(self) -> None:
+        """See what earlier lives have left, for ``bytes`` and ``since_ms``. Raises OSError: the disk refuses."""
+        self._known()
+
     def minutes(self, since_ms: int, until_ms: int) -> Iterator[Minute]:
         """The minutes that ended after ``since_ms`` and until ``until_ms``, in the order in which they were recorded.
 

@@ -130,7 +130,9 @@ class NodeHistory:
 
     def _record(self, sampler: Sampler, sample: Sample, settings: HistorySettings) -> None:
         taken = sampler.take(sample, {pid: usage_of(pid) for pid in sample.pids})
-        if taken is not None:
+        if taken is None:
+            self._folder.look()
+        else:
             self._folder.add(
                 taken.at_ms, taken.seconds, taken.node, taken.lanes, keep_s=settings.keep_s, max_bytes=settings.max_bytes
             )

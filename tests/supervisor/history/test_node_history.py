@@ -107,7 +107,9 @@ def test_a_new_life_of_the_node_goes_on_with_it(tmp_path: Path) -> None:
     kept.host.at_s += 600.0
     kept.history.start()
 
-    kept.go_on(FIRST_S + 60.0)
+    kept.go_on(FIRST_S)
+    assert present(kept.history.figures()).kept_since_ms is not None
+    kept.go_on(60.0)
 
     assert len(kept.ask(since="1h").at_ms) == 2
 
