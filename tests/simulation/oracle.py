@@ -31,6 +31,7 @@ from tests.simulation.publisher import Client, Message, Publisher
 from tests.simulation.resends import ResendsSeen
 from tests.simulation.rules import RulesSeen
 from tests.simulation.sessions import SessionsJudge
+from tests.simulation.taken_back import ReleasesTakenBack
 from tests.simulation.thinned import ThinnedSeen, count_of
 from tests.simulation.world import Violation
 from tests.support.arrivals import Order
@@ -143,6 +144,7 @@ class Oracle:
         self._letters = LettersSeen()
         self.thinned = ThinnedSeen(self.shape.thinning)
         self.resends = ResendsSeen(BRIDGE)
+        self._taken_back = ReleasesTakenBack()
         self._retains = self.shape.link_state or self.shape.retained != NEVER
         self._pass_rows: dict[bytes, bytes] = {}  # of rules that bring what was retained, how far each has come
         self._passes = 0  # of rules that bring what was retained, that have begun
@@ -190,6 +192,8 @@ class Oracle:
 
     def disk_wrote(self, ops: Ops) -> None:
         self._names_written(ops)
+        if not self._rebuilding:
+            self._taken_back.wrote(self._received_as_written)
         self.thinned.wrote(ops)
         self._sent_again(ops)
         buried = self._letters_written(ops)
@@ -321,6 +325,7 @@ class Oracle:
     def store_died(self) -> None:
         """The QueueStore's process has ended."""
         self._store_has_died = True
+        self._taken_back.store_died()
         if self.sessions is not None:
             self.sessions.store_died(durable=self.durable)
         if not self.durable:
@@ -598,10 +603,13 @@ class Oracle:
         self.refused_payloads.discard(payload)
         if self.relaxed or self.shape.acknowledge == "fast":
             return
+        if message.qos == 2:
+            self._taken_back.acknowledged(publisher.client_id, packet_id, payload, written=payload in self._ever_written)
         # A rule that lowers it to QoS 0 promises nothing, and what a full queue has room for may be another message.
         unpromised = not self.applied_qos(message) and (self.durable or self._limited)
         kept = self._survives(payload) or unpromised
-        kept |= payload in self._unrouted or payload in self.thinned.ever_held[self.strong]
+        kept |= payload in self._unrouted or payload in self._taken_back.swallowed
+        kept |= payload in self.thinned.ever_held[self.strong]
         if not kept and self.thinned.on and not (self._limited and self.shape.overflow != "reject"):
             if self.applied_qos(message):
                 self.thinned.acknowledged(payload, self._ledgers())
@@ -618,9 +626,12 @@ class Oracle:
     def completed(self, publisher: Client, packet_id: int) -> None:
         """P1: a PUBCOMP is written."""
         unasked = self.shape.weak_store and self._changing  # perhaps by the bridge that wants it, which comes and goes
-        if self.relaxed or self.shape.acknowledge == "fast" or unasked:
+        if self.relaxed or self.shape.acknowledge == "fast":
             return
-        if packet_id in self.received_ids(publisher.client_id):
+        session = publisher.client_id
+        kept, written = self.received_ids(session), self._received_as_written(session)
+        self._taken_back.completed(session, packet_id, committed=packet_id not in kept | written)
+        if packet_id in kept and not unasked:
             raise Violation("P1", f"PUBCOMP {packet_id} for {publisher.client_id!r}: its removal is not committed")
 
     def refused(self, message: Message) -> None:
@@ -648,8 +659,11 @@ class Oracle:
             if self.shape.retained != NEVER:
                 self._kept_retained.add(message.payload)
 
-    def received_ids(self, session: str) -> set[int]:
-        """The identifiers of ``session`` that are on the disk; of a lane's without its number it is the one that is known."""
+    def received_ids(self, session: str, read: Callable[[bytes], bytes | None] | None = None) -> set[int]:
+        """The identifiers of ``session`` that are on the disk; of a lane's without its number it is the one that is known.
+
+        read: of the disk; None: with the strength that the configuration promises.
+        """
         connection = connection_of_session(session)
         if connection:
             place = lane_of_actor(connection)
@@ -661,10 +675,14 @@ class Oracle:
             if not numbers:
                 return set()
             session = remote_session_name(connection, wanted, *numbers)
-        value, found = self._meta(part_key(session, RECEIVED)), Session(session)
+        value, found = (read or self._meta)(part_key(session, RECEIVED)), Session(session)
         if value is not None:
             found.take(RECEIVED, value)
         return found.received
+
+    def _received_as_written(self, session: str) -> set[int]:
+        assert self.disk is not None
+        return self.received_ids(session, self.disk.written_value)
 
     # --- the remote ---
 
@@ -942,6 +960,7 @@ class Oracle:
 
     def store_opened(self, rows_read: int, clients: int) -> None:
         """P8: what is read does not grow with the backlog."""
+        self._taken_back.store_opened(self.received_ids)
         if self.sessions is not None:
             self.sessions.store_opened()
             clients += 4 * len(self.sessions.shape.clients)
@@ -1063,7 +1082,7 @@ class Oracle:
             self.sessions.judge_the_whole()
         if self.relaxed:
             return
-        known = {*self._letters.accounted(), *self._purged.values()}
+        known = {*self._letters.accounted(), *self._purged.values(), *self._taken_back.swallowed}
         known |= {payload for payload in self._unrouted if not self._survives(payload)}
         missing = [
             message

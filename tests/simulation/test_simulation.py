@@ -82,6 +82,7 @@ RECORDED = {
     "223294": "an isolated lane outlives its bridge's removal, and the bridge is back before it has ended",
     "233461": "a message of QoS 1 that is raised was published twice, and two lanes have it under one identifier",
     "211860": "what a rule brings goes in front of live messages of its topic alone, not of each that their batch names",
+    "206901": "a crash takes back a release that nobody wanted kept, and the next message under its identifier is for one who does",
     "209611": "a message left at QoS 1, since the remote had closed on it, and goes again at QoS 2 after a restart",
 }
 
