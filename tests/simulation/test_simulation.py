@@ -84,6 +84,7 @@ RECORDED = {
     "211860": "what a rule brings goes in front of live messages of its topic alone, not of each that their batch names",
     "206901": "a crash takes back a release that nobody wanted kept, and the next message under its identifier is for one who does",
     "801 --placement isolated": "a bridge that wants more is taken away before what goes to it was answered",
+    "204729": "the link ends once while it carries a message, as another is searched for on which the remote closes",
     "209611": "a message left at QoS 1, since the remote had closed on it, and goes again at QoS 2 after a restart",
 }
 

@@ -10,9 +10,10 @@ The search (exchange.given-up-only-when-proven):
    was in flight goes alone: while it is unanswered nothing else leaves, and it does not leave while anything is unanswered.
 2. A message that was alone when the remote closed is suspected; one that is answered is not, or no longer. QoS 0 is never answered:
    a closing says nothing if QoS 0 left since the last answer.
-3. While there are suspects all messages go alone. One for which the remote has closed ``FIRST`` times, or that is like others that
-   were convicted, is set aside until the remote has accepted another on the same connection; a closing after that is a proof.
-   ``PROOFS`` convict it, with ``FIRST`` other closings if it is not like those. None is convicted while the remote accepts nothing.
+3. While there are suspects all messages go alone. One for which the remote has closed ``FIRST`` times is set aside until the remote
+   has accepted another on the same connection; a closing after that is a proof. ``PROOFS`` convict it, with ``FIRST`` others if it
+   is not like messages that were convicted before. None is convicted while the remote accepts nothing.
+4. Nothing passes one for which it has closed less often: any link may end once while it carries that.
 
 exchange.lowered-before-given-up [P2]: a suspect of QoS 2, or with RETAIN, is tried without that before it is given up. ``LEARNT``
     such messages on which the remote closed, and which it took so, teach what it does not take; so does a closing right after it
@@ -52,14 +53,18 @@ WITHOUT = {
 class QuarantinedMessage:
     """A message for which the remote seems to close. ``on_closed``: how often; ``proofs``: how often although it accepted another.
 
-    untried: without which traits it is yet to be tried. waits: another is to be accepted before it goes.
+    untried: without which traits it is yet to be tried.
     """
 
     of: MessageClass
     untried: list[int]
     closed: int = 0
     proofs: int = 0
-    waits: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether another is to be accepted before it goes."""
+        return self.closed >= FIRST and not self.untried
 
 
 class Quarantine:
@@ -96,15 +101,16 @@ class Quarantine:
 
     # --- a connection ---
 
-    def on_connected(self, session: str) -> bool:
-        """A connection begins; whether what ``waits`` is to be set aside on it (exchange.given-up-only-when-proven)."""
+    def on_connected(self, session: str) -> list[int]:
+        """A connection begins; the suspects that are set aside on it (exchange.given-up-only-when-proven)."""
         if session != self._session:  # another remote, perhaps
             self._session = session
             self._doubts, self._classes = {}, ClosedClasses()
             self._released = None, 0
         self._forget_connection()
-        self.quarantining = self._sets_aside and any(suspect.waits for suspect in self.found.values())
-        return self.quarantining
+        aside = [seq for seq, suspect in self.found.items() if suspect.waits] if self._sets_aside else []
+        self.quarantining = bool(aside)
+        return aside
 
     def taken_back(self) -> None:
         """The suspects go now, on the connection on which they were set aside."""
@@ -231,9 +237,7 @@ class Quarantine:
         elif self.accepted_another:
             for doubt in [doubt for doubt in self._doubts if doubt & self._traits == doubt]:
                 self._speaks_for(doubt)
-        expected = self._classes.expect(suspect.of)
-        suspect.waits = not suspect.untried and (expected or suspect.proofs > 0 or suspect.closed >= FIRST)
-        enough = suspect.proofs >= PROOFS and (expected or suspect.closed >= FIRST + PROOFS)
+        enough = suspect.proofs >= PROOFS and (suspect.closed >= FIRST + PROOFS or self._classes.expect(suspect.of))
         if not (self._sets_aside and suspect.waits and enough):
             return None
         if (found := self._classes.on_given_up(suspect.of)) is not None:

@@ -219,8 +219,7 @@ class SenderHalf:
             released, sent = self.stays_due(left.released), self.stays_due(left.sent)
             self.messages.on_resumed(released, sent, left.sent_below)
         self.messages.on_connected(level, receive_maximum)
-        if self._suspects.on_connected(session):
-            self.due.quarantine(self._suspects.found)
+        self.due.quarantine(self._suspects.on_connected(session))
         self.live = True
 
     def _begin_session(self, session: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 import pytest
@@ -209,6 +209,32 @@ def test_a_connection_that_the_network_has_ended_says_nothing() -> None:
     bridge.run(50)
     assert bridge.outcome == {}
     assert bridge.flow.quarantined == []
+
+
+def ends(*connections: int, at: int, poison: Collection[int] = ()) -> Callable[[int, Sent], bool]:
+    """The link ends as ``at`` leaves, on those; the remote closes on each of ``poison``, always."""
+    closes = on(*poison)
+    return lambda connection, packet: closes(connection, packet) or (connection in connections and on(at)(connection, packet))
+
+
+@pytest.mark.parametrize(
+    ("closes_on", "order"),
+    [
+        (lambda connection, packet: connection <= BARREN or ends(BARREN + 1, at=1)(connection, packet), range(10)),
+        (ends(BARREN + FIRST + 1, at=1, poison=[0]), range(1, 10)),
+        (ends(CLOSINGS + 1, at=4, poison=[0]), range(1, 10)),
+    ],
+    ids=["behind-what-was-accepted", "beside-one-that-is-set-aside", "like-one-that-was-given-up"],
+)
+def test_nothing_passes_a_message_at_which_the_link_has_ended_once(
+    closes_on: Callable[[int, Sent], bool], order: Iterable[int]
+) -> None:
+    """exchange.given-up-only-when-proven: once is what any link may do while another message is looked for."""
+    bridge = scene(closes_on)
+    for bridge.topic, messages in (("a b/%d", 1), ("%d/t", 3), ("a b/%d", 1), ("%d/t", 5)):
+        bridge.offer(*[1] * messages)
+    bridge.run()
+    assert bridge.order == list(order)
 
 
 def after_completing(*connections: int, seqs: int = 1) -> Callable[[int, Sent], bool]:
