@@ -85,6 +85,7 @@ RECORDED = {
     "206901": "a crash takes back a release that nobody wanted kept, and the next message under its identifier is for one who does",
     "801 --placement isolated": "a bridge that wants more is taken away before what goes to it was answered",
     "204729": "the link ends once while it carries a message, as another is searched for on which the remote closes",
+    "202483": "a message was tried at QoS 1, and goes at QoS 2 again when another is accepted",
     "209611": "a message left at QoS 1, since the remote had closed on it, and goes again at QoS 2 after a restart",
 }
 

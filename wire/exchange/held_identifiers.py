@@ -8,7 +8,8 @@ exchange.pubrels-in-pubrec-order [P4, MQTT]: PUBRELs leave in the order in which
 exchange.abandoned-identifier-released [P2]: a message that left at QoS 2 and is owed a PUBREC may be given up, or leave at a lower
     QoS because the remote takes no QoS 2 any more. Its packet identifier may stay held at the remote, and would make of a later
     message a repeat [MQTT-4.3.3-10]. One PUBREL releases it behind the next PUBREC, which shows that the remote knows QoS 2;
-    before that some remotes close the connection on one.
+    before that some remotes close the connection on one. A lower QoS that the remote has not answered when the connection ends
+    releases nothing: that message may leave at QoS 2 next.
 """
 
 from __future__ import annotations
@@ -149,10 +150,11 @@ class HeldIdentifiers:
 
     # --- connections and sessions ---
 
-    def on_disconnected(self, unanswered: RangeSet) -> None:
-        """The connection is gone: what was awaited is due again. unanswered: what is owed a PUBREC."""
-        for start, stop in unanswered:
+    def on_disconnected(self, pubrec: RangeSet, puback: RangeSet) -> None:
+        """The connection is gone: what was awaited is due again. pubrec, puback: what is owed one, and may go at QoS 2 next."""
+        for start, stop in (*pubrec, *(ArrivalSet(puback).within(self.abandoned) if self.abandoned else ())):
             self.unanswered.add(start, stop)
+            self.abandoned.discard(start, stop)
         for start, stop in self.awaited:
             self.due.add(start, stop)
         self.awaited.clear()

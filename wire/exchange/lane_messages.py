@@ -198,7 +198,7 @@ class LaneMessages:
     def on_disconnected(self) -> None:
         """The connection is gone: what was not answered on it is due again."""
         self.due.on_disconnected(*self.in_flight.unsettled)
-        self.held.on_disconnected(self.in_flight.pubrec)
+        self.held.on_disconnected(self.in_flight.pubrec, self.in_flight.puback)
 
     def begin_again(self) -> None:
         """All that is unsettled is looked at for the next connection."""

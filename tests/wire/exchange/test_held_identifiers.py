@@ -148,7 +148,7 @@ def test_an_abandoned_identifier_goes_with_its_session(present: bool) -> None:
 def test_no_pubrel_goes_for_an_identifier_that_a_later_message_has() -> None:
     """exchange.abandoned-identifier-released: it would release that one before its PUBREC is on record."""
     held = HeldIdentifiers()
-    held.on_disconnected(RangeSet([(0, 2)]))
+    held.on_disconnected(RangeSet([(0, 2)]), RangeSet())
     held.abandon(0, 2)
     held.pubrec(65_000, 65_001)
     assert held.replies == [bytes((0x62, 2, 0, 2))]
@@ -291,14 +291,14 @@ def test_the_way_from_pubrec_to_pubcomp() -> None:
     assert parse(b"".join(parts), 4) == parse(bytes((0x62, 2, 0, 6, 0x62, 2, 0, 7, 0x62, 2, 0, 4)), 4)
     held.awaited.discard(5, 6)
     held.pubcomp(5, 6)
-    held.on_disconnected(RangeSet())
+    held.on_disconnected(RangeSet(), RangeSet())
     assert (held.between_connections, held.released_in_order()) == (2, ((6, 7), (3, 4)))
 
 
 def test_a_lost_session_has_what_had_its_pubrec_and_abandoned_nothing() -> None:
     held = HeldIdentifiers()
     held.open(((0, 2),))
-    held.on_disconnected(RangeSet([(4, 5)]))
+    held.on_disconnected(RangeSet([(4, 5)]), RangeSet())
     held.abandon(4, 5)
     held.abandon(9, 10)
     assert held.abandoned.ranges() == ((4, 5),), "the remote cannot hold the other"

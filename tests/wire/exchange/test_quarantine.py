@@ -163,6 +163,15 @@ def test_the_identifier_of_a_qos_2_message_that_was_given_up_is_released_behind_
     assert bridge.order == [1, 2, 3, 4]
 
 
+def test_the_identifier_of_a_message_that_may_leave_at_qos_2_again_is_not_released() -> None:
+    """exchange.abandoned-identifier-released: it was tried at QoS 1, and the remote that may hold it takes others meanwhile."""
+    bridge = scene(lambda connection, packet: connection <= BARREN + FIRST + 2 and on(0)(connection, packet))
+    bridge.offer(2, 2, 2)
+    bridge.run()
+    assert bridge.outcome == dict.fromkeys(range(3), "delivered")
+    assert sorted(bridge.released) == [1, 2, 3], "each once, behind its PUBREC"
+
+
 def test_each_of_several_in_a_row_is_given_up() -> None:
     bridge = scene(on(*range(6)))
     bridge.offer(*[1, 2] * 20)
