@@ -24,6 +24,7 @@ from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
 from tests.simulation.incoming import AWAY
 from tests.simulation.letters import PREFIX, LettersSeen
+from tests.simulation.lone import LoneMessages
 from tests.simulation.mqtt import Publish
 from tests.simulation.options import LiveLaneSeen, OptionsSeen, named_lanes, opened
 from tests.simulation.plan import BRIDGE, Plan
@@ -161,6 +162,7 @@ class Oracle:
         self._carried_out: Counter[str] = Counter()  # messages purged and replayed, as the operator was answered
         self.deliveries: dict[bytes, list[int]] = {}
         self._came_lowered: set[bytes] = set()  # at a lower QoS than it was queued with
+        self._lone = LoneMessages()
         self._remote_refused: set[bytes] = set()
         self._always_closed_on: set[bytes] = set()
         self._convicted: Counter[str] = Counter()  # by queue, how many letters are of such messages
@@ -719,6 +721,7 @@ class Oracle:
             raise Violation("RETAIN", f"m{message.number} came with RETAIN {packet.retain}")
         if packet.qos and not self.relaxed and not self._survives(payload):
             raise Violation("store.answer-after-commit", f"m{message.number} was handed out before it was committed")
+        self._lone.heard(client_id, payload)
         known = self.deliveries.get(payload)
         if known is None:
             self._first_arrival(message, client_id, session)
@@ -757,6 +760,8 @@ class Oracle:
             return  # left out, and published again because the acknowledgement was lost
         if payload in self._remote_refused or payload in self._ever_refused:
             return  # refused, told or not: its place was then
+        if self.may_be_passed(payload):
+            return  # others went first, as while there is a search for what the remote closes on
         if payload in self._returned:
             return  # what came after it did not wait
         if payload in self._routed_later:
@@ -781,7 +786,12 @@ class Oracle:
         for each in {by_lane, here, ""}:
             self._arrivals.came(place, *key, each)
 
+    def may_be_passed(self, payload: bytes) -> bool:
+        """Whether its connection has ended on that message alone so often that others may have left before it."""
+        return self._lone.may_be_passed(payload)
+
     def remote_refused(self, client_id: str, packet: Publish) -> None:
+        self._lone.heard(client_id, packet.payload)
         self._remote_refused.add(packet.payload)
 
     def remote_closed_on(self, packet: Publish, *, always: bool, of_class: str) -> None:
@@ -799,6 +809,8 @@ class Oracle:
 
     def remote_written(self, client_id: str, connection: object, packet: Publish, now_s: float, at_most_s: float) -> None:
         """A PUBLISH is written, at whatever QoS. at_most_s: by the clock of who writes, who runs ahead while he works."""
+        if packet.qos and packet.payload not in self.deliveries:
+            self._lone.written(client_id, connection, packet.payload)
         if client_id != AWAY:
             self.options.written(connection, _lane_of(client_id), packet, now_s, at_most_s)
 
