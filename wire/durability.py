@@ -1,4 +1,8 @@
-"""How strongly a message is kept before its publisher is answered, by what it concerns: the strictest of all that."""
+"""How strongly a message is kept before its publisher is answered, by what it concerns: the strictest of all that.
+
+The Distributor says it of a batch when it routes that. Processes hear of other settings one after the other, and a batch may be
+sent again; but none goes to a bridge by some settings and is kept by others.
+"""
 
 from __future__ import annotations
 

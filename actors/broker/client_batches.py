@@ -17,7 +17,6 @@ from actors.broker.listener_interface import ListenerInterface
 from actors.broker.reserved_topics import ReservedTopics
 from actors.process.local_messages import PublishedMessages
 from wire.config_settings import ClientLimitSettings
-from wire.durability import Durability
 from wire.exchange.batch_durability import BatchDurability
 from wire.exchange.receiver import AnswerBurst
 from wire.exchange.wills import Message
@@ -175,7 +174,7 @@ class ClientBatches:
             last = self.link.outstanding[-1]
             waiting = self.durability.of(client.listener for client in self.touched.values())
             sent = last.sent.durability
-            self.durability.hurry(last.number, None if sent is None else Durability(*sent), waiting, self.builder.topics)
+            self.durability.hurry(last.number, sent, waiting, self.builder.topics)
 
     def _seal(self) -> tuple[list[tuple[Client, AnswerBurst]], dict[str, bytes]]:
         bursts: list[tuple[Client, AnswerBurst]] = []

@@ -8,7 +8,7 @@ to local clients ``actors/broker/local_routing.py``'s; the store commits.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Hashable, Iterable, Sequence, Set
 from functools import partial
 
 from actors.broker.followed_publish import FollowedRouting
@@ -18,6 +18,7 @@ from actors.process.actor import MailboxActor
 from actors.process.local_messages import Deliver, PublishedAhead, PublishedMessages, SessionDown, SessionUp
 from actors.process.mailbox import Mailbox
 from wire.config_settings import NodeSettings, RingSettings
+from wire.durability import Durabilities, Durability
 from wire.frames.batch import QOS_ONLY, RETAIN, RETAIN_ONLY, Batch, head_of, pack_column, raised_rows, unpack_column
 from wire.frames.frame import Frame
 from wire.frames.intake import NO_ROW, Append, CommitWanted, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
@@ -69,6 +70,7 @@ class Distributor(MailboxActor):
     def route_by(self, settings: NodeSettings) -> None:
         """New messages go by these rules; messages that were routed before and are sent again go where they went."""
         self._router = BridgeRules(settings.bridges)
+        self._durabilities = Durabilities(settings)
         self._raises = self._router.raise_qos
         self._thinning_routes = self._router.thinning_routes
         self._lanes = tuple((bridge.name, bridge.lanes) for bridge in settings.bridges if bridge.lanes > 1)
@@ -197,7 +199,7 @@ class Distributor(MailboxActor):
             refused={} if published is None else published.refused,
             raised=raised,
             thinned=thinned,
-            durability=None if published is None else published.durability,
+            durability=self._durability(frame, sender, parts),
             parts=tuple(parts),
             bodies=tuple(bodies),
         )
@@ -205,6 +207,25 @@ class Distributor(MailboxActor):
         if self._watch.on:
             self._watch.on_routed(frame, batch, append, live=live, router=self._router)
         self.send(QUEUE_STORE, append)
+
+    def _durability(self, frame: PublishedMessages | Publishes, sender: LaneName | None, parts: Iterable[Part]) -> Durability:
+        """The strictest of what ``frame`` concerns: the listeners or the bridge that it came by, the bridges that it goes to.
+
+        All by the settings by which it is routed: the store may have others already, or by the time that it gets it again.
+        """
+        durabilities = self._durabilities
+        refused: tuple[str, ...] = ()
+        wanted = durabilities.own if sender is None else durabilities.of_bridge(sender.bridge)
+        if isinstance(frame, PublishedMessages):
+            wanted, refused = frame.durability or wanted, tuple(frame.refused)
+        if not durabilities.differ:
+            return wanted
+        for queue in (*(part[0] for part in parts), *refused):
+            if (lane := lane_of_queue(queue)) is not None:
+                wanted = wanted.with_that(durabilities.of_bridge(lane.bridge))
+        if frame.released:  # what it was of may have concerned any; and were it forgotten, a new message would be taken for that
+            wanted = wanted.with_that(durabilities.strictest)
+        return wanted
 
     def _judge_copies(
         self, ring: RingFilter, published: PublishedMessages | None, batch: Batch, sender: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import field
 
+from wire.durability import Durability
 from wire.frames.batch import Batch
 from wire.frames.frame import Frame
 from wire.frozen_records import named_record
@@ -15,7 +16,8 @@ from wire.status.states import LinkState
 class PublishedMessages(Frame):
     """Listener -> Distributor: ``Publishes`` of local clients; again, as the same object, where a store may have lost it.
 
-    sources: per row the Listener's number of the connection (u32 column). room, refused, durability: as in ``Append``.
+    sources: per row the Listener's number of the connection (u32 column). room, refused: as in ``Append``.
+    durability: the strictest of the listeners by which it came; None: the store's own.
     """
 
     sender: str
@@ -28,7 +30,7 @@ class PublishedMessages(Frame):
     wills: tuple[tuple[str, int], ...] = ()
     room: int = 0
     refused: dict[str, int] = field(default_factory=dict)
-    durability: tuple[bool, float, bool] | None = None
+    durability: Durability | None = None
 
 
 @named_record

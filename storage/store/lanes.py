@@ -120,8 +120,11 @@ class Lanes:
         Raises:
             ConfigError, Unavailable: a queue cannot be opened.
         """
+        bridges = self.configured
         for name, lane in self.all.items():
             lane.limit(*self._limits_of(name))
+            if lane.bridge and lane.bridge not in bridges:
+                continue  # kept as before: its bridge goes on until it hears that it is removed
             if lane.keeps_by(synced=self._is_synced(name)):
                 self._strengthen(lane)
         for name in self._queue_names():

@@ -28,7 +28,7 @@ from wire.durability import Durabilities, Durability
 from wire.frames.batch import unpack_column
 from wire.frames.frame import Effects, Frame
 from wire.frames.intake import Append, Committed, CommitWanted, RoomWanted, SenderResumes, SessionClose, SessionOpen, SessionsWanted
-from wire.frames.names import LISTENER, RETAINED, lane_of_actor, lane_of_queue, session_of_queue
+from wire.frames.names import LISTENER, RETAINED, session_of_queue
 from wire.frames.subscriptions import SubscriptionsAdd, SubscriptionsDrop
 from wire.status.loss_reasons import Loss
 
@@ -223,8 +223,7 @@ class Links:
         if sifted:
             self._lanes.thinned.take(sifted)
             self._rooms.forget()
-        durabilities = self._next.time.durabilities
-        wanted = self._durability(frame) if durabilities.differ else durabilities.own
+        wanted = self._wanted(frame)
         self._next.take(queued.rows, survives=self._append(admitted) and wanted.synced)
         self.room.on_admitted(queued, rooms)
         self._take(queued, retained, wanted)
@@ -245,17 +244,11 @@ class Links:
         parts, bodies = tuple(frame.parts[place] for place in places), tuple(frame.bodies[place] for place in places)
         return replace(frame, parts=parts, bodies=bodies), retained
 
-    def _durability(self, frame: Append) -> Durability:
-        """The strictest of what ``frame`` concerns: the listeners or the bridge that it came by, the bridges that it goes to."""
-        durabilities = self._next.durabilities
-        origin = lane_of_actor(frame.sender)
-        wanted = Durability(*frame.durability) if frame.durability else durabilities.of_bridge(origin.bridge if origin else "")
-        for queue in (*(part[0] for part in frame.parts), *frame.refused):
-            if (lane := lane_of_queue(queue)) is not None:
-                wanted = wanted.with_that(durabilities.of_bridge(lane.bridge))
-        if frame.released:  # what it was of may have concerned any; and were it forgotten, a new message would be taken for that
-            wanted = wanted.with_that(durabilities.strictest)
-        self._next.time.want(wanted.flush_period_s)
+    def _wanted(self, frame: Append) -> Durability:
+        """How strongly ``frame`` is kept: as it was routed, whatever is configured since."""
+        wanted = Durability(*frame.durability)
+        if self._next.time.durabilities.differ:
+            self._next.time.want(wanted.flush_period_s)
         return wanted
 
     def _take(self, frame: Append, retained: tuple[bytes, bytes] | None, wanted: Durability) -> None:

@@ -130,7 +130,9 @@ class Life:
         self._say = say
         self._life = life
         self.engine = RocksEngine(folder / "store")
-        self.store = open_store(self.engine, settings(folder / "store", sync), life)
+        chosen = settings(folder / "store", sync)
+        self._promised = chosen.persistence
+        self.store = open_store(self.engine, chosen, life)
         self._epochs = dict.fromkeys(QUEUES, life << 20)
         self._number = self._settles = 0
         self._sent: dict[int, tuple[list[int], list[int]]] = {}  # appends: what they bring, what they release
@@ -197,7 +199,15 @@ class Life:
         self._sent[self._number] = (numbers, releases)
         received: dict[str, tuple[Sequence[int], Sequence[int]]] = {SESSION: (numbers, range(len(rows)))} if rows else {}
         released: dict[str, Sequence[int]] = {SESSION: releases} if releases else {}
-        return append_frame(self._number, parts, rows=len(rows), received=received, released=released, epoch=self._life)
+        return append_frame(
+            self._number,
+            parts,
+            rows=len(rows),
+            received=received,
+            released=released,
+            epoch=self._life,
+            promised=self._promised,
+        )
 
     def _settlements(self) -> Iterator[Frame]:
         for queue in QUEUES:

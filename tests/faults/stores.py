@@ -81,7 +81,8 @@ def filled(
     """
     chance = random.Random(seed)
     engine = RocksEngine(folder)
-    store = open_store(engine, settings(folder, sync), 1)
+    chosen = settings(folder, sync)
+    store = open_store(engine, chosen, 1)
     made = Filled(folder, engine)
     store.receive(
         SessionOpen(sender="listener", epoch=1, request=1, session=SESSION, clean=False, expiry_s=SESSION_NEVER_EXPIRES_S)
@@ -108,7 +109,7 @@ def filled(
             newest, made.former = before.name, before.read_bytes()
         watching = number > commits - watched
         old = before.read_bytes() if watching else b""
-        store.receive(append_frame(number, parts, received={SESSION: ([number], [0])}))
+        store.receive(append_frame(number, parts, received={SESSION: ([number], [0])}, promised=chosen.persistence))
         assert any(isinstance(frame, Committed) for _, frame in store.commit(float(number), 1000))
         if watching:
             after = made.log_path()

@@ -410,7 +410,7 @@ def _late_answered(original: Any) -> Any:
         answers = original(self, now_s, wall_ms)
         late, self.late = self.late, []
         for frame in late:
-            self._take(replace(frame, received={}, released={}), None, self._durability(frame))
+            self._take(replace(frame, received={}, released={}), None, self._wanted(frame))
         return answers
 
     return collect

@@ -110,7 +110,7 @@ class Oracle:
         # A topic is in order in each lane, and takes another one beside a backlog, or when its class changes.
         self._by_lane = self.shape.backlog == LIVE_FIRST or bool(self.shape.classes and "rules" in changes)
         self._unrouted: set[bytes] = set()  # was offered last while the bridge was not configured
-        self._asked_less: set[bytes] = set()  # goes to the bridge, which was away before that was answered
+        self._ended_unrouted: set[tuple[str, int]] = set()  # clients, and the identifiers that they released while it was not
         self._routed_later: set[bytes] = set()  # was among those, and was offered again when it was configured
         self.durable = self.shape.mode == "file-native"
         self.relaxed = False
@@ -571,12 +571,14 @@ class Oracle:
             return  # it goes where it went
         self._offered[frame.sender, frame.epoch, frame.number] = payloads
         self.rules.offered(self.messages[payload] for payload in payloads if payload in self.messages)
+        for client, column in frame.released.items():
+            ended = {(client, packet_id) for packet_id in unpack_column("H", column)}
+            self._ended_unrouted = self._ended_unrouted - ended if self.bridge_configured else self._ended_unrouted | ended
         if not self.bridge_configured:
             self._unrouted.update(payloads)
         elif not known:
             self._routed_later |= self._unrouted.intersection(payloads)
             self._unrouted.difference_update(payloads)
-            self._asked_less.difference_update(payloads)
 
     def routes_by(self, rules: Sequence[RuleSettings] | None) -> None:
         """Messages to the Distributor are routed by these from now on; None: the bridge is not there.
@@ -590,8 +592,6 @@ class Oracle:
                 self.rules.offered(self.messages[payload] for payload in payloads if payload in self.messages)
                 if rules is None:
                     self._unrouted.update(payloads)
-            elif rules is None and self.shape.weak_store:
-                self._asked_less.update(set(payloads) - self.acknowledged_payloads.keys())
 
     def published(self, message: Message) -> None:
         """A publisher, or the remote, sends a message, once more perhaps."""
@@ -614,7 +614,7 @@ class Oracle:
         # A rule that lowers it to QoS 0 promises nothing, and what a full queue has room for may be another message.
         unpromised = not self.applied_qos(message) and (self.durable or self._limited)
         kept = self._survives(payload) or unpromised
-        kept |= payload in self._unrouted or payload in self._asked_less or payload in self._taken_back.swallowed
+        kept |= payload in self._unrouted or payload in self._taken_back.swallowed
         kept |= payload in self.thinned.ever_held[self.strong]
         if not kept and self.thinned.on and not (self._limited and self.shape.overflow != "reject"):
             if self.applied_qos(message):
@@ -624,14 +624,14 @@ class Oracle:
             raise Violation("P1", f"m{message.number} is acknowledged and not committed")
         if self.sessions is not None:
             self.sessions.acknowledged(message)
-        if self.shape.weak_store and (payload in self._unrouted or payload in self._asked_less):
+        if self.shape.weak_store and payload in self._unrouted:
             return  # it concerns the store alone
         if message.qos == 2 and packet_id not in self.received_ids(publisher.client_id):
             raise Violation("P1", f"PUBREC {packet_id} for m{message.number}: the identifier is not committed")
 
     def completed(self, publisher: Client, packet_id: int) -> None:
         """P1: a PUBCOMP is written."""
-        unasked = self.shape.weak_store and self._changing  # perhaps by the bridge that wants it, which comes and goes
+        unasked = self.shape.weak_store and (publisher.client_id, packet_id) in self._ended_unrouted  # it concerns the store alone
         if self.relaxed or self.shape.acknowledge == "fast":
             return
         session = publisher.client_id
@@ -1099,7 +1099,7 @@ class Oracle:
         if self.relaxed:
             return
         known = {*self._letters.accounted(), *self._purged.values(), *self._taken_back.swallowed}
-        known |= {payload for payload in self._unrouted | self._asked_less if not self._survives(payload)}
+        known |= {payload for payload in self._unrouted if not self._survives(payload)}
         missing = [
             message
             for payload, message in self.acknowledged_payloads.items()

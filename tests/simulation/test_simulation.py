@@ -83,9 +83,10 @@ RECORDED = {
     "233461": "a message of QoS 1 that is raised was published twice, and two lanes have it under one identifier",
     "211860": "what a rule brings goes in front of live messages of its topic alone, not of each that their batch names",
     "206901": "a crash takes back a release that nobody wanted kept, and the next message under its identifier is for one who does",
-    "801 --placement isolated": "a bridge that wants more is taken away before what goes to it was answered",
     "204729": "the link ends once while it carries a message, as another is searched for on which the remote closes",
     "202483": "a message was tried at QoS 1, and goes at QoS 2 again when another is accepted",
+    "801 --placement isolated": "a batch for a strict bridge is sent again to a store that has died, and knows the bridge no more",
+    "211715": "a batch goes to the queue of a strict bridge that the store knows no more, and is kept as strictly as it was routed",
     "209611": "a message left at QoS 1, since the remote had closed on it, and goes again at QoS 2 after a restart",
 }
 

@@ -14,6 +14,7 @@ from tests.support import settings
 from tests.support.settings import limits
 from tests.support.waiting import wait_until
 from wire.config_settings import BridgeSettings, LimitSettings, NodeSettings, PersistenceSettings
+from wire.durability import Durability
 from wire.errors import DiskFull, Unavailable
 from wire.exchange.former_sessions import LeftRows
 from wire.frames.batch import Batch, from_rows, pack_column, raised_rows, unpack_column
@@ -26,6 +27,7 @@ from wire.routing.retained_topics import pack_owned
 
 QUEUE = "bridge:cloud:0"
 FORWARDER = "forwarder:cloud:0"
+STRICTEST = PersistenceSettings()
 _BUSY = ("num-running-flushes", "mem-table-flush-pending", "num-running-compactions", "compaction-pending")
 
 
@@ -80,8 +82,12 @@ def append_frame(
     epoch: int = 1,
     owner: str = "",
     thinned: Sequence[str] = (),
+    promised: PersistenceSettings = STRICTEST,
 ) -> Append:
-    """An Append; each part is (batch, row numbers in the original, None for all of them). owner: of what is to be retained."""
+    """An Append; each part is (batch, row numbers in the original, None for all of them). owner: of what is to be retained.
+
+    promised: as what wants how strongly it is kept.
+    """
     count = rows if rows is not None else max((len(of) for of, _ in parts.values()), default=0)
     return Append(
         sender=sender,
@@ -92,6 +98,7 @@ def append_frame(
         released={name: u16(ids) for name, ids in (released or {}).items()},
         raised={queue: found for queue, (of, _) in parts.items() if any(found := raised_rows(of.flags))},
         thinned=tuple(thinned),
+        durability=Durability.of(promised),
         parts=tuple(
             (queue, len(of), of.size_bytes(), qos0_rows(of), b"" if at is None else u16(at)) for queue, (of, at) in parts.items()
         ),

@@ -155,12 +155,14 @@ from storage.engine.engine import RocksEngine
 from tests.storage.building import QUEUE, append_frame, batch, node
 from tests.support.stores import open_store
 from wire.frames.intake import Committed
-store = open_store(RocksEngine(Path(sys.argv[1])), node(sync=sys.argv[2]), 1)
+settings = node(sync=sys.argv[2])
+store = open_store(RocksEngine(Path(sys.argv[1])), settings, 1)
 sender = store.links.senders.get("listener")
 number = sender.last if sender else 0
 while True:
     number += 1
-    store.receive(append_frame(number, {QUEUE: (batch([b"%d.%d" % (number, row) * 40 for row in range(20)]), None)}))
+    rows = batch([b"%d.%d" % (number, row) * 40 for row in range(20)])
+    store.receive(append_frame(number, {QUEUE: (rows, None)}, promised=settings.persistence))
     for _, frame in store.commit(float(number), 1000):
         if isinstance(frame, Committed):
             print(frame.number, flush=True)

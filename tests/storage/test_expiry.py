@@ -46,7 +46,8 @@ def one_sent(engine: MemoryEngine, chosen: NodeSettings, *, qos: Sequence[int] =
     turn(store, credit(1, 1), now_s=1.0, wall_ms=OLD_MS)
     rows = ((b"x", 1, OLD_MS), (b"old", qos[0], OLD_MS), (b"young", qos[1], YOUNG_MS))
     for number, (payload, level, accepted_ms) in enumerate(rows, 1):
-        store.receive(append_frame(number, {QUEUE: (batch([payload], level, accepted_ms=accepted_ms), None)}))
+        part = batch([payload], level, accepted_ms=accepted_ms)
+        store.receive(append_frame(number, {QUEUE: (part, None)}, promised=chosen.persistence))
     store.admit(1.1, YOUNG_MS)
     assert handed(store.commit(1.1, YOUNG_MS, at_once=True)) == [b"x"]
     return store

@@ -5,10 +5,12 @@ from __future__ import annotations
 from storage.store.store import Store
 from tests.storage.building import (
     QUEUE,
+    STRICTEST,
     append_frame,
     batch,
     messages,
 )
+from wire.config_settings import PersistenceSettings
 from wire.frames.frame import Effects, Frame, FrameType
 from wire.frames.intake import SessionOpen, SessionOpened
 from wire.frames.lanes import Credit, HandOut, LaneOpen
@@ -37,8 +39,8 @@ def handed(effects: Effects) -> list[bytes]:
     return [payload for frame in of(effects, HandOut) for _, payload in messages(frame)]
 
 
-def publishes(number: int, *payloads: bytes, qos: int = 1, epoch: int = 1) -> Frame:
-    return append_frame(number, {QUEUE: (batch(payloads, qos), None)}, epoch=epoch)
+def publishes(number: int, *payloads: bytes, qos: int = 1, epoch: int = 1, promised: PersistenceSettings = STRICTEST) -> Frame:
+    return append_frame(number, {QUEUE: (batch(payloads, qos), None)}, epoch=epoch, promised=promised)
 
 
 def session_open(store: Store, request: int, *, clean: bool, keep: bool = True, epoch: int = 1) -> SessionOpened:

@@ -41,8 +41,7 @@ class Append(Frame):
     the last ``Room`` that was heeded when the batch was sent: nothing that comes later was taken by an earlier one. refused:
     queue -> messages that were not taken, since the batch before, because it was full. raised: queue -> rows of its part that a
     rule has raised, and how many of those came at QoS 0. thinned: queues whose part has rows of a rule that leaves some out.
-    durability: the strictest of the listeners by which it came, as ``wire/durability.py`` has it; None: the store's own, or that of
-    the sender's bridge.
+    durability: the strictest of what it concerned when it was routed, as ``wire/durability.py`` has it.
     """
 
     sender: str
@@ -57,7 +56,7 @@ class Append(Frame):
     refused: dict[str, int] = field(default_factory=dict)
     raised: dict[str, tuple[int, int]] = field(default_factory=dict)
     thinned: tuple[str, ...] = ()
-    durability: tuple[bool, float, bool] | None = None
+    durability: tuple[bool, float, bool]
     parts: tuple[tuple[str, int, int, int, bytes], ...]
     bodies: tuple[bytes, ...]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from zlib import crc32
 
 import pytest
@@ -17,7 +17,8 @@ from actors.process.mailbox import Mailbox, Reconfigured
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge as plain_bridge
 from tests.support.settings import node
-from wire.config_settings import AclRuleSettings, ListenerSettings, NodeSettings, RuleSettings
+from wire.config_settings import AclRuleSettings, ListenerSettings, NodeSettings, PersistenceSettings, RuleSettings
+from wire.durability import Durability
 from wire.frames.batch import PASSED, RETAIN, Batch, from_rows, pack_column, unpack_column
 from wire.frames.frame import Frame
 from wire.frames.intake import Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
@@ -79,6 +80,7 @@ class Node:
         listener: int = 0,
         epoch: int = LIFE,
         stray: bool = False,
+        **more: Any,
     ) -> None:
         """number: of a batch that is sent again; 0: the next one. A Connection has announced itself, unless it is a ``stray``."""
         self.number += not number
@@ -86,7 +88,9 @@ class Node:
         column = pack_column(array("I", sources or [99] * len(rows)))
         batch = from_rows(rows, accepted_ms=1000)
         if sender == LISTENER:
-            self.frames(PublishedMessages(sender=sender, epoch=EPOCH, number=number, batch=batch, sources=column, wills=wills))
+            self.frames(
+                PublishedMessages(sender=sender, epoch=EPOCH, number=number, batch=batch, sources=column, wills=wills, **more)
+            )
             return
         if not stray:
             self.announce(sender, epoch)
@@ -96,7 +100,7 @@ class Node:
                 epoch=epoch,
                 number=number,
                 received={},
-                released={},
+                released=more.get("released", {}),
                 listener=listener,
                 bodies=(batch.encode(),),
             )
@@ -578,3 +582,76 @@ def test_what_comes_after_a_change_goes_by_the_new_rules_and_a_repeat_where_it_w
     site.publish((b"a/1", 1, b"y"))
     site.publish((b"a/1", 1, b"x"), number=1)
     assert went(site) == [([f"bridge:new:{crc32(b'a/1') % 2}"], (("new", 2),)), (["bridge:old:0"], ())]
+
+
+STRICT, WEAK = PersistenceSettings(), PersistenceSettings(acknowledge="fast", flush_period_s=5.0, sync="os")
+
+
+def machines(*strict: str, number: int = 1, store: PersistenceSettings = WEAK) -> NodeSettings:
+    """Bridges for alarms, if that is among those that are ``strict``, and for telemetry."""
+    names = {"alarms": "alarm/#", "telemetry": "t/#"}
+    rules = {
+        name: RuleSettings(
+            name="all", filters=(each,), excludes=(), destination="{topic}", max_qos=2, preserve_retain=False, user_properties=()
+        )
+        for name, each in names.items()
+    }
+    bridges = [
+        plain_bridge(name, local_subscriptions=(rules[name],), durability=STRICT if name in strict else WEAK)
+        for name in names
+        if name in strict or name == "telemetry"
+    ]
+    return replace(node(*bridges, number=number), persistence=store)
+
+
+def durabilities(site: Node) -> list[Durability]:
+    return [Durability(*frame.durability) for _, frame in site.take() if isinstance(frame, Append)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "more", "strict"),
+    [
+        (b"t/1", {}, False),
+        (b"t/1", {"durability": Durability.of(WEAK)}, False),
+        (b"t/1", {"durability": Durability.of(STRICT)}, True),
+        (b"alarm/1", {"durability": Durability.of(WEAK)}, True),
+        (b"t/1", {"sender": "connection:telemetry:0"}, False),
+        (b"t/1", {"sender": "connection:alarms:0"}, True),
+        (b"alarm/1", {"sender": "connection:telemetry:0"}, True),
+        (b"t/1", {"refused": {"bridge:alarms:0": 1}}, True),
+        (b"t/1", {"released": {"client": b"\1\0"}}, True),
+        (b"t/1", {"released": {"client": b"\1\0"}, "sender": "connection:telemetry:0"}, True),
+    ],
+)
+def test_a_batch_is_to_be_kept_as_the_strictest_wants_that_it_concerns(
+    tmp_path: Path, topic: bytes, more: dict[str, Any], strict: bool
+) -> None:
+    """A forgotten release would swallow another message under its identifier, whatever bridge that is for."""
+    site = Node(tmp_path, machines("alarms"))
+    site.start()
+
+    site.publish((topic, 1, b"x"), **more)
+
+    assert durabilities(site) == [Durability.of(STRICT if strict else WEAK)]
+
+
+def test_it_is_kept_by_the_settings_by_which_it_was_routed_however_often_it_is_sent(tmp_path: Path) -> None:
+    """P1: it goes to the queue of a bridge that is removed, or of one that asks for less since."""
+    site = Node(tmp_path, machines("alarms"))
+    site.start()
+    site.publish((b"alarm/1", 1, b"x"))
+    site.distributor.take(Reconfigured(machines(number=2)))
+    site.publish((b"alarm/1", 1, b"x"), number=1)
+    site.publish((b"alarm/1", 1, b"y"))
+
+    assert durabilities(site) == [Durability.of(STRICT), Durability.of(STRICT), Durability.of(WEAK)]
+
+
+def test_what_all_want_alike_is_said_too_since_the_store_may_have_other_settings_already(tmp_path: Path) -> None:
+    """P1: here the store is to want less from now on, and the bridge as much as before."""
+    site = Node(tmp_path, machines("alarms", "telemetry", store=STRICT))
+    site.start()
+
+    site.publish((b"t/1", 1, b"x"))
+
+    assert durabilities(site) == [Durability.of(STRICT)]

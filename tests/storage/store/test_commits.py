@@ -71,10 +71,11 @@ def test_a_commit_that_is_answered_leaves_a_mark_if_it_is_as_strong_as_is_config
             return super().commit(write, sync=sync)
 
     promised: list[bool] = []
-    store = open_store(Marking(), node(sync=sync), 1)
+    settings = node(sync=sync)
+    store = open_store(Marking(), settings, 1)
     promised.clear()
     for number, qos in enumerate([1, 0, 2], 1):
-        assert of(turn(store, publishes(number, b"a", qos=qos)), Committed)
+        assert of(turn(store, publishes(number, b"a", qos=qos, promised=settings.persistence)), Committed)
 
     assert promised == marked
 
@@ -96,6 +97,7 @@ def test_a_flush_period_holds_acknowledgements_and_messages_back() -> None:
 @pytest.mark.parametrize(("sync", "synced"), [("full", True), ("os", False)])
 def test_sync_full_syncs_and_sync_os_does_not(sync: str, synced: bool) -> None:
     engine = RecordingEngine()
-    turn(open_store(engine, node(sync=sync), 1), publishes(1, b"a"))
+    settings = node(sync=sync)
+    turn(open_store(engine, settings, 1), publishes(1, b"a", promised=settings.persistence))
 
     assert engine.writes[-1][1] is synced

@@ -14,16 +14,17 @@ from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, 
 from tests.storage.turns import EPOCH, handed, of, open_lane, turn
 from tests.support.stores import change_settings, open_store
 from wire.config_settings import NodeSettings, PersistenceSettings
-from wire.durability import Durabilities, Durability
+from wire.durability import Durabilities
 from wire.frames.frame import Effects, Frame
 from wire.frames.intake import Committed, CommitWanted
+from wire.frames.lanes import Settled
 from wire.frames.names import queue_name
 
 STRICT = PersistenceSettings()
 WEAK = PersistenceSettings(acknowledge="fast", flush_period_s=5.0, sync="os")
+LITTLE: dict[str, Any] = {"acknowledge": "fast", "flush_period_s": 5.0, "sync": "os"}
 SLOW = replace(STRICT, flush_period_s=5.0)
 ALARMS, TELEMETRY = queue_name("alarms", 0), queue_name("telemetry", 0)
-WANTS_LITTLE = Durability.of(WEAK)
 
 
 def two_bridges(telemetry: PersistenceSettings = WEAK, **store: Any) -> NodeSettings:
@@ -35,9 +36,10 @@ def two_bridges(telemetry: PersistenceSettings = WEAK, **store: Any) -> NodeSett
     )
 
 
-def sent(number: int, queue: str, *payloads: bytes, qos: int = 1, wants: Durability | None = WANTS_LITTLE) -> Frame:
-    frame = append_frame(number, {queue: (batch(payloads or (b"x",), qos), None)})
-    return replace(frame, durability=wants)
+def sent(number: int, queue: str, *payloads: bytes, qos: int = 1, wants: PersistenceSettings | None = None) -> Frame:
+    """wants: the strictest of what it concerns; as two_bridges has it if nothing is said."""
+    wants = wants or (STRICT if queue == ALARMS else WEAK)
+    return append_frame(number, {queue: (batch(payloads or (b"x",), qos), None)}, promised=wants)
 
 
 def acknowledged(effects: Effects) -> list[int]:
@@ -53,34 +55,53 @@ def begun(settings: NodeSettings) -> tuple[RecordingEngine, Store]:
     return engine, store
 
 
-@pytest.mark.parametrize("listener", [STRICT, WEAK])
-@pytest.mark.parametrize("bridge_wants", [STRICT, WEAK])
-def test_the_strictest_of_listener_and_bridge_holds(listener: PersistenceSettings, bridge_wants: PersistenceSettings) -> None:
-    engine, store = begun(two_bridges(bridge_wants, acknowledge="fast", flush_period_s=5.0, sync="os"))
-    strict = STRICT in (listener, bridge_wants)
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("now", [{}, LITTLE])
+def test_a_batch_is_kept_as_it_was_routed_whatever_is_configured_since(strict: bool, now: dict[str, Any]) -> None:
+    """The store hears first that a bridge is gone, or that the node has become less strict, and batches are on their way."""
+    engine, store = begun(two_bridges(**LITTLE))
+    change_settings(store, replace(node(bridge("telemetry"), **now), number=2))
+    turn(store)
+    engine.writes.clear()
 
-    store.receive(sent(2, TELEMETRY, wants=Durability.of(listener)))
-    early = acknowledged(store.admit(101.0, 5000))
-    late = acknowledged(store.commit(101.0, 5000))
+    store.receive(sent(2, ALARMS, wants=STRICT if strict else WEAK))
+    early = acknowledged(store.admit(200.0, 5000))
+    late = acknowledged(store.commit(200.0, 5000))
 
     assert (early, late) == (([], [2]) if strict else ([2], []))
-    assert [synced for _, synced in engine.writes] == ([True] if strict else [])
+    assert [synced for _, synced in engine.writes] == [strict]
+
+
+def test_a_bridge_that_is_removed_is_told_nothing_that_the_loss_of_power_takes_back() -> None:
+    """It goes on until it hears of its removal. Its PUBREL leaves once the PUBREC is on record, and the bridge may come back."""
+    engine = RecordingEngine()
+    store = open_store(engine, node(replace(bridge(), durability=STRICT), sync="os"), 1)
+    open_lane(store)
+    turn(store, sent(1, QUEUE, b"a", qos=2, wants=STRICT))
+    change_settings(store, replace(node(bridge("other"), sync="os"), number=2))
+    turn(store)
+    engine.writes.clear()
+
+    effects = turn(store, settle_frame(1, EPOCH, released=((0, 1),)))
+
+    assert len(of(effects, Settled)) == 1
+    assert [synced for _, synced in engine.writes] == [True]
 
 
 def test_a_commit_that_has_anything_strict_is_synced_and_takes_along_what_waits() -> None:
     engine, store = begun(two_bridges(replace(SLOW, sync="os")))
-    slow = Durability.of(replace(SLOW, sync="os"))
+    slow = replace(SLOW, sync="os")
 
     assert acknowledged(turn(store, sent(2, TELEMETRY, wants=slow))) == []
     assert engine.writes == [], "it waits for its period"
-    assert acknowledged(turn(store, sent(3, ALARMS, wants=slow))) == [3]
+    assert acknowledged(turn(store, sent(3, ALARMS))) == [3]
 
     assert [synced for _, synced in engine.writes] == [True]
 
 
 def test_what_waits_for_its_period_is_committed_with_it_and_unsynced() -> None:
     engine, store = begun(two_bridges(replace(SLOW, sync="os")))
-    slow = Durability.of(replace(SLOW, sync="os"))
+    slow = replace(SLOW, sync="os")
     turn(store, sent(2, TELEMETRY, wants=slow))
 
     assert store.wakes_at_s(104.5) == 105.0
@@ -92,7 +113,7 @@ def test_what_waits_for_its_period_is_committed_with_it_and_unsynced() -> None:
 
 def test_who_has_something_stricter_behind_it_has_it_committed_at_once() -> None:
     _, store = begun(two_bridges(SLOW))
-    turn(store, sent(2, TELEMETRY, wants=Durability.of(SLOW)))
+    turn(store, sent(2, TELEMETRY, wants=SLOW))
 
     assert acknowledged(turn(store, CommitWanted(epoch=1))) == [2]
 
@@ -108,7 +129,7 @@ def test_a_fast_answer_waits_behind_one_that_waits_for_its_commit() -> None:
     assert acknowledged(turn(store, now_s=200.0)) == [3]
 
 
-@pytest.mark.parametrize("store_is", [{}, {"acknowledge": "fast", "flush_period_s": 5.0, "sync": "os"}])
+@pytest.mark.parametrize("store_is", [{}, LITTLE])
 def test_no_power_cut_takes_an_acknowledged_alarm_back(store_is: dict[str, Any]) -> None:
     """Telemetry may go; each alarm that was acknowledged is there, whatever was committed between."""
     engine = RecordingEngine()
@@ -130,17 +151,6 @@ def test_no_power_cut_takes_an_acknowledged_alarm_back(store_is: dict[str, Any])
         assert again.lanes.all[ALARMS].queue.depth >= at_least
 
 
-def test_the_end_of_a_qos_2_exchange_is_kept_as_strictly_as_anything() -> None:
-    """Were it forgotten, another message under the identifier would be taken for the first one, whatever bridge that is for."""
-    engine, store = begun(two_bridges(acknowledge="fast", flush_period_s=5.0, sync="os"))
-    released = replace(append_frame(2, {}), released={"client": b"\1\0"}, durability=WANTS_LITTLE)
-    store.receive(released)
-
-    assert acknowledged(store.admit(100.0, 5000)) == []
-    assert acknowledged(store.commit(100.0, 5000)) == [2]
-    assert [synced for _, synced in engine.writes] == [True]
-
-
 @pytest.mark.parametrize(("wants", "synced"), [(replace(WEAK, flush_period_s=0.0), False), (STRICT, True)])
 def test_a_lane_is_handed_out_by_the_strength_of_its_bridge(wants: PersistenceSettings, synced: bool) -> None:
     engine = RecordingEngine()
@@ -151,7 +161,7 @@ def test_a_lane_is_handed_out_by_the_strength_of_its_bridge(wants: PersistenceSe
 
     for number in range(1, 4):
         payload = b"%d" % number
-        effects = turn(store, sent(number, QUEUE, payload, wants=Durability.of(wants)))
+        effects = turn(store, sent(number, QUEUE, payload, wants=wants))
         effects += turn(store, now_s=100.0 + LAZY_S)
         assert handed(effects) == [payload]
     effects = turn(store, settle_frame(1, EPOCH, released=((0, 1),)))
@@ -163,7 +173,7 @@ def test_what_was_handed_out_unsynced_counts_as_sent_after_a_loss_of_power() -> 
     wants = replace(WEAK, flush_period_s=0.0)
     settings = node(replace(bridge(), durability=wants), replace(bridge("alarms"), durability=STRICT))
     engine = RecordingEngine()
-    turn(open_store(engine, settings, 1), sent(1, QUEUE, b"a", b"b"))
+    turn(open_store(engine, settings, 1), sent(1, QUEUE, b"a", b"b", wants=wants))
 
     queue = open_store(engine.rebuilt(len(engine.writes)), settings, 2).lanes.all[QUEUE].queue
 
@@ -194,12 +204,12 @@ def test_a_strict_bridge_that_comes_back_has_what_its_queue_rests_on_synced_befo
     store = open_store(engine, node(bridge("other"), sync="os"), 1)
     store.lanes.open(QUEUE)
     engine.writes.clear()
-    turn(store, sent(1, QUEUE, b"a", wants=None))
+    turn(store, sent(1, QUEUE, b"a", wants=replace(STRICT, sync="os")))
     open_lane(store)
     assert not any(synced for _, synced in engine.writes)
 
     change_settings(store, settings)
-    effects = turn(store, sent(2, QUEUE, b"b", wants=None))
+    effects = turn(store, sent(2, QUEUE, b"b", wants=STRICT))
 
     assert engine.writes[-1][1]
     assert handed(effects) == [b"b"]

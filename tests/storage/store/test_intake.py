@@ -113,9 +113,10 @@ def test_a_batch_of_a_former_listener_is_not_taken_once_a_new_one_has_opened_a_s
 
 def test_fast_acknowledges_before_the_commit() -> None:
     engine = RecordingEngine()
-    store = open_store(engine, node(acknowledge="fast"), 1)
+    settings = node(acknowledge="fast")
+    store = open_store(engine, settings, 1)
     before = len(engine.writes)
-    store.receive(publishes(1, b"a"))
+    store.receive(publishes(1, b"a", promised=settings.persistence))
 
     assert [type(frame) for _, frame in store.admit(1.0, 1000)] == [Committed]
     assert len(engine.writes) == before

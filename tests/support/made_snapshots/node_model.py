@@ -16,7 +16,8 @@ from storage.engine.engine import RocksEngine
 from storage.snapshots.manifest import STORE_NAME
 from storage.snapshots.snapshot_folder import SnapshotFolder
 from tests.support.stores import open_store
-from wire.config_settings import NodeSettings
+from wire.config_settings import NodeSettings, PersistenceSettings
+from wire.durability import Durability
 from wire.frames.batch import QOS_MASK, RETAIN, Batch, unpack_column
 from wire.frames.frame import Effects, Frame, Ranges
 from wire.frames.intake import Append
@@ -142,6 +143,7 @@ class NodeModel:
             rows=rows,
             received={},
             released={},
+            durability=Durability.of(PersistenceSettings()),
             parts=tuple(entries),
             bodies=tuple(bodies),
         )
