@@ -13,6 +13,7 @@ from tests.actors.still_mailbox import StillMailbox
 from tests.support.settings import bridge, node
 from tests.wire.outbound_model import lane_flow, lane_opened
 from wire.config_settings import NodeSettings
+from wire.exchange.remote_dialects import Dialect
 from wire.frames.batch import from_rows
 
 NAME = "connection:cloud:0"
@@ -37,6 +38,7 @@ class LaneParts:
         self.flow = lane_flow(receive_maximum=receive_maximum, default=on_refusal)
         self.exchange = Exchange(self.mailbox, 1, settings, self.lane, self.flow)
         self.remote = SlowRemote(kernel_bytes)
+        self.remote.dialect = Dialect(settings.bridges[0].remote.levels[0])
         self.remote.rate = float(1 << 40)
         self.exchange.settlements.open(1)
         self.flow.open(lane_opened(session=SESSION))
