@@ -81,6 +81,7 @@ class Session:
         self.mistakable = False
         self.outgoing = Outgoing()
         self.closed_on: set[int] = set()  # identifiers of PUBLISHes on which the connection was closed
+        self.unlimited: set[int] = set()  # identifiers that came last at MQTT 5, where QoS 2 has no maximum of its own
         self.came_late: set[bytes] = set()  # their payloads: another may have been tried before them
         self.place = ""  # the address at which the client came in last
         self.left = False  # the client has had a session at another broker since, or has purged what it had sent
@@ -106,7 +107,7 @@ class _Judge:
     exchange.announced-in-window: a bridge's word about itself counts for the receive maximum, and has an identifier of its own.
     exchange.receive-maximum-kept: the receive maximum holds; at level 4 the limit on unreleased QoS 2 messages. (Others may be
         tried before a message for which connections were closed: what that left behind comes on top of it, and after a crash what
-        they did.)
+        they did. So does what came at MQTT 5.)
     exchange.pubrels-in-pubrec-order: PUBREL comes only for what was answered with PUBREC, in the order of the PUBRECs
         [MQTT-4.6.0-4], also when it comes again. (Where a lost session's releases are assumed delivered, a PUBREL may still come
         for them.)
@@ -159,6 +160,7 @@ class _Judge:
             self._last_order = order
         session.unanswered[packet.packet_id] = payload
         self.open.add(packet.packet_id)
+        (session.unlimited.add if self._level == LEVEL_5 else session.unlimited.discard)(packet.packet_id)
         if len(self.open) > self._receive_maximum:
             raise Violation("exchange.receive-maximum-kept", f"receive maximum {self._receive_maximum} exceeded: {facts}")
         if self.words:
@@ -182,7 +184,8 @@ class _Judge:
     def _unreleased(self, packet_id: int) -> set[int]:
         """The identifiers that the peer can know to be unreleased, with that of its newest PUBLISH."""
         session = self._session
-        unreleased = {sent for sent, payload in session.received.items() if payload not in session.came_late} | {packet_id}
+        unreleased = {sent for sent, payload in session.received.items() if payload not in session.came_late}
+        unreleased = (unreleased - session.unlimited) | {packet_id}
         if session.came_late.intersection(session.unanswered.get(sent, b"") for sent in self.open):
             unreleased &= self.open
         return unreleased
