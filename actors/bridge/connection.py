@@ -173,7 +173,7 @@ class Connection(MailboxActor):
             self._followed.report_progress(now_s)
         exchange.time_held()
         exchange.settlements.send_soon(now_s)
-        if link.finishes:
+        if link.closes_by_s is not None or link.failback.finish_until_s is not None:
             link.finish(now_s)
         if link.remote is not None:
             if self._window.asks:

@@ -87,7 +87,7 @@ class RemoteLink:
         self._is_told_here = lane.label == 0 and told_here(lane.bridge) is not None  # to local clients, by the supervisor
         self._failed = FailedAttempts()
         self._policy = DialPolicy(settings)
-        self._closes_by_s: float | None = None  # it is to be closed by choice, once nothing is unfinished, or then
+        self.closes_by_s: float | None = None  # it is to be closed by choice, once nothing is unfinished, or then
         self._silent_until_s: dict[str, float] = {}  # remotes that do not say their limits, by address: until then
         self._ask_again_s = 0.0
         self._takeovers = 0  # connections in a row that ended because another uses our client identifier
@@ -262,7 +262,7 @@ class RemoteLink:
         self._takeovers = self._takeovers + 1 if taken_over else 0
         self.status.on_lost(self._mailbox.now_s())
         self.failback.on_disconnected()
-        self._closes_by_s = None
+        self.closes_by_s = None
         self._logins.on_disconnected()
         for name in (LOOK_TIMER, FIRST_TIMER):
             self._mailbox.cancel_timer(name)
@@ -346,8 +346,8 @@ class RemoteLink:
                 self._stay_closed(closure)
             elif self.status.state is LinkState.CLOSED:
                 self.connect("its hours have begun")
-        elif closure is not None and self._closes_by_s is None:
-            self._closes_by_s = now_s + self._lane.bridge.remote.stall_timeout_s
+        elif closure is not None and self.closes_by_s is None:
+            self.closes_by_s = now_s + self._lane.bridge.remote.stall_timeout_s
             self._exchange.flow.exchange.finish(True)
         elif closure is None and self._policy.is_idle(self._exchange.activity, now_s):
             self._leave(IDLE)
@@ -382,14 +382,9 @@ class RemoteLink:
     def _time_dial(self) -> None:
         if self._policy.bounded:
             look_in_s = self._policy.look_in_s(self._mailbox.wall_ms())
-            if self._closes_by_s is not None:
-                look_in_s = min(look_in_s, max(0.0, self._closes_by_s - self._mailbox.now_s()))
+            if self.closes_by_s is not None:
+                look_in_s = min(look_in_s, max(0.0, self.closes_by_s - self._mailbox.now_s()))
             self._mailbox.set_timer(DIAL_TIMER, self._mailbox.now_s() + look_in_s)
-
-    @property
-    def finishes(self) -> bool:
-        """Whether the link is left as soon as nothing is unfinished on it."""
-        return self.failback.finish_until_s is not None or self._closes_by_s is not None
 
     # --- who we are ---
 
@@ -449,8 +444,8 @@ class RemoteLink:
     def finish(self, now_s: float) -> None:
         """Leave once nothing is unfinished: because the hours are over, or for the first address; stay if that takes too long."""
         failback = self.failback
-        if self._closes_by_s is not None:
-            if now_s >= self._closes_by_s or not self._exchange.unfinished:
+        if self.closes_by_s is not None:
+            if now_s >= self.closes_by_s or not self._exchange.unfinished:
                 self._leave(HOURS_OVER)
                 self.connect(HOURS_OVER)
         elif failback.leaves(now_s, unfinished=self._exchange.unfinished):

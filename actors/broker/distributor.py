@@ -186,6 +186,7 @@ class Distributor(MailboxActor):
             part, body = retained_part(batch, partial(self._owners_of, frame, sender), copies)
             parts.append(part)
             bodies.append(body)
+        differ = self._durabilities.differ or (published is not None and published.durability is not None)
         append = Append(
             sender=frame.sender,
             epoch=frame.epoch,
@@ -199,7 +200,7 @@ class Distributor(MailboxActor):
             refused={} if published is None else published.refused,
             raised=raised,
             thinned=thinned,
-            durability=self._durability(frame, sender, parts),
+            durability=self._durability(frame, sender, parts) if differ else self._durabilities.own,
             parts=tuple(parts),
             bodies=tuple(bodies),
         )
@@ -218,8 +219,6 @@ class Distributor(MailboxActor):
         wanted = durabilities.own if sender is None else durabilities.of_bridge(sender.bridge)
         if isinstance(frame, PublishedMessages):
             wanted, refused = frame.durability or wanted, tuple(frame.refused)
-        if not durabilities.differ:
-            return wanted
         for queue in (*(part[0] for part in parts), *refused):
             if (lane := lane_of_queue(queue)) is not None:
                 wanted = wanted.with_that(durabilities.of_bridge(lane.bridge))

@@ -223,7 +223,9 @@ class Links:
         if sifted:
             self._lanes.thinned.take(sifted)
             self._rooms.forget()
-        wanted = self._wanted(frame)
+        durabilities = self._next.time.durabilities
+        plain = not durabilities.differ and frame.durability == durabilities.own
+        wanted = durabilities.own if plain else self._wanted(frame)
         self._next.take(queued.rows, survives=self._append(admitted) and wanted.synced)
         self.room.on_admitted(queued, rooms)
         self._take(queued, retained, wanted)

@@ -151,5 +151,6 @@ def _offered(find: Callable[[], Iterable[str]], incomplete: str) -> list[Complet
 
 
 def _asked(node: CompletionNode, command: str, arguments: dict[str, str] | None = None) -> dict[str, Any]:
-    answer: dict[str, Any] = node.client.call(command, arguments, timeout_s=ANSWER_S)
-    return answer
+    with node.client as client:
+        answer: dict[str, Any] = client.call(command, arguments, timeout_s=ANSWER_S)
+        return answer

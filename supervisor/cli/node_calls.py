@@ -12,7 +12,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -148,8 +148,13 @@ def _words(
 
 def _keep_for_completion(context: click.Context, words: tuple[str, ...]) -> None:
     """Say which word comes next, and which node the ``words`` so far give. Nothing is wrong yet."""
-    config = Path(words[0]) if words and _CONFIG not in context.meta and is_config(words[0]) else None
-    context.meta[completion.NODE] = lambda: GivenNode(context, config)
+
+    def config_of(words: Sequence[str]) -> Path | None:
+        return Path(words[0]) if words and _CONFIG not in context.meta and is_config(words[0]) else None
+
+    config = config_of(words)
+    # Where the value of an option is completed, click has not parsed the words and leaves them in its arguments.
+    context.meta[completion.NODE] = lambda: GivenNode(context, config_of(words or context.args))
     context.meta[completion.WORDS] = len(words) - (config is not None), not words and _CONFIG not in context.meta
 
 

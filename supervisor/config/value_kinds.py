@@ -446,7 +446,7 @@ def _hours(text: str) -> str:
 def _time_zone(text: str) -> str:
     try:
         ZoneInfo(text)
-    except (ValueError, OSError) as error:
+    except (KeyError, ValueError, OSError) as error:  # one that is not found is a KeyError
         raise ValueError(f"{shown(text)} is no time zone that this machine knows, such as Europe/Berlin") from error
     return text
 

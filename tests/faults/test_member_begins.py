@@ -127,4 +127,4 @@ def test_a_node_that_goes_on_alone_leaves_its_cluster_and_is_not_let_back_in_uns
 
         leader.node.spawn()
         assert leader.node.wait_ended() == 78
-        assert "bascule run CONFIG --new-store" in leader.node.output
+        assert f"bascule run {leader.node.config_path} --new-store" in leader.node.output

@@ -225,7 +225,7 @@ def judge_gone(node: Node, trick: Trick, client: OneAtATime, gone_s: float) -> N
     else:
         assert node.wait_ended() == trick.ends
         assert trick.says in node.output
-        assert "bascule run CONFIG --new-store" in node.output
+        assert f"bascule run {node.config_path} --new-store" in node.output
     late = [number for number, sent_s in client.sent_s.items() if sent_s > gone_s]
     assert not late, f"acknowledged although the store was gone: {late}"
 
@@ -336,7 +336,7 @@ def begin_without(node: Node, trick: Trick, tmp_path: Path) -> None:
     else:
         assert node.wait_ended() == 75, "the service tries again: a disk may be mounted late"
         assert ("nothing of a store" if trick.ends is None else "node.new_store is refuse") in node.output
-        assert "bascule run CONFIG --new-store" in node.output
+        assert f"bascule run {node.config_path} --new-store" in node.output
     judge_cured(node, trick, aside, client, load=False)
     if node.runs:
         node.kill_supervisor()
@@ -351,7 +351,7 @@ def test_the_folder_of_a_node_of_another_name_is_refused_unless_it_was_renamed(s
     node.spawn()
     assert node.wait_ended() == 65
     assert "of node edge" in node.output
-    assert "bascule run CONFIG --renamed" in node.output
+    assert f"bascule run {node.config_path} --renamed" in node.output
 
     node.start("--renamed")
     assert node.wait_lane("cloud", depth=BEFORE)["ledger_closes"]
@@ -433,7 +433,7 @@ def lose_disk(tmp_path: Path, trick: Callable[[Path], None], turn: int, *, load:
         else:
             assert node.wait_ended() == 65
             assert "data_folder_gone" in node.output
-            assert "bascule run CONFIG --new-store" in node.output
+            assert f"bascule run {node.config_path} --new-store" in node.output
         late = [number for number, sent_s in client.sent_s.items() if sent_s > gone_s]
         assert not late, f"acknowledged although the disk was gone: {late}"
         if node.runs:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 RECORDED = Path(__file__).resolve().parents[1] / "durations.txt"
 _SHARING = {  # a Spark session, a node with its page in Chromium
-    "tests/spark": ("test_source.py", "test_stream_losses.py", "test_reports.py", "test_report_command.py"),
-    "tests/supervisor/http/page": ("test_live_page.py", "test_page_is_read_by_all.py"),
+    "tests/spark": ("test_source.py", "test_stream_losses.py", "test_reports.py", "test_report_command.py", "test_engines.py"),
+    "tests/supervisor/http/page": ("test_bridge_text.py", "test_judgement.py", "test_live_page.py", "test_page_is_read_by_all.py"),
 }
 _GROUP_OF = {f"{folder}/{name}": folder for folder, names in _SHARING.items() for name in names}
 _EACH_ALONE = ("tests/docs/test_guides.py", "tests/simulation/test_simulation.py")  # long ones, which share nothing

@@ -47,7 +47,7 @@ def answer(purged: int, kept: int, *, link_up_ms: int | None = None, remote: str
     """The answer of a purge. link_up_ms: None if the link that ``kept`` were handed to stood in an earlier life of the store."""
     why = {"reason": "may_have_been_sent", "remote": remote, "link_up_ms": link_up_ms}
     kept_lanes = [{"lane": 0, "messages": kept, **why}] if kept else []
-    return {"purged": purged, "kept": kept, "kept_in_flight": 0, "kept_lanes": kept_lanes}
+    return {"purged": purged, "kept": kept, "kept_in_flight": 0, "kept_lanes": kept_lanes, "next": None}
 
 
 def waiting(store: Store) -> list[bytes]:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 
 DEADLINE_S = 60.0
 # Commands that a node that stands by carries out itself.
-OWN = {"ping", "status", "stop", "reload", "reload.plan", "cluster.promote", "cluster.remove"}
+OWN = {"ping", "status", "history", "stop", "reload", "reload.plan", "cluster.promote", "cluster.remove"}
 ARGUMENTS = {"bridge": "cloud", "client_id": "c", "number": "1", "topic": "a", "member": "nobody", "lane": "0"}
 
 

@@ -269,6 +269,7 @@ CLIENT = f"{ADDRESS}, client_id: edge-1"
 
 SHAPES = [
     in_line_4("unknown key", "limit: {}", "unknown key", "did you mean limits?"),
+    of_the_remote("a time zone that is none", 'time_zone: Europe/Nowhere, hours: ["08:00-09:00"]', "Europe/Berlin"),
     of_the_remote("unknown inner key", "keepalive: 60s", "write keep_alive"),
     in_line_4("dash for underscore", "persistence: {flush-period: 1s}", "did you mean flush_period?"),
     bad("missing section", HEAD.replace("access", "#"), 1, "access", "is missing", "access: {allow_anonymous: true}"),

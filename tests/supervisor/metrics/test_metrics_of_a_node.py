@@ -39,6 +39,7 @@ LEFT_OUT = {
     "store.sessions.dropped": "the sum of store.sessions.dropped_by_reason",
     "supervisor.uptime_s": "by the start time",
     "http.tls": "a setting",
+    "history.max_bytes": "a setting",
 }
 
 

@@ -35,6 +35,7 @@ MOVING = {
     "bascule_bridge_queue_oldest_age_seconds",
     "bascule_bridge_state_age_seconds",
     "bascule_disk_free_bytes",
+    "bascule_history_bytes",
     "bascule_http_open_connections",
     "bascule_otlp_export_timestamp_seconds",
     "bascule_process_pss_bytes",
