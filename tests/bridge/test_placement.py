@@ -81,6 +81,7 @@ def test_a_change_of_placement_keeps_backlog_and_session_and_loses_and_doubles_n
             with MqttClient(node.port, "machine") as client:
                 wanted = publish(client, "delivered", "a/1")
                 arrived(subscriber, wanted)
+                node.wait_lane("cloud", depth=0)
                 node.cli("bridge", "pause", str(node.config_path), "cloud")
                 node.wait_lane("cloud", state="paused")
                 wanted += publish(client, "backlog", "a/1", "a/2")
@@ -114,6 +115,7 @@ def test_in_one_process_a_bridge_comes_goes_moves_and_starts_again_and_clients_s
         for name in ("one", "two"):
             node.wait_lane(name, state="connected")
         sent = publish(client, "first", "a/1")
+        node.wait_lane("two", depth=0)
         reload(node, config("one", "three"))
         node.wait_lane("three", state="connected")
         sent += publish(client, "second", "a/1")

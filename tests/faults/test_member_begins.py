@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tests.faults.test_store_gone import NEW_STORE
 from tests.support.cluster import Cluster, Member
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
@@ -127,4 +128,4 @@ def test_a_node_that_goes_on_alone_leaves_its_cluster_and_is_not_let_back_in_uns
 
         leader.node.spawn()
         assert leader.node.wait_ended() == 78
-        assert f"bascule run {leader.node.config_path} --new-store" in leader.node.output
+        assert NEW_STORE.search(leader.node.output)
