@@ -291,8 +291,7 @@ def _bridge(draft: Draft, part: Part, folder: Path) -> None:
     addresses = len(draft.get(*remote, "addresses") or ())
     lines = [line for line in part.lines if _fits(draft, line, secure=secure, new=new, addresses=addresses)]
     _each(draft, base, lines, folder, done)
-    _password(draft, remote, part, name)
-    _pre_shared_key(draft, (*remote, "tls"), part, name)
+    _secrets(draft, remote, part, name)
     _times(draft, base, part)
     _dial(draft, remote, part)
     _link_state(draft, (*base, "link_state"), part)
@@ -371,28 +370,36 @@ def _transport(draft: Draft, remote: Key, part: Part) -> bool:
     return True
 
 
-def _password(draft: Draft, remote: Key, part: Part, bridge: str) -> None:
-    line = part.last("remote_password", "password")
+def _secret(draft: Draft, base: Key, line: Line | None, *, beside: str, without: str, key: str, name: str) -> None:
+    """Put what ``line`` says into the file ``name``, which ``key`` names; ``without`` is why not, where nothing says ``beside``."""
     if line is None:
         return
-    if draft.get(*remote, "username") is None:
-        draft.refuse(line, "a password is not sent without a user name")
+    if draft.get(*base, beside) is None:
+        draft.refuse(line, without)
         return
-    name = f"secrets/{bridge}.password"
     draft.add_file(name, f"{line.value}\n")
-    draft.put((*remote, "password_file"), name, line)
+    draft.put((*base, key), name, line)
 
 
-def _pre_shared_key(draft: Draft, tls: Key, part: Part, bridge: str) -> None:
-    line = part.last("bridge_psk")
-    if line is None:
-        return
-    if draft.get(*tls, "psk_identity") is None:
-        draft.refuse(line, "a pre-shared key is not used without bridge_identity")
-        return
-    name = f"secrets/{bridge}.psk"
-    draft.add_file(name, f"{line.value}\n")
-    draft.put((*tls, "psk_file"), name, line)
+def _secrets(draft: Draft, remote: Key, part: Part, bridge: str) -> None:
+    _secret(
+        draft,
+        remote,
+        part.last("remote_password", "password"),
+        beside="username",
+        without="a password is not sent without a user name",
+        key="password_file",
+        name=f"secrets/{bridge}.password",
+    )
+    _secret(
+        draft,
+        (*remote, "tls"),
+        part.last("bridge_psk"),
+        beside="psk_identity",
+        without="a pre-shared key is not used without bridge_identity",
+        key="psk_file",
+        name=f"secrets/{bridge}.psk",
+    )
 
 
 def _times(draft: Draft, base: Key, part: Part) -> None:
