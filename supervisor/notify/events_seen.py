@@ -21,8 +21,11 @@ class EventsSeen:
 def new_events(node: ControlClient, status: Status, seen: EventsSeen) -> tuple[list[Event], EventsSeen]:
     """Those that came since, as ``status`` says of which store; a node that stands by, or keeps none, has none.
 
-    Another store than before numbers its events anew: of that, those of this run of the node are new.
+    Another store than before numbers its events anew: of that, those of this run of the node are new. So it is with the store
+    that a node comes to lead with: others have told of what happened to them.
     """
+    if status.replication is not None and status.replication.role == "standby":
+        return [], EventsSeen(next=0)
     store = status.store
     if store is None or store.since_ms is None:
         return [], seen

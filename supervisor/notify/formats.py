@@ -9,6 +9,7 @@ from typing import Any
 
 from supervisor.notify.notices import Notice, NoticeState
 from supervisor.units import write_duration
+from wire.clock_steps import elapsed_ms
 
 PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue"
 _MS = 1000
@@ -25,7 +26,7 @@ def title(notice: Notice) -> str:
 def details(notice: Notice) -> str:
     """What there is to know besides, in a line or two."""
     if notice.state == NoticeState.OVER:
-        lasted_s = max(1.0, float((notice.at_ms - notice.since_ms) // _MS))
+        lasted_s = max(1.0, float(elapsed_ms(notice.since_ms, notice.at_ms) // _MS))
         return f"It has lasted {write_duration(lasted_s)}, since {_time(notice.since_ms)}."
     since = f"Since {_time(notice.since_ms)}."
     return f"{since} What to do: {notice.cure}." if notice.cure else since

@@ -18,12 +18,16 @@ _BYTES_MAX = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """standing: troubles. waiting: notices, each with its receiver. topics: the states that are told, by topic."""
+    """standing: troubles. waiting: notices, each with its receiver. topics: the states that are told, by topic.
+
+    role: the node's in its cluster, when it was looked at last.
+    """
 
     standing: tuple[Standing, ...] = ()
     waiting: tuple[tuple[str, Notice], ...] = ()
     topics: dict[str, str] = field(default_factory=dict)
     seen: EventsSeen = field(default_factory=EventsSeen)
+    role: str = ""
 
 
 def read(data_dir: Path) -> Record:

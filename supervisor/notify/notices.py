@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 from supervisor.notify.troubles import Trouble
+from wire.clock_steps import elapsed_ms
 from wire.config_settings import NoticeSettings
 
 
@@ -88,7 +89,7 @@ class Notices:
                 standing = self._standing[key] = _began(rule, trouble, now_ms)
             if not standing.told:
                 self._standing[key] = standing = replace(standing, text=trouble.text, cure=trouble.cure)
-                if now_ms - standing.since_ms >= rule.for_s * 1000:
+                if elapsed_ms(standing.since_ms, now_ms) >= rule.for_s * 1000:
                     self._standing[key] = replace(standing, told=True)
                     yield self._notice(standing, NoticeState.BEGINS, now_ms)
         for key in [key for key in self._standing if key[0] == rule.name and key not in here]:

@@ -28,7 +28,7 @@ from supervisor.notify.notice_topics import NoticeTopics
 from supervisor.notify.notices import Notice, Notices
 from supervisor.notify.outbox import Outbox
 from supervisor.notify.receivers import NotTaken, Receiver, receivers_of
-from supervisor.notify.troubles import Trouble, troubles_of, troubles_of_events
+from supervisor.notify.troubles import Trouble, take_over, troubles_of, troubles_of_events
 from wire.config_settings import NodeSettings, NoticeSettings
 from wire.errors import BasculeError
 from wire.frames.frame import Frame
@@ -79,6 +79,7 @@ class Notifier(MailboxActor):
         self._notices = Notices(settings.node.name)
         self._topics = NoticeTopics(settings.node.name, settings.notify, {}, ())
         self._events_seen = EventsSeen()
+        self._role = ""
         self._looking_since_s: float | None = None
         self._recorded: object = None
         self._record_error = ""
@@ -165,6 +166,9 @@ class Notifier(MailboxActor):
             lasting = troubles_of(rule, looked.status, looked.certificates, self._growth, now_s)
             self._tell(rule, self._notices.look(rule, lasting, now_ms))
             self._tell(rule, self._happened(rule, troubles_of_events(rule, looked.events), now_ms))
+            self._tell(rule, self._happened(rule, take_over(rule, self._role, looked.status), now_ms))
+        if looked.status.replication is not None:
+            self._role = looked.status.replication.role
         self._tell_topics()
         self._try(now_s)
 
@@ -227,7 +231,7 @@ class Notifier(MailboxActor):
         self._notices = Notices(self.settings.node.name, record.standing)
         self._notices.keep_to(rule.name for rule in self.settings.notify)
         self._topics = NoticeTopics(self.settings.node.name, self.settings.notify, record.topics, self._notices.standing)
-        self._events_seen = record.seen
+        self._events_seen, self._role = record.seen, record.role
         for receiver, notice in record.waiting:
             self._outbox.put(receiver, notice)
         self._outbox.keep_to(self._receivers)
@@ -240,6 +244,7 @@ class Notifier(MailboxActor):
             waiting=tuple(self._outbox.waiting),
             topics=dict(self._topics.states),
             seen=self._events_seen,
+            role=self._role,
         )
         if now == self._recorded:
             return

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from supervisor.notify.notices import Notice
 from wire.backoff import Backoff
+from wire.clock_steps import elapsed_ms
 from wire.config_settings import BackoffSettings
 
 WAITING_MAX = 100  # for one receiver
@@ -57,7 +58,7 @@ class Outbox:
     def next(self, now_s: float, now_ms: int) -> Iterator[tuple[str, Notice]]:
         """A notice for each receiver that has one and is to be tried now; ``on_sent`` or ``on_failed`` says what became of it."""
         for name, one in self._receivers.items():
-            while one.waiting and not one.is_sending and now_ms - one.waiting[0].at_ms > GIVEN_UP_S * 1000:
+            while one.waiting and not one.is_sending and elapsed_ms(one.waiting[0].at_ms, now_ms) > GIVEN_UP_S * 1000:
                 one.waiting.popleft()
                 self.counts.given_up += 1
             if one.waiting and not one.is_sending and now_s >= one.due_s:

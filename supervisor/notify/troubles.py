@@ -27,11 +27,8 @@ NODE = "node"
 
 _EVENTS = {
     EventKind.PROCESS_ENDED: TroubleKind.PROCESS_ENDED,
-    EventKind.NODE_LEADER: TroubleKind.TAKE_OVER,
-    EventKind.NODE_STANDBY: TroubleKind.TAKE_OVER,
     EventKind.CLOCK_JUMPED: TroubleKind.CLOCK_STEP,
 }
-SINGLE = frozenset(_EVENTS.values())  # those that happen, and do not last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +80,21 @@ def troubles_of_events(rule: NoticeSettings, events: Sequence[Event]) -> Iterato
             case TroubleKind.PROCESS_ENDED if event.reason != "ordered":
                 text, cure = f"its process has ended: {event.reason}", "it starts again by itself; the log says why it ended"
                 yield Trouble(kind=kind, about=event.actor, text=text, cure=cure, at_ms=event.at_ms)
-            case TroubleKind.TAKE_OVER:
-                leads = event.kind == EventKind.NODE_LEADER
-                text = f"{event.reason} leads now" if leads else f"this node leads no more: {event.reason}"
-                yield Trouble(
-                    kind=kind, about=NODE, text=text, cure="bascule cluster show CONFIG says how all are", at_ms=event.at_ms
-                )
+
+
+def take_over(rule: NoticeSettings, former_role: str, status: Status) -> Iterator[Trouble]:
+    """That the node's role in its cluster is another than the ``former_role``, empty where none is known.
+
+    It is seen in the status, since no event tells of it: a leader whose lease has ended may write none, and the events of the
+    store that a new leader opens are those of the whole cluster.
+    """
+    now = status.replication
+    if TroubleKind.TAKE_OVER in rule.when and now is not None and former_role not in ("", now.role):
+        if now.role == "leader":
+            text = f"{now.member} leads now"
+        else:
+            text = "this node leads no more" + (f"; {now.leader} does" if now.leader not in ("", now.member) else "")
+        yield Trouble(kind=TroubleKind.TAKE_OVER, about=NODE, text=text, cure="bascule cluster show CONFIG says how all are")
 
 
 # --- bridges ---

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import StartNode
+from tests.supervisor.notify.web_service import WebService
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import MESSAGE_EXPIRY, PUBACK
@@ -278,15 +279,32 @@ def test_steps_of_the_clock_expire_nothing_and_keep_nothing_alive(tmp_path: Path
         assert (lane["expired"], lane["accepted"]) == (1, 23)
 
 
-def test_max_age_goes_by_the_time_that_has_passed(tmp_path: Path, clock: Clock) -> None:
+def test_max_age_goes_by_the_time_that_has_passed_and_each_step_is_told_once(tmp_path: Path, clock: Clock) -> None:
     away = Mosquitto(tmp_path / "remote")
-    config = node_config(bridge_config("cloud", away.port, limits={"max_age": "2s"}, tier2={"max_messages": 1}))
-    with Node(config, tmp_path / "edge", environment=clock.environment) as node, MqttClient(node.port) as client:
-        clock.jump(-YEAR_S)
-        wait_until(lambda: clock.is_seen_by(node), PATIENCE_S, "a node that sees the clock")
-        for packet_id in range(1, 21):
-            client.publish("t", "m", qos=1, packet_id=packet_id)
-            client.expect(PUBACK, packet_id=packet_id)
-        clock.jump(-2 * YEAR_S)
-        lane = node.wait_lane_until(lambda lane: lane["expired"] == 20, "messages that are too old, though the clock was set back")
-        assert lane["ledger_closes"] is True
+    with WebService() as service:
+        config = node_config(
+            bridge_config("cloud", away.port, limits={"max_age": "2s"}, tier2={"max_messages": 1}),
+            notify=[{"when": ["clock_step"], "webhook": {"url": service.url}}],
+        )
+        with Node(config, tmp_path / "edge", environment=clock.environment) as node, MqttClient(node.port) as client:
+            node.wait_actors_ready()
+            clock.jump(-YEAR_S)
+            wait_until(lambda: clock.is_seen_by(node), PATIENCE_S, "a node that sees the clock")
+            for packet_id in range(1, 21):
+                client.publish("t", "m", qos=1, packet_id=packet_id)
+                client.expect(PUBACK, packet_id=packet_id)
+            assert told_s(service) == pytest.approx(-YEAR_S, abs=60)
+            clock.jump(-2 * YEAR_S)
+            lane = node.wait_lane_until(
+                lambda lane: lane["expired"] == 20, "messages that are too old, though the clock was set back"
+            )
+            assert lane["ledger_closes"] is True
+            assert told_s(service) == pytest.approx(-YEAR_S, abs=60)
+            assert service.taken.empty()
+
+
+def told_s(service: WebService) -> float:
+    """By how much the clock was set, as the next notice says."""
+    notice = service.next()
+    assert (notice["kind"], notice["state"]) == ("clock_step", "happened")
+    return float(notice["text"].removeprefix("the clock was set by ").removesuffix(" s"))

@@ -35,8 +35,9 @@ class Node:
     def _event(self, number: int) -> dict[str, Any]:
         return {"number": number, "at_ms": self.at_ms[number], "kind": "process.ended"}
 
-    def look(self, seen: EventsSeen) -> tuple[list[int], EventsSeen]:
-        status = of_map(Status, {"store": self.figures, "supervisor": {"started_at_ms": STARTED_MS}})
+    def look(self, seen: EventsSeen, role: str | None = None) -> tuple[list[int], EventsSeen]:
+        cluster = {} if role is None else {"replication": {"role": role}}
+        status = of_map(Status, {"store": self.figures, "supervisor": {"started_at_ms": STARTED_MS}} | cluster)
         events, now = new_events(cast(ControlClient, self), status, seen)
         return [event.number for event in events], now
 
@@ -70,3 +71,13 @@ def test_a_store_that_says_nothing_or_does_not_answer_leaves_all_as_it_was() -> 
     away.runs = False
 
     assert silent.look(seen) == away.look(seen) == ([], seen)
+
+
+def test_who_comes_to_lead_tells_nothing_of_what_happened_while_another_led() -> None:
+    """The store of a cluster goes on as it was: another node has told of the events that came while this one stood by."""
+    numbers, led = (node := Node(1, 2)).look(EventsSeen(), "leader")
+    node.at_ms += [500, 600]  # before this node came to lead again, at STARTED_MS
+    numbers, stood_by = node.look(led, "standby")
+    assert numbers == []
+    node.at_ms += [STARTED_MS + 1]
+    assert node.look(stood_by, "leader") == ([4], EventsSeen(next=5, store="a/5"))

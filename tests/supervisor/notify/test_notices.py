@@ -9,10 +9,11 @@ import pytest
 
 from supervisor.notify import notice_record
 from supervisor.notify.events_seen import EventsSeen
-from supervisor.notify.formats import FORMATS
+from supervisor.notify.formats import FORMATS, details
 from supervisor.notify.notices import Notice, Notices, test_notice
 from supervisor.notify.outbox import GIVEN_UP_S, RETRY, WAITING_MAX, Outbox
 from supervisor.notify.troubles import Trouble
+from wire.clock_steps import CLOCK
 from wire.config_settings import NoticeSettings
 from wire.trouble_kinds import TroubleKind
 
@@ -49,6 +50,25 @@ def test_one_that_did_not_last_is_not_told_and_nor_is_its_end() -> None:
 
 def test_how_long_it_lasts_already_counts() -> None:
     assert told(Notices("edge"), 100.0, trouble(since_s=10.0)) == [("begins", "bridge cloud:0")]
+
+
+@pytest.mark.parametrize("step_s", [365 * 86_400.0, -365 * 86_400.0])
+def test_a_clock_that_is_set_tells_nothing_early_nothing_late_and_gives_nothing_up(
+    monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    monkeypatch.setattr(CLOCK, "steps", [])
+    begin_s = 2e9
+    notices, outbox = Notices("edge"), Outbox(lambda: 0.5)
+    assert told(notices, begin_s, trouble()) == []
+    CLOCK.on_stepped(int((begin_s + 2) * 1000), int((begin_s + 2 + step_s) * 1000))
+    assert told(notices, begin_s + 9 + step_s, trouble()) == []
+    (notice,) = notices.look(RULE, [trouble()], int((begin_s + 10 + step_s) * 1000))
+    assert notice.state == "begins"
+    (over,) = notices.look(RULE, [], int((begin_s + 30 + step_s) * 1000))
+    assert "It has lasted 30s" in details(over)
+
+    outbox.put("r:webhook", test_notice("edge", "r", int(begin_s * 1000)))
+    assert [name for name, _ in outbox.next(0.0, over.at_ms)] == ["r:webhook"]
 
 
 def test_what_nobody_says_begins_nothing_and_ends_nothing() -> None:

@@ -1,7 +1,7 @@
 """Troubles that are planted in one real node: each is told by a web service, a program and a topic, once, and so is its end.
 
-A topic is seen from beyond a bridge. What cannot be planted in a second (a clock that is set, a take-over), and ends that take a
-minute of calm, are in ``test_troubles.py``.
+A topic is seen from beyond a bridge. Two have real nodes elsewhere: a take-over in ``test_take_over_told.py``, a clock that is set
+in ``tests/faults/test_clock_and_descriptors.py``. How long each takes, and ends after a minute of calm: ``test_notice_times.py``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from supervisor.notify.growth import CALM_S, Growth
-from supervisor.notify.troubles import Trouble, troubles_of, troubles_of_events
+from supervisor.notify.troubles import Trouble, take_over, troubles_of, troubles_of_events
 from wire.config_settings import NoticeSettings
 from wire.figure import of_map
 from wire.status.answers import Event
@@ -129,19 +129,33 @@ def test_single_events_are_found_and_what_was_ordered_is_none() -> None:
     events = [
         event("process.ended", "ordered"),
         event("process.ended", "signal 9"),
-        event("node.leader", "edge-b"),
-        event("node.standby", "its lease had ended"),
         event("clock.jumped", by_ms=-60_000),
         event("clock.jumped", by_ms=20),
         event("link.down"),
     ]
     assert [(one.kind, one.at_ms) for one in troubles_of_events(rule, events)] == [
         ("process_ended", 7),
-        ("take_over", 7),
-        ("take_over", 7),
         ("clock_step", 7),
     ]
-    assert list(troubles_of_events(NoticeSettings(name="r", when=("take_over",)), events[:2])) == []
+    assert list(troubles_of_events(NoticeSettings(name="r", when=("take_over",)), events)) == []
+
+
+@pytest.mark.parametrize(
+    ("former", "now", "text"),
+    [
+        ("standby", {"role": "leader", "member": "a", "leader": "a"}, "a leads now"),
+        ("leader", {"role": "standby", "member": "a", "leader": "b"}, "this node leads no more; b does"),
+        ("leader", {"role": "standby", "member": "a", "leader": "a"}, "this node leads no more"),
+        ("", {"role": "leader", "member": "a"}, None),
+        ("leader", {"role": "leader", "member": "a"}, None),
+        ("leader", None, None),
+    ],
+)
+def test_another_role_than_at_the_last_look_is_a_take_over(former: str, now: dict[str, str] | None, text: str | None) -> None:
+    told = status() if now is None else status(replication=now)
+    rule = NoticeSettings(name="r", when=("take_over",))
+    assert [one.text for one in take_over(rule, former, told)] == ([] if text is None else [text])
+    assert list(take_over(NoticeSettings(name="r", when=("link_down",)), former, told)) == []
 
 
 def test_the_node_s_own_certificates_are_looked_at_by_rules_for_all_bridges() -> None:
