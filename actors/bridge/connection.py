@@ -211,6 +211,8 @@ class Connection(MailboxActor):
             case "resume":
                 self.exchange.learnt.forget()
                 self.link.resume()
+            case "dial":
+                self.link.dial()
             case _:
                 raise AssertionError(f"unknown command {verb}")
 

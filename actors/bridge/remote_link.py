@@ -141,6 +141,11 @@ class RemoteLink:
             self._send_state()
             self.connect("resumed")
 
+    def dial(self) -> None:
+        """An operator wants it to connect, within its hours, as if something were to be sent."""
+        self._policy.on_needed()
+        self.connect("restarted by the operator")
+
     def stop(self) -> None:
         """Leave the remote for good."""
         self._stopping = True

@@ -126,6 +126,9 @@ def resume(node: GivenNode, bridge: str, as_json: bool) -> int:
 @about_node(bridge="BRIDGE")
 @JSON
 def restart(node: GivenNode, bridge: str, as_json: bool) -> int:
-    """Close the connection of BRIDGE and open it again at once. Its queue stays."""
+    """Close the connection of BRIDGE and open it again at once. Its queue stays.
+
+    A bridge that dials when needed connects, too; outside of its hours none does.
+    """
     restarted = node.client.restart(bridge)
     return told(restarted, as_json, f"{bridge}: restarting {', '.join(restarted.processes)}")

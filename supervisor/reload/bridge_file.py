@@ -25,11 +25,11 @@ def load_with_bridge(config: Path, name: str, content: str | None) -> tuple[Path
 
 
 class BridgeFile:
-    """The file of the bridge ``name``, of which ``content`` is wanted; None: that it goes. written: whether it is that now."""
+    """The file of the bridge ``name``, of which ``content`` is wanted; None: that it goes."""
 
     def __init__(self, name: str, content: str | None) -> None:
         self.name, self.content = name, content
-        self.written = False
+        self._written = False
         self._path: Path | None = None
         self._before: tuple[bytes, int] | None = None
 
@@ -46,7 +46,7 @@ class BridgeFile:
         assert self._path is not None
         if self._path.exists():
             self._before = self._path.read_bytes(), files.PRIVATE | (self._path.stat().st_mode & _MODES)
-        self.written = True
+        self._written = True
         self._have(None if self.content is None else (self.content.encode(), self._before[1] if self._before else files.PRIVATE))
 
     def put_back(self) -> None:
@@ -55,8 +55,8 @@ class BridgeFile:
         Raises:
             OSError: the disk refuses.
         """
-        if self.written:
-            self.written = False
+        if self._written:
+            self._written = False
             self._have(self._before)
 
     def _have(self, wanted: tuple[bytes, int] | None) -> None:

@@ -19,7 +19,8 @@ log = logging.getLogger("bascule")
 
 
 def obey(request: Request, children: RunningChildren, lives: Lives, notes: Notes, run_dir: Path) -> BridgeOrdered:
-    """Carry out ``request``: what to answer. A restart has what was learnt of the remote tried again.
+    """Carry out ``request``: what to answer. A restart has what was learnt of the remote tried again, and a
+    bridge that dials when needed connect at once.
 
     Raises:
         ControlError: it cannot be, and nothing was done.
@@ -36,6 +37,7 @@ def obey(request: Request, children: RunningChildren, lives: Lives, notes: Notes
         for child in lanes:
             if child.lane is not None:
                 DialectFile(run_dir, connection_name(*child.lane)).remove()
+            child.dial(wanted=True)
         lives.restart_on_order(lanes)
     else:
         try:

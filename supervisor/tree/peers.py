@@ -1,4 +1,4 @@
-"""Frames of the supervisor to the children: whose actors are ready, whether their bridge is paused, which ACL files have changed.
+"""Frames of the supervisor to the children: whose actors are ready, what their bridge was ordered to, which ACL files have changed.
 
 The ACL files are read here because the supervisor may take its time over YAML, which a process of its own reads. A file that cannot
 be used leaves the rules as they are, and is logged once.
@@ -15,8 +15,8 @@ from supervisor.config.loading_aside import load_acl
 from supervisor.tree.running_children import Child, RunningChildren
 from wire.config_settings import NodeSettings, SettingsNow
 from wire.errors import ConfigError, Unavailable
-from wire.frames.names import BRIDGE, CLIENTS, LISTENER
-from wire.frames.supervision import AclChanged, PeerUp
+from wire.frames.names import BRIDGE, CLIENTS, LISTENER, connection_name
+from wire.frames.supervision import AclChanged, Command, PeerUp
 
 log = logging.getLogger("bascule")
 
@@ -35,7 +35,7 @@ class Peers:
         self._acl_watch = AclWatch(self._settings.now)
 
     def brief(self, child: Child) -> None:
-        """Tell a child which peers are ready, and whether its bridge is paused; a repetition is harmless."""
+        """Tell a child which peers are ready, whether its bridge is paused or is to connect now; a repetition is harmless."""
         if child.name == CLIENTS:  # before it can accept anyone
             for frame in self._acl_watch.so_far():
                 self._mailbox.send(LISTENER, frame)
@@ -45,6 +45,9 @@ class Peers:
                     self._mailbox.send(child.name, PeerUp(name=actor, epoch=peer.epoch))
         if self._children.paused_since_ms(child.spec.bridge) is not None:
             self._children.tell_pause([child])
+        if child.dials and child.lane is not None and not child.ordered:
+            self._mailbox.send(connection_name(*child.lane), Command(verb="dial"))
+            child.dial(wanted=False)
 
     def herald(self, child: Child) -> None:
         """Tell the others which actors of ``child`` have become ready."""

@@ -38,7 +38,8 @@ class Child:
 
     life: of the process that it lives in, which may have others; None while it does not
     run. process: the name of that process, or of the last one. epoch: of its own life. wanted: False once it shall stay down.
-    ordered: its end was ordered, to be started anew at once and not counted as a crash. removed: the configuration has it no more,
+    ordered: its end was ordered, to be started anew at once and not counted as a crash. dials: an operator wants its next life to
+    connect at once, though it may have nothing to send. removed: the configuration has it no more,
     and its row goes with its life. last_cause: why a life ended that nobody had end.
     states, reports: of its actors, as its last heartbeats said; settings_number: of those that it then went by, 0 before it has
     said anything; traffic: its process's. heralded: those that the others know to be ready.
@@ -52,6 +53,7 @@ class Child:
     state: ChildState = ChildState.NEW
     wanted: bool = True
     ordered: bool = False
+    dials: bool = False
     removed: bool = False
     hung: bool = False
     restart_count: int = 0
@@ -109,6 +111,10 @@ class Child:
     def order(self) -> None:
         """Its end is ordered, and it begins anew after it."""
         self.ordered = True
+
+    def dial(self, *, wanted: bool) -> None:
+        """Its next life is to connect at once; or not, since that was told so."""
+        self.dials = wanted
 
     def drop(self, *, removed: bool = False) -> None:
         """It shall stay down; or it is ``removed``, and lives on until nothing is brought to it."""

@@ -26,6 +26,12 @@ def is_no_trouble(node: Node, bridge: str) -> None:
     assert {one["verdict"] for one in findings if one["about"] == f"bridge {bridge}:0"} == {OK}, findings
 
 
+def connections(node: Node, lane: int) -> int | None:
+    """How often the lane has connected in this life of its process."""
+    link = node.lane("lazy", lane)["link"]
+    return None if link is None else int(link["connections"])
+
+
 def test_a_bridge_that_dials_when_needed_comes_for_enough_or_old_messages_and_goes_again(
     tmp_path: Path, start_node: StartNode
 ) -> None:
@@ -45,10 +51,15 @@ def test_a_bridge_that_dials_when_needed_comes_for_enough_or_old_messages_and_go
         publish(node.port, "out/a", ["4"], qos=1)
         at_remote.wait_for("out/a", ["1", "2", "3", "4"])
         lane = next(number for number, row in enumerate(rows) if row["link"]["connections"])
-        wait_until(lambda: node.lane("lazy", lane)["link"]["connections"] == 2, 20.0, "it came for one that is old")
+        wait_until(lambda: connections(node, lane) == 2, 20.0, "it came for one that is old")
         node.wait_lane("lazy", lane, state="closed")
         assert "not correctly" not in remote.log, "it left in good order, twice"
         is_no_trouble(node, "lazy")
+
+        assert node.cli("bridge", "restart", str(node.config_path), "lazy").returncode == 0
+        for number in range(2):
+            wait_until(lambda: connections(node, number) == 1, 20.0, "it connects in its new life, as an operator wants")  # noqa: B023
+            node.wait_lane("lazy", number, state="closed", reason="nothing is to be sent")
 
         node.kill("store")
         node.wait_lane("lazy", state="closed")

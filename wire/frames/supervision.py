@@ -78,7 +78,7 @@ class ResetMarkers(Frame):
 
 @frame_kind(44)
 class Command(Frame):
-    """Supervisor -> Connection: ``verb`` is pause, resume or reconnect."""
+    """Supervisor -> Connection: ``verb`` is pause, resume or dial, which is to connect though nothing is to be sent."""
 
     verb: str
 

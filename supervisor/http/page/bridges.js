@@ -101,7 +101,7 @@ class Card {
     this.pause = button("Pause", () => order("pause"), { role: "operate", label: `Pause ${this.name}` });
     this.resume = button("Resume", () => order("resume"), { role: "operate", label: `Resume ${this.name}` });
     this.restart = button("Restart", () => order("restart"), { role: "operate", label: `Restart ${this.name}` });
-    this.restart.title = "Start its processes anew, and connect at once";
+    this.restart.title = "Start its processes anew, and connect at once; outside its hours it stays closed";
     const look = button("Queue", () => this.app.queues.open(this.name), { label: `Look into the queue of ${this.name}` });
     const change = button("Change …", () => this.app.bridgeForm.change(this.name), { role: "admin", label: `Change ${this.name}` });
     this.orders.append(this.pause, this.resume, this.restart, look, change);

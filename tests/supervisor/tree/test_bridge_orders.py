@@ -54,6 +54,7 @@ def test_a_restart_has_the_lanes_processes_begin_anew() -> None:
 
     assert [peer for peer, _ in orders.sent(Stop)] == [LANE]
     assert orders.children[LANE].ordered
+    assert orders.children[LANE].dials
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "restart"])

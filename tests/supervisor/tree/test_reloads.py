@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -288,6 +289,26 @@ def test_a_disk_that_refuses_keeps_all_from_changing() -> None:
     answer = tree.reload(replace(tree.settings, log=LogSettings(level="debug")))
     assert "No space left on device" in answer["refused"]
     assert (tree.told(), tree.current.now) == ([], tree.settings)
+
+
+def test_a_bridge_that_a_command_changes_is_read_once_and_put_back_where_it_does_not_come_to_hold(tmp_path: Path) -> None:
+    """tree.reload-all-or-nothing"""
+    tree, path, read = Reloading(), tmp_path / "cloud.yaml", []
+    path.write_text("before")
+
+    def read_with(name: str, content: str | None) -> tuple[Path, NodeSettings]:
+        read.append((name, content))
+        return path, replace(tree.settings, log=LogSettings(level="debug"))
+
+    tree.supervisor._reloads._source = replace(tree.supervisor._reloads._source, read_with=read_with)
+    tree.current.refuses = True
+    refused = tree.reload(tree.settings, "bridge.put", name="cloud", text="after")
+    assert ("No space left" in refused["refused"], path.read_text()) == (True, "before")
+    tree.current.refuses = False
+    path.chmod(0o640)
+    applied = tree.reload(tree.settings, "bridge.put", name="cloud", text="after")
+    assert (applied["applied"], path.read_text(), path.stat().st_mode & 0o777) == (True, "after", 0o640)
+    assert read == [("cloud", "after")] * 2, "once each"
 
 
 def test_who_hangs_up_again_and_again_has_the_file_read_once_more_at_most() -> None:
