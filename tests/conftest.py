@@ -24,7 +24,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import keeper, placements
-from tests.support.mosquitto import Mosquitto
+from tests.support.mosquitto import VERSION_2_1, Mosquitto
 from tests.support.node import Config, Node
 from tests.support.process_marker import MARKER, guard, is_marked_by_folder, without_processes
 from tests.support.schedule import RECORDED, rank, together, write_durations
@@ -253,3 +253,12 @@ def start_node(tmp_path: Path) -> Iterator[StartNode]:
     with ExitStack() as nodes:
         count = iter(range(1000))
         yield lambda config: nodes.enter_context(Node(config, tmp_path / f"node-{next(count)}"))
+
+
+@pytest.fixture(params=["installed", VERSION_2_1])
+def mosquitto_path(request: pytest.FixtureRequest) -> str | None:
+    """The mosquitto that a test is to run; None is the one that is installed. It is skipped where no other is named."""
+    if request.param != VERSION_2_1:
+        return None
+    named = os.environ.get(VERSION_2_1)
+    return named or pytest.skip(f"{VERSION_2_1} names no mosquitto 2.1")

@@ -55,6 +55,7 @@ def from_mosquitto(path: Path, draft: Draft) -> None:
     _node(draft, found.node, folder)
     for part in found.bridges:
         _bridge(draft, part, folder)
+    _pass_on(draft)
     for line, why in found.lost:
         draft.refuse(line, why)
 
@@ -296,6 +297,16 @@ def _bridge(draft: Draft, part: Part, folder: Path) -> None:
     _dial(draft, remote, part)
     _link_state(draft, (*base, "link_state"), part)
     _put_rules(draft, base, topics, part.last("bridge_outgoing_retain"))
+
+
+def _pass_on(draft: Draft) -> None:
+    """Have each bridge take what the others bring: there, all that comes to the broker goes on, but for where it came from."""
+    bridges = range(draft.count("bridges"))
+    bring = {place for place in bridges if draft.count("bridges", place, "remote_subscriptions")}
+    for place in bridges:
+        if bring - {place} and draft.count("bridges", place, "local_subscriptions"):
+            key = ("bridges", place, "loop_prevention", "max_hops")
+            draft.put(key, 2, f"{DEFAULT}: what another connection brings goes on by this one")
 
 
 def _dial(draft: Draft, remote: Key, part: Part) -> None:

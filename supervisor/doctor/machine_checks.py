@@ -18,7 +18,6 @@ from actors.system.tls import certificate_dates
 from supervisor.doctor.machine import folder_fault
 from wire.config_settings import BridgeSettings, NodeSettings, RuleSettings
 from wire.errors import ConfigError
-from wire.mqtt.packets import MQTT_3_1_1
 from wire.mqtt.topics import covers, overlap
 from wire.routing.topic_mapping import TopicTemplate
 
@@ -81,8 +80,8 @@ def circles(settings: NodeSettings, bridge: BridgeSettings) -> Iterator[tuple[Ke
         if _leads_here(settings, address) and any(_comes_back(rule, rule, None) for rule in bridge.local_subscriptions):
             message = "leads to a listener of this node: what is sent there comes again; give the remote's address"
             yield ("remote", "addresses", index), message
-    if bridge.loop_prevention.enabled and (bridge.loop_prevention.max_hops == 1 or MQTT_3_1_1 not in bridge.remote.levels):
-        return  # what comes from a remote has crossed one bridge; what comes back by MQTT 3.1.1 has forgotten all others
+    if bridge.loop_prevention.enabled:
+        return  # what comes from its remote never goes back there
     for index, rule in enumerate(bridge.remote_subscriptions):
         for out in bridge.local_subscriptions:
             if _comes_back(out, out, rule):

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,18 +18,8 @@ from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S, holds_for, wait_still, wait_until
 
-VARIABLE = "BASCULE_BENCH_MOSQUITTO21"
 PROTOCOLS = pytest.mark.parametrize("protocol", ["mqttv311", "mqttv50"])
 QUICK = ("restart_timeout 1", "max_queued_messages 0")  # not to wait 5 to 30 s for it after each cut, and to keep more than 1000
-
-
-@pytest.fixture(params=["installed", VARIABLE])
-def path(request: pytest.FixtureRequest) -> str | None:
-    """The mosquitto that a test is to run; None is the one that is installed."""
-    if request.param != VARIABLE:
-        return None
-    named = os.environ.get(VARIABLE)
-    return named or pytest.skip(f"{VARIABLE} names no mosquitto 2.1")
 
 
 def in_front(
@@ -58,11 +47,11 @@ def wait_bridged(node: Node, count: int = 1) -> None:
 
 
 @PROTOCOLS
-def test_four_lines_bridge_both_ways(tmp_path: Path, protocol: str, path: str | None) -> None:
+def test_four_lines_bridge_both_ways(tmp_path: Path, protocol: str, mosquitto_path: str | None) -> None:
     """Each message once on both sides at each QoS, what is retained included, and the bridge says how it is."""
     with a_node(tmp_path / "node") as node:
         publish_once(node.port, "kept/there", "before", retain=True)
-        with in_front(tmp_path / "front", node.port, protocol=protocol, path=path) as front:
+        with in_front(tmp_path / "front", node.port, protocol=protocol, path=mosquitto_path) as front:
             wait_bridged(node)
             with Subscriber(front.port, "#", version=5) as here, Subscriber(node.port, "#", version=5) as there:
                 for qos in (0, 1, 2):
@@ -117,15 +106,15 @@ def kill_node(_proxy: Proxy, _front: Mosquitto, node: Node) -> None:
 
 @pytest.mark.parametrize("trouble", [cut, restart_front, restart_node, kill_node], ids=lambda one: one.__name__)
 def test_each_message_crosses_once_over(
-    tmp_path: Path, path: str | None, trouble: Callable[[Proxy, Mosquitto, Node], None]
+    tmp_path: Path, mosquitto_path: str | None, trouble: Callable[[Proxy, Mosquitto, Node], None]
 ) -> None:
     """At QoS 2, both ways, published while the trouble comes twice. A Mosquitto 2.0 that has started again sends again itself."""
-    exchange(tmp_path, trouble, "mqttv311", path, up_once=trouble is not restart_front)
+    exchange(tmp_path, trouble, "mqttv311", mosquitto_path, up_once=trouble is not restart_front)
 
 
-def test_what_mosquitto_2_sends_over_mqtt_5_comes_at_least_once_over_a_cut(tmp_path: Path, path: str | None) -> None:
+def test_what_mosquitto_2_sends_over_mqtt_5_comes_at_least_once_over_a_cut(tmp_path: Path, mosquitto_path: str | None) -> None:
     """It asks for no session expiry, so each of its connections has a session of its own."""
-    exchange(tmp_path, cut, "mqttv50", path, up_once=False)
+    exchange(tmp_path, cut, "mqttv50", mosquitto_path, up_once=False)
 
 
 def exchange(

@@ -6,6 +6,7 @@ Without options it has Mosquitto 2.0's own defaults (in-flight window 20, queue 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,8 @@ from tests.support.far import Far
 from tests.support.ports import accepts, free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 
+VERSION_2_1 = "BASCULE_BENCH_MOSQUITTO21"  # the environment's word for the path of such a mosquitto
+_LISTENS = re.compile(r"^(listener|port|include_dir)\b", re.MULTILINE)
 _SEARCH_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
 
 
@@ -49,13 +52,21 @@ class Mosquitto:
         lines: Sequence[str] = (),
         far: Far | None = None,
         path: str | None = None,
+        whole: str | None = None,
+        port: int | None = None,
     ) -> None:
-        """path: another mosquitto than the one that is installed."""
+        """path: another mosquitto than the one that is installed.
+
+        whole: all that its file says, with ``port`` for a listener of its; the other options, but for ``path``, are then without
+        effect.
+        """
         self.folder = folder
         self._host = "127.0.0.1" if far is None else far.clear_host
         self._prefix = [] if far is None else far.prefix
-        self.port = free_port()
+        self.port = port or free_port()
         self._path = path
+        # By itself it listens where no file says so; its log says all, wherever it goes.
+        self._words = [] if whole is None else ["-v", "-p", str(self.port)] if not _LISTENS.search(whole) else ["-v"]
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         settings = [f"listener {self.port} {'127.0.0.1' if far is None else '0.0.0.0'}", "log_type all", "log_dest stderr"]
@@ -76,7 +87,7 @@ class Mosquitto:
         if max_queued_messages is not None:
             settings.append(f"max_queued_messages {max_queued_messages}")
         self._config = folder / "mosquitto.conf"
-        self._config.write_text("\n".join([*settings, *lines]) + "\n")
+        self._config.write_text("\n".join([*settings, *lines]) + "\n" if whole is None else whole)
 
     def __enter__(self) -> Self:
         self.start()
@@ -99,9 +110,9 @@ class Mosquitto:
     def start(self) -> None:
         """Start it and wait until it accepts connections."""
         assert self._process is None, "it runs already"
-        command = [*self._prefix, self._path or program("mosquitto"), "-c", str(self._config)]
+        command = [*self._prefix, self._path or program("mosquitto"), "-c", str(self._config), *self._words]
         with (self.folder / "mosquitto.log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(lambda: self._has_ended() or accepts(self.port, self._host), PATIENCE_S, "mosquitto accepts connections")
         assert not self._has_ended(), f"mosquitto ended at once:\n{self.log[-2000:]}"
 

@@ -27,10 +27,21 @@ from tests.support.waiting import PATIENCE_S, wait_until
 class Subscriber:
     """Collects PUBLISHes of ``filters`` in a thread of its own, reconnecting as long as it lives."""
 
-    def __init__(self, port: int, *filters: str, qos: int = 2, version: int = 4, client_id: str = "subscriber") -> None:
+    def __init__(
+        self,
+        port: int,
+        *filters: str,
+        qos: int = 2,
+        version: int = 4,
+        client_id: str = "subscriber",
+        username: str | None = None,
+        password: str | None = None,
+    ) -> None:
         self._filters = filters
         self._qos = qos
-        self._client = MqttClient(port, client_id, version=version, clean=False, session_expiry_s=3600)
+        self._client = MqttClient(
+            port, client_id, version=version, clean=False, session_expiry_s=3600, username=username, password=password
+        )
         self._lock = threading.Lock()
         self._packets: list[Packet] = []
         self._received_qos_2: set[int] = set()

@@ -85,6 +85,22 @@ def test_a_bridge_says_that_it_is_one_unless_the_connection_said_otherwise(confi
 
 
 @pytest.mark.parametrize(
+    ("ways", "hops"),
+    [
+        (["both"], [1]),
+        (["out", "out"], [1, 1]),
+        (["in", "in"], [1, 1]),
+        (["out", "in"], [2, 1]),
+        (["both", "both", "out", "in"], [2, 2, 2, 1]),
+    ],
+)
+def test_what_one_connection_brings_goes_on_by_the_others(tmp_path: Path, ways: list[str], hops: list[int]) -> None:
+    """Mosquitto keeps it from none but where it came from; what has come from a remote has crossed one bridge here."""
+    text = "".join(f"connection {place}\naddress b:{place}\ntopic # {way} 1\n" for place, way in enumerate(ways, start=1))
+    assert [bridge.loop_prevention.max_hops for bridge in written(tmp_path, text, 0).bridges] == hops
+
+
+@pytest.mark.parametrize(
     ("line", "topics"),
     [
         ('topic sensors/# out 1 "" site1/', {"sensors/a/b": "site1/sensors/a/b", "sensors": "site1/sensors", "other": None}),
