@@ -17,6 +17,7 @@ from supervisor.convert.draft import Line
 from wire.mqtt.topics import filter_fault
 
 _WORDS = re.compile(r'"([^"]*)"|(\S+)')
+_NUMBER = re.compile(r"[-+]?[0-9]{1,9}")
 _ESCAPED = re.compile(r"[{}$\\]")
 _DIRECTIONS = {"out": ("out",), "in": ("in",), "both": ("out", "in")}
 
@@ -40,9 +41,10 @@ def rules_of(line: Line) -> list[TopicRule]:
     """
     words = [quoted or bare for quoted, bare in _WORDS.findall(line.value)]
     comment = next((place for place, word in enumerate(words) if place and word.startswith("#")), len(words))
-    pattern, direction, qos, local, remote = (*words[:comment], *("", "out", "0", "", "")[len(words[:comment]) :])[:5]
-    if direction.lower() not in _DIRECTIONS or qos not in ("0", "1", "2"):
-        raise ValueError(f"{direction} {qos}: not out, in or both, and a QoS from 0 to 2")
+    pattern, direction, level, local, remote = (*words[:comment], *("", "out", "0", "", "")[len(words[:comment]) :])[:5]
+    qos = int(found[0]) if (found := _NUMBER.match(level)) else 0  # as C reads it: a prefix in its place is QoS 0
+    if direction.lower() not in _DIRECTIONS or not 0 <= qos <= 2:
+        raise ValueError(f"{direction} {level}: not out, in or both, and a QoS from 0 to 2")
     if not pattern and not (local and remote):
         raise ValueError("an empty pattern asks for both prefixes")
     if wrong := next((one for one in (local + pattern, remote + pattern) if filter_fault(one) is not None), None):
@@ -51,7 +53,7 @@ def rules_of(line: Line) -> list[TopicRule]:
     for way in _DIRECTIONS[direction.lower()]:
         taken, given = (local, remote) if way == "out" else (remote, local)
         for topic_filter, destination in _mapped(pattern, taken, given):
-            rules.append(TopicRule(line, way, (topic_filter,), destination, int(qos), bool(local or remote)))
+            rules.append(TopicRule(line, way, (topic_filter,), destination, qos, bool(local or remote)))
     return rules
 
 

@@ -46,7 +46,8 @@ TOGETHER = [
     ("01-debian-default", "02-both-whole", "03-cloud-over-tls", "04-client-certificate-to-iot-cloud"),
     ("05-fleet-with-prefixes", "06-one-topic-renamed", "07-system-authorities", "08-failover"),
     ("14-mesh-of-five", "15-prefix-inside-a-level", "16-mqtt-5"),
-    ("17-overlapping-topics", "21-topics-with-signs"),
+    ("17-overlapping-topics", "21-topics-with-signs", "22-device-agent", "23-power-station"),
+    ("24-home-automation", "25-things-api", "26-radio-add-on", "27-agent-on-a-gateway", "28-messages-by-phone"),
 ]
 NO_RIGHT = re.compile(r"^(topic deny a/#/b|whatever x)$", re.MULTILINE)  # Mosquitto does not start with it
 WITHOUT_BRIDGE = ("09-per-listener", "10-mutual-tls", "13-constrained-device", "19-acl-and-users", "20-plug-ins-of-2.1")
@@ -208,13 +209,14 @@ class Site:
         return self.remotes[address].port if address in self.remotes else free_port()  # nobody is at a second address
 
     def _start_remote(self, stack: ExitStack, connection: Connection, certificates: Path) -> None:
-        plain, user = free_port(), connection.last("remote_username")
+        plain, user = free_port(), connection.last("remote_username", "username")
+        secret = connection.last("remote_password", "password")  # a token has none
         lines = [f"listener {plain} 127.0.0.1", "allow_anonymous true"]
         if connection.last("bridge_certfile"):
             lines = [f"cafile {certificates / 'ca.pem'}", "require_certificate true", *lines]
         remote = Mosquitto(
             self.folder / f"remote-{len(self.remotes)}",
-            users={user: connection.last("remote_password")} if user else None,
+            users={user: secret} if secret else None,
             certificate=(certificates / "server.pem", certificates / "server.key") if connection.encrypts else None,
             lines=lines,
             path=self.path,

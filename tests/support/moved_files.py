@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 _LISTENER = re.compile(r"^(?:listener|port) (\d+)", re.MULTILINE)
 _SYSTEM_FOLDER = re.compile(r"/(?:run|var/lib|var/log)/mosquitto\b")
 _SYSTEM_AUTHORITIES = "/etc/ssl/certs"
+_SYSTEM_FILE = "/etc/ssl/certs/ca-certificates.crt"
 _PLUGIN = "/usr/lib/mosquitto_"
 _ENCRYPTS = ("bridge_cafile", "bridge_capath", "bridge_tls_use_os_certs")
 # 2.1 alone knows these; what is encrypted stays so.
@@ -52,7 +53,7 @@ class Connection:
                 _, pattern, *more = words
                 way, _, local, remote = (*more, *("out", "0", "", "")[len(more) :])[:4]
                 prefix = local if direction == "out" else remote
-                if way in (direction, "both"):
+                if way.lower() in (direction, "both"):
                     taken = prefix + pattern
                     found += [taken.replace("+", "p").replace("#", "q/r"), taken.removesuffix("/#").replace("+", "p")]
                     found.append(f"{taken[:2]}other")
@@ -60,7 +61,7 @@ class Connection:
 
     def count(self, direction: str) -> int:
         """How many lines go in that direction."""
-        return sum(words[0] == "topic" and words[2:3] in ([direction], ["both"]) for words in self.lines)
+        return sum(words[0] == "topic" and "".join(words[2:3]).lower() in (direction, "both") for words in self.lines)
 
 
 def connections_of(texts: Iterable[str]) -> list[Connection]:
@@ -100,6 +101,7 @@ def moved(text: str, folder: str, listeners: dict[str, int], remote: Callable[[s
                 return "bridge_bind_address 127.0.0.1"
         return _SYSTEM_FOLDER.sub(folder, found)
 
+    text = text.replace(_SYSTEM_FILE, "certs/ca.pem")
     return "".join(f"{line(one)}\n" for one in text.splitlines())
 
 

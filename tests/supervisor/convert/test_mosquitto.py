@@ -109,6 +109,7 @@ def test_what_one_connection_brings_goes_on_by_the_others(tmp_path: Path, ways: 
         ("topic fan/+/speed out 0 a/b_ c", {"a/b_fan/2/speed": "cfan/2/speed"}),
         ("topic state out 2 hall2/x_ south_", {"hall2/x_state": "south_state"}),
         ('topic "" out 1 project/led user/status', {"project/led": "user/status"}),
+        ("topic # OUT there/", {"a": "a"}),
         ('topic + out 1 "" ${x}\\{1}/', {"a": "${x}\\{1}/a"}),
     ],
 )
