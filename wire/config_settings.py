@@ -517,13 +517,13 @@ class AnnouncementSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WillSettings(AnnouncementSettings):
-    """A message of the bridge that the remote publishes when its first lane's connection breaks."""
+    """A message of the bridge that the remote publishes when its first lane's connection ends."""
 
-    qos: Annotated[int, Number(0, 2, bound=False), "Its QoS; at leaving it is said at QoS 1 at most."] = 1
+    qos: Annotated[int, Number(0, 2, bound=False), "Its QoS."] = 1
     delay_s: Annotated[
         int,
         Duration(0, SESSION_NEVER_EXPIRES_S),
-        "The remote publishes it so long after the connection broke, and not at all if the bridge is back by then (MQTT 5).",
+        "The remote publishes it so long after the connection ended, and not at all if the bridge is back by then (MQTT 5).",
     ] = 0
 
 
@@ -670,9 +670,7 @@ class RemoteSettings:
         SettingForm.FILLED,
         "Where the remote may send the bridge instead (0x9C and 0x9D, MQTT 5): names, with all below them, addresses, networks.",
     ] = ()
-    will: Annotated[
-        WillSettings | None, "A message that the remote publishes when the connection breaks; it is said at leaving, too."
-    ] = None
+    will: Annotated[WillSettings | None, "A message that the remote publishes when the connection ends, be it by choice."] = None
     birth: Annotated[AnnouncementSettings | None, "A message that is published at each connect, before all others."] = None
     round_robin: Annotated[
         bool, "The addresses are alike: the next one is tried when a connection has ended, and the first is not gone back to."

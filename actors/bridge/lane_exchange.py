@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from actors.bridge.lane_names import Lane
 from actors.bridge.remote_intake import RemoteIntake
@@ -20,17 +21,17 @@ from actors.remote.remote_socket import Remote
 from wire.config_settings import BridgeSettings, NodeSettings
 from wire.errors import Unavailable
 from wire.exchange import remote_packets
-from wire.exchange.announcements import NOTHING_ANNOUNCED, Announcement, announcements_of
+from wire.exchange.announcements import announcements_of
 from wire.exchange.failback import place_of
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.learnt_limits import LearntLimits
-from wire.exchange.packet_identifiers import CONNECTED_ID, LEAVING_ID
+from wire.exchange.packet_identifiers import ANNOUNCED_ID
 from wire.exchange.refusal_policy import FAILURE
 from wire.exchange.remote_keep_alive import RemoteKeepAlive, Verdict
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.frames.names import remote_session_name
 from wire.mqtt.aliases import OutgoingAliases
-from wire.mqtt.packets import MQTT_3_1_1
+from wire.mqtt.packets import MQTT_3_1_1, MQTT_5_0
 from wire.mqtt.reason_codes import reason_name
 from wire.routing.echo_filter import EchoFilter
 from wire.routing.form_from_remote import FirstRule
@@ -69,7 +70,6 @@ class Exchange:
         self.settlements = Settlements(mailbox, settings, lane, flow)
         self.intake: RemoteIntake | None = None
         self.announced = announcements_of(lane.bridge, lane.label)
-        self.last_word = b""  # before DISCONNECT, on the live connection
         self.echoes: EchoFilter | None = None
 
     def take_in(self, peers: Mapping[str, int]) -> None:
@@ -94,7 +94,7 @@ class Exchange:
 
     def on_connected(self, remote: Remote, now_s: float) -> None:
         """A connection is up: go on where its session stands."""
-        connack, settings, announced = remote.connack, self._remote_settings, self.announced
+        connack, settings = remote.connack, self._remote_settings
         level = remote.dialect.level
         session = self._lane.session_at(remote.address)
         self._place, self.known = remote.address, self.learnt.of(remote.address, now_s)
@@ -105,10 +105,11 @@ class Exchange:
             session=session,
             session_present=connack.session_present,
             level=level,
-            receive_maximum=max(1, connack.receive_maximum - announced.in_flight_max),
+            receive_maximum=max(1, connack.receive_maximum - self.announced.in_flight_max),
             learnt=self.known,
             limits=connack.limits.joined(RemoteLimits(packet_max_bytes=settings.packet_max_bytes)),
             aliases=OutgoingAliases(aliases, aliases_max=aliases) if aliases else None,
+            entered=partial(self._announce, remote),
         )
         if self.intake is not None:
             name = remote_session_name(self._lane.actor, session, self.flow.session_number)
@@ -123,26 +124,17 @@ class Exchange:
         self.reader.on_opened(remote)
         self._heard_s = self.reader.heard_s
         self._poll.on_opened(remote)
-        if announced is not NOTHING_ANNOUNCED:
-            self._announce(level, connack.limits.joined(self.known), connack.receive_maximum)
 
-    def _announce(self, level: int, limits: RemoteLimits, receive_maximum: int) -> None:
-        """Say that the lane is connected, before its first message, and have ready what it says last."""
-
-        def said(announcement: Announcement, packet_id: int) -> bytes:
-            return announcement.encode(
-                packet_id,
-                level,
-                maximum_qos=limits.maximum_qos,
-                retain_available=limits.retain_available,
-                receive_maximum=receive_maximum,
-            )
-
-        announced = self.announced
-        if announced.connected is not None:
-            self.writer.say(said(announced.connected, CONNECTED_ID))
-            self.flow.exchange.answers.expect(CONNECTED_ID, self._on_announced)
-        self.last_word = b"" if announced.leaving is None else said(announced.leaving, LEAVING_ID)
+    def _announce(self, remote: Remote) -> None:
+        """Say that the lane is connected, before its first message."""
+        word, connack, level = self.announced.connected, remote.connack, remote.dialect.level
+        if word is None:
+            return
+        has_place = connack.receive_maximum > 1 if level == MQTT_5_0 else not any(self.flow.exchange.may_be_held())
+        limits = connack.limits.joined(self.known)
+        maximum_qos = limits.maximum_qos if has_place else 0
+        self.writer.say(word.encode(level, maximum_qos=maximum_qos, retain_available=limits.retain_available))
+        self.flow.exchange.answers.expect(ANNOUNCED_ID, self._on_announced)
 
     def _on_announced(self, reason_code: int) -> None:
         """The remote has answered what was said of the lane."""

@@ -152,10 +152,11 @@ class RemoteLink:
         self._leave("stopped")
 
     def disconnect(self, reason: str) -> None:
-        """End the connection in good order, if there is one; the session stays."""
+        """End the connection in good order, if there is one; the session stays, and the remote publishes the Will."""
         if self.remote is not None:
-            if self._exchange.writer.between_packets:
-                self._say(self.remote, self._exchange.last_word + DISCONNECT)
+            last = self._exchange.announced.farewell(self.remote.dialect.level)
+            if last and self._exchange.writer.between_packets:
+                self._say(self.remote, last)
             self._drop(reason)
 
     def on_lost(self, error: Unavailable) -> None:

@@ -25,7 +25,7 @@ def wait_told(subscriber: Subscriber, *states: str, topic: str = MOSQUITTOS) -> 
     wait_until(lambda: subscriber.payloads(topic) == list(states), 20.0, lambda: f"{states}, not {subscriber.payloads(topic)}")
 
 
-def test_the_remote_is_told_by_a_will_and_retained_words(remote: Mosquitto, start_node: StartNode) -> None:
+def test_the_remote_is_told_by_a_will_and_a_retained_word(remote: Mosquitto, start_node: StartNode) -> None:
     """The link is cut: the Will says 0. It is mended: 1. The node pauses the bridge, and stops: 0, and nothing more."""
     with Proxy(remote.port) as proxy, Subscriber(remote.port, MOSQUITTOS) as subscriber:
         node = start_node(told(proxy.port))

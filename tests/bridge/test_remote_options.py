@@ -156,7 +156,7 @@ def test_a_will_of_qos_2_with_its_properties_waits_for_its_delay(source: Mosquit
 
 
 def test_birth_at_each_connect_and_will_when_it_ends(source: Mosquitto, start_node: StartNode) -> None:
-    """The Will is Mosquitto's where the link breaks, and the bridge's own word where it leaves."""
+    """The Will is published where the link breaks, and where the bridge leaves."""
     remote = {
         "will": {"topic": "state/edge", "payload": "gone"},
         "birth": {"topic": "state/edge", "payload": "there", "retain": False},

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NO_SUBSCRIBERS = 0x10
 _NO_MAXIMUM = 65_535
+_WITH_WILL = b"\x04"  # reason code of a DISCONNECT that does not take the Will back
 REJECTIONS = (0x80, 0x83, 0x97, 0x99)
 
 
@@ -328,8 +329,9 @@ class BrokerConnection(Far):
                 self._answer_raw(self._broker.tokens.answer(self, body))
             case Other(kind=mqtt_packets.PINGREQ):
                 self._answer_raw(mqtt_packets.packet_bytes(mqtt_packets.PINGRESP))
-            case Other(kind=mqtt_packets.DISCONNECT):
-                self.will = None  # [MQTT-3.14.4-3]
+            case Other(kind=mqtt_packets.DISCONNECT, body=body):
+                if body[:1] != _WITH_WILL:
+                    self.will = None  # [MQTT-3.14.4-3]
                 if self._broker.on_left is not None:
                     self._broker.on_left(self, self._broker)
                 self.close()

@@ -88,6 +88,7 @@ RECORDED = {
     "801 --placement isolated": "a batch for a strict bridge is sent again to a store that has died, and knows the bridge no more",
     "211715": "a batch goes to the queue of a strict bridge that the store knows no more, and is kept as strictly as it was routed",
     "206777": "a remote holds what came at MQTT 5, and speaks MQTT 3.1.1 alone when the exchanges go on",
+    "201062": "a bridge leaves at once, at a full window, and its birth message is not answered yet",
     "209611": "a message left at QoS 1, since the remote had closed on it, and goes again at QoS 2 after a restart",
 }
 

@@ -11,6 +11,7 @@ from tests.support.mqtt_client import Connection
 from tests.support.mqtt_packets import (
     CONNECT,
     MAXIMUM_PACKET_SIZE,
+    RECEIVE_MAXIMUM,
     SESSION_EXPIRY,
     SUBSCRIBE,
     Packet,
@@ -36,13 +37,18 @@ class RemoteEnd(Connection):
         session_present: bool,
         session_expiry_s: int | None = None,
         packet_max_bytes: int | None = None,
+        receive_maximum: int | None = None,
         lacks: Sequence[int] = (),
     ) -> None:
         """Let the client in. session_expiry_s: what the session has instead of what was asked for, at MQTT 5.
 
         lacks: properties that say 0: not available.
         """
-        wanted = (SESSION_EXPIRY, session_expiry_s), (MAXIMUM_PACKET_SIZE, packet_max_bytes)
+        wanted = (
+            (SESSION_EXPIRY, session_expiry_s),
+            (MAXIMUM_PACKET_SIZE, packet_max_bytes),
+            (RECEIVE_MAXIMUM, receive_maximum),
+        )
         properties = [(identifier, value) for identifier, value in wanted if value is not None]
         properties += [(identifier, 0) for identifier in lacks]
         self.send(connack_bytes(self.version, session_present=session_present, properties=properties))
@@ -86,12 +92,17 @@ class ScriptedRemote:
         session_present: bool = False,
         session_expiry_s: int | None = None,
         packet_max_bytes: int | None = None,
+        receive_maximum: int | None = None,
         lacks: Sequence[int] = (),
     ) -> RemoteEnd:
         """The next connection, its CONNECT read and answered as ``RemoteEnd.connack`` says."""
         end = self.accept_silently()
         end.connack(
-            session_present=session_present, session_expiry_s=session_expiry_s, packet_max_bytes=packet_max_bytes, lacks=lacks
+            session_present=session_present,
+            session_expiry_s=session_expiry_s,
+            packet_max_bytes=packet_max_bytes,
+            receive_maximum=receive_maximum,
+            lacks=lacks,
         )
         return end
 

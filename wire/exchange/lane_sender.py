@@ -90,15 +90,17 @@ class LaneSender:
         level: int,
         limits: RemoteLimits = NO_LIMITS,
         learnt: RemoteLimits = NO_LIMITS,
+        entered: Callable[[], None] = lambda: None,
         **figures: Any,
     ) -> None:
-        """A connection is up, as for any flow; nothing is PUBLISHed before exchange.left-identifiers-released is done.
+        """A connection is up, as for any flow; nothing is PUBLISHed before exchange.left-identifiers-released is done, and
+        ``entered`` is called then.
 
         A remote whose Maximum QoS is below 2 is sent no PUBREL for what may have been sent: it may know none.
         """
         left = self._left.get(session) if session_present and session != self.exchange.record.session else None
         self._resumed = left
-        enter = partial(self._enter, left, session, session_present, level=level, limits=limits, learnt=learnt, **figures)
+        enter = partial(self._enter, left, session, session_present, entered, level=level, limits=limits, learnt=learnt, **figures)
         held = self.settled_since(left) if left is not None and limits.joined(learnt).maximum_qos == 2 else ()
         if held:
             self._release = IdentifierRelease(held, level=level, unexpected=self.exchange.answers.on_unexpected)
@@ -112,7 +114,9 @@ class LaneSender:
         goes_again = RangeSet(self.exchange.stays_due((*known.released, *known.sent)))
         return tuple(part for start, stop in (*left.released, *left.sent) for part in goes_again.missing(start, stop))
 
-    def _enter(self, left: LeftSession | None, session: str, session_present: bool, **facts: Any) -> None:
+    def _enter(
+        self, left: LeftSession | None, session: str, session_present: bool, entered: Callable[[], None], **facts: Any
+    ) -> None:
         """Nothing is in the way of using ``session``: leave the one before, if it is another."""
         record = self.exchange.record
         goes_on = session_present and session == record.session
@@ -124,6 +128,7 @@ class LaneSender:
         self.exchange.on_connected(session=session, session_present=goes_on, left=left and left.on_record, **facts)
         if self._left.kept and not goes_on:
             record.number_session(number)
+        entered()
 
     def _leave(self, session: str) -> None:
         """Another session than the one of now is used next: ``session``."""

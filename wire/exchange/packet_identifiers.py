@@ -12,8 +12,8 @@ import struct
 # Identifiers above are left to SUBSCRIBE and the like, and to what a bridge says of itself. The most sequences that unsettled
 # messages span.
 PACKET_IDS = 65_000
-CONNECTED_ID, LEAVING_ID = 65_535, 65_534
-SUBSCRIBE_IDS = LEAVING_ID - PACKET_IDS - 1
+ANNOUNCED_ID = 65_535
+SUBSCRIBE_IDS = ANNOUNCED_ID - PACKET_IDS - 1
 
 PUBACK = 0x40
 PUBREC = 0x50

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.support.mqtt_packets import PacketReader, Sender
 from wire.exchange.announcements import Announcement
-from wire.exchange.packet_identifiers import CONNECTED_ID, LEAVING_ID, PACKET_IDS, SUBSCRIBE_IDS
+from wire.exchange.packet_identifiers import ANNOUNCED_ID, PACKET_IDS, SUBSCRIBE_IDS
 
 
 @pytest.mark.parametrize(
-    ("allowed", "qos", "retain"),
-    [({}, 1, True), ({"receive_maximum": 1}, 0, True), ({"maximum_qos": 0}, 0, True), ({"retain_available": False}, 1, False)],
+    ("maximum_qos", "retain_available", "qos", "retain"), [(2, True, 1, True), (0, True, 0, True), (1, False, 1, False)]
 )
 @pytest.mark.parametrize("level", [4, 5])
-def test_a_word_is_as_the_remote_allows(allowed: dict[str, Any], qos: int, retain: bool, level: int) -> None:
+def test_a_word_is_as_the_remote_allows(maximum_qos: int, retain_available: bool, qos: int, retain: bool, level: int) -> None:
     """exchange.announced-in-window."""
-    limits: dict[str, Any] = {"receive_maximum": 20, "maximum_qos": 2, "retain_available": True, **allowed}
-    packet = Announcement(topic="t", payload=b"1").encode(CONNECTED_ID, level, **limits)
+    packet = Announcement(topic="t", payload=b"1").encode(level, maximum_qos=maximum_qos, retain_available=retain_available)
     reader = PacketReader(Sender.CLIENT, level)
     reader.feed(packet)
     read = reader.next()
@@ -27,6 +23,6 @@ def test_a_word_is_as_the_remote_allows(allowed: dict[str, Any], qos: int, retai
     assert (read.topic, read.payload, read.qos, read.retain) == ("t", b"1", qos, retain)
 
 
-def test_their_packet_identifiers_are_nobody_elses() -> None:
+def test_its_packet_identifier_is_nobody_elses() -> None:
     """exchange.announced-in-window."""
-    assert min(LEAVING_ID, CONNECTED_ID) > PACKET_IDS + SUBSCRIBE_IDS
+    assert ANNOUNCED_ID > PACKET_IDS + SUBSCRIBE_IDS

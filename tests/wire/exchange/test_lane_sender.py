@@ -9,7 +9,7 @@ import pytest
 from tests.wire.outbound_model import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, ack, hand_out, lane_flow, lane_opened, parse
 from wire.exchange.former_sessions import LeftSession
 from wire.exchange.lane_sender import LaneSender
-from wire.exchange.packet_identifiers import PACKET_IDS
+from wire.exchange.packet_identifiers import ANNOUNCED_ID, PACKET_IDS
 from wire.exchange.remote_limits import RemoteLimits
 from wire.frames.batch import from_rows
 
@@ -80,6 +80,20 @@ def test_a_session_that_was_left_lets_go_of_what_is_settled_and_goes_on_with_the
     flow.exchange.record.on_committed(5)
     assert leaving(flow) == [(PUBLISH, 3, True), (PUBLISH, 4, True)]
     flow.on_received(ack(PUBREC, 3) + ack(PUBACK, 4))
+
+
+def test_a_session_is_entered_once_its_remote_has_let_go() -> None:
+    """exchange.left-identifiers-released: what is published then has its answer taken by the exchange."""
+    flow, entered = lane_that_left(), []
+    flow.on_disconnected()
+    flow.on_connected(session=HERE, session_present=True, level=5, entered=lambda: entered.append(flow.exchange.live))
+    assert leaving(flow) == [(PUBREL, 1, False)]
+    assert not entered
+    flow.on_received(ack(PUBCOMP, 1))
+    assert entered == [True]
+    flow.exchange.answers.expect(ANNOUNCED_ID, lambda reason_code: entered.append(reason_code == 0x87))
+    flow.on_received(ack(PUBACK, ANNOUNCED_ID, 0x87))
+    assert (entered, flow.counts.unexpected_acknowledgements) == ([True, True], 0)
 
 
 def test_a_connection_that_is_lost_before_the_remote_has_let_go_leaves_everything_as_it_was() -> None:

@@ -81,7 +81,7 @@ def test_there_are_no_more_packets_than_identifiers() -> None:
     names = [f"{number:03d}" for number in range(PACKETS_MAX + 5)]
     subscriptions = subscriptions_of([rule(1, *names)], level=4, no_local=False)
     found = packets(subscriptions.subscribe(14), 4)
-    assert [packet.packet_id for packet in found] == list(range(65_001, 65_534))
+    assert [packet.packet_id for packet in found] == list(range(65_001, 65_535))
     assert subscriptions.refused == dict.fromkeys(names[PACKETS_MAX:], 0x97)
 
 
