@@ -38,8 +38,6 @@ PROOFS = 2
 RELEASED = 3
 LEARNT = 3
 QUARANTINED_MAX = 100
-HURRIED_MAX = 6  # closings in a row without any answer after which connections come at their own pace
-
 QOS_2 = 2
 # Without which of its traits a message may be tried -> how it leaves then.
 WITHOUT = {
@@ -47,6 +45,8 @@ WITHOUT = {
     RETAIN: RemoteLimits(retain_available=False),
     QOS_2 | RETAIN: RemoteLimits(maximum_qos=1, retain_available=False),
 }
+# Closings in a row without any answer after which connections come at their own pace: as many as the first suspect may take.
+HURRIED_MAX = BARREN + FIRST + len(WITHOUT)
 
 
 @dataclass(slots=True)
@@ -247,5 +247,4 @@ class Quarantine:
     @property
     def hurries(self) -> bool:
         """Whether the next connection, soon, is likely to show more."""
-        waits = any(suspect.waits for suspect in self.found.values())
-        return 0 < self._barren <= HURRIED_MAX or bool(self.found and (self.accepted_another or (waits and not self.quarantining)))
+        return 0 < self._barren <= HURRIED_MAX or bool(self.found and self.accepted_another)

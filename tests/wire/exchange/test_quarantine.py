@@ -23,7 +23,17 @@ from tests.wire.outbound_model import (
     outbound_flow,
     parse,
 )
-from wire.exchange.quarantine import BARREN, FIRST, LEARNT, PROOFS, QUARANTINED_MAX, RELEASED, Quarantine, QuarantinedMessage
+from wire.exchange.quarantine import (
+    BARREN,
+    FIRST,
+    HURRIED_MAX,
+    LEARNT,
+    PROOFS,
+    QUARANTINED_MAX,
+    RELEASED,
+    Quarantine,
+    QuarantinedMessage,
+)
 from wire.exchange.quarantine_class import CONVICTED, MessageClass
 from wire.exchange.refusal_policy import CLOSED
 from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
@@ -192,6 +202,20 @@ def test_no_message_is_given_up_while_the_remote_closes_on_every_one() -> None:
     bridge.run()
     assert bridge.outcome == dict.fromkeys(range(20), "delivered")
     assert bridge.flow.quarantined == []
+
+
+@pytest.mark.parametrize("action", ["dead-letter", "retry"])
+@pytest.mark.parametrize("flags", [(1,), (2,), (2 | RETAIN,), (1,) * 20])
+def test_a_remote_that_closes_on_every_message_is_soon_tried_as_any_that_fails(flags: tuple[int, ...], action: str) -> None:
+    """Once all are suspected another connection shows nothing new."""
+    bridge = scene(lambda *_: True, action=action)
+    bridge.offer(*flags)
+    hurries = []
+    for _ in range(60):
+        bridge.run(1)
+        hurries.append(bridge.flow.closed_on.hurries)
+    assert hurries == [True] * HURRIED_MAX + [False] * (60 - HURRIED_MAX)
+    assert bridge.flow.quarantined
 
 
 def test_the_only_message_of_a_lane_is_tried_for_ever_and_shown() -> None:
