@@ -707,6 +707,12 @@ class RuleSettings:
     name: Annotated[str, SettingForm.NAME, "The rule's name in status, queue peek and reports; without one, its filters."] = ""
     filters: Annotated[tuple[str, ...], SettingForm.TOPIC_FILTER, "Topic filters; a message that matches any of them crosses once."]
     excludes: Annotated[tuple[str, ...], SettingForm.TOPIC_FILTER, "Topic filters of what does not cross after all."] = ()
+    shared: Annotated[
+        str | None,
+        SettingForm.FILLED,
+        "The group of a shared subscription at the remote, $share/GROUP/FILTER: each message goes to one member of it. Each of"
+        " lanes is one; order holds on each.",
+    ] = None
     destination: Annotated[
         str,
         SettingForm.FILLED,
@@ -921,11 +927,11 @@ class BridgeSettings:
         "Bytes of such messages. The oldest give way, as they do when the disk is nearly full.",
         Effect.LIVE,
     ] = 1 << 30
-    local_subscriptions: Annotated[tuple[RuleSettings, ...], "Messages to the remote.", Effect.LIVE] = ()
+    local_subscriptions: Annotated[tuple[RuleSettings, ...], Without("shared"), "Messages to the remote.", Effect.LIVE] = ()
     remote_subscriptions: Annotated[
         tuple[RuleSettings, ...],
         Without("min_qos", "priority", "provenance", "retained", "only", "keep_last"),
-        "Messages from the remote, by lane 0.",
+        "Messages from the remote, by lane 0; those of a rule that is shared by each of lanes.",
     ] = ()
     thinning: Annotated[ThinningSettings, "Memory for rules that leave messages out.", Effect.LIVE] = ThinningSettings()
     loop_prevention: Annotated[LoopPreventionSettings, "Keeps messages from going round."] = LoopPreventionSettings()
@@ -952,6 +958,17 @@ class BridgeSettings:
     def lanes_of(self, rule: RuleSettings) -> tuple[int | str, ...]:
         """The lanes that messages of ``rule`` take."""
         return tuple(range(self.lanes)) if rule.priority == NORMAL else (rule.priority,)
+
+    def taken_by(self, lane: int | str) -> tuple[RuleSettings, ...]:
+        """The remote subscriptions of the lane with that label: the first has all, each other one of ``lanes`` what is shared."""
+        if not isinstance(lane, int) or lane >= self.lanes:
+            return ()
+        return tuple(rule for rule in self.remote_subscriptions if not lane or rule.shared is not None)
+
+    def may_take(self, lane: int | str) -> bool:
+        """Whether that lane may get messages from the remote: where they are shared, one that is gone may have its part there."""
+        shares = isinstance(lane, int) and any(rule.shared is not None for rule in self.remote_subscriptions)
+        return shares or bool(self.taken_by(lane))
 
     def rate_of(self, lane: int | str) -> tuple[RateSettings, int]:
         """How fast the lane with that label may send, and how many lanes share that in equal parts."""

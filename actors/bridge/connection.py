@@ -65,8 +65,7 @@ class Connection(MailboxActor):
         self.link = RemoteLink(mailbox, lane, self.exchange, self._reports, self.send_from_thread)
         self._followed = FollowedMessages(mailbox, self._flow.exchange, self.link.figures)
         self._limit_rate(settings)
-        if RemoteIntake.is_wanted(bridge, lane.label):
-            self.exchange.take_in(self.peers)
+        self._subscribe(settings)
 
     # --- hooks ---
 
@@ -77,6 +76,15 @@ class Connection(MailboxActor):
     def on_reconfigured(self, before: NodeSettings) -> None:
         self.exchange.settlements.limit(self.settings)  # whatever else changes of a bridge, its processes start again with that
         self._limit_rate(self.settings)
+        self._subscribe(self.settings)
+
+    def _subscribe(self, settings: NodeSettings) -> None:
+        """Take what the remote publishes, if this lane does; where others subscribe than before, by a new connection."""
+        bridge = settings.bridge(self._bridge)
+        if self.exchange.intake is None and bridge.may_take(self._label):
+            self.exchange.take_in(self.peers)
+        if self.exchange.intake is not None and self.exchange.intake.subscribe_to(bridge.taken_by(self._label)):
+            self.link.on_subscriptions_changed()
 
     def _limit_rate(self, settings: NodeSettings) -> None:
         """Send no faster than the bridge may, by this lane's part of it; a limit that stays goes on where it is."""

@@ -81,6 +81,7 @@ class Exchange:
             self.epoch,
             self._settings,
             lane.bridge,
+            rules=lane.bridge.taken_by(lane.label),
             writer=self.writer,
             session_known=lambda: flow.session_known,
             echoes=self.echoes,

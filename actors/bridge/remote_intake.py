@@ -1,26 +1,26 @@
 """The receiver's half of a Connection: SUBSCRIBE, the remote's PUBLISHes to the Distributor, and the answers after their commit.
 
-It belongs to the first lane of a bridge with remote subscriptions, so that a message comes once and a topic stays in order; also
-when the configuration has lost the last of them and something of it is on record: filters to give up, exchanges to complete. What
-is taken, answered and left out is decided by ``wire/exchange/remote_inbox.py``, what is asked for by
-``wire/exchange/remote_subscriptions.py``; the socket is the Connection's.
+It belongs to the first lane of a bridge with remote subscriptions, so that a message comes once and a topic stays in order, and to
+each other one of ``lanes`` for those that are shared; also when the configuration has lost the last of them, or the lane, and
+something of it is on record: filters to give up, exchanges to complete. What is taken, answered and left out is decided by
+``wire/exchange/remote_inbox.py``, what is asked for by ``wire/exchange/remote_subscriptions.py``; the socket is the Connection's.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from actors.process.mailbox import Mailbox
 from actors.remote.remote_socket import LEVEL_5, Connack, InputLimits
-from wire.config_settings import BridgeSettings, NodeSettings
+from wire.config_settings import BridgeSettings, NodeSettings, RuleSettings
 from wire.exchange import remote_packets
 from wire.exchange.remote_inbox import RemoteInbox
 from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.remote_subscriptions import RemoteSubscriptions
 from wire.frames.intake import Committed, SenderResumes, SessionOpen, SessionOpened
-from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE, LaneLabel
+from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from wire.mqtt.codec import decode
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
@@ -33,7 +33,7 @@ log = logging.getLogger("bascule")
 
 LOGGED_TOPICS_MAX = 1000
 
-_SUBACK, _RESEND = "suback", "resend"
+_SUBACK, _RESEND, _QUIET = "suback", "resend", "quiet"
 
 
 class Writer(Protocol):
@@ -56,12 +56,13 @@ class RemoteIntake:
         settings: NodeSettings,
         bridge: BridgeSettings,
         *,
+        rules: Sequence[RuleSettings],
         writer: Writer,
         session_known: Callable[[], bool],
         echoes: EchoFilter | None = None,
     ) -> None:
-        """epoch: of this life of the actor that has the ``mailbox``. session_known: whether the store knows the number of this
-        connection's session. echoes: knows what the remote sends back, if it does.
+        """epoch: of this life of the actor that has the ``mailbox``. rules: those that this lane subscribes to. session_known:
+        whether the store knows the number of this connection's session. echoes: knows what the remote sends back, if it does.
         """
         remote = bridge.remote
         self.writer = writer
@@ -96,7 +97,7 @@ class RemoteIntake:
             else max(1, min(BATCH_BYTES_MAX, bytes_most - clients.packet_max_bytes)),
         )
         self._subscriptions = RemoteSubscriptions(
-            bridge.remote_subscriptions,
+            rules,
             no_local=bridge.loop_prevention.enabled,
             retain_handling=remote.retain_handling,
         )
@@ -105,12 +106,12 @@ class RemoteIntake:
         self._request = 0
         self._asked = False
         self._resend_timed = False
+        self._quiet_since = 0  # how much was received when the remote was last seen to send something
         self._logged_topics: set[bytes] = set()
 
-    @staticmethod
-    def is_wanted(bridge: BridgeSettings, lane: LaneLabel) -> bool:
-        """Whether ``lane`` of ``bridge`` takes what the remote publishes."""
-        return bool(bridge.remote_subscriptions) and lane == 0
+    def subscribe_to(self, rules: Sequence[RuleSettings]) -> bool:
+        """From the next connection on subscribe to these, and give up the rest; whether they are others than before."""
+        return self._subscriptions.change(rules)
 
     def status(self) -> RemoteSubscriptionFigures:
         """Figures for ``bascule status``."""
@@ -155,7 +156,8 @@ class RemoteIntake:
         self._inbox.on_disconnected()
         self._subscriptions.forget()
         self._opening = False
-        self._mailbox.cancel_timer(_SUBACK)
+        for name in (_SUBACK, _QUIET):
+            self._mailbox.cancel_timer(name)
 
     def peer_up(self, name: str, epoch: int) -> None:
         """A peer began a new life: what it had of ours is lost."""
@@ -177,6 +179,9 @@ class RemoteIntake:
         if not self._opening or self._asked or not self._inbox.idle or not self._session_known():
             return
         self._asked = True
+        self._ask_session(filters=self._subscriptions.asked_for)
+
+    def _ask_session(self, *, filters: tuple[str, ...] = (), given_up: tuple[str, ...] = ()) -> None:
         self._request += 1  # asked twice, only the last answer counts
         self._mailbox.send(
             QUEUE_STORE,
@@ -187,7 +192,8 @@ class RemoteIntake:
                 session=self._session,
                 clean=False,
                 expiry_s=SESSION_NEVER_EXPIRES_S,
-                filters=self._subscriptions.asked_for,
+                filters=filters,
+                given_up=given_up,
             ),
         )
 
@@ -211,6 +217,8 @@ class RemoteIntake:
         self._inbox.on_opened(frame.received)
         known = [topic_filter for topic_filter, *_ in frame.subscriptions]
         self.writer.say_subscribe(self._subscriptions.subscribe(self._packet_max_bytes, known))
+        if self._subscriptions.left:
+            self._await_quiet(self._mailbox.now_s())
         if self._subscriptions.answered:
             self._on_subscribed()
         else:
@@ -226,12 +234,25 @@ class RemoteIntake:
                     self._mailbox.set_timer(_SUBACK, self.writer.suback_due_s)
                 else:
                     return "no SUBACK in time"
+        elif name == _QUIET:
+            self._look_at_quiet(now_s)
         elif name == _RESEND:
             self._resend_timed = False
             if self._inbox.poll_stalled(now_s):
                 self._resend()
             self._time_resend(now_s)
         return ""
+
+    def _await_quiet(self, now_s: float) -> None:
+        self._quiet_since = self._inbox.counts.received
+        self._mailbox.set_timer(_QUIET, now_s + self._remote.connect_timeout_s)
+
+    def _look_at_quiet(self, now_s: float) -> None:
+        """All is given up: once the remote has sent nothing more for a while, that is on record, and the lane may end."""
+        if not self.idle or self._quiet_since != self._inbox.counts.received or not self._session_known():
+            self._await_quiet(now_s)
+        elif given_up := self._subscriptions.given_up:
+            self._ask_session(given_up=given_up)
 
     def flush_turn(self, now_s: float) -> bool:
         """Send what the turn brought: whether what had to wait for that can be taken now."""

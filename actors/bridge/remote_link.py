@@ -16,7 +16,6 @@ from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
 from actors.bridge.link_status import NOT_OPEN, LinkStatus
 from actors.bridge.login_renewal import LoginRenewal
-from actors.bridge.remote_intake import RemoteIntake
 from actors.process.local_messages import LinkStateChanged
 from actors.process.mailbox import Mailbox
 from actors.remote.credentials import Login
@@ -71,7 +70,7 @@ class RemoteLink:
         self._dialer = RemoteDialer(
             settings,
             lane.client_id,
-            try_private=settings.try_private and RemoteIntake.is_wanted(lane.bridge, lane.label),
+            try_private=settings.try_private and lane.bridge.may_take(lane.label),
             remembered=DialectFile(lane.run_dir, lane.actor),
             in_thread=mailbox.in_thread,
             tell=tell,
@@ -123,6 +122,11 @@ class RemoteLink:
         """Connect again at once."""
         self._leave(reason)
         self.connect(reason, first=first)
+
+    def on_subscriptions_changed(self) -> None:
+        """The lane subscribes to others than it did on this connection."""
+        if self.remote is not None:
+            self.remake("other subscriptions", first=self.remote.address)
 
     def pause(self) -> None:
         """Leave the remote until ``resume``."""

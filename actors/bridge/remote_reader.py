@@ -58,6 +58,7 @@ _SAID: dict[int, RemoteLimits] = {
     ReasonCode.RETAIN_NOT_SUPPORTED: RemoteLimits(retain_available=False),
     ReasonCode.QOS_NOT_SUPPORTED: RemoteLimits(maximum_qos=1),
     ReasonCode.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED: RemoteLimits(wildcard_available=False),
+    ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED: RemoteLimits(shared_available=False),
 }
 
 

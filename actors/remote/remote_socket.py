@@ -458,6 +458,7 @@ def _connack(connack: packets.Connack) -> Connack:
             retain_available=said.retain_available != 0,
             packet_max_bytes=said.maximum_packet_size,
             wildcard_available=said.wildcard_subscription_available != 0,
+            shared_available=said.shared_subscription_available != 0,
         ),
         keep_alive_s=said.server_keep_alive,
         session_expiry_s=said.session_expiry_interval,

@@ -630,6 +630,7 @@ class Lanes:
             waits_for_lanes=tuple(self.changes.waits_for(lane)),
             backlog=queue.name in self.live.backlogs,
             former_rules=former_rules(queue, rules),
+            remote_filters=self._sessions.filters_of(queue),
             retained=RetainedHistory(messages=history.retained(queue.head), bytes=history.size_bytes),
         )
 

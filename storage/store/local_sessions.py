@@ -29,7 +29,7 @@ store.shared-out [P5, access]: no user, no address of clients without a user, an
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from storage.engine.engine import Write
@@ -242,7 +242,7 @@ class LocalSessions:
                 refused = self._shares.broken(frame.owner, 1, "sessions_max", most, percent)  # store.shared-out
             session = None if refused else self._begin(frame, opening, present, makes_queue=makes_queue)
         if session is not None:
-            self._note_filters(session, frame.filters)
+            self._note_filters(session, frame.filters, frame.given_up)
         self.answers.append(
             (
                 frame.sender,
@@ -283,13 +283,14 @@ class LocalSessions:
             self.rows.put_will(session, frame.will)
         return session
 
-    def _note_filters(self, session: Session, filters: Iterable[str]) -> None:
+    def _note_filters(self, session: Session, filters: Iterable[str], given_up: Sequence[str]) -> None:
         """Filters that a lane subscribes to at its remote; each stays noted, to be given up there once the configuration has it no
-        more."""
+        more, until nothing more is to come by it."""
         new = [topic_filter for topic_filter in filters if topic_filter not in session.subscriptions]
         for topic_filter in new:
             self.rows.subscribe(session, topic_filter, 0, 0)
-        if new:
+        self.rows.unsubscribe(session, given_up)
+        if new or given_up:
             self._on_changed(session)
 
     def _close(self, frame: SessionClose) -> None:

@@ -302,6 +302,14 @@ class Sessions:
         rows = map(self._sessions.get, sessions_of(queue))
         return any(row is not None and (row.subscriptions or row.received) for row in rows)
 
+    def filters_of(self, queue: Queue) -> int:
+        """How many filters the lane of ``queue`` may be subscribed to in the session that it uses."""
+        place, sent = lane_of_queue(queue.name), queue.sent
+        if place is None or not sent.session:
+            return 0
+        row = self._sessions.get(remote_session_name(connection_name(*place), sent.session, sent.generation))
+        return 0 if row is None else len(row.subscriptions)
+
     def forget_unknown(self, queue: Queue) -> None:
         """The sessions of the lane of ``queue`` are others now: forget the rows of the rest (store.row-of-known-session-only)."""
         kept = sessions_of(queue)

@@ -297,6 +297,8 @@ def _rule(rule: RuleSettings, _: _File) -> RuleSettings:
         TopicTemplate.parse(rule.destination, filters=rule.filters)
     except BasculeError as error:
         raise Inconsistent([(("destination",), error.message)]) from error
+    if rule.shared is not None and set("/+#") & set(rule.shared):
+        raise Inconsistent([(("shared",), f"{rule.shared} is not the name of a group; it has no /, + or #")])
     if rule.min_qos > rule.max_qos:
         raise Inconsistent([(("min_qos",), f"is above max_qos ({rule.max_qos}); lower it, or raise max_qos")])
     return rule if rule.name else replace(rule, name=_named_by(rule.filters))
@@ -442,15 +444,17 @@ def _needs_no_code(reason: str, action: str) -> bool:
 def _doubles(bridge: BridgeSettings) -> list[Fault]:
     """Remote filters of which a remote may send one message twice; one inside another is subscribed to once, so it may stay."""
     problems: list[Fault] = []
-    earlier: list[str] = []
+    earlier: list[tuple[str, str | None]] = []
     for index, rule in enumerate(bridge.remote_subscriptions):
         for place, topic_filter in enumerate(rule.filters):
-            for other in earlier:
-                if overlap(topic_filter, other) and not covers(topic_filter, other) and not covers(other, topic_filter):
-                    message = f"overlaps {other}: a remote may send what both match twice; write one filter that covers both"
+            for other, group in earlier:
+                once = group == rule.shared and (covers(topic_filter, other) or covers(other, topic_filter))
+                if overlap(topic_filter, other) and not once:
+                    cure = "write one filter that covers both" if group == rule.shared else "let both be of one group, or of none"
+                    message = f"overlaps {other}: a remote may send what both match twice; {cure}"
                     problems.append((("remote_subscriptions", index, "filters", place), message))
                     break
-            earlier.append(topic_filter)
+            earlier.append((topic_filter, rule.shared))
     return problems
 
 

@@ -35,7 +35,7 @@ from supervisor.units import (
 from wire.access.access_rules import pattern_fault, prefix_fault
 from wire.config_settings import DAY_S, TCP, UNIX, OnlySettings, RefusalSettings
 from wire.exchange.refusal_policy import ACTIONS, DEFAULT_REASON, REASONS, RETRY, TOO_LARGE, code_of
-from wire.mqtt.topics import filter_fault
+from wire.mqtt.topics import filter_fault, parse_shared
 from wire.setting_kinds import Duration, Number, SettingForm, Size
 
 
@@ -128,8 +128,11 @@ def _filled(value: str) -> str:
 
 
 def _filter(value: str) -> str:
-    if value.startswith("$share/"):
-        raise ValueError(f"{shown(value)} is a shared subscription; a rule takes plain topic filters, such as plant/#")
+    if (shared := parse_shared(value)) is not None:
+        plain, group = shared.topic_filter or "plant/#", shared.share_name or "GROUP"
+        raise ValueError(
+            f"{shown(value)} is a shared subscription; in remote_subscriptions, write filters: [{plain}] and shared: {group}"
+        )
     fault = filter_fault(value)
     if fault is not None:
         raise ValueError(f"{shown(value)} is not a topic filter ({fault}); write it such as plant/# or plant/+/state")

@@ -14,6 +14,7 @@ from supervisor.units import counted, write_time
 from wire.errors import BasculeError
 from wire.frames.names import HTTP_SERVER, LISTENER, STORE, LaneLabel
 from wire.frames.placement import SITE
+from wire.mqtt.reason_codes import ReasonCode
 from wire.status.answers import Event
 from wire.status.bridges import BridgeLane
 from wire.status.client_figures import AccessFigures, ListenerFigures
@@ -29,6 +30,7 @@ EVENTS_LOOKED_AT = 500
 _CLOCK_S = 5.0  # a jump that is worth a word
 _FULL = 0.99
 _FLAPS = 3  # so many ends of a link are worth a word
+_UNSHARED = "remove shared from its rule: then the first lane subscribes to it alone"
 _ORDERLY = ("paused", "stopped", "lane opened anew", IDLE, HOURS_OVER)
 
 
@@ -270,7 +272,10 @@ def _remote(row: BridgeLane, about: str) -> Iterator[Finding]:
     if remote is None:
         return
     for topic_filter, code in remote.refused.items():
-        yield fail(about, f"the remote refuses the subscription {topic_filter} ({code})", "allow it at the broker, or remove it")
+        cure = (
+            _UNSHARED if int(code, 16) == ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED else "allow it at the broker, or remove it"
+        )
+        yield fail(about, f"the remote refuses the subscription {topic_filter} ({code})", cure)
     if remote.looped:
         found = f"left out because they came back from the remote they had gone to: {counted(remote.looped, 'message')}"
         yield warn(about, found, "let local_subscriptions and remote_subscriptions take different topics")

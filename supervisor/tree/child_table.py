@@ -38,7 +38,7 @@ class ChildSpec:
     """One row of the tree: a process. command: the module and the arguments to run, where that is not the one of the actors.
 
     flags: further words for it. needed: without it the node is not ready, and cannot go on for long. former: of a lane that the
-    configuration has no more; it runs until its queue is empty.
+    configuration has no more; it runs until its queue is empty, and what it subscribed to at its remote is given up.
     """
 
     kind: str
@@ -96,9 +96,12 @@ def former_spec(settings: NodeSettings, lane: LaneName) -> ChildSpec:
 
 
 def former_lanes(settings: NodeSettings, queues: Mapping[str, QueueFigures]) -> list[LaneName]:
-    """The lanes of configured bridges that are not configured any more, and have messages in ``queues``, the store's figures."""
+    """The lanes of configured bridges that are not configured any more, and have messages in ``queues``, the store's figures, or
+    subscriptions at their remote.
+    """
     labels = {bridge.name: bridge.lane_labels for bridge in settings.bridges}
-    lanes = [lane for name, queue in queues.items() if queue.depth and (lane := lane_of_queue(name)) is not None]
+    busy = [name for name, queue in queues.items() if queue.depth or queue.remote_filters]
+    lanes = [lane for name in busy if (lane := lane_of_queue(name)) is not None]
     former = [lane for lane in lanes if lane.bridge in labels and lane.label not in labels[lane.bridge]]
     return sorted(former, key=lambda lane: (lane.bridge, lane_order(lane.label)))
 

@@ -13,7 +13,7 @@ REFUSED_MAX = 32  # classes of messages; the oldest is forgotten, and learnt aga
 
 
 class RemoteLimits(NamedTuple):
-    """The highest QoS, whether RETAIN and wildcard subscriptions are taken, and the largest packet (None: any).
+    """The highest QoS, whether RETAIN, wildcard and shared subscriptions are taken, and the largest packet (None: any).
 
     refused: messages on which the remote closes the connection, whatever leaves with them.
 
@@ -24,6 +24,7 @@ class RemoteLimits(NamedTuple):
     retain_available: bool = True
     packet_max_bytes: int | None = None
     wildcard_available: bool = True
+    shared_available: bool = True
     refused: tuple[MessageClass, ...] = ()
 
     def joined(self, other: RemoteLimits) -> RemoteLimits:
@@ -35,6 +36,7 @@ class RemoteLimits(NamedTuple):
             retain_available=self.retain_available and other.retain_available,
             packet_max_bytes=min(sizes, default=None),
             wildcard_available=self.wildcard_available and other.wildcard_available,
+            shared_available=self.shared_available and other.shared_available,
             refused=tuple(one for one in refused if not any(wide != one and wide.covers(one) for wide in refused))[-REFUSED_MAX:],
         )
 
@@ -48,6 +50,8 @@ class RemoteLimits(NamedTuple):
             lacks["RETAIN"] = "local_subscriptions[].preserve_retain: false"
         if not self.wildcard_available:
             lacks["subscriptions with wildcards"] = "remote_subscriptions[].filters"
+        if not self.shared_available:
+            lacks["shared subscriptions"] = "remote_subscriptions[].shared"
         return lacks | {f"messages with {one.says}": "on_refusal.connection-closed" for one in self.refused}
 
 

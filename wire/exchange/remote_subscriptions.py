@@ -15,13 +15,13 @@ from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import MQTT_5_0, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from wire.mqtt.reason_codes import ReasonCode
-from wire.mqtt.topics import covers, has_wildcard
+from wire.mqtt.topics import covers, has_wildcard, shared_filter
 
 FAILURE = 0x80
 PACKETS_MAX = SUBSCRIBE_IDS  # their identifiers are above those of the messages
 _SUBSCRIBE_BYTES_MAX = 60_000  # one SUBSCRIBE, where the remote sets no smaller limit
 _HEAD_BYTES = 8  # fixed header, packet identifier, properties
-_ONLY_WHEN_NEW = 1
+_ONLY_WHEN_NEW, _NEVER = 1, 2  # retain handling
 
 
 def outermost(filters: Sequence[str]) -> list[str]:
@@ -34,49 +34,72 @@ def outermost(filters: Sequence[str]) -> list[str]:
 
 
 class RemoteSubscriptions:
-    """The filters of one bridge and how they stand on the live connection.
+    """The filters of one lane and how they stand on the live connection; those that are shared as they are written, with the group.
 
     exchange.filter-asked-once [P2, MQTT]: each filter is asked for once a connection, at the highest ``max_qos`` of the rules that
         name it. One that another covers is not asked for, because a remote may send a message once for each filter that it matches
         [MQTT 5.0, 3.3.4]; the configuration refuses filters that overlap otherwise. A refused filter is asked for again by the next
         connection; the others are not held up by it. A remote without wildcard subscriptions is asked for no filter with one [MQTT
         5.0, 3.2.2.3.11]: it would end the connection, and the others would have nothing. Those that such a filter covers are asked
-        for then. Shared subscriptions and subscription identifiers are never asked for. A filter that was subscribed to in this
-        session and is not asked for any more is given up, because a remote may send once for it, too, what a filter of today
-        matches. That comes after the SUBSCRIBEs: between the two a message may come twice, the other way round it could be missed.
+        for then. A remote without shared subscriptions is asked for none of these. No Local never goes with one [MQTT-3.8.3-4], and
+        no retained message is asked for: each lane would have it from Mosquitto 2.0. Subscription identifiers are never asked for.
+        A filter that was subscribed to in this session and is not asked for any more is given up, because a remote may send once
+        for it, too, what a filter of today matches. That comes after the SUBSCRIBEs: between the two a message may come twice, the
+        other way round it could be missed. A lane that asks for nothing any more forgets what it has given up when nothing has come
+        for a while: what the remote had kept comes first.
     """
 
     def __init__(self, rules: Sequence[RuleSettings], *, no_local: bool, retain_handling: int = _ONLY_WHEN_NEW) -> None:
-        self._rules = rules
+        self._rules = tuple(rules)
         self._level = MQTT_5_0
         self._no_local = no_local
         self._retain_handling = retain_handling
         self._wanted: dict[str, Subscription] = {}
-        self._lacking: list[str] = []  # wanted, and the remote has no wildcards
+        self._lacking: dict[str, int] = {}  # wanted, and the remote has no such ones: the reason code
         self.limit(NO_LIMITS, MQTT_5_0)
         self._asked: dict[int, list[str]] = {}
         self._given_up: set[int] = set()  # identifiers of the UNSUBSCRIBEs without UNSUBACK
+        self.left: tuple[str, ...] = ()  # filters that were subscribed to and are given up on this connection
         self.granted: dict[str, int] = {}
         self.refused: dict[str, int] = {}
+
+    def change(self, rules: Sequence[RuleSettings]) -> bool:
+        """The next connection asks for what these name; whether they are others than before."""
+        before, self._rules = self._rules, tuple(rules)
+        return before != self._rules
 
     def limit(self, limits: RemoteLimits, level: int) -> None:
         """The next connection, of that protocol ``level``, is to a remote that takes no more than ``limits``; ask it for nothing
         else (exchange.filter-asked-once).
         """
         self._level = level
-        rules, wildcards = self._rules, limits.wildcard_available
-        filters = [topic_filter for rule in rules for topic_filter in rule.filters]
-        self._lacking = [] if wildcards else [each for each in outermost(filters) if has_wildcard(each)]
-        self._wanted = {}
-        for topic_filter in outermost([each for each in filters if wildcards or not has_wildcard(each)]):
-            covered = [rule for rule in rules if any(covers(topic_filter, narrow) for narrow in rule.filters)]
-            self._wanted[topic_filter] = Subscription(
-                topic_filter=topic_filter,
-                qos=max(rule.max_qos for rule in covered),
-                no_local=self._no_local,
-                retain_as_published=any(rule.preserve_retain for rule in covered),
-                retain_handling=self._retain_handling,
-            )
+        self._lacking, self._wanted = {}, {}
+        for group in dict.fromkeys(rule.shared for rule in self._rules):
+            rules = [rule for rule in self._rules if rule.shared == group]
+            filters = [topic_filter for rule in rules for topic_filter in rule.filters]
+            if group is not None and not limits.shared_available:
+                lacking, filters = filters, []
+                self._lack(lacking, group, ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
+            elif not limits.wildcard_available:
+                lacking = [each for each in outermost(filters) if has_wildcard(each)]
+                filters = [each for each in filters if not has_wildcard(each)]
+                self._lack(lacking, group, ReasonCode.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED)
+            for topic_filter in outermost(filters):
+                self._want(topic_filter, group, rules)
+
+    def _lack(self, filters: Sequence[str], group: str | None, code: ReasonCode) -> None:
+        self._lacking.update((shared_filter(group, topic_filter), int(code)) for topic_filter in outermost(filters))
+
+    def _want(self, topic_filter: str, group: str | None, rules: Sequence[RuleSettings]) -> None:
+        covered = [rule for rule in rules if any(covers(topic_filter, narrow) for narrow in rule.filters)]
+        name = shared_filter(group, topic_filter)
+        self._wanted[name] = Subscription(
+            topic_filter=name,
+            qos=max(rule.max_qos for rule in covered),
+            no_local=self._no_local and group is None,
+            retain_as_published=any(rule.preserve_retain for rule in covered),
+            retain_handling=self._retain_handling if group is None else _NEVER,
+        )
 
     @property
     def filters(self) -> int:
@@ -93,10 +116,16 @@ class RemoteSubscriptions:
         """Whether every SUBSCRIBE has its SUBACK."""
         return not self._asked
 
+    @property
+    def given_up(self) -> tuple[str, ...]:
+        """Filters of a lane that subscribes to nothing any more, once the remote has answered that it gives up all; else none."""
+        return () if self._wanted or self._lacking or self._given_up else self.left
+
     def forget(self) -> None:
         """The connection is gone."""
         self._asked = {}
         self._given_up = set()
+        self.left = ()
         self.granted = {}
 
     def subscribe(self, packet_max_bytes: int | None, known: Iterable[str] = ()) -> bytes:
@@ -107,7 +136,7 @@ class RemoteSubscriptions:
         without a packet identifier with 0x97.
         """
         self.forget()
-        self.refused = dict.fromkeys(self._lacking, int(ReasonCode.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED))
+        self.refused = dict(self._lacking)
         room = min(_SUBSCRIBE_BYTES_MAX, packet_max_bytes or _SUBSCRIBE_BYTES_MAX) - _HEAD_BYTES
         runs: list[list[Subscription]] = []
         left = 0
@@ -128,7 +157,8 @@ class RemoteSubscriptions:
         for packet_id, run in enumerate(runs, start=PACKET_IDS + 1):
             self._asked[packet_id] = [subscription.topic_filter for subscription in run]
             packets.append(encode(Subscribe(packet_id=packet_id, subscriptions=tuple(run)), self._level))
-        packets += self._give_up([topic_filter for topic_filter in known if topic_filter not in self._wanted], room, len(runs))
+        self.left = tuple(topic_filter for topic_filter in known if topic_filter not in self._wanted)
+        packets += self._give_up(self.left, room, len(runs))
         return b"".join(packets)
 
     def _give_up(self, filters: Sequence[str], room: int, packets: int) -> list[bytes]:

@@ -126,6 +126,7 @@ class SessionOpen(Frame):
     seconds), kept until ``SessionClose`` drops it or a batch with it is committed. resumes: asked again because the store is new;
     nothing is cleaned. user: who has logged in; None is nobody. listener: where the listener listens by which the client came.
     owner: in whose share the session counts (``wire/limit_shares.py``). filters: what a lane is about to subscribe to in it.
+    given_up: what a lane has given up in it, of which nothing more is to come.
     """
 
     sender: str
@@ -141,6 +142,7 @@ class SessionOpen(Frame):
     listener: str = ""
     owner: str = ""
     filters: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
 
 
 @frame_kind(6)
@@ -150,7 +152,7 @@ class SessionOpened(Frame):
     queue: ``session:<number>:<session>``, a number that is never given twice; empty where the session ends with its connection.
     subscriptions: what is kept: (topic filter, options, subscription identifier), the options being those of a SUBSCRIBE as one
     byte (QoS 0x03, No Local 0x04, Retain As Published 0x08), the identifier 0 for none. Of a lane's session: each filter that was
-    ever subscribed to in it, without options. refused: empty, or why nothing was opened: ``sessions_max`` or
+    subscribed to in it and not given up, without options. refused: empty, or why nothing was opened: ``sessions_max`` or
     ``user_share_percent`` is reached, or the session is another ``user``'s. store: epoch of the store that answers.
     """
 

@@ -122,6 +122,11 @@ def is_shared(topic_filter: str) -> bool:
     return topic_filter.startswith(_SHARE)
 
 
+def shared_filter(group: str | None, topic_filter: str) -> str:
+    """The shared subscription of ``group`` for plain ``topic_filter``; of no group the plain one."""
+    return topic_filter if group is None else f"{_SHARE}{group}/{topic_filter}"
+
+
 def parse_shared(topic_filter: str) -> SharedFilter | None:
     """The parts of a well-formed shared subscription; None for a plain filter."""
     if not is_shared(topic_filter):

@@ -105,6 +105,7 @@ class QueueFigures:
     former_rules: tuple[FormerRule, ...] = figure(
         "Rules that are gone or changed while their messages wait.", count("bridge_former_rules"), default=()
     )
+    remote_filters: int = figure("Filters that the lane has subscribed to at its remote, and not given up.", default=0)
     retained: RetainedHistory | None = part("Messages that have left and are kept.", default=None)
 
 

@@ -11,9 +11,10 @@ from actors.process.mailbox import Mailbox
 from actors.remote.remote_socket import Connack
 from tests.supervisor.settings import node_settings
 from tests.wire.rules import bridge_of, rule
+from wire.exchange import remote_packets
 from wire.exchange.remote_limits import NO_LIMITS
 from wire.frames.frame import Frame
-from wire.frames.intake import SessionOpen, SessionOpened
+from wire.frames.intake import Committed, SessionOpen, SessionOpened
 from wire.frames.names import QUEUE_STORE
 
 SUBACK_DUE_S = 10.0
@@ -35,6 +36,7 @@ class Ends:
             1,
             node_settings(tmp_path, bridge),
             bridge,
+            rules=bridge.remote_subscriptions,
             writer=self,
             session_known=lambda: self.session_known,
         )
@@ -119,6 +121,31 @@ def test_a_session_is_opened_under_its_own_name_once_the_store_knows_it(tmp_path
     intake.on_connected("c@one#1", Connack(session_present=True), NO_LIMITS, 5)
 
     assert [(asked.session, asked.clean) for asked in ends.asked] == [("c@two#2", False), ("c@one#1", False)]
+
+
+def test_what_a_lane_has_given_up_is_off_the_record_once_the_remote_has_answered_and_is_quiet(tmp_path: Path) -> None:
+    """It subscribes to nothing any more. A message that was kept for it comes first, and is committed."""
+    ends = Ends(tmp_path)
+    intake, quiet_s = ends.intake, node_settings(tmp_path, bridge_of("cloud")).bridges[0].remote.connect_timeout_s
+    assert intake.subscribe_to(())
+    intake.on_connected("c@one", Connack(session_present=True), NO_LIMITS, 5)
+    intake.frame(replace(opened(ends.asked.pop()), subscriptions=(("$share/g/cmd/#", 0, 0),)))
+    assert ends.said[0] == 0xA2, "UNSUBSCRIBE"
+    assert ends.timers == {"quiet": quiet_s}
+    assert not intake.timer("quiet", quiet_s)
+    assert (ends.asked, ends.timers) == ([], {"quiet": quiet_s}), "no UNSUBACK yet"
+    unsuback = b"\xb0\x04\xfd\xe9\x00\x00"
+    assert intake.packet(remote_packets.next_packet(unsuback, 0, bytes_max=100, publish_bytes_max=100))  # type: ignore[arg-type]
+    publish = b"\x32\x0a\x00\x05cmd/1\x00\x01\x00"
+    assert intake.take(publish, 0) == len(publish)
+    intake.timer("quiet", quiet_s)
+    assert not ends.asked, "one has come"
+    ends.turn_ends()
+    intake.timer("quiet", quiet_s)
+    assert not ends.asked, "it is not committed"
+    intake.frame(Committed(sender=ends.name, epoch=1, number=1, store=1))
+    intake.timer("quiet", quiet_s)
+    assert [asked.given_up for asked in ends.asked] == [("$share/g/cmd/#",)]
 
 
 def test_a_remote_that_does_not_answer_a_subscribe_in_time_is_given_up(tmp_path: Path) -> None:

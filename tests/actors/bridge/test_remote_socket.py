@@ -123,7 +123,9 @@ def test_a_connack_with_everything_that_it_may_say_is_taken() -> None:
     assert remote.connack == Connack(
         session_present=True,
         receive_maximum=65_535,
-        limits=RemoteLimits(1, retain_available=False, packet_max_bytes=0xFFFF_FFFF, wildcard_available=False),
+        limits=RemoteLimits(
+            1, retain_available=False, packet_max_bytes=0xFFFF_FFFF, wildcard_available=False, shared_available=False
+        ),
         keep_alive_s=65_535,
         session_expiry_s=0xFFFF_FFFF,
         topic_alias_maximum=65_535,

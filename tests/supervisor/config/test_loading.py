@@ -353,7 +353,21 @@ VALUES = [
         "4.7.1-1",
     ),
     bad("exclude", rule('filters: ["a"], excludes: ["a+"]'), 7, "bridges[0].local_subscriptions[0].excludes[0]", "4.7.1-2"),
-    bad("shared filter", rule('filters: ["$share/g/a"]'), 7, "bridges[0].local_subscriptions[0].filters[0]", "shared subscription"),
+    bad(
+        "shared filter",
+        rule('filters: ["$share/g/a"]'),
+        7,
+        "bridges[0].local_subscriptions[0].filters[0]",
+        "write filters: [a] and shared: g",
+    ),
+    of_a_rule("a shared rule to the remote", "shared: g", "local_subscriptions[0].shared", "unknown key"),
+    bad(
+        "a group of two levels",
+        HEAD + BRIDGE + '    remote_subscriptions: [{filters: ["a"], shared: g/h}]\n',
+        8,
+        "bridges[0].remote_subscriptions[0].shared",
+        "not the name of a group",
+    ),
     bad(
         "destination", rule('filters: ["a"], destination: "x/{"'), 7, "bridges[0].local_subscriptions[0].destination", "destination"
     ),
@@ -397,6 +411,20 @@ TOGETHER = [
         8,
         "bridges[0].remote_subscriptions[1].filters[1]",
         "overlaps a/+",
+    ),
+    bad(
+        "a filter inside one of another group",
+        HEAD + BRIDGE + '    remote_subscriptions: [{filters: ["a/#"], shared: g}, {filters: ["a/b"], shared: h}]\n',
+        8,
+        "bridges[0].remote_subscriptions[1].filters[0]",
+        "let both be of one group",
+    ),
+    bad(
+        "a shared filter inside a plain one",
+        HEAD + BRIDGE + '    remote_subscriptions: [{filters: ["a/#"]}, {filters: ["a/b"], shared: g}]\n',
+        8,
+        "bridges[0].remote_subscriptions[1].filters[0]",
+        "overlaps a/#",
     ),
     bad(
         "least QoS above the most",

@@ -12,7 +12,7 @@ import pytest
 
 from tests.wire.rules import rule
 from wire.config_settings import RuleSettings
-from wire.exchange.remote_limits import NO_LIMITS
+from wire.exchange.remote_limits import NO_LIMITS, RemoteLimits
 from wire.exchange.remote_subscriptions import PACKETS_MAX, RemoteSubscriptions, outermost
 from wire.mqtt.codec import decode, split
 from wire.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
@@ -141,3 +141,42 @@ def test_no_identifier_is_left_for_giving_up() -> None:
     names = [f"{number:03d}" for number in range(PACKETS_MAX)]
     subscriptions = subscriptions_of([rule(1, *names)], level=4, no_local=False)
     assert len(packets(subscriptions.subscribe(14, ["old"]), 4)) == PACKETS_MAX
+
+
+def test_what_is_shared_is_asked_for_by_group_without_no_local_and_without_what_is_retained() -> None:
+    """One filter that covers another one of its group stands for both; each group has its own."""
+    of_g = [replace(one, shared="g") for one in (rule(1, "a/#"), rule(2, "a/b", "c"))]
+    rules = [*of_g, replace(rule(3, "d"), shared="h"), rule(4, "e")]
+    subscriptions = subscriptions_of(rules, level=5, no_local=True)
+    (packet,) = packets(subscriptions.subscribe(None), 5)
+    asked = {one.topic_filter: (one.no_local, one.retain_handling) for one in packet.subscriptions}
+    assert asked == {"$share/g/a/#": (False, 2), "$share/g/c": (False, 2), "$share/h/d": (False, 2), "e": (True, 1)}
+
+
+def test_a_remote_without_shared_or_wildcard_subscriptions_is_asked_for_neither() -> None:
+    rules = [replace(rule(1, "a/#", "a/b"), shared="g"), rule(2, "c/#", "d")]
+    subscriptions = RemoteSubscriptions(rules, no_local=True)
+    for lacks, asked, refused in (
+        (RemoteLimits(shared_available=False), ("c/#", "d"), {"$share/g/a/#": 0x9E}),
+        (RemoteLimits(wildcard_available=False), ("$share/g/a/b", "d"), {"$share/g/a/#": 0xA2, "c/#": 0xA2}),
+        (RemoteLimits(shared_available=False, wildcard_available=False), ("d",), {"$share/g/a/#": 0x9E, "c/#": 0xA2}),
+    ):
+        subscriptions.limit(lacks, 5)
+        subscriptions.subscribe(None)
+        assert (subscriptions.asked_for, subscriptions.refused) == (asked, refused)
+
+
+def test_a_lane_that_subscribes_to_nothing_any_more_says_when_all_is_given_up() -> None:
+    """Not before the remote has answered, and not while anything is subscribed to."""
+    rules = [replace(rule(1, "a"), shared="g")]
+    subscriptions = subscriptions_of(rules, level=5, no_local=True)
+    subscriptions.subscribe(None, ["old"])
+    subscriptions.unsuback(Unsuback(packet_id=65_002, reason_codes=(0,)))
+    assert not subscriptions.given_up, "it goes on with the other"
+    assert not subscriptions.change(rules)
+    assert subscriptions.change([])
+    subscriptions.limit(NO_LIMITS, 5)
+    subscriptions.subscribe(None, ["$share/g/a", "old"])
+    assert not subscriptions.given_up
+    subscriptions.unsuback(Unsuback(packet_id=65_001, reason_codes=(0, 0)))
+    assert subscriptions.given_up == ("$share/g/a", "old")

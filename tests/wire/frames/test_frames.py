@@ -78,7 +78,7 @@ GOLDEN: list[tuple[Frame, str]] = [
     (CommitWanted(epoch=2), "930c0102"),
     (RoomWanted(epoch=2, wanted={"cloud": (1, 20)}), "9404010281a5636c6f7564920114"),
     (Room(epoch=2, store=9, number=3, queues={"": (1, 4, 99)}), "960b0102090381a093010463"),
-    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9f0501a16c0201a173c30000c0c2c0a0a090"),
+    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "dc00100501a16c0201a173c30000c0c2c0a0a09090"),
     (
         SessionOpened(sender="l", epoch=2, store=9, request=1, session="s", present=False, received=b""),
         "9c0601a16c020901a173c2c400a090a0",
