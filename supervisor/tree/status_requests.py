@@ -13,6 +13,7 @@ from typing import Any
 from actors.process.mailbox import Mailbox
 from supervisor.control.control_socket import Answers, Asker, ControlError, Request, encode_result
 from supervisor.history.sampling import LaneSample, Sample
+from supervisor.machine_usage import RecentUsage
 from supervisor.tree.process_rows import actor_rows, actor_states, process_rows
 from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.status_figures import FigureRates, LinkDowns, full_s, fullness, lane_row, store_part, unserved_rows
@@ -90,6 +91,7 @@ class StatusRequests:
         self._number = 0  # of the collection that runs, or of the last one
         self._rates = FigureRates()
         self._downs = LinkDowns()
+        self._usage = RecentUsage()
 
     def ask(self, whom: Asker, request: Request) -> None:
         """Have ``whom`` answered when all have reported, or the time is up.
@@ -162,7 +164,12 @@ class StatusRequests:
                 uptime_s=round(now_s - self.started_s, 3),
                 mailbox=of_values(SupervisorMailbox, self._mailbox.traffic()),
             ),
-            processes=process_rows(self._children, state, isolated=settings.supervision.placement == "isolated"),
+            processes=process_rows(
+                self._children,
+                state,
+                lambda pid: self._usage.of(pid, now_s),
+                isolated=settings.supervision.placement == "isolated",
+            ),
             actors=actors,
             bridges=self._bridges(lanes, actors, reports, now_s),
             unserved=() if store is None else unserved_rows(lanes, store.queues),

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from supervisor.machine_usage import Usage, usage_of
+from supervisor.machine_usage import MEMORY_AGE_S, RecentUsage, Usage, usage_of
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.process
@@ -30,6 +30,20 @@ def test_memory_that_is_touched_counts_until_it_is_given_back() -> None:
             memory[page] = 1
         assert pss_bytes() - before > 60 * MIB
     assert pss_bytes() - before < 8 * MIB
+
+
+def test_who_asks_often_gets_the_memory_of_a_moment_ago_and_the_processor_time_of_now() -> None:
+    recent, pid = RecentUsage(), os.getpid()
+    first = recent.of(pid, 100.0)
+    with mmap.mmap(-1, 64 * MIB, flags=mmap.MAP_PRIVATE) as memory:
+        for page in range(0, len(memory), mmap.PAGESIZE):
+            memory[page] = 1
+        again, later = recent.of(pid, 100.0 + MEMORY_AGE_S / 2), recent.of(pid, 100.0 + MEMORY_AGE_S)
+    assert first.pss_bytes is not None
+    assert again.pss_bytes == first.pss_bytes
+    assert (later.pss_bytes or 0) - first.pss_bytes > 60 * MIB
+    assert (again.cpu_s or 0.0) > 0
+    assert recent.of(None, 100.0) == Usage()
 
 
 def test_memory_that_is_shared_counts_by_its_share() -> None:

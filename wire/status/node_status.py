@@ -38,7 +38,7 @@ class ProcessRow:
         states("process_state", _PROCESS_STATES),
     )
     pss_bytes: int | None = figure(
-        "Its memory; pages that are shared are divided by those who share them.", gauge("process_pss_bytes")
+        "Its memory, at most 10 s ago; pages that are shared are divided by those who share them.", gauge("process_pss_bytes")
     )
     cpu_s: float | None = figure("Processor time of the process, user and system, since it began.", counter("process_cpu_seconds"))
     restarts: int = figure("How often the process was started again.", counter("process_restarts"))
