@@ -21,6 +21,8 @@ from typing import Any
 import processes
 from processes import Usage
 
+from supervisor.demo.held_port import held_port, port_of
+
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -28,6 +30,7 @@ STATUS_TIMEOUT_S = 30.0
 SQLITE_PROGRAM, SQLITE_PLUGIN = "BASCULE_BENCH_MOSQUITTO21", "BASCULE_BENCH_MOSQUITTO21_PLUGIN"
 _CONNECT = bytes([0x10, 17, 0, 4]) + b"MQTT" + bytes([4, 2, 0, 0, 0, 5]) + b"probe"
 _DISCONNECT = b"\xe0\x00"
+_held: list[socket.socket] = []
 
 
 class BenchError(Exception):
@@ -35,11 +38,9 @@ class BenchError(Exception):
 
 
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A TCP port on 127.0.0.1 for a server to come: until this program ends nobody else is given it (``held_port``)."""
+    _held.append(held_port())
+    return port_of(_held[-1])
 
 
 def accepts_clients(port: int) -> bool:

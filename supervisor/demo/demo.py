@@ -13,7 +13,6 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -31,6 +30,7 @@ from supervisor.control.control_socket import NotRunning
 from supervisor.demo.clients import Publisher, Subscriber, qos_of
 from supervisor.demo.cut_link import Link
 from supervisor.demo.demo_snapshots import keep_snapshot, wanted_empty
+from supervisor.demo.held_port import held_port, port_of
 from supervisor.launch import environment
 from supervisor.terminal.typed_commands import typed
 from supervisor.terminal.view import print_table, say, verdict
@@ -94,7 +94,8 @@ class DemoNode:
     def __init__(self, name: str, folder: Path, remote_port: int | None = None, **keys: Any) -> None:
         """remote_port: where its bridge leads, if it has one. keys: more of its configuration."""
         self.name = name
-        self.port = free_port()
+        self._held = held_port()
+        self.port = port_of(self._held)
         self.log_path = folder / f"{name}.log"
         self.run_dir = folder / name / "run"
         self._config = folder / f"{name}.yaml"
@@ -135,6 +136,7 @@ class DemoNode:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._held.close()
 
     def status(self) -> Status | None:
         """The node's status; None while it does not answer. Raises: Unavailable, if it has ended."""
@@ -312,13 +314,6 @@ def wait(condition: Callable[[], Any], what: str) -> Any:
             raise Unavailable(f"no sign of {what} within {PATIENCE_S:.0f} s")
         time.sleep(_POLL_S)
     return value
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:

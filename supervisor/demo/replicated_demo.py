@@ -20,12 +20,12 @@ from supervisor.demo.demo import (
     PUBLISHING_S,
     DemoNode,
     account,
-    free_port,
     in_folder,
     print_account,
     settle,
     wait,
 )
+from supervisor.demo.held_port import held_port, port_of
 from supervisor.demo.log_servers import found_program, server_config
 from supervisor.terminal.view import say
 from wire.errors import ConfigError
@@ -82,9 +82,11 @@ def run_replicated_demo(messages: int) -> int:
 def _run(folder: Path, messages: int, programs: dict[str, str]) -> bool:
     started_s = time.monotonic()
     with ExitStack() as stack:
-        remote_port, ports = free_port(), [free_port() for _ in range(SERVERS)]
+        held = [stack.enter_context(held_port()) for _ in range(1 + 2 * SERVERS)]
+        remote_port, *others = map(port_of, held)
+        ports, routes = others[:SERVERS], others[SERVERS:]
         stack.enter_context(_mosquitto(folder, programs["mosquitto"], remote_port))
-        servers = [stack.enter_context(server) for server in _servers(folder, programs["nats-server"], ports)]
+        servers = [stack.enter_context(server) for server in _servers(folder, programs["nats-server"], ports, routes)]
         nodes = [stack.enter_context(_member(name, folder, remote_port, ports)) for name in "ab"]
         leader = _leader(nodes)
         say(f"node {leader.name} leads after {time.monotonic() - started_s:.1f} s; the log is on {SERVERS} servers")
@@ -151,8 +153,7 @@ def _mosquitto(folder: Path, program: str, port: int) -> _Program:
     return _Program([program, "-c", str(config)], folder / "mosquitto.log")
 
 
-def _servers(folder: Path, program: str, ports: Sequence[int]) -> list[_Program]:
-    routes = [free_port() for _ in ports]
+def _servers(folder: Path, program: str, ports: Sequence[int], routes: Sequence[int]) -> list[_Program]:
     made = []
     for number, (port, route) in enumerate(zip(ports, routes, strict=True), 1):
         name = f"nats-{number}"

@@ -279,6 +279,7 @@ def _be(module: str, words: list[str], cwd: str, environment: dict[str, str], st
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [module, *words]
+    sys.modules.pop(module, None)  # its code runs as ``__main__``; what it imports stays
     status: object = None
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -13,6 +13,7 @@ import pytest
 from storage.snapshots.manifest import find_snapshots, verify
 from supervisor.demo.cut_link import Link
 from supervisor.demo.demo import account
+from supervisor.demo.held_port import held_port, port_of
 from tests.support import programs
 from tests.support.node import ROOT
 from tests.support.waiting import wait_until
@@ -69,6 +70,20 @@ def test_a_link_relays_until_it_is_cut_and_again_when_mended() -> None:
                     return True
 
         wait_until(mended, 5.0, "a connection that stays")
+
+
+def test_a_port_is_kept_for_its_server_while_that_is_down_and_nobody_else_is_given_it() -> None:
+    with held_port() as held:
+        port = port_of(held)
+        for _ in range(2):
+            with socket.create_server(("127.0.0.1", port)) as server, socket.create_connection(("127.0.0.1", port), 5.0) as near:
+                far, _ = server.accept()
+                near.close()
+                far.close()
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), 5.0)
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
 
 
 def demo(folder: Path) -> subprocess.CompletedProcess[str]:
