@@ -10,6 +10,7 @@ process has started end with it (``support/keeper.py``).
 from __future__ import annotations
 
 import faulthandler
+import gc
 import logging
 import os
 import time
@@ -31,9 +32,11 @@ from tests.support.schedule import RECORDED, rank, together, write_durations
 
 StartNode = Callable[[Config], Node]
 GRACE_S = 60.0  # what can be broken into is, by then
+SLACK_S = 15.0  # by which that may be later: to set it costs more than most tests
 END_S = 120.0  # what a process may take to end when all its tests have
 _IS_ONE_OF_SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
 _STDERR = pytest.StashKey[int]()
+_ENDS = pytest.StashKey[float]()
 _SAID = "said"  # the user property of a test that has a word for the end of the run
 SOAK = "soak"
 PLACEMENT = "placement"
@@ -66,7 +69,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # it for hours. Without, the first difference is shown at once.
     for name in ("CI", "BUILD_NUMBER"):
         os.environ.pop(name, None)
+    config.stash[_ENDS] = 0.0
     config.stash[_STDERR] = os.dup(2)  # 2 itself is captured while a test runs
+    gc.disable()  # until all is imported and collected, nothing goes
     config.addinivalue_line("markers", f"{MARKER}: the test starts processes")
     config.addinivalue_line("markers", f"{PLACEMENT}(name): of the nodes of the test, whichever the run has")
     config.addinivalue_line("markers", f"{SOAK}: the test is left to runs with --soak")
@@ -129,16 +134,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: rank(item.nodeid))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Ten thousand tests and their modules stay to the end: no search for garbage looks at them."""
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """End this process if the test does not. A test that is to start no processes cannot, and neither can what is set up for it."""
     end_after(limit_s(item) + GRACE_S, item.config)
     placements.have(placement_of(item, item.nodeid))
-    try:
-        with nullcontext() if item.get_closest_marker(MARKER) else without_processes(item.nodeid):
-            return (yield)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+    with nullcontext() if item.get_closest_marker(MARKER) else without_processes(item.nodeid):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -186,9 +195,11 @@ def limit_s(item: pytest.Item) -> float:
 
 
 def end_after(period_s: float, config: pytest.Config) -> None:
-    """Show the stacks of this process and end it with 1 after ``period_s``, unless it is called again or called off."""
-    if config.getoption("--soak") is None:
-        faulthandler.dump_traceback_later(period_s, exit=True, file=config.stash[_STDERR])
+    """Show the stacks of this process and end it with 1 after ``period_s``, or within ``SLACK_S`` then, unless called again."""
+    now_s = time.monotonic()
+    if config.getoption("--soak") is None and not period_s <= config.stash[_ENDS] - now_s <= period_s + SLACK_S:
+        config.stash[_ENDS] = now_s + period_s + SLACK_S
+        faulthandler.dump_traceback_later(period_s + SLACK_S, exit=True, file=config.stash[_STDERR])
 
 
 class Chances:

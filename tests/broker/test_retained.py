@@ -28,8 +28,7 @@ from tests.support.placements import TOGETHER
 from tests.support.ports import accepts
 from tests.support.waiting import PATIENCE_S, wait_until
 
-MANY = 12_500  # more than sessions.queue_max_messages
-MORE = 20_000
+MORE = 12_500  # than sessions.queue_max_messages
 NEVER, ONLY_IF_NEW = 0x20, 0x10
 
 
@@ -70,9 +69,7 @@ def drain(client: MqttClient, topics: dict[str, bytes], count: int, *, stop: Cal
             client.complete(packet)
 
 
-@pytest.mark.parametrize("qos", [0, 1, 2])
-@pytest.mark.parametrize("expiry_s", [0, 600], ids=["live", "kept"])
-@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize(("qos", "expiry_s", "version"), [(0, 0, 4), (0, 600, 5), (1, 0, 5), (1, 600, 4), (2, 0, 4), (2, 600, 5)])
 def test_all_that_is_retained_comes_once_whatever_a_queue_may_hold(full: Node, qos: int, expiry_s: int, version: int) -> None:
     """[MQTT-3.3.1-9]"""
     name = f"all-{qos}-{expiry_s}-{version}"
@@ -180,7 +177,7 @@ def test_the_newest_wins_while_a_pass_is_under_way(tmp_path: Path, qos: int, exp
     ):
         retain(node, 2500, payload="old", qos=qos)
         client.subscribe("dev/#", qos=qos)
-        changed = [f"dev/{n}" for n in range(0, 2500, 25)]
+        changed = [f"dev/{n}" for n in range(0, 2500, 50)]
         last = {}
         for at, topic in enumerate(changed):
             for text in ("first", "second", ""):

@@ -11,15 +11,15 @@ import pytest
 from tests.conftest import StartNode
 from tests.faults.under_load import PROGRESS, published_after_release, under_load
 
-KILLS = 8
+KILLS, SOAK_KILLS = 5, 20
 ACTOR_OF = {"clients": "listener", "store": "queue_store", "bridge": "connection:cloud:0"}  # one of each process
 PROCESSES = list(ACTOR_OF)
 
 
 @pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
 @pytest.mark.parametrize("process", PROCESSES)
-def test_kills_in_a_row(tmp_path: Path, start_node: StartNode, process: str, protocol: str) -> None:
-    kills = KILLS if protocol == "mqtt311" else KILLS // 2
+def test_kills_in_a_row(tmp_path: Path, start_node: StartNode, process: str, protocol: str, soak: bool) -> None:
+    kills = SOAK_KILLS if soak else KILLS if protocol == "mqtt311" else KILLS // 2
     with under_load(tmp_path, start_node, protocol=protocol) as loaded:
         for _ in range(kills):
             loaded.node.wait_replaced(process, loaded.node.kill(process))

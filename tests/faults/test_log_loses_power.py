@@ -13,7 +13,7 @@ from tests.faults.test_take_over import Run
 from tests.support.devices import make_device, mounted, run
 
 DEVICE_BYTES = 256 << 20
-CUTS, CUTS_SOAK = 2, 20
+CUTS, CUTS_SOAK = 1, 20
 
 
 def test_a_server_that_loses_power_takes_nothing_with_it(tmp_path: Path, soak: bool) -> None:

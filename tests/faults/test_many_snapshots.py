@@ -12,9 +12,9 @@ from tests.support.node import Node, bridge_config, node_config
 from tests.support.ports import free_port
 
 DESCRIPTORS = 160  # a shared process has 64 for the store, half of these for its tables, and one for each lane: some are left
-SNAPSHOTS, SOAK_SNAPSHOTS = 120, 2000
+SNAPSHOTS, SOAK_SNAPSHOTS = 90, 2000
 MESSAGE = b"m" * 5000  # a blob file of its own in each snapshot, as well
-FILES_MAX = 400
+FILES_MAX = 300
 
 
 def publish(client: MqttClient, number: int) -> None:

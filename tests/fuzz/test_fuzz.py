@@ -21,7 +21,7 @@ from tests.support.node import Node, node_config
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.frames.names import STORE
 
-PARSED, SERVED, SENT = range(2_000), range(1_000), range(200)  # without --soak
+PARSED, SERVED, SENT = range(2_000), range(500), range(200)  # without --soak
 GROWTH_MAX_BYTES = 64 * 1024 * 1024
 WITNESSED_EVERY = 20
 CONNECTIONS_MAX = 40

@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE_S, wait_until
 pytestmark = pytest.mark.process
 
 MARK = "BASCULE_TEST_START"
-DELAYS = 10  # in one run; a soak has as many as its time allows
+DELAYS = 6  # in one run; a soak has as many as its time allows
 LATEST_S = 1.5
 AS_PID_1 = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 

@@ -9,7 +9,7 @@ from tests.supervisor.http.served import TOKENS
 from tests.support.chromium import Chromium
 from tests.support.waiting import wait_until
 
-LOOK_S = 0.15
+LOOK_S = 0.3  # each look has the page ask its node for everything
 TURNS_WITHIN_S = 60.0  # a loaded machine takes long
 ASK_AT_ONCE = "document.dispatchEvent(new Event('visibilitychange'));"  # the page does when its tab is seen again
 _SAYS = "const one = document.querySelector(arguments[0]); return one?.getClientRects().length ? one.innerText : '';"
