@@ -43,6 +43,7 @@ def spark(forked_python: Path) -> Iterator[SparkSession]:
         session = spark_session("tests", cores=2, memory_mb=768, quick=True)
     java = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # there is one without spark-submit
     session.conf.set("spark.sql.streaming.stopTimeout", f"{STOP_S:.0f}s")  # none, unless it is set
+    session.conf.set("spark.sql.shuffle.partitions", "1")  # of so few rows each task is a cost
     yield session
     stopping = threading.Thread(target=session.stop, name="spark-stop", daemon=True)
     stopping.start()
