@@ -1,6 +1,6 @@
 // What is in trouble with one bridge: its link, its queue, its dead letters, its processes. Pure.
 
-import { bytes, count, counted, duration, lasting, listed, share } from "./format.js";
+import { bytes, clock, count, counted, duration, lasting, listed, share } from "./format.js";
 import { deathOf, failureOf } from "./reasons.js";
 import { sentence, since, trouble, waitsOf } from "./rows.js";
 
@@ -13,8 +13,8 @@ const RESTART_PERIOD_MS = 300000;
 /** All of one bridge; ``rows`` are its lanes. withSite: whether the process that its lanes share is told already. */
 export function bridgeTroubles(name, rows, events, series, nowMs, withSite = false) {
   const found = together(rows.map((row) => [row, [...linkTroubles(row, nowMs, withSite), ...queueTroubles(row)]]));
-  found.push(...fullTroubles(name, rows, events, series));
-  found.push(...deadTroubles(rows[0]), ...restartTroubles(name, rows, events, nowMs));
+  found.push(...fullTroubles(name, rows, events, series), ...lostTroubles(series));
+  found.push(...deadTroubles(name, rows[0], events, nowMs), ...restartTroubles(name, rows, events, nowMs));
   return found;
 }
 
@@ -42,11 +42,12 @@ const most = (rows, value) => rows.reduce((all, row) => Math.max(all, value(row)
 function linkTroubles(row, nowMs, withSite) {
   const paused = (row.paused_since_ms ?? null) !== null;
   if (paused) {
-    const facts = (rows) => [since((nowMs - rows[0].paused_since_ms) / 1000), ...waitsOf(rows)];
+    const facts = (rows) => [since((nowMs - rows[0].paused_since_ms) / 1000, nowMs), ...waitsOf(rows)];
     return [ofLane("attention", "paused by an operator", "Resume it when the remote may have its messages again.", facts)];
   }
   if (row.state === "connected") return connectedTroubles(row);
   if (row.state === "closed") return [];
+  const downFacts = (rows) => factsOfDown(rows, nowMs);
   if (["connecting", "backoff"].includes(row.state)) {
     const { words, detail, address } = failureOf(row.reason || row.last_error);
     if (!words && row.state === "connecting" && (downOf(row) ?? 0) < GRACE_S) return [ofLane("attention", "connecting", "", downFacts)];
@@ -63,8 +64,8 @@ function linkTroubles(row, nowMs, withSite) {
 
 const downOf = (row) => row.down_s ?? row.since_s;
 
-function downFacts(rows) {
-  const facts = [since(most(rows, downOf)), ...waitsOf(rows)];
+function factsOfDown(rows, nowMs) {
+  const facts = [since(most(rows, downOf), nowMs), ...waitsOf(rows)];
   const attempts = rows.reduce((sum, row) => sum + (row.attempts ?? 0), 0);
   if (attempts) facts.push(`${counted(attempts, "attempt")} failed`);
   const next = rows.map((row) => row.next_attempt_s ?? null).filter((one) => one !== null);
@@ -113,7 +114,7 @@ function queueTroubles(row) {
 }
 
 function fullTroubles(name, rows, events, series) {
-  const lost = series?.points.length ? series.lostWithin(LOST_PERIOD_S) : 0;
+  const lost = series?.points.length ? series.grownWithin("refused", LOST_PERIOD_S) : 0;
   const began = overflowOf(name, events);
   if (!lost && !began) return nearlyFullTroubles(rows);
   const policy = began?.reason ? ` (overflow: ${began.reason})` : "";
@@ -125,11 +126,18 @@ function fullTroubles(name, rows, events, series) {
   return [trouble(lost || began ? "problem" : "attention", words, facts, "Get its link up, or raise limits.max_messages and limits.max_bytes, or purge.")];
 }
 
+function lostTroubles(series) {
+  const lost = series?.points.length ? series.grownWithin("lost", LOST_PERIOD_S) : 0;
+  return lost ? [trouble("problem", "messages were dropped within the last minutes", [counted(lost, "message")], "All figures of the bridge have the reason, under dropped.")] : [];
+}
+
 function nearlyFullTroubles(rows) {
   const full = rows[0].full ?? 0; // of the whole bridge
   if (full < NEARLY_FULL) return [];
   const leftS = rows[0].full_s ?? null;
   const facts = leftS === null ? ["it does not grow just now"] : [`full in about ${lasting(leftS)} if it goes on like this`];
+  const oldestS = most(rows, (row) => row.oldest_age_s);
+  if (oldestS >= 1) facts.unshift(`the oldest message has waited ${lasting(oldestS)}`);
   return [trouble("attention", `its queue is ${share(full)} full`, facts, "Mend what holds it up, or raise limits.max_messages and limits.max_bytes. limits.overflow says what gives way once it is full.")];
 }
 
@@ -145,12 +153,22 @@ function overflowOf(name, events) {
   return began;
 }
 
-function deadTroubles(row) {
+function deadTroubles(name, row, events, nowMs) {
   const dead = row.dead_letters ?? {};
   if (!dead.held) return [];
   const found = Object.entries(dead.reasons ?? {});
   const reasons = listed(found.map(([reason, number]) => `${found.length > 1 ? `${count(number)} ` : ""}${deathOf(reason)}`));
-  return [trouble("attention", `${counted(dead.held, "dead letter")}${reasons ? `: ${reasons}` : ""}`, [bytes(dead.bytes)], "Mend what they are refused for, then replay them below; or purge them.", "dead")];
+  return [trouble("attention", `${counted(dead.held, "dead letter")}${reasons ? `: ${reasons}` : ""}`, [...deadTimes(name, events, nowMs), bytes(dead.bytes)], "Mend what they are refused for, then replay them below; or purge them.", "dead")];
+}
+
+/** When there were dead letters since the last ones were purged, as far as ``events`` go back. */
+function deadTimes(name, events, nowMs) {
+  const own = events.filter((one) => one.bridge === name);
+  const purged = own.map((one) => one.kind === "queue.purged" && one.reason === "dead_letters").lastIndexOf(true);
+  const times = own.slice(purged + 1).filter((one) => one.kind === "messages.dead").map((one) => clock(one.at_ms, nowMs));
+  if (!times.length) return [];
+  const [first, last] = [times[0], times.at(-1)];
+  return [first === last ? `since ${first}` : `since ${first}, the last at ${last}`];
 }
 
 function restartTroubles(name, rows, events, nowMs) {

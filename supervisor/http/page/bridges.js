@@ -144,7 +144,9 @@ class Card {
     const depth = rows.reduce((total, row) => total + (row.depth ?? 0), 0);
     const drainS = Math.max(...rows.map((row) => row.drain_s ?? 0));
     const drains = found.word === "connected" && depth && drainS >= 1 ? `; ${counted(depth, "message")} on the way, all gone in about ${lasting(drainS)}` : "";
-    say(this.how, `${word}${lasts}${drains}.`);
+    const reason = rows.find((row) => row.state === "closed")?.reason;
+    const why = found.word !== "closed" ? "" : depth && reason === IDLE ? ": it connects when more waits, or for longer" : `: ${reason}`;
+    say(this.how, `${word}${lasts}${drains}${why}.`);
   }
 
   _facts(rows) {
@@ -180,6 +182,8 @@ class Card {
 }
 
 /** For how long no lane that is down has had a connection. */
+const IDLE = "nothing is to be sent"; // as the node has it
+
 const downFor = (rows) => ` for ${lasting(Math.max(...rows.map((row) => row.down_s ?? 0)))}`;
 
 /** All figures of a lane by their paths, as ``bascule status CONFIG BRIDGE`` has them. */

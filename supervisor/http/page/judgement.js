@@ -31,14 +31,9 @@ function headlineOf(status, troubles, bridges) {
   if (bad.length) {
     const all = counted(bridges.size, "bridge");
     const headline = bad.every((name) => bridges.has(name)) ? `${bad.length} of ${all} ${bad.length === 1 ? "is" : "are"} in trouble: ${listed(bad)}.` : `In trouble: ${listed(bad)}.`;
-    return { headline, lead: "" };
+    return { headline, lead: alsoOf(namesOf(troubles).filter((name) => !bad.includes(name)), bridges) };
   }
-  if (troubles.length) {
-    const paused = namesOf(troubles).filter((name) => bridges.get(name)?.word === "paused");
-    const others = namesOf(troubles).filter((name) => !paused.includes(name));
-    const told = [...(paused.length ? [`Paused: ${listed(paused)}`] : []), ...(others.length ? [`Worth a look: ${listed(others)}`] : [])];
-    return { headline: `${told.join(". ")}.`, lead: "" };
-  }
+  if (troubles.length) return { headline: alsoOf(namesOf(troubles), bridges), lead: "" };
   if (!status.ready) return { headline: "The node is not ready yet.", lead: "" };
   if (status.replication?.role === "standby") {
     const { leader } = status.replication;
@@ -49,6 +44,13 @@ function headlineOf(status, troubles, bridges) {
   const how = [...(connected ? [`${counted(connected, "bridge")} connected`] : []), ...(closed ? [`${connected ? closed : counted(closed, "bridge")} closed by choice`] : [])];
   const lead = !bridges.size ? "A broker alone: no bridge is configured." : waiting ? `${counted(waiting, "message")} ${closed ? (waiting === 1 ? "waits" : "wait") : "on the way"}.` : "Nothing waits.";
   return { headline: how.length ? `All is well: ${how.join(", ")}.` : "All is well.", lead };
+}
+
+/** Who is paused, and who else is worth a look, of ``names``; empty if there are none. */
+function alsoOf(names, bridges) {
+  const paused = names.filter((name) => bridges.get(name)?.word === "paused");
+  const others = names.filter((name) => !paused.includes(name));
+  return [["Paused", paused], ["Worth a look", others]].filter(([, which]) => which.length).map(([word, which]) => `${word}: ${listed(which)}.`).join(" ");
 }
 
 const namesOf = (troubles) => [...new Set(troubles.map((one) => one.about))];

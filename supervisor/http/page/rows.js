@@ -1,6 +1,6 @@
 // What the rows of ``status`` come to: bridges and their lanes, states as verdicts, the ledger, and the words for a trouble. Pure.
 
-import { bytes, counted, lasting } from "./format.js";
+import { bytes, clock, counted, lasting } from "./format.js";
 import { droppedOf } from "./samples.js";
 
 export const RANK = { problem: 0, attention: 1, none: 2, ok: 3 };
@@ -53,7 +53,8 @@ export function trouble(verdict, text, facts, cure, kind = "") {
   return { verdict, text, facts, cure, kind };
 }
 
-export const since = (seconds) => `for ${lasting(seconds)}`;
+/** How long it lasts, and since when; ``nowMs`` is the node's time. */
+export const since = (seconds, nowMs) => `for ${lasting(seconds)}, since ${clock(nowMs - seconds * 1000, nowMs)}`;
 
 /** What waits in the lanes ``rows``, as a fact. */
 export function waitsOf(rows) {

@@ -16,7 +16,8 @@ export class Series {
       this.points = []; // the node has begun anew
     }
     const point = { atS, depth: total(rows, "depth"), accepted: total(rows, "accepted"), delivered: total(rows, "delivered") };
-    point.lost = total(rows, "refused") + rows.reduce((sum, row) => sum + droppedOf(row), 0);
+    point.refused = total(rows, "refused") + rows.reduce((sum, row) => sum + droppedFor(row, (reason) => FULL.has(reason)), 0);
+    point.lost = rows.reduce((sum, row) => sum + droppedFor(row, (reason) => !FULL.has(reason) && !INTENDED.has(reason)), 0);
     point.latency = merged(rows.map((row) => row.end_to_end_seconds).filter(Boolean));
     this.points.push(point);
     if (this.points.length > KEPT) this.points.shift();
@@ -37,11 +38,11 @@ export class Series {
     return this._between((before, after) => quantile(difference(before.latency, after.latency), part));
   }
 
-  /** How many were refused or dropped within the last ``periodS``. */
-  lostWithin(periodS) {
+  /** By how much ``figure`` has grown within the last ``periodS``: ``refused`` for want of room, or ``lost`` for another reason. */
+  grownWithin(figure, periodS) {
     const last = this.points.at(-1);
     const first = this.points.find((point) => last.atS - point.atS <= periodS);
-    return first ? last.lost - first.lost : 0;
+    return first ? last[figure] - first[figure] : 0;
   }
 
   _each(value) {
@@ -69,10 +70,14 @@ function total(rows, name) {
   return rows.reduce((sum, row) => sum + (row[name] ?? 0), 0);
 }
 
+const FULL = new Set(["overflow", "qos0_memory"]); // reasons for which a queue drops what it has no room for
+const INTENDED = new Set(["purged", "unchanged", "one_per", "superseded"]); // operators and rules want it so
+
 /** What the queue has dropped by itself; what operators purged is counted apart. */
-export function droppedOf(row) {
-  const { purged = 0, ...others } = row.dropped ?? {};
-  return Object.values(others).reduce((sum, one) => sum + one, 0);
+export const droppedOf = (row) => droppedFor(row, (reason) => reason !== "purged");
+
+function droppedFor(row, wanted) {
+  return Object.entries(row.dropped ?? {}).reduce((sum, [reason, number]) => sum + (wanted(reason) ? number : 0), 0);
 }
 
 /** Histograms with the same bounds as one; null where there is none. */

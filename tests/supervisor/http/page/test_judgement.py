@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from tests.supervisor.http.page.modules import needs_node, told_by
+from wire.status.loss_reasons import INTENDED, OF_QUEUES, Loss
 
 pytestmark = [pytest.mark.process, needs_node]
 
 JUDGED = """
 import { judge } from "./judgement.js";
 const told = GIVEN.map((status) => {
-  const { headline, lead, troubles } = judge({ supervisor: { uptime_s: 9 }, ready: true, ...status }, [], new Map(), 100000);
+  const { events = [], ...said } = status;
+  const { headline, lead, troubles } = judge({ supervisor: { uptime_s: 9 }, ready: true, ...said }, events, new Map(), 100000);
   return { headline, lead, troubles: troubles.map(({ about, text, facts }) => [about, text, facts.join("; ")]) };
 });
 console.log(JSON.stringify(told));
@@ -46,7 +48,7 @@ def test_a_bridge_that_is_paused_is_said_to_be_and_nothing_is_said_to_go_on(tmp_
     alone, beside = judged(tmp_path, {"bridges": [paused, lane("south")]}, {"bridges": [paused, late]})
 
     assert (alone["headline"], alone["lead"]) == ("Paused: north.", "")
-    assert alone["troubles"] == [["north", "paused by an operator", "for 1 min; 3 messages (9 B) wait"]]
+    assert alone["troubles"] == [["north", "paused by an operator", "for 1 min, since 00:00:40; 3 messages (9 B) wait"]]
     assert beside["headline"] == "Paused: north. Worth a look: south."
 
 
@@ -57,6 +59,45 @@ def test_a_link_that_is_closed_by_choice_is_no_trouble_and_is_not_said_to_be_con
 
     assert (alone["headline"], alone["lead"]) == ("All is well: 1 bridge closed by choice.", "3 messages wait.")
     assert (beside["headline"], beside["troubles"]) == ("All is well: 1 bridge connected, 1 closed by choice.", [])
+
+
+def test_since_when_there_are_dead_letters_and_who_else_is_worth_a_look_is_said(tmp_path: Path) -> None:
+    dead = {"held": 2, "bytes": 9, "reasons": {"remote_0x87": 2}}
+    kinds = (("messages.dead", 10_000), ("queue.purged", 20_000), ("messages.dead", 30_000), ("messages.dead", 70_000))
+    events = [{"kind": kind, "at_ms": at_ms, "bridge": "south", "reason": "dead_letters"} for kind, at_ms in kinds]
+    full = lane("east", full=0.9, oldest_age_s=75.0)
+    rows = [down("north"), lane("south", dead_letters=dead), lane("west", state="paused", paused_since_ms=90_000), full]
+
+    (told,) = judged(tmp_path, {"bridges": rows, "events": events})
+
+    assert told["headline"] == "1 of 4 bridges is in trouble: north."
+    assert told["lead"] == "Paused: west. Worth a look: south and east."
+    facts = {about: facts for about, _, facts in told["troubles"]}
+    assert facts["south"] == "since 00:00:30, the last at 00:01:10; 9 B"
+    assert facts["east"].startswith("the oldest message has waited 1 min 15 s; ")
+
+
+LOSSES = """
+import { bridgeTroubles } from "./bridge_troubles.js";
+import { Series } from "./samples.js";
+const told = GIVEN.map((reason) => {
+  const series = new Series();
+  for (const [atS, number] of [[1, 1], [2, 3]]) series.note(atS, [{ dropped: { [reason]: number } }]);
+  return bridgeTroubles("north", [{ state: "connected", dropped: {} }], [], series, 9000).map(({ text }) => text);
+});
+console.log(JSON.stringify(told));
+"""
+
+
+def test_messages_that_rules_leave_out_are_no_loss_and_others_are_told_by_what_they_are(tmp_path: Path) -> None:
+    reasons = [str(reason) for reason in (*OF_QUEUES, Loss.PACKET_TOO_LARGE)]
+
+    told = dict(zip(reasons, told_by(LOSSES.replace("GIVEN", json.dumps(reasons)), tmp_path), strict=True))
+
+    assert {reason for reason, texts in told.items() if not texts} == {str(reason) for reason in INTENDED}
+    full = {reason for reason, texts in told.items() if texts == ["its queue was full within the last minutes"]}
+    assert full == {"overflow", "qos0_memory"}
+    assert told["restart"] == told["packet_too_large"] == ["messages were dropped within the last minutes"]
 
 
 def test_what_several_lanes_have_is_told_once_with_the_facts_of_all(tmp_path: Path) -> None:
@@ -71,12 +112,12 @@ def test_what_several_lanes_have_is_told_once_with_the_facts_of_all(tmp_path: Pa
         [
             "north",
             "the remote cannot be reached: Connection refused",
-            "at box:1883; for 27 s; 16 messages (80 B) wait; 16 attempts failed; next attempt in 2 s",
+            "at box:1883; for 27 s, since 00:01:13; 16 messages (80 B) wait; 16 attempts failed; next attempt in 2 s",
         ]
     ]
     assert [text for _, text, _ in told[1]] == ["lanes urgent and 2: the remote cannot be reached: Connection refused"]
     assert told[2] == [["east", "behind", "the oldest message has waited 1 min 42 s; 15 messages (21 B) wait"]]
-    assert told[3] == [["west", "paused by an operator", "for 10 s; nothing waits"]]
+    assert told[3] == [["west", "paused by an operator", "for 10 s, since 00:01:30; nothing waits"]]
 
 
 def test_the_process_that_bridges_share_is_told_once_and_not_with_each_of_them(tmp_path: Path) -> None:

@@ -265,7 +265,9 @@ def test_a_bridge_is_made_changed_as_text_and_removed_and_what_is_wrong_is_said_
     page.fill("The bridge's file (YAML)", text.replace("spur/#", "# spur").replace('"', ""))
     page.browser.click("#bridge-form .choices .primary")
     page.wait_says("#bridge-faults", "Line ")
-    page.fill("The bridge's file (YAML)", text.replace("      - filters", "      - keep_last: true\n        filters"))
+    lazy = 'client_id: "other"\n      dial: when-needed\n      when_needed: {messages: 100, age: 1h}'
+    text = text.replace('client_id: "other"', lazy).replace("      - filters", "      - keep_last: true\n        filters")
+    page.fill("The bridge's file (YAML)", text)
     page.browser.click("#bridge-form .choices .primary")
     page.wait_says("#bridge-form", "1 would give something up for good", "destructive", "remote.client_id")
     page.browser.press("ENTER")
@@ -278,6 +280,12 @@ def test_a_bridge_is_made_changed_as_text_and_removed_and_what_is_wrong_is_said_
     page.wait_says("#queue tbody", "spur/1", "kept")
     page.press_words("Next page")
     page.wait_says("#queue tbody", "spur/2", "new", "held by its rule")
+    page.wait_state("spur", "closed")
+    page.wait_says("#b-spur", "Closed by choice for", "it connects when more waits")
+    assert page.browser.seen("#b-spur.s-ok") == 1
+    assert page.browser.seen("#troubles > [data-key=spur]") == 0
+    page.press("Restart spur")
+    page.wait_says("#troubles > [data-key=spur]", "cannot be reached: Connection refused")
 
     page.press("Change spur")
     page.wait_says("#bridge-form h2", "Change spur")
