@@ -23,7 +23,9 @@ def both_ways(name: str, port: int, protocol: str, private: bool, owner: str) ->
 
 
 @pytest.mark.parametrize(("protocol", "private"), [("mqtt311", True), ("mqtt311", False), ("mqtt5", True)])
-def test_in_a_ring_each_message_is_once_everywhere(tmp_path: Path, protocol: str, private: bool) -> None:
+def test_in_a_ring_each_message_is_once_everywhere(
+    tmp_path: Path, mosquitto_path: str | None, protocol: str, private: bool
+) -> None:
     """One and two bridge to each other; one and two bridge to a Mosquitto. The ring of two is part of that of three.
 
     private: whether Mosquitto is told that bridges come; otherwise it sends echoes.
@@ -31,7 +33,9 @@ def test_in_a_ring_each_message_is_once_everywhere(tmp_path: Path, protocol: str
     routing.ring-copies-left-out: equal messages of one publisher are as many everywhere.
     """
     with ExitStack() as stack:
-        mosquitto = stack.enter_context(Mosquitto(tmp_path / "mosquitto", max_inflight_messages=0, max_queued_messages=0))
+        mosquitto = stack.enter_context(
+            Mosquitto(tmp_path / "mosquitto", max_inflight_messages=0, max_queued_messages=0, path=mosquitto_path)
+        )
         one, two = Node({}, tmp_path / "one"), Node({}, tmp_path / "two")
         rings = {"window": "60s"}
 
