@@ -23,7 +23,7 @@ _HEAD = """
 # Options of other bridges
 
 Every option of the bridges of Mosquitto 2.1, HiveMQ Edge, NanoMQ, FlashMQ, EMQX, VerneMQ and thin-edge.io: the key that does the
-same here, or why there is none. *Not yet* is planned. *Needs none* asks for what is so anyway, or for something that there is not.
+same here, or why there is none. *Needs none* asks for what is so anyway, or for something that there is not.
 `bascule convert` takes a file of [Mosquitto or HiveMQ Edge](../guides/from-mosquitto.md) and goes by the same tables.
 """
 _TableOf = Callable[[tuple[str, ...], Sequence[tuple[str, ...]]], str]

@@ -6,6 +6,7 @@ The file is read by expat, which fetches nothing; entities of its own, which can
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
@@ -13,7 +14,7 @@ from xml.parsers import expat
 from supervisor.config.yaml_file import Key
 from supervisor.convert.draft import Draft, Line, literally
 from supervisor.convert.options import HIVEMQ_EDGE_OPTIONS, Fate
-from supervisor.convert.values import name_like, take
+from supervisor.convert.values import cipher_name, name_like, take
 from wire.errors import ConfigError
 from wire.mqtt.topics import filter_fault
 from wire.routing.hop_count import HIVEMQ_NAME
@@ -32,7 +33,9 @@ _DONE = (
         "remote-broker/websocket/enabled",
     ),
     *("remote-broker/authentication/mqtt-simple-authentication/password", "remote-broker/websocket/server-path"),
+    *("remote-broker/tls/protocols/protocol", "remote-broker/tls/cipher-suites/cipher-suite"),
 )
+_VERSIONS = ("TLSv1.2", "TLSv1.3")
 _LISTENERS = {"tcp-listener": "tcp", "websocket-listener": "ws"}
 _VARIABLE = re.compile(r"\$\$\{ENV:([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -141,6 +144,7 @@ def _bridge(draft: Draft, bridge: HivemqElement, path: Path) -> None:
     for name, element in bridge.leaves():
         if not name.startswith(tuple(_RULES)) and name not in _DONE:
             _leaf(draft, base, path, name, element)
+    _encryption(draft, (*remote, "tls"), [_line(path, name, one) for name, one in bridge.leaves()])
     password = lines.get("remote-broker/authentication/mqtt-simple-authentication/password")
     if password is not None:
         _password(draft, remote, password, name_like(head.value))
@@ -171,6 +175,27 @@ def _transport(draft: Draft, remote: Key, lines: dict[str, Line]) -> None:
         draft.put((*remote, "transport"), word, (tls if secure else web) or "")
     if over and (server_path := lines.get("remote-broker/websocket/server-path")) is not None:
         draft.put((*remote, "websocket_path"), "/" + server_path.value.lstrip("/"), server_path)
+
+
+def _encryption(draft: Draft, tls: Key, lines: Sequence[Line]) -> None:
+    """Say which TLS is spoken, by which ciphers."""
+    versions = [line for line in lines if line.name == "remote-broker/tls/protocols/protocol"]
+    for line in versions:
+        if line.value not in _VERSIONS:
+            draft.refuse(line, "TLS 1.2 is the oldest that is spoken")
+    if versions and all(line.value == "TLSv1.3" for line in versions):
+        draft.put((*tls, "min_version"), "tls1.3", versions[0])
+    elif kept := [line for line in versions if line.value == "TLSv1.2"]:
+        draft.put((*tls, "min_version"), "tls1.2", kept[0])
+    ciphers: list[str] = []
+    for line in lines:
+        if line.name == "remote-broker/tls/cipher-suites/cipher-suite":
+            try:
+                ciphers.append(cipher_name(line.value))
+            except ValueError as error:
+                draft.refuse(line, str(error))
+            else:
+                draft.put((*tls, "ciphers"), ":".join(ciphers), line)
 
 
 def _password(draft: Draft, remote: Key, line: Line, bridge: str) -> None:

@@ -16,7 +16,6 @@ class Fate(StrEnum):
 
     KEY = "key"
     NEEDLESS = "needs none"  # what it asks for is so anyway, or there is nothing that it could be about; nothing is lost
-    LATER = "not yet"
     NEVER = "no key"
 
 
@@ -41,10 +40,6 @@ def _needless(name: str, says: str) -> Option:
     return Option(name, says=says, fate=Fate.NEEDLESS)
 
 
-def _later(name: str, says: str = "", default: str | None = None, *, fatal: bool = False) -> Option:
-    return Option(name, says=says, fate=Fate.LATER, default=default, fatal=fatal)
-
-
 def _never(name: str, says: str, default: str | None = None, *, fatal: bool = False) -> Option:
     return Option(name, says=says, fate=Fate.NEVER, default=default, fatal=fatal)
 
@@ -56,14 +51,16 @@ _ON_DISK = "what waits is on disk when it is acknowledged, in node.data_dir"
 _TO_STDERR = "logs are JSON lines on standard error, which the service manager keeps"
 _NO_CLIENT = "the bridge is part of the node and no client of it; its rules say what it may take and bring"
 _PSK = "pre-shared keys are spoken to remotes only, and without them it would not be encrypted"
+TLS_1_3 = "Python's ssl offers the ciphers of TLS 1.3 that OpenSSL has, all of them"
+_EVERY_QOS = f"clients may publish at every QoS; for what a bridge takes write {_OUT}[].max_qos"
 _PLUGIN = "plug-ins are not loaded; where one decides who may come in, nobody comes in until there is a password file"
-_ENGINE = "keys are PEM files"
+_ENGINE = "a key in a TPM or on a token stands in listeners[].tls.key_file, as its provider's PEM file says where it is"
 
 NODE_OPTIONS = (
     _needless("allow_duplicate_messages", "a client gets a message once, however many of its filters match"),
     _needless("autosave_interval", _ON_DISK),
     _needless("autosave_on_changes", _ON_DISK),
-    _later("check_retain_source", "a retained message stays, also when its publisher loses the right to the topic", "false"),
+    _never("check_retain_source", "a retained message stays, also when its publisher loses the right to the topic", "false"),
     _never("clientid_prefixes", "write the identifiers into access.acl, as clients: [prefix*]"),
     _needless("connection_messages", _TO_STDERR),
     _never("enable_control_api", "commands and the REST API take the place of $CONTROL", "false"),
@@ -90,18 +87,18 @@ NODE_OPTIONS = (
     _needless("persistence_location", _ON_DISK),
     Option("persistent_client_expiration", "sessions.expiry_max"),
     _needless("pid_file", "commands find the node by its control socket"),
-    _later(
+    _never(
         "queue_qos0_messages",
         f"QoS 0 waits for a bridge in memory, within limits.volatile_max_bytes, or on disk by {_OUT}[].min_qos; and for no client",
         "false",
     ),
-    _later("retain_available", "messages are retained; deny the topics in access.acl", "true"),
-    _later("retain_expiry_interval", "a retained message goes when its own expiry (MQTT 5) says so"),
+    _never("retain_available", "messages are always retained; access.acl says who may publish to which topics", "true"),
+    _never("retain_expiry_interval", "a retained message goes when its own expiry (MQTT 5) says so"),
     _needless("retained_persistence", _ON_DISK),
     _needless("retry_interval", "Mosquitto does not know it any more: MQTT resends after a new connection only"),
     _needless("set_tcp_nodelay", "it is always so"),
     Option("sys_interval", "clients.sys_period"),
-    _later(
+    _never(
         "upgrade_outgoing_qos", f"for a bridge write {_OUT}[].min_qos; a subscriber gets a message at its own QoS at most", "false"
     ),
     _needless("user", "the service unit names the user"),
@@ -125,18 +122,18 @@ ACCESS_OPTIONS = (
     _never("plugin_load", _PLUGIN),
     _never("plugin_opt_*", _PLUGIN),
     _never("plugin_use", _PLUGIN),
-    _later("psk_file", "pre-shared keys are spoken to remotes only"),
+    _never("psk_file", "pre-shared keys are spoken to remotes only"),
 )
 
 LISTENER_OPTIONS = (
     _never("accept_protocol_versions", "every listener speaks MQTT 3.1.1 and 5.0, none 3.1"),
     Option("bind_address", "listeners[].bind"),
-    _later("bind_interface", "write the interface's address into listeners[].bind"),
+    _never("bind_interface", "a listener has an address: write the interface's into listeners[].bind"),
     Option("cafile", "listeners[].tls.ca_file", "where require_certificate is true"),
-    _later("capath", "write one file with the authorities into listeners[].tls.ca_file"),
+    _never("capath", "write one file with the authorities into listeners[].tls.ca_file"),
     Option("certfile", "listeners[].tls.cert_file"),
     Option("ciphers", "listeners[].tls.ciphers"),
-    _later("ciphers_tls1.3", "Python offers those of TLS 1.3 that OpenSSL has"),
+    _never("ciphers_tls1.3", TLS_1_3),
     Option("crlfile", "listeners[].tls.crl_file", "where require_certificate is true"),
     _needless("dhparamfile", "OpenSSL chooses"),
     _never("disable_client_cert_date_checks", "a certificate that has ended lets nobody in", "false"),
@@ -147,24 +144,24 @@ LISTENER_OPTIONS = (
     Option("keyfile", "listeners[].tls.key_file"),
     Option("listener", "listeners[].bind"),
     Option("max_connections", "listeners[].connections_max", zero=True),
-    _later("max_qos", "every QoS is taken", "2"),
+    _never("max_qos", _EVERY_QOS, "2"),
     _needless("max_topic_alias", "MQTT 5 clients may use aliases, which change nothing but bytes"),
     _needless("max_topic_alias_broker", "topics are sent by aliases where a client allows it, which changes nothing but bytes"),
-    _later("maximum_qos", "every QoS is taken", "2"),
-    _later("mount_point", "topics have no prefix by listener, so its clients would be among all others", fatal=True),
+    _never("maximum_qos", _EVERY_QOS, "2"),
+    _never("mount_point", "topics have no prefix by listener, so its clients would be among all others", fatal=True),
     Option("port", "listeners[].bind"),
     Option("protocol", "listeners[].protocol", "mqtt: tcp or tls; websockets: ws or wss, at the path /mqtt alone"),
     _needless("proxy_protocol_v2_require_tls", "see enable_proxy_protocol"),
-    _later("psk_hint", _PSK, fatal=True),
+    _never("psk_hint", _PSK, fatal=True),
     Option("require_certificate", "listeners[].tls.client_certificate"),
     Option("socket_domain", "listeners[].bind", "0.0.0.0 or [::]"),
-    _later("tls_engine", _ENGINE),
-    _later("tls_engine_kpass_sha1", _ENGINE),
-    _later("tls_keyform", _ENGINE, "pem"),
+    _never("tls_engine", _ENGINE),
+    _never("tls_engine_kpass_sha1", _ENGINE),
+    _never("tls_keyform", _ENGINE, "pem"),
     Option("tls_version", "listeners[].tls.min_version", "1.2 at least"),
     Option("use_identity_as_username", "listeners[].tls.identity", "common-name"),
     Option("use_subject_as_username", "listeners[].tls.identity", "subject"),
-    _later("use_username_as_clientid", "a client has the identifier that it brings", "false"),
+    _never("use_username_as_clientid", "a client has the identifier that it brings, and its session is its user's alone", "false"),
     Option("websockets_origin", "listeners[].origins"),
 )
 
@@ -178,7 +175,7 @@ BRIDGE_OPTIONS = (
     Option("bridge_capath", f"{_TLS}.ca_path", "/etc/ssl/certs needs none"),
     Option("bridge_certfile", f"{_TLS}.cert_file"),
     Option("bridge_ciphers", f"{_TLS}.ciphers"),
-    _later("bridge_ciphers_tls1.3", "Python offers those of TLS 1.3 that OpenSSL has"),
+    _never("bridge_ciphers_tls1.3", TLS_1_3),
     Option("bridge_identity", f"{_TLS}.psk_identity", "with Python 3.13"),
     _never(
         "bridge_insecure",
@@ -253,8 +250,8 @@ HIVEMQ_EDGE_OPTIONS = (
         for store, parts in (("keystore", ("path", "password", "private-key-password")), ("truststore", ("path", "password")))
         for part in parts
     ),
-    _later("remote-broker/tls/protocols/protocol", "TLS 1.2 at least", "TLSv1.2"),
-    _later("remote-broker/tls/cipher-suites/cipher-suite", "OpenSSL chooses"),
+    Option("remote-broker/tls/protocols/protocol", f"{_TLS}.min_version", "the oldest of them, 1.2 at least"),
+    Option("remote-broker/tls/cipher-suites/cipher-suite", f"{_TLS}.ciphers", "of TLS 1.2, by OpenSSL's names"),
     Option("remote-broker/tls/handshake-timeout", f"{_REMOTE}.connect_timeout"),
     Option("remote-broker/tls/verify-hostname", f"{_TLS}.verify_name", default="true"),
     Option("remote-broker/websocket/enabled", f"{_REMOTE}.transport", "ws, or wss"),
@@ -262,7 +259,7 @@ HIVEMQ_EDGE_OPTIONS = (
     Option("remote-broker/websocket/subprotocol", f"{_REMOTE}.websocket_subprotocol"),
     *(Option(f"forwarded-topics/forwarded-topic/{path}", f"{_OUT}[].{key}", says) for path, key, says in _RULES),
     Option("forwarded-topics/forwarded-topic/excludes/mqtt-topic-filter", f"{_OUT}[].excludes"),
-    _later("forwarded-topics/forwarded-topic/queue-limit", "a bridge has limits, not a rule: bridges[].limits"),
+    _never("forwarded-topics/forwarded-topic/queue-limit", "a bridge has limits, not a rule: bridges[].limits"),
     *(Option(f"remote-subscriptions/remote-subscription/{path}", f"{_IN}[].{key}", says) for path, key, says in _RULES),
     Option("loop-prevention/enabled", "bridges[].loop_prevention.enabled"),
     Option("loop-prevention/hop-count-limit", "bridges[].loop_prevention.max_hops", "with hop_property: hmq-bridge-hop-count"),

@@ -10,11 +10,12 @@ from pathlib import Path
 from supervisor.config.setting_annotations import Setting, each_setting
 from supervisor.config.yaml_file import Key
 from supervisor.convert.draft import Draft, Line, literally
-from supervisor.convert.options import Fate, Option
+from supervisor.convert.options import TLS_1_3, Fate, Option
 from supervisor.units import UNLIMITED
 from wire.setting_kinds import Duration, Number, SettingForm, Size
 
 SETTINGS = dict(each_setting())
+_EXCHANGES = {"RSA": "", **{f"{way}_{by}": f"{way}-{by}-" for way in ("ECDHE", "DHE") for by in ("RSA", "ECDSA", "DSS")}}
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -76,6 +77,24 @@ def number(text: str) -> int:
     if not re.fullmatch(r"[-+]?(0x[0-9a-f]+|\d{1,18})", word, re.ASCII):
         raise ValueError(f"{text or 'nothing'} is not a number")
     return int(word, 16) if "x" in word else int(word)
+
+
+def cipher_name(standard: str) -> str:
+    """The name that OpenSSL has for a cipher of TLS 1.2 or before; Java has that of its specification.
+
+    [RFC 5246, A.5] calls ECDHE-RSA-AES128-GCM-SHA256 TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256.
+
+    Raises:
+        ValueError: it is none that can be chosen.
+    """
+    exchange, found, cipher = standard.removeprefix("TLS_").partition("_WITH_")
+    if standard.startswith("TLS_") and not found:
+        raise ValueError(TLS_1_3)
+    if not found or exchange not in _EXCHANGES:
+        raise ValueError("not a cipher that certificates are used with")
+    cipher = re.sub("(AES|CAMELLIA)_", r"\1", cipher).replace("_CBC", "").replace("CCM_8", "CCM8")
+    cipher = cipher.replace("POLY1305_SHA256", "POLY1305").replace("_", "-")
+    return f"{_EXCHANGES[exchange]}{cipher}"
 
 
 def name_like(text: str) -> str:

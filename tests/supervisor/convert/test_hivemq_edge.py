@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from supervisor.cli.main import main
 from supervisor.config.loading import load
+from supervisor.convert.values import cipher_name
 from tests.supervisor.convert.conftest import CONFIGS
 from wire.config_settings import NodeSettings
 
@@ -66,6 +68,51 @@ def test_the_name_in_the_certificate_and_the_subprotocol_are_as_there(tmp_path: 
 
     cloud, web = (bridge.remote for bridge in settings.bridges)
     assert (cloud.tls.verify_name, web.tls.verify_name, web.websocket_subprotocol) == (False, True, "mqttv5.0")
+
+
+@pytest.mark.parametrize(
+    ("protocols", "oldest", "lost"),
+    [
+        (["TLSv1.2"], "tls1.2", 0),
+        (["TLSv1.3", "TLSv1.2"], "tls1.2", 0),
+        (["TLSv1.3"], "tls1.3", 0),
+        (["TLSv1.1", "TLSv1.3"], "tls1.2", 1),
+    ],
+)
+def test_tls_is_as_old_as_there_but_not_older_than_1_2(
+    tmp_path: Path, protocols: list[str], oldest: str, lost: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "".join(f"<protocol>{one}</protocol>" for one in protocols)
+    settings, _ = converted(tmp_path, WHOLE.replace("<protocol>TLSv1.2</protocol>", said))
+    assert settings.bridges[0].remote.tls.min_version == oldest
+    assert capsys.readouterr().err.count("oldest that is spoken") == lost
+
+
+@pytest.mark.process
+def test_ciphers_are_those_of_the_same_standard_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As OpenSSL itself names them; what it cannot be told is named by line."""
+    ciphers = [
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        "TLS_AES_128_GCM_SHA256",
+        "TLS_PSK_WITH_NULL_SHA",
+        "TLS_RSA_WITH_AES_256_CBC_SHA",
+    ]
+    said = "".join(f"<cipher-suite>{one}</cipher-suite>" for one in ciphers)
+    settings, _ = converted(
+        tmp_path, WHOLE.replace("<handshake-timeout>", f"<cipher-suites>{said}</cipher-suites><handshake-timeout>")
+    )
+    assert settings.bridges[0].remote.tls.ciphers == "ECDHE-RSA-AES128-GCM-SHA256:AES256-SHA"
+    told = re.findall(r"cipher-suite (\S+): (.*)", capsys.readouterr().err)
+    assert [name for name, _ in told] == ciphers[1:3]
+    assert "TLS 1.3" in told[0][1]
+
+    done = subprocess.run(
+        ["openssl", "ciphers", "-stdname", "-tls1_2", "aRSA:aECDSA:aDSS"], capture_output=True, text=True, check=True
+    )
+    names = [line.split()[:3:2] for line in done.stdout.splitlines()]
+    known = {standard: name for standard, name in names if "_WITH_" in standard and not re.search("PSK|SRP|ARIA|anon", standard)}
+    assert len(known) > 20
+    assert {standard: cipher_name(standard) for standard in known} == known
 
 
 def test_variables_of_the_environment_are_written_as_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
