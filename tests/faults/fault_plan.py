@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Any
 
 PROCESSES = ("clients", "store", "bridge")
 KILLS = 10  # SIGKILLs a run, at least
@@ -43,6 +44,9 @@ _FLAPPING = {
     "kill supervisor": 8,
     "stop": 4,
 }
+Thinning = tuple[str, Any]  # keys of a rule: a name, and what it says
+THINNINGS: tuple[Thinning, ...] = (("keep_last", True), ("only", {"one_per": "1s"}))  # no payload comes twice, so none is unchanged
+
 _KILLS = ("kill", "kill together", "kill supervisor", "kill remote", "kill twice")
 _REMOTE = ("kill remote", "end remote", "suspend remote")
 _LINK = ("cut", "tear", "stall", "abandon", "delay")
@@ -75,7 +79,9 @@ class Plan:
     """One run. ``stock``: the remote has Mosquitto's own limits. ``snapshots``: it saves now and then, not each change.
 
     rate: messages a second for the remote; None: any number. provenance: of the rule; payloads stay as they were published. urgent:
-    what has QoS 2 has a lane of its own. link_state: the bridge tells the remote of its link.
+    what has QoS 2 has a lane of its own. link_state: the bridge tells the remote of its link. live_first: there is a lane beside a
+    backlog. thinning: what the rule of QoS 1 says of that, if it does. brings: a rule that comes while all this goes on brings
+    what was retained before it. again: what has left is sent again at the end, and a file of what waits is imported.
     """
 
     seed: int
@@ -89,12 +95,18 @@ class Plan:
     provenance: str = "none"
     urgent: bool = False
     link_state: bool = False
+    live_first: bool = False
+    thinning: Thinning | None = None
+    brings: bool = False
+    again: bool = False
 
     def __str__(self) -> str:
         remote = (
             f"remote{' killed at times' * self.remote_dies}{', stock limits' * self.stock}{', saves now and then' * self.snapshots}"
         )
-        options = f"rate {self.rate}, provenance {self.provenance}{', urgent' * self.urgent}{', link state' * self.link_state}"
+        flags = ("urgent", "link_state", "live_first", "brings", "again")
+        options = f"rate {self.rate}, provenance {self.provenance}, thinning {self.thinning}"
+        options += "".join(f", {flag}" for flag in flags if getattr(self, flag))
         head = f"seed {self.seed}: {self.protocol}, on_session_loss {self.on_session_loss}, {options}, {remote}"
         return "\n  ".join([head, *map(str, self.faults)])
 
@@ -115,9 +127,17 @@ def plan_of(seed: int) -> Plan:
         faults=tuple(_faults(chance, _WEIGHTS, remote_dies=remote_dies)),
         rate=rate,
         provenance=provenance if seed % 2 else "none",  # MQTT 3.1.1 has no properties
-        urgent=random.Random(f"urgent {seed}").random() < 0.4,
-        link_state=random.Random(f"link state {seed}").random() < 0.4,
+        urgent=_chosen("urgent", seed),
+        link_state=_chosen("link state", seed),
+        live_first=_chosen("live first", seed),
+        thinning=random.Random(f"thinning {seed}").choice((None, None, *THINNINGS)),
+        brings=_chosen("brings", seed),
+        again=_chosen("again", seed),
     )
+
+
+def _chosen(option: str, seed: int) -> bool:
+    return random.Random(f"{option} {seed}").random() < 0.4
 
 
 def flapping_plan_of(seed: int) -> Plan:
