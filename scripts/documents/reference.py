@@ -434,7 +434,10 @@ s; `0s` is never), at QoS 0 with RETAIN. `#` does not match them [MQTT-4.7.2-1].
 takes them. Names are those that users know from Mosquitto where there is the same figure; what only Bascule has is below
 `$SYS/bascule`. Counters begin with the life of the process `clients`, the uptime with that of the node.
 
-    mosquitto_sub -p 1883 -t '$SYS/#' -v
+<!-- not run: tests/broker/test_sys_topics.py types it -->
+```sh
+mosquitto_sub -p 1883 -t '$SYS/#' -v --retained-only -W 1    # the latest values; without the last two it goes on
+```
 
 """
     table = table_of(("topic", "value"), [(_code(topic), texts[topic]) for topic in sorted(topics)])

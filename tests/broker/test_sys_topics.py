@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.docs.pages import SYS_TOPICS, blocks
 from tests.support.mosquitto import program
 from tests.support.mqtt_client import MqttClient, publish, publish_once, take_one
 from tests.support.mqtt_packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
@@ -50,6 +51,16 @@ def values(node: Node) -> dict[str, str]:
     words = [program("mosquitto_sub"), "-p", str(node.port), "-t", "$SYS/#", "-t", "#", "-F", "%t=%p", "--retained-only", "-W", "1"]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     return dict(line.split("=", 1) for line in ran.stdout.splitlines())
+
+
+def test_the_command_of_the_reference_shows_the_topics_of_its_table(node: Node) -> None:
+    (block,) = blocks(SYS_TOPICS)
+    wait_until(lambda: values(node).keys() >= KNOWN, PATIENCE_S, "all values")
+    typed = block.text.replace("mosquitto_sub -p 1883", f"{program('mosquitto_sub')} -p {node.port}")
+    ran = subprocess.run(typed, shell=True, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    wanted = {topic for topic in KNOWN if f"`{topic}`" in SYS_TOPICS.read_text()}
+    missing = {topic for topic in wanted if not any(line.startswith(f"{topic} ") for line in ran.stdout.splitlines())}
+    assert (missing, len(wanted) > 10) == (set(), True)
 
 
 def test_mosquitto_sub_reads_the_figures_of_the_node(node: Node) -> None:

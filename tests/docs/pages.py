@@ -13,12 +13,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *GUIDES]
+SYS_TOPICS = ROOT / "docs" / "reference" / "sys-topics.md"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *GUIDES, SYS_TOPICS]
 
 _OPENING = re.compile(r'^```(?P<kind>\w+)(?: +title="(?P<title>[^"]+)")?\s*$')
 _COMMENT = re.compile(r"^<!-- (?P<text>.*) -->$")
 _NOT_RUN, _NEEDS = "not run: ", "needs "
-_INDENTED = re.compile(r"^ {4,}\$? ?(?:sudo )?(?:bascule|mosquitto\w*|scripts/\w+|curl|podman|docker|systemctl|apt) ", re.MULTILINE)
+_INDENTED = re.compile(
+    r"^ {4,}\$? ?(?:sudo )?(?:bascule|mosquitto\w*|scripts/\w+|curl|podman|docker|systemctl|apt) (?!.*\[OPTIONS\])", re.MULTILINE
+)
 _SPAN = re.compile(r"(?<!`)`(bascule [^`]+)`(?!`)")
 
 
