@@ -129,11 +129,11 @@ def exchange(
             down = Publisher(node.port, "down/1", qos=2, rate_per_s=300)
             with up, down:
                 for _ in range(2):
-                    up.wait_acknowledged(100)
-                    down.wait_acknowledged(100)
+                    up.wait_acknowledged(60)
+                    down.wait_acknowledged(60)
                     trouble(proxy, front, node)
-                up.wait_acknowledged(100)
-                down.wait_acknowledged(100)
+                up.wait_acknowledged(60)
+                down.wait_acknowledged(60)
                 sent_up, sent_down = up.finish(), down.finish()
             came_up = there.wait_for("up/1", sent_up)
             assert came_up.are_exact() if up_once else not came_up.unexpected

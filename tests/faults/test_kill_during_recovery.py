@@ -17,7 +17,7 @@ def test_a_store_killed_again_and_again_while_it_recovers(tmp_path: Path, start_
     moments = chance()
     with under_load(tmp_path, start_node) as loaded:
         pid = loaded.node.pid("store")
-        kills = 300 if soak else 15
+        kills = 300 if soak else 10
         for kill in range(kills):
             loaded.node.kill("store")
             pid = loaded.node.wait_replaced("store", pid)
@@ -32,7 +32,7 @@ def test_a_node_killed_again_and_again_while_it_starts(tmp_path: Path, start_nod
     """The supervisor is killed at random moments of its start, and its children with it."""
     moments = chance()
     with under_load(tmp_path, start_node) as loaded:
-        for _ in range(100 if soak else 10):
+        for _ in range(100 if soak else 8):
             loaded.node.kill_supervisor()
             loaded.node.spawn()
             threading.Event().wait(moments.uniform(0.05, 2 * MOMENT_MAX_S))
