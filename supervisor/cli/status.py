@@ -132,7 +132,10 @@ def _past(node: GivenNode, bridge: str | None, since: str, *, as_json: bool) -> 
         since_ms = int(since) if since.isascii() and since.isdecimal() else now_ms - int(parse_duration(since) * 1000)
     except ValueError as error:
         raise click.UsageError(f"--since: {error}") from error
-    print_history(node.client.history(since=since, bridge=bridge, step=step_for(since_ms, now_ms)), bridge=bridge)
+    kept = node.client.status().history
+    if kept is not None and kept.kept_since_ms is not None and kept.kept_since_ms > since_ms:
+        since_ms = kept.kept_since_ms - 1  # no blocks for a time of which nothing is on record
+    print_history(node.client.history(since=str(since_ms), bridge=bridge, step=step_for(since_ms, now_ms)), bridge=bridge)
     return 0
 
 

@@ -86,6 +86,9 @@ def _lane(before: LaneSample | None, now: LaneSample, seconds: float) -> LaneMin
     queue = now.queue
     was = QueueFigures() if before is None else before.queue
     p50_s, p99_s = _latencies(was.end_to_end_seconds, queue.end_to_end_seconds)
+    if before is not None and was.depth is not None:  # whatever was delivered since waited then, or has come since
+        longest_s = (was.oldest_age_s or 0.0) + seconds
+        p50_s, p99_s = (None if bound_s is None else min(bound_s, longest_s) for bound_s in (p50_s, p99_s))
     down_s = None if before is None else _grown(before.down_s, now.down_s)
     return LaneMinute(
         depth=queue.depth,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from supervisor.terminal.view import briefly, print_table, say, size
-from supervisor.units import write_duration, write_time
+from supervisor.units import counted, write_duration, write_time
 from wire.status.answers import History, LaneHistory
 
 PERIODS = 24  # about so many, which a terminal of 60 columns has room for
@@ -21,9 +21,10 @@ _Values = Sequence[float | None]
 
 def print_history(history: History, *, bridge: str | None = None) -> None:
     """Print the past of a node; of one ``bridge`` that was asked for each period."""
-    say(f"since {write_time(history.since_ms)}, a block is {write_duration(history.step_s)}")
+    kept_ms = history.kept_since_ms
+    begins = "" if kept_ms is None or kept_ms <= history.since_ms else ", where the record begins"
+    say(f"since {write_time(history.since_ms)}{begins}, a block is {write_duration(history.step_s)}")
     if not history.at_ms:
-        kept_ms = history.kept_since_ms
         say("nothing is on record of that time" + ("" if kept_ms is None else f"; the first is of {write_time(kept_ms)}"))
         return
     away_s = (history.until_ms - max(history.since_ms, history.at_ms[0])) / _MS - sum(history.seconds)
@@ -42,7 +43,7 @@ def _node(history: History) -> None:
     cpu, memory, free = _most(node.cpu), _most(node.memory_bytes), _last(node.disk_free_bytes)
     if cpu is not None and memory is not None:
         say(f"CPU at most {cpu:.1%} of a core, memory at most {size(memory)}")
-    at_end = f"{_last(node.clients) or 0:.0f} clients"
+    at_end = counted(int(_last(node.clients) or 0), "client")
     say(f"at the end {at_end}" + ("" if free is None else f", {size(free)} free on the disk"))
     say(f"  {spark(history, node.published_rate)}  published/s, at most {_number(_most(node.published_rate))}")
 

@@ -51,6 +51,21 @@ def test_a_minute_has_what_counts_grew_by_and_levels_at_its_end() -> None:
     assert found == LaneMinute(7, 70, 60, 55, 1 + 3 + 4, 3.0, None, None, 15.0)
 
 
+def test_a_latency_is_no_longer_than_the_oldest_message_can_have_waited() -> None:
+    """Whatever the bound of its bucket is: after a link that was down for a minute, p99 is a minute and not five."""
+    histogram = Histogram((0.01, 60.0, 300.0))
+    before = QueueFigures(depth=9, oldest_age_s=57.0, end_to_end_seconds=histogram.figures())
+    for value in (0.005, 61.0):
+        histogram.add(value)
+    after = QueueFigures(depth=0, end_to_end_seconds=histogram.figures())
+
+    found = lane(sample(100.0, before), sample(110.0, after))
+
+    assert (found.p50_s, found.p99_s) == (0.01, 67.0)
+    unknown = lane(sample(100.0, QueueFigures(end_to_end_seconds=Histogram((0.01, 60.0, 300.0)).figures())), sample(110.0, after))
+    assert unknown.p99_s == 300.0
+
+
 def test_what_an_operator_or_a_rule_takes_out_is_no_loss() -> None:
     before = QueueFigures(accepted=1)
     after = replace(before, dropped={"purged": 5, "unchanged": 6, "one_per": 7, "superseded": 8})

@@ -109,3 +109,11 @@ def test_a_terminal_without_blocks_gets_other_signs(monkeypatch: pytest.MonkeyPa
 def test_a_terminal_asks_for_as_many_periods_as_it_has_room_for() -> None:
     assert step_for(BEGIN_MS, BEGIN_MS + 24 * HOUR_MS) == "3600s"
     assert step_for(BEGIN_MS, BEGIN_MS + 1000) == "1s"
+
+
+def test_a_record_that_begins_later_than_was_asked_for_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = history()
+    later = replace(asked, kept_since_ms=BEGIN_MS + 1)
+
+    assert "record begins" not in printed(asked, 80, monkeypatch)
+    assert "Z, where the record begins, a block is 1h" in printed(later, 80, monkeypatch)
