@@ -43,13 +43,13 @@ class Failed:
 def main(argv: Sequence[str] | None = None) -> int:
     """0 when nothing was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Deterministic simulation of a node.")
-    parser.add_argument("--seeds", help="A..B: from A up to B, B not included; 0..2000 if nothing is said")
+    parser.add_argument("--seeds", help="A..B: from A up to B, B not included, or A,B,C; 0..2000 if nothing is said")
     parser.add_argument("--for", dest="for_s", type=float, help="stop after that many seconds; seeds go on without end")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seed", type=int, help="run this one")
     parser.add_argument("--only", help="keep only these steps, such as 0,3,105")
     parser.add_argument("--trace", action="store_true", help="with --seed: print what happens")
-    parser.add_argument("--hash", action="store_true", help="with --seed: print the hash of the course of events")
+    parser.add_argument("--hash", action="store_true", help="print the hash of the course of events, of each seed")
     parser.add_argument("--no-shrink", action="store_true", help="do not shrink the first failure")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="break the product on purpose; stops at the first violation")
     parser.add_argument("--all-mutations", action="store_true", help="each at the seeds on record; with --seeds: search those, too")
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.seed is not None:
         only = None if arguments.only is None else [int(step) for step in arguments.only.split(",") if step]
         return _run_one(arguments, only)
-    return _run_many(arguments)
+    return _hash_many(arguments) if arguments.hash else _run_many(arguments)
 
 
 def command_for(seed: int, steps: Iterable[int] | None, mutation: str | None, placement: str | None) -> str:
@@ -97,11 +97,23 @@ def _run_one(arguments: argparse.Namespace, only: list[int] | None) -> int:
     return 0
 
 
+def _seeds(text: str) -> Sequence[int]:
+    """Those that ``--seeds`` says; ``A..``, to which ``--for`` sets an end, has none."""
+    first, dots, stop = text.partition("..")
+    return range(int(first), int(stop or 1 << 40)) if dots else [int(seed) for seed in text.split(",")]
+
+
+def _hash_many(arguments: argparse.Namespace) -> int:
+    """Print the course of each seed, all of this process."""
+    for seed in _seeds(arguments.seeds):
+        _say(f"seed {seed}: {run(make_plan(seed, arguments.placement), tracing=True).trace_hash()}")
+    return 0
+
+
 def _run_many(arguments: argparse.Namespace) -> int:
-    first, _, stop = arguments.seeds.partition("..")
     started_s = time.monotonic()
     deadline_s = None if arguments.for_s is None else started_s + arguments.for_s
-    seeds = range(int(first), int(stop) if deadline_s is None else 1 << 40)
+    seeds = _seeds(arguments.seeds)
     schedules, failures = 0, []
     for count, failed in _batches(seeds, arguments, deadline_s):
         schedules += count
@@ -125,8 +137,7 @@ def _run_many(arguments: argparse.Namespace) -> int:
 
 def _run_mutations(arguments: argparse.Namespace) -> int:
     known = {placement: read_found(path.read_text(encoding="utf-8")) for placement, path in FOUND_AT.items()}
-    first, _, stop = (arguments.seeds or "0..0").partition("..")
-    searched = range(int(first), int(stop))
+    searched = _seeds(arguments.seeds or "0..0")
     enough = _FOUND_ENOUGH if arguments.record else 1
     survived = 0
     with get_context("spawn").Pool(arguments.jobs) as pool:
@@ -166,13 +177,13 @@ def write_found(found: Mapping[str, Iterable[int]]) -> str:
     return "".join(f"{name} {' '.join(map(str, sorted(seeds)))}\n" for name, seeds in sorted(found.items()) if seeds)
 
 
-def _in_order(known: Iterable[int], searched: range) -> list[int]:
+def _in_order(known: Iterable[int], searched: Sequence[int]) -> list[int]:
     """The seeds on record, then those that are searched."""
     known = list(known)
     return [*known, *(seed for seed in searched if seed not in known)]
 
 
-def _batches(seeds: range, arguments: argparse.Namespace, deadline_s: float | None) -> Iterator[tuple[int, list[Failed]]]:
+def _batches(seeds: Sequence[int], arguments: argparse.Namespace, deadline_s: float | None) -> Iterator[tuple[int, list[Failed]]]:
     pieces = (seeds[start : start + _BATCH] for start in range(0, len(seeds), _BATCH))
     jobs, mutation, placement = arguments.jobs, arguments.mutation, arguments.placement
     if jobs == 1:

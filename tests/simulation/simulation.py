@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -166,7 +167,9 @@ class Simulation:
 
 
 def run(plan: Plan, *, tracing: bool = False) -> Outcome:
-    """Run ``plan``."""
+    """Run ``plan``, in a process with PYTHONHASHSEED=0: the order of a set of texts is part of the course of events."""
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        raise RuntimeError("the order of sets differs from process to process: python -m tests.simulation, or PYTHONHASHSEED=0")
     violation = None
     with patched(plan):
         simulation = Simulation(plan, tracing=tracing)

@@ -87,7 +87,6 @@ RECORDED = {
     "206901": "a crash takes back a release that nobody wanted kept, and the next message under its identifier is for one who does",
     "204729": "the link ends once while it carries a message, as another is searched for on which the remote closes",
     "202483": "a message was tried at QoS 1, and goes at QoS 2 again when another is accepted",
-    "801 isolated": "a batch for a strict bridge is sent again to a store that has died, and knows the bridge no more",
     "211715": "a batch goes to the queue of a strict bridge that the store knows no more, and is kept as strictly as it was routed",
     "206777": "a remote holds what came at MQTT 5, and speaks MQTT 3.1.1 alone when the exchanges go on",
     "201062": "a bridge leaves at once, at a full window, and its birth message is not answered yet",
@@ -95,11 +94,15 @@ RECORDED = {
 }
 
 
-@pytest.mark.parametrize("seed", RECORDED, ids=RECORDED.get)
-def test_what_once_was_a_violation_is_none(seed: str) -> None:
-    number, _, placement = seed.partition(" ")
+RECORDED_ISOLATED = {"801": "a batch for a strict bridge is sent again to a store that has died, and knows the bridge no more"}
 
-    assert run(make_plan(int(number), placement or None)).violation is None
+
+@pytest.mark.parametrize(("recorded", "words"), [(RECORDED, ()), (RECORDED_ISOLATED, ("--placement", ISOLATED))])
+def test_what_once_was_a_violation_is_none(recorded: dict[str, str], words: tuple[str, ...]) -> None:
+    done = simulation("--seeds", ",".join(recorded), "--no-shrink", *words)
+
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}{recorded}"
+    assert done.stdout.startswith(f"{len(recorded)} schedules")
 
 
 def test_the_record_of_seeds_is_read_as_it_was_written() -> None:
@@ -111,11 +114,19 @@ def test_the_record_of_seeds_is_read_as_it_was_written() -> None:
     assert read_found(FOUND_AT[TOGETHER].read_text(encoding="utf-8")).keys() <= MUTATIONS.keys()
 
 
-def test_a_seed_takes_the_same_course_each_time() -> None:
-    first, second = (simulation("--seed", "11", "--hash").stdout for _ in range(2))
+def test_a_seed_takes_the_same_course_alone_and_after_others() -> None:
+    """The lanes of the last one are handed messages in the order of a set of names."""
+    after = simulation("--seeds", "11,12,212141", "--hash").stdout.splitlines()
+    alone = simulation("--seed", "212141", "--hash").stdout.splitlines()
 
-    assert first == second
-    assert first.split()[0] != run(make_plan(12, None), tracing=True).trace_hash()
+    assert after[-1] == f"seed 212141: {alone[0]}"
+    assert len({line.partition(": ")[2] for line in after}) == 3
+
+
+def test_a_seed_has_no_course_where_sets_have_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "random")
+    with pytest.raises(RuntimeError, match="PYTHONHASHSEED=0"):
+        run(make_plan(212_141))
 
 
 def test_a_failure_shrinks_and_its_command_replays_it() -> None:
