@@ -60,7 +60,8 @@ def replacing(path: Path, *, mode: int = PRIVATE, suffix: str = ".new") -> Itera
     """Write what is to be at ``path``: whoever looks finds the old file or the new one, whole, and so it is after a loss of power.
 
     It is the new one when this ends. After an error it is the old one, unless the last step failed: the sync of the new name.
-    mode: the file's, whatever the umask is. suffix: of the name under which it is written; two who write at the same time need two.
+    mode: the file's, whatever the umask is; what is for root alone, a group may read that root's folder is for. suffix: of the name
+    under which it is written; two who write at the same time need two.
 
     Raises:
         OSError: the disk refuses.
@@ -71,6 +72,8 @@ def replacing(path: Path, *, mode: int = PRIVATE, suffix: str = ".new") -> Itera
     try:
         with open(descriptor, "wb") as file:
             os.fchmod(descriptor, mode)
+            if mode == PRIVATE and os.geteuid() == 0:
+                _let_service_read(descriptor, path.parent)
             yield file
             file.flush()
             os.fsync(descriptor)
@@ -78,6 +81,14 @@ def replacing(path: Path, *, mode: int = PRIVATE, suffix: str = ".new") -> Itera
     finally:
         new.unlink(missing_ok=True)
     sync(path.parent)
+
+
+def _let_service_read(descriptor: int, folder: Path) -> None:
+    """Give a file of root's to the group that may look into ``folder``, of root's too: so a package keeps a service's secrets."""
+    found = os.stat(folder)
+    if found.st_uid == 0 and found.st_gid and found.st_mode & 0o077 == 0o050:
+        os.fchown(descriptor, -1, found.st_gid)
+        os.fchmod(descriptor, PRIVATE | 0o040)
 
 
 def write(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:

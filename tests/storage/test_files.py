@@ -113,6 +113,22 @@ def test_a_new_file_is_its_owners_only_and_leftovers_are_no_hindrance(tmp_path: 
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to a group")
+@pytest.mark.parametrize(("folder_mode", "mode"), [(0o750, 0o640), (0o755, 0o600), (0o770, 0o600), (0o700, 0o600)])
+def test_the_service_can_read_what_root_writes_into_the_folder_of_its_secrets(tmp_path: Path, folder_mode: int, mode: int) -> None:
+    """As a package has it: /etc/bascule/secrets is root's, its group is the service's, and nobody else may look into it."""
+    folder, group = tmp_path / "secrets", 1
+    folder.mkdir()
+    os.chown(folder, 0, group)
+    folder.chmod(folder_mode)
+
+    for content in (b"first", b"second"):
+        files.write(folder / "users", content)
+
+        found = (folder / "users").stat()
+        assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (0, group if mode == 0o640 else os.getegid(), mode)
+
+
 def test_a_file_of_fixed_size_keeps_its_content(tmp_path: Path) -> None:
     descriptor = files.open_fixed(tmp_path / "mark", 4096)
     files.write_at(descriptor, b"here", 1000)
