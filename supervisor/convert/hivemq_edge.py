@@ -13,7 +13,7 @@ from xml.parsers import expat
 
 from supervisor.config.yaml_file import Key
 from supervisor.convert.draft import Draft, Line, literally
-from supervisor.convert.options import HIVEMQ_EDGE_OPTIONS, Fate
+from supervisor.convert.options import HIVEMQ_EDGE_OPTIONS, Fate, Option
 from supervisor.convert.values import cipher_name, name_like, take
 from wire.errors import ConfigError
 from wire.mqtt.topics import filter_fault
@@ -36,6 +36,12 @@ _DONE = (
     *("remote-broker/tls/protocols/protocol", "remote-broker/tls/cipher-suites/cipher-suite"),
 )
 _VERSIONS = ("TLSv1.2", "TLSv1.3")
+_ELSEWHERE = {
+    "admin-api": Option("", says="the page and the REST API are as http says", fate=Fate.NEVER),
+    "anonymous-usage-statistics": Option("", says="nothing is told to anybody", fate=Fate.NEEDLESS),
+    "protocol-adapters": Option("", says="let what speaks to the devices publish by MQTT", fate=Fate.NEVER),
+}
+_NOT_HERE = Option("", says="it is not about bridges", fate=Fate.NEVER)
 _LISTENERS = {"tcp-listener": "tcp", "websocket-listener": "ws"}
 _VARIABLE = re.compile(r"\$\$\{ENV:([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -75,7 +81,7 @@ def from_hivemq_edge(path: Path, text: str, draft: Draft) -> None:
         _bridge(draft, bridge, path)
     for one in root.below:
         if one.name not in ("mqtt-bridges", "mqtt-listeners", "config-version"):
-            draft.refuse(Line(path.name, one.number, one.name), "no key: it is not about bridges")
+            draft.leave(Line(path.name, one.number, one.name), _ELSEWHERE.get(one.name, _NOT_HERE))
 
 
 def _parsed(path: Path, document: str) -> HivemqElement:
@@ -200,6 +206,9 @@ def _encryption(draft: Draft, tls: Key, lines: Sequence[Line]) -> None:
 
 def _password(draft: Draft, remote: Key, line: Line, bridge: str) -> None:
     filled = _filled(line.value)
+    if (variable := _VARIABLE.fullmatch(literally(line.value))) is not None:
+        draft.put((*remote, "password_env"), variable[1], line)
+        return
     if filled != literally(line.value):
         draft.refuse(line, f"write what {filled} stands for into a file, and its name into password_file")
         return

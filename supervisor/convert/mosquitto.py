@@ -128,7 +128,8 @@ def _listener(draft: Draft, part: Part, folder: Path) -> None:
     web = protocol is not None and protocol.value == "websockets"
     if web or certificate is not None:
         word = {(False, True): "tls", (True, False): "ws", (True, True): "wss"}[web, certificate is not None]
-        draft.put((*base, "protocol"), word, protocol if protocol is not None and web else certificate or part.head)
+        source = protocol if protocol is not None and web else certificate or part.head
+        draft.put((*base, "protocol"), word, source, "at the path /mqtt; every path there" if web else "")
     done = {"listener", "port", "bind_address", "protocol", "socket_domain", "cafile", "require_certificate", "tls_version"}
     done |= {"use_identity_as_username", "use_subject_as_username", "certfile", "keyfile", "ciphers", "crlfile"}
     _each(draft, base, part.lines, folder, done - {"certfile", "keyfile", "ciphers"} if certificate is not None else done)

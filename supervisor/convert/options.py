@@ -242,7 +242,9 @@ HIVEMQ_EDGE_OPTIONS = (
     Option("remote-broker/mqtt/keep-alive", f"{_REMOTE}.keep_alive"),
     Option("remote-broker/authentication/mqtt-simple-authentication/username", f"{_REMOTE}.username"),
     Option(
-        "remote-broker/authentication/mqtt-simple-authentication/password", f"{_REMOTE}.password_file", "into a file in secrets/"
+        "remote-broker/authentication/mqtt-simple-authentication/password",
+        f"{_REMOTE}.password_file",
+        "into a file in secrets/; a variable becomes password_env",
     ),
     Option("remote-broker/tls/enabled", f"{_REMOTE}.transport", "tls, or wss"),
     *(

@@ -122,6 +122,18 @@ def test_variables_of_the_environment_are_written_as_ours(tmp_path: Path, monkey
     assert 'client_id: "${EDGE_NAME}"' in text
 
 
+def test_a_password_that_is_a_variable_stays_in_the_environment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGE_SECRET", "not-a-secret")
+    settings, _ = converted(tmp_path, WHOLE.replace(">not-a-secret<", ">${ENV:EDGE_SECRET}<"))
+    remote = settings.bridges[0].remote
+    assert (remote.username, remote.password_env, remote.password_file) == ("edge", "EDGE_SECRET", None)
+    settings, _ = converted(tmp_path, WHOLE.replace(">not-a-secret<", ">pre-${ENV:EDGE_SECRET}<"))
+    assert settings.bridges[0].remote.password_env is None
+    assert "password: write what pre-${EDGE_SECRET} stands for into a file" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "declared", ['<!ENTITY a "x">', '<!ENTITY a SYSTEM "file:///etc/passwd">', '<!ENTITY % a SYSTEM "http://127.0.0.1:1/"> %a;']
 )
