@@ -71,11 +71,19 @@ class Exchange:
         self.intake: RemoteIntake | None = None
         self.announced = announcements_of(lane.bridge, lane.label)
         self.echoes: EchoFilter | None = None
+        self._is_known = False  # for a bridge, to the remote of the live connection
 
     def take_in(self, peers: Mapping[str, int]) -> None:
         """From now on take what the remote publishes. peers: the epochs of those that are known."""
         flow, lane = self.flow, self._lane
-        self.echoes = _echo_filter(lane.bridge)
+        rules = lane.bridge.remote_subscriptions
+        loops = lane.bridge.loop_prevention
+        if _may_echo(lane.bridge):
+            self.echoes = EchoFilter(
+                window_s=loops.echo_window_s,
+                messages_max=loops.echo_max_messages,
+                wants=partial(self._comes_back, FirstRule(rules)),
+            )
         self.intake = RemoteIntake(
             self._mailbox,
             self.epoch,
@@ -116,9 +124,11 @@ class Exchange:
             name = remote_session_name(self._lane.actor, session, self.flow.session_number)
             self.intake.on_connected(name, connack, connack.limits.joined(self.known), level)
         if self.echoes is not None:
+            self._is_known = remote.dialect.private
+            shares = any(rule.shared is not None for rule in self._lane.bridge.remote_subscriptions)
             self.echoes.on_connected(
                 now_s,
-                echoes=level == MQTT_3_1_1 and not remote.dialect.private,
+                echoes=level == MQTT_3_1_1 and (shares or not self._is_known),
                 session_present=connack.session_present,
                 settled_below=self.flow.exchange.messages.settled_below(),
             )
@@ -150,6 +160,11 @@ class Exchange:
         self.flow.on_disconnected(by_remote=by_remote)
         if self.intake is not None:
             self.intake.on_disconnected()
+
+    def _comes_back(self, first: FirstRule, topic: bytes) -> bool:
+        """Whether the remote sends back what is sent with that ``topic``: to a known bridge by shared subscriptions alone."""
+        place = first.of(topic)
+        return place is not None and (not self._is_known or self._lane.bridge.remote_subscriptions[place].shared is not None)
 
     def await_echoes(self, echoes: EchoFilter, passed: Passed) -> None:
         """The remote may send back what was ``passed`` to be sent."""
@@ -222,12 +237,7 @@ class Exchange:
                 self._mailbox.set_timer(HELD_TIMER, self._held_until_s)
 
 
-def _echo_filter(bridge: BridgeSettings) -> EchoFilter | None:
-    """One for a remote that may send back what was sent to it, in a rule that takes it."""
+def _may_echo(bridge: BridgeSettings) -> bool:
+    """Whether the remote may send back what was sent to it, and that is to be left out."""
     loops = bridge.loop_prevention
-    if not (loops.enabled and loops.echo_window_s and bridge.local_subscriptions and MQTT_3_1_1 in bridge.remote.levels):
-        return None
-    first = FirstRule(bridge.remote_subscriptions)
-    return EchoFilter(
-        window_s=loops.echo_window_s, messages_max=loops.echo_max_messages, wants=lambda topic: first.of(topic) is not None
-    )
+    return bool(loops.enabled and loops.echo_window_s and bridge.local_subscriptions and MQTT_3_1_1 in bridge.remote.levels)

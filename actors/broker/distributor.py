@@ -169,7 +169,7 @@ class Distributor(MailboxActor):
         raised: dict[str, tuple[int, int]] = {}
         brought, copies = _NO_ROWS, _NO_ROWS
         if self._ring is not None:
-            brought, copies = self._judge_copies(self._ring, published, batch, frame.sender)
+            brought, copies = self._judge_copies(self._ring, published, batch, "" if sender is None else sender.bridge)
         parts, bodies = self._parts(batch, None if sender is None else sender.bridge, raised, brought, copies)
         thinned = self._thinned(parts, bodies) if self._thinning_routes else ()
         rows = len(batch.flags)
@@ -227,10 +227,12 @@ class Distributor(MailboxActor):
         return wanted
 
     def _judge_copies(
-        self, ring: RingFilter, published: PublishedMessages | None, batch: Batch, sender: str
+        self, ring: RingFilter, published: PublishedMessages | None, batch: Batch, bridge: str
     ) -> tuple[frozenset[int], frozenset[int]]:
-        """The rows that a bridge has brought, and those of them that are copies (routing.ring-copies-left-out)."""
-        ways: Sequence[Hashable | None] = [sender] * len(batch)
+        """The rows that a bridge has brought, and those of them that are copies (routing.ring-copies-left-out). bridge: that of a
+        remote's; all its lanes are one way, since what is shared comes by each.
+        """
+        ways: Sequence[Hashable | None] = [bridge] * len(batch)
         if published is not None:
             crossed = self._looping_rows(batch) if batch.properties else {}
             sources = unpack_column("I", published.sources)

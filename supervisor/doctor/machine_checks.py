@@ -16,8 +16,9 @@ from actors.access.listening_sockets import tcp_socket
 from actors.remote.remote_socket import credentials_fault
 from actors.system.tls import certificate_dates
 from supervisor.doctor.machine import folder_fault
-from wire.config_settings import BridgeSettings, NodeSettings, RuleSettings
+from wire.config_settings import LIVE, LIVE_FIRST, BridgeSettings, NodeSettings, RuleSettings
 from wire.errors import ConfigError
+from wire.mqtt.packets import MQTT_3_1_1
 from wire.mqtt.topics import covers, overlap
 from wire.routing.topic_mapping import TopicTemplate
 
@@ -42,7 +43,8 @@ def unmet(settings: NodeSettings) -> Iterator[tuple[Key, str]]:
     for index, bridge in enumerate(settings.bridges):
         if credentials := credentials_fault(bridge.remote):
             yield ("bridges", index, "remote"), credentials
-        yield from ((("bridges", index, *key), found) for key, found in circles(settings, bridge))
+        for found in (circles(settings, bridge), unknown_echoes(settings, bridge)):
+            yield from ((("bridges", index, *key), what) for key, what in found)
 
 
 def _binds(settings: NodeSettings) -> Iterator[tuple[Key, str, int]]:
@@ -86,6 +88,26 @@ def circles(settings: NodeSettings, bridge: BridgeSettings) -> Iterator[tuple[Ke
         for out in bridge.local_subscriptions:
             if _comes_back(out, out, rule):
                 message = f"takes back what rule {out.name} has sent, which then goes round without end; narrow one of them"
+                yield ("remote_subscriptions", index, "filters"), message
+                break
+
+
+def unknown_echoes(settings: NodeSettings, bridge: BridgeSettings) -> Iterator[tuple[Key, str]]:
+    """(key below the bridge, what comes twice) of topics that ``bridge`` sends by one lane and takes back by another: an echo is
+    known on the lane that has sent it.
+    """
+    loops = bridge.loop_prevention
+    if bridge.remote.levels != (MQTT_3_1_1,) or not loops.enabled or not loops.echo_window_s or settings.rings.window_s:
+        return
+    for index, rule in enumerate(bridge.remote_subscriptions):
+        takes = {lane for lane in bridge.lane_labels if rule in bridge.taken_by(lane)}
+        for out in bridge.local_subscriptions:
+            sends = {*bridge.lanes_of(out), *((LIVE,) if bridge.backlog == LIVE_FIRST else ())}
+            if len(takes | sends) > 1 and any(_common(_mapped(out, each), rule) for each in out.filters):
+                message = (
+                    f"takes back what rule {out.name} sends by another lane, which MQTT 3.1.1 does not tell: it comes here again; "
+                    "write rings: {window: 30s}, protocol: mqtt5, or loop_prevention.echo_window: 0s if it may"
+                )
                 yield ("remote_subscriptions", index, "filters"), message
                 break
 

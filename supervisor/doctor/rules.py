@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from supervisor.doctor.findings import Finding, ok, warn
+from supervisor.doctor.machine_checks import unknown_echoes
 from wire.config_settings import NodeSettings
 from wire.mqtt.packets import MQTT_3_1_1
 from wire.mqtt.topics import covers
@@ -17,6 +18,8 @@ def examine_rules(settings: NodeSettings) -> Iterator[Finding]:
         yield ok("loops", found)
     for bridge in settings.bridges:
         about = f"bridge {bridge.name}"
+        for key, found in unknown_echoes(settings, bridge):
+            yield warn(about, f"{'.'.join(map(str, key))} {found}", "bascule check CONFIG names the line")
         before: list[tuple[str, str]] = []  # filters that take everything of theirs, and whose they are
         for rule in bridge.local_subscriptions:
             excluded = [wide for one in rule.filters for wide in rule.excludes if covers(wide, one)]

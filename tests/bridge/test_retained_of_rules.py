@@ -135,3 +135,30 @@ def test_each_new_session_of_the_remote_gets_all_again(tmp_path: Any, start_node
         with Subscriber(forgetful.port, "plant/#", "hall/#") as late:
             wait_for(late, wanted)
             assert all(packet.retain for packet in late.packets)
+
+
+@pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
+def test_each_address_that_the_link_moves_to_gets_all(tmp_path: Any, start_node: StartNode, protocol: str) -> None:
+    """To the second when the way to the first is cut, and back: the first had a session of ours, and has a new one then."""
+    with (
+        Mosquitto(tmp_path / "first") as first,
+        Mosquitto(tmp_path / "second") as second,
+        Proxy(first.port) as way,
+        Subscriber(first.port, "plant/#", "hall/#") as at_first,
+        Subscriber(second.port, "plant/#", "hall/#") as at_second,
+    ):
+        node = start_node(node_config())
+        wanted = retain(node, 30)
+        rule = {**RULE, "retained": "at-each-session"}
+        remote = {"addresses": [f"127.0.0.1:{way.port}", f"127.0.0.1:{second.port}"], "primary_retry": "1s"}
+        node.configure(node_config(bridge_config("cloud", way.port, protocol=protocol, remote=remote, local_subscriptions=[rule])))
+        assert node.cli("reload", str(node.config_path), "--wait").returncode == 0
+        wait_for(at_first, wanted)
+        way.cut()
+        wait_for(at_second, wanted)
+        way.restore()
+        wait_for(at_first, wanted, 2)
+        node.wait_lane_until(lambda lane: lane["link"]["address"].endswith(f":{way.port}"), "the first address again")
+        row = node.wait_lane("cloud", depth=0, ledger_closes=True)
+        assert row["from_retained"] == 3 * len(wanted)
+        wait_for(at_second, wanted)

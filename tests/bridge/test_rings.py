@@ -65,3 +65,26 @@ def test_in_a_ring_each_message_is_once_everywhere(
         for there, subscriber in heard.items():
             for name in ports:
                 assert subscriber.payloads(f"from/{name}") == [*LINES, LINES[-1]], f"from {name} at {there}"
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_what_several_lanes_have_sent_and_the_remote_sends_to_the_first_is_left_out(tmp_path: Path, private: bool) -> None:
+    """A remote of MQTT 3.1.1 knows one of the lanes for the bridge at most: the others' messages come back to that."""
+    with (
+        Mosquitto(tmp_path / "mosquitto", max_inflight_messages=0, max_queued_messages=0) as remote,
+        ExitStack() as stack,
+    ):
+        bridge = {**both_ways("cloud", remote.port, "mqtt311", private, "one"), "lanes": 3}
+        node = stack.enter_context(Node(node_config(bridge, rings={"window": "60s"}), tmp_path / "one"))
+        subscribed(node, "cloud")
+        topics = [f"t/{number}" for number in range(9)]
+        with Subscriber(node.port, "#") as here, Subscriber(remote.port, "#") as there:
+            for topic in topics:
+                publish(node.port, topic, LINES, qos=1)
+            publish(remote.port, "u", LINES, qos=1)
+            for topic in (*topics, "u"):
+                for each in (here, there):
+                    assert each.wait_for(topic, LINES).are_exact()
+            wait_until(lambda: node.status()["distributor"]["copies"] >= len(LINES), 20.0, "some came back")
+            wait_still(lambda: here.count() + there.count(), period_s=0.5)
+            assert (here.count(), there.count()) == (10 * len(LINES), 10 * len(LINES))

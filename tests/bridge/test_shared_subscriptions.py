@@ -59,7 +59,8 @@ def test_each_message_comes_by_one_lane_once_and_a_plain_rule_by_the_first(
     """A member beside the bridge has its part, too. At MQTT 5 what was retained does not come by a shared subscription [4.8.2]."""
     publish(source.port, "in/old", ["old"], qos=1, retain=True)
     rules = (RULE, {"filters": ["plain/#"]})
-    node = start_node(node_config(taking(source.port, *rules, protocol=protocol, lanes=3), passing(sink.port, protocol)))
+    taken = taking(source.port, *rules, protocol=protocol, lanes=3)
+    node = start_node(node_config(taken, passing(sink.port, protocol), rings={"window": "60s"}))
     with Subscriber(sink.port, "#") as arrived:
         wait_until(lambda: from_remote(node, 0).get("granted") == 2, 20.0, "both of the first lane")
         for lane in (1, 2):
@@ -70,9 +71,11 @@ def test_each_message_comes_by_one_lane_once_and_a_plain_rule_by_the_first(
         for qos in (0, 1, 2):
             assert_each_once(arrived.wait_for(f"out/{qos}", LINES))
         assert arrived.wait_for("plain/1", LINES).are_exact()
+        publish(source.port, "in/same", ["alike"] * 9, qos=1)
+        arrived.wait_for("out/same", ["alike"] * 9)  # no ring: all lanes are one way
         shares = parts(node, 3)
         retained = 3 if protocol == "mqtt311" else 0  # Mosquitto 2.0 sends them to each member, if it is not told not to
-        assert sum(shares) == 4 * len(LINES) + retained, shares
+        assert sum(shares) == 4 * len(LINES) + 9 + retained, shares
         assert min(shares[1:]) > len(LINES) / 2, shares
         assert len(arrived.payloads("out/old")) == retained
         with Subscriber(source.port, "$share/edge/in/#", client_id="beside") as beside:
@@ -149,3 +152,20 @@ def test_a_remote_without_shared_subscriptions_is_named_and_grants_the_others(st
         end.publish("plain", "x", qos=1, packet_id=1)
         assert end.read().kind == PUBACK
         assert node.lane("from")["link"]["state"] == "connected"
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_what_comes_back_by_a_shared_subscription_is_left_out_at_mqtt_311(
+    source: Mosquitto, start_node: StartNode, private: bool
+) -> None:
+    """Mosquitto knows No Local, and a bridge, for plain subscriptions alone."""
+    rule = {"filters": ["#"], "shared": "edge"}
+    sends: Config = {"local_subscriptions": [{"filters": ["#"]}], "remote": {"try_private": private}}
+    node = start_node(node_config(taking(source.port, rule, protocol="mqtt311", **sends)))
+    with Subscriber(node.port, "#") as here:
+        shared_out(node, 1)
+        publish(node.port, "t", LINES, qos=1)
+        publish(source.port, "u", LINES, qos=1)
+        here.wait_for("u", LINES)
+        wait_until(lambda: from_remote(node, 0)["echoes"] == len(LINES), 20.0, lambda: f"echoes; {from_remote(node, 0)}")
+        assert here.payloads("t") == LINES

@@ -75,6 +75,7 @@ def test_what_does_not_come_back_is_no_circle(made: str, tmp_path: Path, capsys:
     assert check(path, capsys) == []
 
 
+SHARED = 'local_subscriptions: [{filters: ["x/#"], max_qos: 1}], remote_subscriptions: [{filters: ["x/#"], shared: g}]'
 BOTH = 'local_subscriptions: [{filters: ["x/#"]}], remote_subscriptions: [{filters: ["x/+/y"]}]'
 
 
@@ -95,6 +96,33 @@ def test_rules_that_send_a_message_round_without_end_are_found(
     lines = check(path, capsys)
 
     assert [f"{path}:5:" in line and "goes round without end" in line for line in lines] == [True] * found
+
+
+@pytest.mark.parametrize(
+    ("rules", "remote", "found"),
+    [
+        (f"{BOTH}, lanes: 2", ", protocol: mqtt311", True),
+        (f"{BOTH.replace(']}]', '], priority: urgent}]', 1)}", ", protocol: mqtt311", True),
+        (f"{BOTH}, backlog: live-first", ", protocol: mqtt311", True),
+        (f"{SHARED}, lanes: 2", ", protocol: mqtt311", True),
+        (SHARED, ", protocol: mqtt311", False),
+        (f"{BOTH}, lanes: 2", "", False),
+        (f"{BOTH}, lanes: 2", ", protocol: auto", False),
+        (f"{BOTH}, lanes: 2, loop_prevention: {{echo_window: 0s}}", ", protocol: mqtt311", False),
+        (f"{BOTH.replace('x/+/y', 'y/#')}, lanes: 2", ", protocol: mqtt311", False),
+    ],
+)
+def test_echoes_that_come_by_another_lane_than_they_went_are_found(
+    rules: str, remote: str, found: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, _ = written(tmp_path, bridge("broker.example:1883", rules=rules, remote=remote))
+
+    lines = check(path, capsys)
+
+    assert [f"{path}:5:" in line and "by another lane" in line for line in lines] == [True] * found
+    if found:
+        path.write_text(path.read_text() + "rings: {window: 30s}\n")
+        assert check(path, capsys) == []
 
 
 @pytest.mark.parametrize(
