@@ -217,7 +217,7 @@ class RemoteIntake:
         self._inbox.on_opened(frame.received)
         known = [topic_filter for topic_filter, *_ in frame.subscriptions]
         self.writer.say_subscribe(self._subscriptions.subscribe(self._packet_max_bytes, known))
-        if self._subscriptions.left:
+        if self._subscriptions.leaves_all:
             self._await_quiet(self._mailbox.now_s())
         if self._subscriptions.answered:
             self._on_subscribed()
@@ -249,10 +249,11 @@ class RemoteIntake:
 
     def _look_at_quiet(self, now_s: float) -> None:
         """All is given up: once the remote has sent nothing more for a while, that is on record, and the lane may end."""
-        if not self.idle or self._quiet_since != self._inbox.counts.received or not self._session_known():
-            self._await_quiet(now_s)
-        elif given_up := self._subscriptions.given_up:
+        given_up = self._subscriptions.given_up
+        if given_up and self.idle and self._quiet_since == self._inbox.counts.received and self._session_known():
             self._ask_session(given_up=given_up)
+        else:
+            self._await_quiet(now_s)
 
     def flush_turn(self, now_s: float) -> bool:
         """Send what the turn brought: whether what had to wait for that can be taken now."""

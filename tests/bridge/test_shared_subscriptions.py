@@ -77,7 +77,7 @@ def test_each_message_comes_by_one_lane_once_and_a_plain_rule_by_the_first(
         retained = 3 if protocol == "mqtt311" else 0  # Mosquitto 2.0 sends them to each member, if it is not told not to
         assert sum(shares) == 4 * len(LINES) + 9 + retained, shares
         assert min(shares[1:]) > len(LINES) / 2, shares
-        assert len(arrived.payloads("out/old")) == retained
+        assert len(arrived.payloads("out/old")) <= retained, "some came before anybody listened"
         with Subscriber(source.port, "$share/edge/in/#", client_id="beside") as beside:
             publish(source.port, "in/1", LINES, qos=1)
             wait_until(
@@ -169,3 +169,29 @@ def test_what_comes_back_by_a_shared_subscription_is_left_out_at_mqtt_311(
         here.wait_for("u", LINES)
         wait_until(lambda: from_remote(node, 0)["echoes"] == len(LINES), 20.0, lambda: f"echoes; {from_remote(node, 0)}")
         assert here.payloads("t") == LINES
+
+
+@pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
+def test_what_was_dealt_to_lanes_that_are_gone_at_the_next_start_comes(
+    source: Mosquitto, start_node: StartNode, protocol: str
+) -> None:
+    """Their sessions at the remote go on while the node is away. They run until these have nothing more, and once only."""
+    rule = {**RULE, "destination": "{#}"}
+    bridge = taking(source.port, rule, protocol=protocol, lanes=3, remote=QUICK)
+    node = start_node(node_config(bridge))
+    shared_out(node, 3)
+    assert node.stop() == 0
+    publish(source.port, "in/1", LINES, qos=2)
+    node.configure(node_config({**bridge, "lanes": 1}))
+    node.spawn()
+    node.wait_ready()
+    with Subscriber(node.port, "in/#", version=5, client_id="late") as here:
+        publish(source.port, "in/2", LINES, qos=2)
+        assert_each_once(here.wait_for("in/2", LINES))
+        wait_until(lambda: actors(node) == {"forwarder:from:0", "connection:from:0"}, 30.0, lambda: f"{actors(node)}")
+        publish(source.port, "in/3", LINES, qos=2)
+        assert here.wait_for("in/3", LINES).are_exact(), "all by one"
+    assert sum(source.log.count(f"Received PUBREC from bridge-from{lane} ") for lane in ("", "-1", "-2")) == 3 * len(LINES)
+    node.restart()
+    wait_until(lambda: from_remote(node, 0).get("granted") == 1, 20.0, "the first again")
+    assert actors(node) == {"forwarder:from:0", "connection:from:0"}

@@ -59,7 +59,7 @@ class RemoteSubscriptions:
         self.limit(NO_LIMITS, MQTT_5_0)
         self._asked: dict[int, list[str]] = {}
         self._given_up: set[int] = set()  # identifiers of the UNSUBSCRIBEs without UNSUBACK
-        self.left: tuple[str, ...] = ()  # filters that were subscribed to and are given up on this connection
+        self._left: tuple[str, ...] = ()  # filters that were subscribed to and are given up on this connection
         self.granted: dict[str, int] = {}
         self.refused: dict[str, int] = {}
 
@@ -117,15 +117,20 @@ class RemoteSubscriptions:
         return not self._asked
 
     @property
+    def leaves_all(self) -> bool:
+        """Whether this connection subscribes to nothing, and gives up what was subscribed to."""
+        return bool(self._left) and not self._wanted and not self._lacking
+
+    @property
     def given_up(self) -> tuple[str, ...]:
-        """Filters of a lane that subscribes to nothing any more, once the remote has answered that it gives up all; else none."""
-        return () if self._wanted or self._lacking or self._given_up else self.left
+        """What is given up by a connection that ``leaves_all``, once the remote has answered that; else none."""
+        return self._left if self.leaves_all and not self._given_up else ()
 
     def forget(self) -> None:
         """The connection is gone."""
         self._asked = {}
         self._given_up = set()
-        self.left = ()
+        self._left = ()
         self.granted = {}
 
     def subscribe(self, packet_max_bytes: int | None, known: Iterable[str] = ()) -> bytes:
@@ -157,8 +162,8 @@ class RemoteSubscriptions:
         for packet_id, run in enumerate(runs, start=PACKET_IDS + 1):
             self._asked[packet_id] = [subscription.topic_filter for subscription in run]
             packets.append(encode(Subscribe(packet_id=packet_id, subscriptions=tuple(run)), self._level))
-        self.left = tuple(topic_filter for topic_filter in known if topic_filter not in self._wanted)
-        packets += self._give_up(self.left, room, len(runs))
+        self._left = tuple(topic_filter for topic_filter in known if topic_filter not in self._wanted)
+        packets += self._give_up(self._left, room, len(runs))
         return b"".join(packets)
 
     def _give_up(self, filters: Sequence[str], room: int, packets: int) -> list[bytes]:
