@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import MISSING
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,7 @@ def schema() -> dict[str, Any]:
     return loaded
 
 
+@cache
 def default_with_all_keys() -> Any:
     """configs/default.yaml with its commented keys switched on: a "#" with a key right after it."""
     text = (CONFIGS / "default.yaml").read_text()
