@@ -11,8 +11,8 @@ from tests.support.message_calls import ISOLATED, TOGETHER, Calls, LoneMessages
 MESSAGES = 20
 CALLS_MAX = {  # of functions and of built-ins, by room: together, and isolated, where a frame may come a turn later
     "actors/access": (8, 9),
-    "actors/bridge": (29, 30),
-    "actors/broker": (63, 64),
+    "actors/bridge": (27, 28),
+    "actors/broker": (61, 62),
     "actors/process": (46, 127),
     "actors/remote": (3, 4),
     "actors/store": (4, 5),
@@ -28,7 +28,7 @@ CALLS_MAX = {  # of functions and of built-ins, by room: together, and isolated,
     "wire/routing": (13, 14),
     "wire/status": (3, 4),
 }
-ALL_MAX = (456, 560)
+ALL_MAX = (452, 557)
 
 
 @pytest.mark.parametrize("placement", [TOGETHER, ISOLATED])

@@ -26,7 +26,7 @@ class Lane:
     """The lane that the Connection ``actor`` serves; nothing of it changes.
 
     client_id: by which the remote knows it. facts: what each line of the log says of it. run_dir: the folder
-    of what its next life may want to know.
+    of what its next life may want to know. lease: of the cluster, where several nodes share a queue.
     """
 
     def __init__(self, actor: str, settings: NodeSettings) -> None:
@@ -40,11 +40,11 @@ class Lane:
         self.client_id = remote_client_id(self.bridge.remote.client_id, self.label)
         self.facts: dict[str, str | int] = {"bridge": name, "lane": self.label}
         self.run_dir = Path(settings.run_dir)
-        self._lease = None if settings.replication is None else LeaseFile(self.run_dir)
+        self.lease = None if settings.replication is None else LeaseFile(self.run_dir)
 
     def leads(self) -> bool:
         """Whether this node may speak to the remote: where several share a queue, one does (replication.no-word-without-lease)."""
-        return self._lease is None or self._lease.is_held()
+        return self.lease is None or self.lease.is_held()
 
     def session_at(self, place: str) -> str:
         """The name on record of its session at the address ``place``."""

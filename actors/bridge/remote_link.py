@@ -228,7 +228,8 @@ class RemoteLink:
     def _on_connected(self, remote: Remote, login: Login, *, tried_first: bool) -> None:
         now_s = self._mailbox.now_s()
         self.remote, self._level = remote, remote.dialect.level
-        remote.speak_while(self._lane.leads)
+        if self._lane.lease is not None:
+            remote.speak_while(self._lane.lease.is_held)
         self.failback.on_connected(remote.address, now_s, tried_first=tried_first)
         self._time_first()
         self._exchange.on_connected(remote, now_s)

@@ -139,7 +139,7 @@ class ClientBatches:
             received = builder.received
             kept_sessions = {client.session for client in self.touched.values() if _keeps(client)}
             kept = {session: columns for session, columns in received.items() if session in kept_sessions}
-        durability = self.durability.of(client.listener for client in self.touched.values())
+        durability = self.durability.of(client.listener for client in self.touched.values()) if self.durability.differ else None
         bursts, released = self._seal()
         rows = len(builder.payloads)
         if not (bursts or rows or self._wills or self.room.unheeded):

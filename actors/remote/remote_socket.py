@@ -91,17 +91,11 @@ class Connack:
     topic_alias_maximum: int = 0
 
 
-def _always() -> bool:
-    return True
-
-
 class Remote:
     """A connection that the remote broker has accepted, in ``dialect``; its socket does not block.
 
-    leads: whether anything may be said on it.
+    leads: whether anything may be said on it, which without it may always be.
     """
-
-    leads: Callable[[], bool] = staticmethod(_always)
 
     def __init__(self, client: Client, sock: _Socket, connack: Connack, address: str, *, dialect: Dialect, websocket: bool) -> None:
         self._client = client  # closes the socket when it is collected
@@ -109,6 +103,7 @@ class Remote:
         self._read = partial(sock.recv, RECEIVE_BYTES) if websocket else partial(receive, cast("BufferSource", sock))
         self._pending: Callable[[], int] | None = getattr(sock, "pending", None)
         self._websocket = websocket
+        self.leads: Callable[[], bool] | None = None
         self.connack = connack
         self.dialect = dialect
         self.address = address
@@ -161,7 +156,7 @@ class Remote:
         Raises:
             Unavailable: the connection is closed, or this node leads no more.
         """
-        if not self.leads():
+        if self.leads is not None and not self.leads():
             raise _closed(self.address, "this node leads no more", LinkFault.OTHER, by_remote=False)
         try:
             if self._websocket:

@@ -15,7 +15,7 @@ from wire.routing.bridge_rules import BridgeRules
 
 
 class BatchDurability:
-    """Of the batch that is being built, and of those on their way."""
+    """Of the batch that is being built, and of those on their way. differ: some listeners or bridges are not as the store."""
 
     def __init__(self, settings: SettingsNow, want_commit: Callable[[], None]) -> None:
         """want_commit: has what was sent committed at once."""
@@ -32,9 +32,9 @@ class BatchDurability:
         self._router = BridgeRules(settings.bridges if self.differ else ())
 
     def of(self, listeners: Iterable[str]) -> Durability | None:
-        """The strictest of listeners, by where they listen; None: the store's, where all are as that, or there are none."""
-        if not self.differ:
-            return None
+        """The strictest of listeners, by where they listen; None: the store's, where there are none. Where none ``differ``, that is
+        not asked.
+        """
         durabilities, strictest = self._durabilities, None
         for listener in listeners:
             one = durabilities.of_listeners.get(listener, durabilities.own)
