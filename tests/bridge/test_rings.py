@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -88,3 +89,46 @@ def test_what_several_lanes_have_sent_and_the_remote_sends_to_the_first_is_left_
             wait_until(lambda: node.status()["distributor"]["copies"] >= len(LINES), 20.0, "some came back")
             wait_still(lambda: here.count() + there.count(), period_s=0.5)
             assert (here.count(), there.count()) == (10 * len(LINES), 10 * len(LINES))
+
+
+def test_by_mqtt_5_a_mosquitto_that_dials_into_a_ring_makes_one_copy_more_at_most(
+    tmp_path: Path, mosquitto_path: str | None
+) -> None:
+    """It bridges to both nodes, which bridge to each other; what comes back to it and leaves it again has crossed a bridge."""
+    with ExitStack() as stack:
+        one, two = Node({}, tmp_path / "one"), Node({}, tmp_path / "two")
+        one.configure(node_config(both_ways("two", two.port, "mqtt5", True, "one"), rings={"window": "60s"}))
+        two.configure(node_config(rings={"window": "60s"}))
+        lines = []
+        for node in (one, two):
+            stack.enter_context(node)
+            lines += [
+                f"connection to-{node.port}",
+                f"address 127.0.0.1:{node.port}",
+                "topic # both 2",
+                "bridge_protocol_version mqttv50",
+            ]
+        subscribed(one, "two")
+        front = stack.enter_context(Mosquitto(tmp_path / "mosquitto", lines=lines, path=mosquitto_path))
+        # At two there is the bridge of one besides.
+        for node, bridges in ((one, 1), (two, 2)):
+            wait_until(
+                lambda node=node, bridges=bridges: node.status()["distributor"]["subscriptions"] >= bridges,  # type: ignore[misc]
+                20.0,
+                lambda node=node: node.output[-2000:],  # type: ignore[misc]
+            )
+        ports = {"one": one.port, "two": two.port, "mosquitto": front.port}
+        heard = {name: stack.enter_context(Subscriber(port, "from/#")) for name, port in ports.items()}
+
+        for name, port in ports.items():
+            publish(port, f"from/{name}", LINES, qos=1)
+
+        for subscriber in heard.values():
+            for name in ports:
+                subscriber.wait_for(f"from/{name}", LINES)
+        wait_still(lambda: sum(each.count() for each in heard.values()), period_s=1.0)
+        for there, subscriber in heard.items():
+            for name in ports:
+                times = Counter(subscriber.payloads(f"from/{name}"))
+                assert set(times) == set(LINES), f"from {name} at {there}"
+                assert max(times.values()) <= 2, f"from {name} at {there}"
