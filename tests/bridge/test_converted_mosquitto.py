@@ -267,6 +267,9 @@ def test_each_message_goes_where_mosquitto_sent_it(
                 assert best(here, ""), f"{ours.name}: something has come at {where}"
                 more = [key for key, times in here.items() if len(times) > len(there[key])]
                 assert more == [], f"{ours.name}, at {where}: nothing comes more often"
+        for site in sites:
+            for reader in site.reads.values():
+                reader.end()
 
 
 def test_each_client_may_do_what_mosquitto_let_it(tmp_path: Path, certificates: Path, mosquitto_path: str | None) -> None:

@@ -56,11 +56,15 @@ class Subscriber:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._ending.set()
+        self.end()
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "the subscriber's thread did not end"
         if self._failure is not None and error is None:
             raise self._failure
+
+    def end(self) -> None:
+        """Have its thread end soon: who leaves several waits for them together."""
+        self._ending.set()
 
     @property
     def packets(self) -> list[Packet]:
