@@ -24,14 +24,18 @@ def find_extras() -> None:
 
 
 def how_to_install(extra: str) -> str:
-    """The command that adds ``extra`` where this program runs: beside a Debian package, in a checkout, by pipx or elsewhere."""
+    """The command that adds ``extra`` where this program runs, by the means that installed it."""
     if _is_package():
         libraries = shlex.join(_libraries(extra))
-        return f"apt-get install python3-pip && python3 -m pip install --target {BESIDE_PACKAGE} {libraries}"
+        return (
+            f"apt-get install --no-install-recommends python3-pip && python3 -m pip install --target {BESIDE_PACKAGE} {libraries}"
+        )
     if (_ROOT / "setup.cfg").exists():
         return f"{shlex.quote(sys.executable)} -m pip install --editable {shlex.quote(f'{_ROOT}[{extra}]')}"
     if "pipx" in Path(sys.prefix).parts:
         return f"pipx runpip bascule install 'bascule[{extra}]'"
+    if _is_by_uv():
+        return f"uv pip install --python {shlex.quote(sys.executable)} 'bascule[{extra}]'"
     return f"{shlex.quote(sys.executable)} -m pip install 'bascule[{extra}]'"
 
 
@@ -39,6 +43,14 @@ def _is_package() -> bool:
     """Whether it is the Debian package that runs, and not a wheel in a folder of that name."""
     try:
         return f"{sys.prefix}/pyvenv.cfg" in PACKAGE_LIST.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+
+
+def _is_by_uv() -> bool:
+    """Whether uv made this environment, which has no pip then."""
+    try:
+        return "\nuv = " in Path(sys.prefix, "pyvenv.cfg").read_text(encoding="utf-8")
     except OSError:
         return False
 

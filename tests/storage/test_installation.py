@@ -37,7 +37,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_beside_the_debian_package_the_libraries_go_to_a_folder_of_the_administrators(package: Path) -> None:
     said = how_to_install("report")
 
-    assert said.startswith(f"apt-get install python3-pip && python3 -m pip install --target {package} ")
+    assert said.startswith(f"apt-get install --no-install-recommends python3-pip && python3 -m pip install --target {package} ")
     assert shlex.split(said)[-2:] == ["duckdb>=1.4", "numpy>=2.0"]
     assert how_to_install("analysis").endswith(f" {package} 'pyspark<5,>=4.2'")
 
@@ -76,6 +76,14 @@ def test_pipx_is_asked_for_the_environment_that_it_made(tmp_path: Path, monkeypa
     monkeypatch.setattr(sys, "prefix", "/home/user/.local/share/pipx/venvs/bascule")
 
     assert how_to_install("report") == "pipx runpip bascule install 'bascule[report]'"
+
+
+def test_uv_adds_to_an_environment_that_it_made_for_that_has_no_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\nuv = 0.13.9\n")
+    monkeypatch.setattr(installation, "_ROOT", tmp_path)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+
+    assert how_to_install("report") == f"uv pip install --python {sys.executable} 'bascule[report]'"
 
 
 @pytest.mark.process
