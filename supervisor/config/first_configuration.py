@@ -54,6 +54,8 @@ def write_first(answers: FirstAnswers) -> str:
         "access:",
         *_access(answers),
         "",
+        "include: [bridges.d/*.yaml]  # a file for each bridge that a command or the page makes",
+        "",
         *(["supervision: {placement: together}  # one process for store, clients and bridges", ""] if answers.small else []),
         *_bridges(answers),
     ]

@@ -38,7 +38,7 @@ class BridgeFile:
         self._path = path
 
     def write(self) -> None:
-        """Have what is wanted there, on disk, for the node's user and those who could read it before.
+        """Have what is wanted there, on disk, for the node's user and those who could read it before; its folder is made.
 
         Raises:
             OSError: the disk refuses.
@@ -46,6 +46,8 @@ class BridgeFile:
         assert self._path is not None
         if self._path.exists():
             self._before = self._path.read_bytes(), files.PRIVATE | (self._path.stat().st_mode & _MODES)
+        elif not self._path.parent.is_dir():
+            files.make_folder(self._path.parent)
         self._written = True
         self._have(None if self.content is None else (self.content.encode(), self._before[1] if self._before else files.PRIVATE))
 

@@ -96,8 +96,8 @@ def _place_of(config: Path, name: str) -> Path:
     for pattern in patterns_included(config):
         folder, files = os.path.split(os.path.join(config.parent, os.path.expanduser(pattern)))
         if os.path.basename(folder) == FOLDER and fnmatchcase(f"{name}.yaml", files):
-            if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-                problem = f"{folder}: is no folder that the node may write to; make it, or change the bridge in its file"
+            if not os.access(folder if os.path.lexists(folder) else os.path.dirname(folder), os.W_OK | os.X_OK):
+                problem = f"{folder}: the node may not write here; give it the folder, or change the bridge in its file"
                 raise ConfigError("the configuration is refused", problems=[problem])
             return Path(folder) / f"{name}.yaml"
     problem = f"{config}: includes no {FOLDER}; write include: [{FOLDER}/*.yaml], and bridges can be made by command"

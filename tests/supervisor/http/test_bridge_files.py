@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,6 @@ FOLDER = "bridges.d"
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("bridges")
-    (folder / "node" / FOLDER).mkdir(parents=True)
     with serve(folder, bridge_config("cloud", free_port()), include=(f"{FOLDER}/*.yaml",)) as served:
         yield served
 
@@ -59,7 +59,7 @@ def test_a_bridge_is_planned_made_changed_and_removed(served: Served) -> None:
     made = put(served, "north", {"bridge": bridge})
     assert (made.status, made.json["applied"]) == (200, True)
     assert names(served) == ["cloud", "north"]
-    assert file_of(served, "north").stat().st_mode & 0o777 == 0o600
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file_of(served, "north"), served.node.folder / FOLDER)] == [0o600, 0o700]
     assert not served.node.status()["configuration"]["changed_files"]
 
     shown = served.get("/bridges/north", "admin").json
