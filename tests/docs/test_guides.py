@@ -18,7 +18,7 @@ from tests.docs.session import Session
 
 # Commands that a page tells to type and no test types: (page, first word of the block, the reason that the page gives).
 TRIAL = "scripts/package --try types it"
-STARTS_CONTAINERS = "a container tool that may start containers is not on every machine"
+WITH_IMAGE, WITH_IMAGES = f"{TRIAL}, with the image that it makes", f"{TRIAL}, with images that it makes"
 CLUSTER = "it takes a cluster; tests judge the file by Kubernetes' schemas, and its configuration by Bascule"
 INSTALL, UPGRADE = "docs/guides/install.md", "docs/guides/upgrade.md"
 NOT_RUN = {
@@ -34,14 +34,19 @@ NOT_RUN = {
     (INSTALL, "systemctl", TRIAL),
     (INSTALL, "bascule", TRIAL),
     (INSTALL, "podman", f"{TRIAL}, with a base image that it makes"),
-    (INSTALL, "podman", f"{STARTS_CONTAINERS}; scripts/package --try runs the image without one"),
-    (INSTALL, "docker", STARTS_CONTAINERS),
+    (INSTALL, "mosquitto_sub", TRIAL),
+    (INSTALL, "plant/1/temperature", TRIAL),
+    (INSTALL, "mosquitto", WITH_IMAGE),
+    (INSTALL, "mosquitto_sub", WITH_IMAGE),
+    (INSTALL, "plant/1/temperature", WITH_IMAGE),
+    (INSTALL, "podman", WITH_IMAGE),
+    (INSTALL, "docker", WITH_IMAGE),
     (INSTALL, "kubectl", CLUSTER),
     (INSTALL, "scripts/release", "a test of its own makes it, twice"),
     ("docs/guides/many-boxes.md", "while", "it takes two hundred boxes"),
     (UPGRADE, "bascule", TRIAL),
     (UPGRADE, "apt", TRIAL),
-    (UPGRADE, "podman", STARTS_CONTAINERS),
+    (UPGRADE, "podman", WITH_IMAGES),
     (UPGRADE, "kubectl", CLUSTER),
     (UPGRADE, "pipx", TRIAL),
     (UPGRADE, "uv", TRIAL),

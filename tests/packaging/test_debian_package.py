@@ -22,7 +22,7 @@ import pytest
 
 from tests.packaging.conftest import Built
 from tests.packaging.machine import SUITES, Machine
-from tests.packaging.typed_pages import NEWER, commands
+from tests.packaging.typed_pages import NEWER, commands, with_log
 from tests.support import programs
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
 from tests.support.ports import free_port
@@ -115,7 +115,8 @@ def test_lintian_finds_nothing(built: Built) -> None:
 
 def test_upgrade_rollback_removal_purge_and_reinstallation_keep_what_waits(box: Box, built: Built) -> None:
     machine, root = box.machine, box.machine.root
-    machine.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", machine.take(built.deb))
+    said = machine.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", machine.take(built.deb))
+    assert "bascule: not started: systemd does not run here." in said
     name = re.sub("[^A-Za-z0-9_-]", "-", os.uname().nodename.partition(".")[0])
     assert f"node {name}" in machine.run("bascule", "check"), "the configuration that comes with the package holds"
     assert stat.S_IMODE((root / "etc/bascule").stat().st_mode) == 0o750
@@ -146,6 +147,7 @@ def test_upgrade_rollback_removal_purge_and_reinstallation_keep_what_waits(box: 
     with box.running():
         box.publish(50)
         assert box.depth() == 200
+    assert stat.S_IMODE((root / "etc/bascule/bridges.d").stat().st_mode) == 0o750
     said = machine.run("dpkg", "-P", "bascule")
     assert "/var/lib/bascule is kept" in said
     assert not (root / "etc/bascule").exists()
@@ -196,9 +198,10 @@ def test_systemd_starts_watches_reloads_upgrades_and_removes_the_service(box: Bo
     drop_in.parent.mkdir(parents=True)
     drop_in.write_text("[Service]\nWatchdogSec=3s\n")
     with machine.booted():
-        machine.type(commands("install", "apt install"))
+        machine.type(commands("install", "apt install ./"))
         assert _property(machine, "ActiveState") == "active", machine.ask("systemctl", "status", "bascule", "--no-pager").stdout
         wait_until(lambda: _property(machine, "StatusText") == "ready", PATIENCE_S, "a node that is ready", period_s=0.5)
+        _type_a_first_message(machine)
         machine.run("bascule", "stop")
         assert _property(machine, "ActiveState") == "inactive"
         box.configure()
@@ -215,6 +218,8 @@ def test_systemd_starts_watches_reloads_upgrades_and_removes_the_service(box: Bo
         assert _property(machine, "ActiveState") == "active"
         configuration = box.status()["configuration"]
         assert (configuration["number"], configuration["changed_on_disk"]) == (2, False)
+        told = machine.ask("bascule", "report", "--to", "report").stderr.partition("a report needs duckdb: ")[2]
+        machine.type(f"{told}\nbascule report --to report --check >/dev/null")
         _signal(machine, signal.SIGSTOP, _property(machine, "MainPID"))
         wait_until(lambda: _property(machine, "NRestarts") == "1", PATIENCE_S, "a restart by the watchdog", period_s=0.5)
         wait_until(lambda: _property(machine, "StatusText") == "ready", PATIENCE_S, "a node that is ready again", period_s=0.5)
@@ -234,6 +239,19 @@ def test_systemd_starts_watches_reloads_upgrades_and_removes_the_service(box: Bo
             line for line in machine.run("journalctl", "-u", "bascule", "--no-pager").splitlines() if "not permitted" in line
         ]
         assert refusals == [], "the service may do what a node does"
+
+
+def _type_a_first_message(machine: Machine) -> None:
+    """As a new user does, who reads when to go on."""
+    _type_until(machine, "apt install mosquitto-clients", "node.ready")
+    _type_until(machine, "mosquitto_sub -p 1884 -t '#' -v &  ", "plant/1/temperature 21.5\n")
+    machine.type(commands("install", "bascule bridge remove"))
+
+
+def _type_until(machine: Machine, begin: str, seen: str) -> None:
+    log = machine.root / "root/typed.log"
+    machine.type(with_log(commands("install", begin), "/root/typed.log"))
+    wait_until(lambda: seen in log.read_text(), PATIENCE_S, lambda: f"{seen} in:\n{log.read_text()}")
 
 
 def _property(machine: Machine, name: str) -> str:

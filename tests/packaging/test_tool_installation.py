@@ -48,9 +48,20 @@ def test_it_is_installed_and_a_node_begins_in_an_empty_folder(words: str, built:
             mosquitto_pub(port, "plant/1", ["21.5"], qos=1)
             asked = programs.run([bascule, "status"], cwd=folder, env=environment, timeout_s=60.0)
             assert asked.returncode == 0, asked.stderr
+            _reports(bascule, folder, environment)
             assert programs.run([bascule, "stop"], cwd=folder, env=environment, timeout_s=60.0).returncode == 0
             assert node.wait(PATIENCE_S) == 0
         finally:
             node.kill()
     listed = programs.run([bascule, "init", "--example", "?"], cwd=folder, env=environment, timeout_s=60.0)
     assert "minimal " in listed.stdout
+
+
+def _reports(bascule: Path, folder: Path, environment: dict[str, str]) -> None:
+    """The command that a report asks for where its libraries are missing gets them."""
+    without = programs.run([bascule, "report", "--to", "report"], cwd=folder, env=environment, timeout_s=60.0)
+    told = without.stderr.partition("a report needs duckdb: ")[2]
+    added = programs.run(["sh", "-ec", told], cwd=folder, env=environment, timeout_s=600.0)
+    assert added.returncode == 0, without.stderr + added.stdout + added.stderr
+    done = programs.run([bascule, "report", "--to", "report", "--check"], cwd=folder, env=environment, timeout_s=120.0)
+    assert done.returncode == 0, done.stdout + done.stderr

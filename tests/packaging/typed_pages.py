@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from supervisor.version import VERSION
 from tests.docs.pages import ROOT, blocks
 from tests.support import programs
@@ -15,6 +17,11 @@ def commands(page: str, begin: str) -> str:
     (block,) = found
     assert block.not_run.startswith("scripts/package --try types it"), block
     return block.text.replace("0.1.0", VERSION).replace("amd64", architecture())
+
+
+def with_log(typed: str, log: str) -> str:
+    """``typed`` with the output of what it leaves running in the file ``log``: nobody waits for those to end."""
+    return re.sub(r" &( +#.*)?$", f" >>{log} 2>&1 &", typed, flags=re.MULTILINE)
 
 
 def architecture() -> str:
