@@ -57,8 +57,11 @@ _SEARCH_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
 class Session:
     """One shell in ``folder``. Leaving the context kills all that it has started."""
 
-    def __init__(self, folder: Path, *, starts_nodes: bool = False) -> None:
-        """starts_nodes: ``bascule run`` is an interpreter of its own, as the reader's is."""
+    def __init__(self, folder: Path, *, starts_nodes: bool = False, newcomer: bool = False) -> None:
+        """starts_nodes: ``bascule run`` is an interpreter of its own, as the reader's is.
+
+        newcomer: PATH is that of a user of Debian, in which no ``sbin`` is; later pages are read in the shell of the first ones.
+        """
         self._folder = folder
         self._ports: dict[str, str] = {}
         self._transcript = folder.parent / f"{folder.name}.transcript"
@@ -86,7 +89,7 @@ class Session:
             (programs / name).chmod(0o755)
         environment = {
             **os.environ,
-            "PATH": f"{programs}:{sys.prefix}/bin:{_SEARCH_PATH}",
+            "PATH": f"{programs}:{sys.prefix}/bin:{_without_sbin(_SEARCH_PATH) if newcomer else _SEARCH_PATH}",
             "PYTHONPATH": str(ROOT),
             "JAVA_TOOL_OPTIONS": _JAVA,
         }
@@ -218,6 +221,10 @@ class Session:
         path.write_text(yaml.safe_dump(whole))
         load(path)
         path.unlink()
+
+
+def _without_sbin(path: str) -> str:
+    return os.pathsep.join(folder for folder in path.split(os.pathsep) if Path(folder).name != "sbin")
 
 
 def _looks(text: str) -> list[str]:

@@ -33,8 +33,9 @@ class Machine:
         root.mkdir()
         programs.run(["tar", "-C", str(root), "--numeric-owner", "-xf", str(base(suite))], timeout_s=_SLOW_S)
         shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
-        shutil.copy("/etc/ssl/certs/ca-certificates.crt", root / "root/authorities")  # whom this machine trusts
-        (root / "etc/pip.conf").write_text("[global]\ncert = /root/authorities\n")
+        (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")  # as Debian's installer does
+        shutil.copy("/etc/ssl/certs/ca-certificates.crt", root / "etc/authorities.crt")  # whom this machine trusts
+        (root / "etc/pip.conf").write_text("[global]\ncert = /etc/authorities.crt\n")
         self.run("apt-get", "update", "-qq")
 
     def words(self, *words: str, user: str = "root") -> list[str]:
