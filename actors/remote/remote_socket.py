@@ -97,13 +97,14 @@ class Remote:
     leads: whether anything may be said on it, which without it may always be.
     """
 
+    leads: Callable[[], bool] | None = None
+
     def __init__(self, client: Client, sock: _Socket, connack: Connack, address: str, *, dialect: Dialect, websocket: bool) -> None:
         self._client = client  # closes the socket when it is collected
         self._socket = sock
         self._read = partial(sock.recv, RECEIVE_BYTES) if websocket else partial(receive, cast("BufferSource", sock))
         self._pending: Callable[[], int] | None = getattr(sock, "pending", None)
         self._websocket = websocket
-        self.leads: Callable[[], bool] | None = None
         self.connack = connack
         self.dialect = dialect
         self.address = address
