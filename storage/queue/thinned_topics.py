@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import count
 
 from wire.config_settings import ThinningSettings
 from wire.frames.batch import QOS_MASK, RETAIN, Batch
@@ -22,12 +21,15 @@ from wire.routing.message_route import Thinning
 from wire.status.loss_reasons import Loss
 
 DIGEST_BYTES = 16
+BLOCK = 1024  # numbers of held messages that are looked up together
 _KEPT = b"K"  # behind the digest of what is not lost with the memory or a link
 
 
 @dataclass(frozen=True, slots=True)
 class HeldMessage:
-    """A message for which a newer one may stand: as the queue is to have it. route: encoded."""
+    """A message for which a newer one may stand: as the queue is to have it. route: encoded. number: what is held later has a
+    higher one.
+    """
 
     topic: bytes
     flags: int
@@ -36,6 +38,7 @@ class HeldMessage:
     route: bytes
     accepted_ms: int
     thinning: Thinning
+    number: int = field(default=-1, compare=False)
 
     @property
     def size_bytes(self) -> int:
@@ -66,7 +69,7 @@ class Sifted:
 
     rows: those that enter it. before: held ones that enter it before them. held: what is held from here on, by topic. gone: topics
     of which what was held is held no more. left_out: messages by outcome. untracked: how often there was no memory to look at a
-    message by, so that it crosses. digests: of the last payloads.
+    message by, so that it crosses. digests: of the last payloads. next_number: of what is held after it.
     """
 
     rows: list[int] = field(default_factory=list)
@@ -76,6 +79,7 @@ class Sifted:
     left_out: dict[str, int] = field(default_factory=dict)
     untracked: int = 0
     digests: dict[bytes, bytes] = field(default_factory=dict)
+    next_number: int = 0
 
 
 class ThinnedTopics:
@@ -92,12 +96,14 @@ class ThinnedTopics:
         self.untracked = 0
         self._limits = limits
         self._digests: dict[bytes, bytes] = {}
-        self._numbers: dict[bytes, int] = {}  # of what is held, in the order of ``held``
+        self._blocks: dict[int, dict[bytes, None]] = {}  # topics in the order of ``held``, by ``BLOCK`` of their numbers
         self.next_number = 0
 
     def held_from(self, number: int) -> Iterator[tuple[int, HeldMessage]]:
-        """What is held, by its numbers from ``number`` on: what is held later has a higher one, also of the same topic."""
-        return ((at, self.held[topic]) for topic, at in self._numbers.items() if at >= number)
+        """What is held, by its numbers from ``number`` on. What has a lower one costs no more than a block of it."""
+        for block, topics in self._blocks.items():
+            if block >= number // BLOCK:
+                yield from ((message.number, message) for message in map(self.held.__getitem__, topics) if message.number >= number)
 
     def forget_payloads(self) -> None:
         """The remote may not have what was sent last: the next message of each topic crosses."""
@@ -105,7 +111,8 @@ class ThinnedTopics:
 
     def sift(self, batch: Batch, thinnings: Sequence[Thinning], *, linked: bool) -> Sifted:
         """What is to become of the rows of ``batch``; nothing changes before ``take``. thinnings: of each topic of it."""
-        return _Sifting(self.held, self.size_bytes, self._digests, self._limits()).sift(batch, thinnings, linked=linked)
+        sifting = _Sifting(self.held, self.size_bytes, self._digests, self._limits())
+        return sifting.sift(batch, thinnings, self.next_number, linked=linked)
 
     def take(self, sifted: Sifted) -> list[HeldMessage]:
         """It is so; those that were held and are held no more."""
@@ -113,8 +120,9 @@ class ThinnedTopics:
         self._digests.update(sifted.digests)
         gone = [self._let_go(topic) for topic in sifted.gone]
         self.held.update(sifted.held)
-        self._numbers.update(zip(sifted.held, count(self.next_number), strict=False))
-        self.next_number += len(sifted.held)
+        for topic, message in sifted.held.items():
+            self._blocks.setdefault(message.number // BLOCK, {})[topic] = None
+        self.next_number = max(self.next_number, sifted.next_number)
         self.size_bytes += sum(message.size_bytes for message in sifted.held.values())
         return gone
 
@@ -124,7 +132,10 @@ class ThinnedTopics:
 
     def _let_go(self, topic: bytes) -> HeldMessage:
         message = self.held.pop(topic)
-        del self._numbers[topic]
+        block = message.number // BLOCK
+        del self._blocks[block][topic]
+        if not self._blocks[block]:
+            del self._blocks[block]
         self.size_bytes -= message.size_bytes
         return message
 
@@ -142,9 +153,10 @@ class _Sifting:
         self._row_of: dict[bytes, int] = {}  # of those that are held newly
         self._found = Sifted()
 
-    def sift(self, batch: Batch, thinnings: Sequence[Thinning], *, linked: bool) -> Sifted:
+    def sift(self, batch: Batch, thinnings: Sequence[Thinning], number: int, *, linked: bool) -> Sifted:
         found = self._found
-        for row, message in enumerate(_messages_of(batch, thinnings)):
+        found.next_number = number + len(batch)
+        for row, message in enumerate(_messages_of(batch, thinnings, number)):
             thinning = message.thinning
             clears = message.flags & RETAIN and not message.payload
             if thinning.changed and not self._is_new(message) and not clears:
@@ -218,8 +230,10 @@ class _Sifting:
         self._found.left_out[outcome] = self._found.left_out.get(outcome, 0) + 1
 
 
-def _messages_of(batch: Batch, thinnings: Sequence[Thinning]) -> Iterator[HeldMessage]:
+def _messages_of(batch: Batch, thinnings: Sequence[Thinning], number: int) -> Iterator[HeldMessage]:
+    """The rows of ``batch``, numbered from ``number`` on."""
     routes, common = batch.routes_of_topics(), batch.topic_properties
     for row, (index, flags, payload) in enumerate(zip(batch.topic_of, batch.flags, batch.rows_payloads(), strict=True)):
         properties = batch.properties.get(row, common[index] if common else b"")
-        yield HeldMessage(batch.topics[index], flags, payload, properties, routes[index], batch.accepted_ms, thinnings[index])
+        topic, route, thinning = batch.topics[index], routes[index], thinnings[index]
+        yield HeldMessage(topic, flags, payload, properties, route, batch.accepted_ms, thinning, number + row)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.queue.thinned_topics import ThinnedTopics
+from storage.queue.thinned_topics import BLOCK, HeldMessage, ThinnedTopics
 from wire.config_settings import ThinningSettings
 from wire.frames.batch import RETAIN, Batch, from_rows
 from wire.routing.message_route import ALL, Thinning
@@ -201,3 +202,41 @@ def test_whatever_comes_each_message_crosses_once_is_left_out_once_or_is_held_an
 def is_subsequence(part: list[Row], whole: list[Row]) -> bool:
     rest = iter(whole)
     return all(row in rest for row in part)
+
+
+class Counted(dict[bytes, HeldMessage]):
+    """Counts what is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, topic: bytes) -> HeldMessage:
+        self.looks += 1
+        return super().__getitem__(topic)
+
+
+def test_a_page_of_what_is_held_costs_no_more_for_what_comes_before_it() -> None:
+    lane, number = Lane(LAST, max_topics=10**6, max_bytes=10**9), 20 * BLOCK
+    lane.take(*((b"t%d" % at, 1, b"x") for at in range(number)), linked=False)
+    lane.topics.held = held = Counted(lane.topics.held)
+
+    page = list(islice(lane.topics.held_from(number - BLOCK // 2), 10))
+
+    assert [message.topic for _, message in page] == [b"t%d" % at for at in range(number - BLOCK // 2, number - BLOCK // 2 + 10)]
+    assert held.looks <= BLOCK + 10
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 9), min_size=1, max_size=600), st.integers(0, 9)), max_size=8),
+    st.integers(0, 3000),
+)
+def test_pages_have_what_is_held_in_the_order_in_which_it_came(steps: list[tuple[list[int], int]], start: int) -> None:
+    lane = Lane(LAST)
+    for topics, gone in steps:
+        lane.take(*((b"%d" % topic, 1, b"x") for topic in topics), linked=False)
+        lane.topics.release(lambda message: message.topic == b"%d" % gone)  # noqa: B023
+    every = list(lane.topics.held_from(0))
+
+    assert [message for _, message in every] == list(lane.topics.held.values())
+    assert [number for number, _ in every] == sorted({number for number, _ in every})
+    assert all(number < lane.topics.next_number for number, _ in every)
+    assert list(lane.topics.held_from(start)) == [(number, message) for number, message in every if number >= start]
