@@ -25,11 +25,11 @@ def load_with_bridge(config: Path, name: str, content: str | None) -> tuple[Path
 
 
 class BridgeFile:
-    """The file of the bridge ``name``, of which ``content`` is wanted; None: that it goes."""
+    """The file of the bridge ``name``, of which ``content`` is wanted; None: that it goes. written: whether it is that now."""
 
     def __init__(self, name: str, content: str | None) -> None:
         self.name, self.content = name, content
-        self._written = False
+        self.written = False
         self._path: Path | None = None
         self._before: tuple[bytes, int] | None = None
 
@@ -48,7 +48,7 @@ class BridgeFile:
             self._before = self._path.read_bytes(), files.PRIVATE | (self._path.stat().st_mode & _MODES)
         elif not self._path.parent.is_dir():
             files.make_folder(self._path.parent)
-        self._written = True
+        self.written = True
         self._have(None if self.content is None else (self.content.encode(), self._before[1] if self._before else files.PRIVATE))
 
     def put_back(self) -> None:
@@ -57,8 +57,8 @@ class BridgeFile:
         Raises:
             OSError: the disk refuses.
         """
-        if self._written:
-            self._written = False
+        if self.written:
+            self.written = False
             self._have(self._before)
 
     def _have(self, wanted: tuple[bytes, int] | None) -> None:

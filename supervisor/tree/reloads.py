@@ -184,7 +184,7 @@ class Reloads:
         def read() -> NodeSettings:
             if asked.actor == SUPERVISOR:
                 self._hung_up = False  # who hangs up from here on may have changed what is being read
-            if (file := asked.file) is None:
+            if (file := asked.file) is None or file.written:
                 return self._source.read()
             assert self._source.read_with is not None, "a node is run from a file"
             place, settings = self._source.read_with(file.name, file.content)
@@ -215,11 +215,15 @@ class Reloads:
         if not asked.apply:
             asked.tell(ReloadPlan(changes=made.told(), refused=refusal))
             return
-        if refusal is None and asked.file is not None:
+        if refusal is None and asked.file is not None and not asked.file.written:
             try:
                 asked.file.write()
             except OSError as error:
-                refusal = f"the file of the bridge cannot be written: {error.strerror}; nothing was changed"
+                why = f"the file of the bridge cannot be written: {error.strerror}; nothing was changed"
+                self._refuse(asked, ReloadPlan(changes=made.told(), refused=why), why)
+            else:
+                self._read(asked)  # as it is on the disk now
+            return
         if refusal is None:
             try:
                 self._settings.change(settings) if made.changes else self._settings.note(settings)

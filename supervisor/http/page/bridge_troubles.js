@@ -135,7 +135,7 @@ function nearlyFullTroubles(rows) {
   const full = rows[0].full ?? 0; // of the whole bridge
   if (full < NEARLY_FULL) return [];
   const leftS = rows[0].full_s ?? null;
-  const facts = leftS === null ? ["it does not grow just now"] : [`full in about ${lasting(leftS)} if it goes on like this`];
+  const facts = leftS === null ? ["it does not grow just now"] : [`full in ${leftS < 1 ? "" : "about "}${lasting(leftS)} if it goes on like this`];
   const oldestS = most(rows, (row) => row.oldest_age_s);
   if (oldestS >= 1) facts.unshift(`the oldest message has waited ${lasting(oldestS)}`);
   return [trouble("attention", `its queue is ${share(full)} full`, facts, "Mend what holds it up, or raise limits.max_messages and limits.max_bytes. limits.overflow says what gives way once it is full.")];

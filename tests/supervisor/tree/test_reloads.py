@@ -291,24 +291,33 @@ def test_a_disk_that_refuses_keeps_all_from_changing() -> None:
     assert (tree.told(), tree.current.now) == ([], tree.settings)
 
 
-def test_a_bridge_that_a_command_changes_is_read_once_and_put_back_where_it_does_not_come_to_hold(tmp_path: Path) -> None:
+def test_a_bridge_that_a_command_changes_is_read_from_the_disk_and_put_back_where_it_does_not_come_to_hold(tmp_path: Path) -> None:
     """tree.reload-all-or-nothing"""
     tree, path, read = Reloading(), tmp_path / "cloud.yaml", []
     path.write_text("before")
 
     def read_with(name: str, content: str | None) -> tuple[Path, NodeSettings]:
         read.append((name, content))
-        return path, replace(tree.settings, log=LogSettings(level="debug"))
+        return path, debug
 
     tree.supervisor._reloads._source = replace(tree.supervisor._reloads._source, read_with=read_with)
     tree.current.refuses = True
-    refused = tree.reload(tree.settings, "bridge.put", name="cloud", text="after")
+    debug = replace(tree.settings, log=LogSettings(level="debug"))
+    refused = put(tree, debug)
     assert ("No space left" in refused["refused"], path.read_text()) == (True, "before")
     tree.current.refuses = False
     path.chmod(0o640)
-    applied = tree.reload(tree.settings, "bridge.put", name="cloud", text="after")
+    applied = put(tree, debug)
     assert (applied["applied"], path.read_text(), path.stat().st_mode & 0o777) == (True, "after", 0o640)
-    assert read == [("cloud", "after")] * 2, "once each"
+    assert read == [("cloud", "after")] * 2
+
+
+def put(tree: Reloading, settings: NodeSettings) -> dict[str, Any]:
+    """The answer to a new file of the bridge: what the node goes by is read once more, as it is on the disk then."""
+    tree.asks(settings, "bridge.put", name="cloud", text="after")
+    for _ in range(2):
+        tree.beat(STORE, "ready", tree.children.store_report, REPORT, tree.children[STORE].settings_number)
+    return tree.answers[-1]
 
 
 def test_who_hangs_up_again_and_again_has_the_file_read_once_more_at_most() -> None:
