@@ -40,7 +40,13 @@ def test_a_take_over_is_told_once_by_the_node_that_leads_and_by_the_one_that_doe
             wait_until(both, 60.0, lambda: f"{text}\n{by_webhook}\n{by_command()}\n{cluster.outputs()}")
 
         def wait_seen(member: Member, role: str) -> None:
-            wait_until(lambda: notice_record.read(member.node.data_dir).role == role, 60.0, f"a look at {member.name}")
+            """A look has seen it in that ``role``, and what it had to tell is told: who is killed before may tell it again."""
+
+            def seen() -> bool:
+                record = notice_record.read(member.node.data_dir)
+                return (record.role, record.waiting) == (role, ())
+
+            wait_until(seen, 60.0, f"a look at {member.name}")
 
         receivers = {"webhook": {"url": service.url}, "command": [str(hook)], "topic": "notices/{node}"}
         rule = {"name": "roles", "when": ["take_over"], **receivers}
