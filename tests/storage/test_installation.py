@@ -16,7 +16,7 @@ from storage.installation import find_extras, how_to_install
 # As the metadata of a wheel has them.
 REQUIRES = [
     "click>=8.1",
-    'duckdb>=1.4; extra == "report"',
+    'duckdb>=1.5; extra == "report"',
     'numpy>=2.0; extra == "report"',
     'pyspark<5,>=4.2; extra == "analysis"',
 ]
@@ -38,7 +38,7 @@ def test_beside_the_debian_package_the_libraries_go_to_a_folder_of_the_administr
     said = how_to_install("report")
 
     assert said.startswith(f"apt-get install --no-install-recommends python3-pip && python3 -m pip install --target {package} ")
-    assert shlex.split(said)[-2:] == ["duckdb>=1.4", "numpy>=2.0"]
+    assert shlex.split(said)[-2:] == ["duckdb>=1.5", "numpy>=2.0"]
     assert how_to_install("analysis").endswith(f" {package} 'pyspark<5,>=4.2'")
 
 
