@@ -2,7 +2,8 @@
  *
  * What a loss of power leaves can be worked out from that (tests/support/model_disk.py reads it; the layout below is its too). A
  * call and its record are one step under a lock that all processes share, so the order is that in which things happened. Reads and
- * what a file's mode or times are is not recorded. Nothing set, nothing done.
+ * what a file's mode or times are is not recorded. Nothing set, nothing done. A process that is forked has its environment only
+ * after this was loaded, so each looks there when it first does something; a lock that it had from its parent would exclude neither.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,16 +33,22 @@ struct head { /* then the bytes of `from`, `to` and the data */
 };
 
 static int log_fd = -1;
+static volatile pid_t looked; /* the process that has opened it */
 static char folder[PATH_MAX];
 static size_t folder_length;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-__attribute__((constructor)) static void begin(void) {
+/* Whether this process is recorded. */
+static int recording(void) {
+    if (looked == getpid()) return log_fd >= 0;
     const char *path = getenv("RECORD_LOG"), *below = getenv("RECORD_FOLDER");
-    if (path == NULL || below == NULL || strlen(below) >= sizeof folder) return;
-    strcpy(folder, below);
-    folder_length = strlen(folder);
+    if (path == NULL || below == NULL || strlen(below) >= sizeof folder) return 0;
+    int kept = errno;
+    folder_length = strlen(strcpy(folder, below));
     log_fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    looked = getpid();
+    errno = kept;
+    return log_fd >= 0;
 }
 
 static int is_below(const char *path) {
@@ -61,7 +68,7 @@ static int path_of(int fd, char *path) {
 /* The absolute path of `name`, as it was said from `at`; whether it is below the folder. */
 static int resolve(int at, const char *name, char *path) {
     char base[PATH_MAX];
-    if (log_fd < 0) return 0;
+    if (!recording()) return 0;
     if (name[0] == '/') {
         snprintf(path, PATH_MAX, "%s", name);
     } else {
@@ -77,7 +84,7 @@ static int resolve(int at, const char *name, char *path) {
 static int file_is_below(int fd) {
     char path[PATH_MAX];
     struct stat found;
-    return log_fd >= 0 && fstat(fd, &found) == 0 && (S_ISREG(found.st_mode) || S_ISDIR(found.st_mode)) && path_of(fd, path) && is_below(path);
+    return recording() && fstat(fd, &found) == 0 && (S_ISREG(found.st_mode) || S_ISDIR(found.st_mode)) && path_of(fd, path) && is_below(path);
 }
 
 static uint64_t inode_of(int fd) {

@@ -2,8 +2,8 @@
  *
  * It acts in processes whose command line holds the word $FAULTS_WORD, on files below the folder $FAULTS_FOLDER, as the
  * control file $FAULTS_CONTROL says. That file is mapped, so that a test changes it at run time; its layout is tests/support/
- * shim.py's too. Nothing set, nothing done. A process that the template forks has its command line only after this was loaded,
- * so each looks at its own when it first does something.
+ * shim.py's too. Nothing set, nothing done. A process that is forked has its command line and its environment only after this was
+ * loaded, so each looks at its own when it first does something.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -46,43 +46,47 @@ struct control {
     volatile uint32_t shortened; /* writes that were cut short */
 };
 
-static struct control *mapped;  /* NULL where nothing is set */
 static struct control *control; /* NULL where this process is left alone */
 static volatile pid_t looked;   /* the process for which that was decided */
 static char folder[PATH_MAX];
 static size_t folder_length;
 
-__attribute__((constructor)) static void begin(void) {
-    const char *path = getenv("FAULTS_CONTROL"), *below = getenv("FAULTS_FOLDER");
-    if (path == NULL || getenv("FAULTS_WORD") == NULL || below == NULL || strlen(below) >= sizeof folder) return;
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0) return;
-    void *at = mmap(NULL, sizeof(struct control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (at == MAP_FAILED) return;
-    strcpy(folder, below);
-    folder_length = strlen(folder);
-    mapped = at;
-}
-
-/* Whether this process is meant; the template and what it has just forked are nobody yet. */
-static int meant(void) {
-    if (mapped == NULL || looked == getpid()) return control != NULL;
+/* Whether this process has `word` in its command line; -1 for the template, the tests' own one (preloaded.py) and what they have
+ * just forked, which are nobody yet. */
+static int is_called(const char *word) {
     char words[8192];
-    const char *word = getenv("FAULTS_WORD");
-    int kept = errno, named = 0, nobody = word == NULL;
+    int kept = errno, named = 0;
     int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : syscall(SYS_read, fd, words, sizeof words - 1);
     if (fd >= 0) close(fd);
     errno = kept;
-    if (length < 0) return 0;
+    if (length < 0) return -1;
     words[length] = 0;
     for (char *at = words; at < words + length; at += strlen(at) + 1) {
-        named |= !nobody && strcmp(at, word) == 0;
-        nobody |= strcmp(at, "actors.process.template") == 0;
+        if (strcmp(at, "actors.process.template") == 0 || strcmp(at, "tests.support.preloaded") == 0) return -1;
+        named |= strcmp(at, word) == 0;
     }
-    control = named && !nobody ? mapped : NULL;
-    if (!nobody) looked = getpid();
+    return named;
+}
+
+static struct control *map(const char *path) {
+    int kept = errno;
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC);
+    void *at = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(struct control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0) close(fd);
+    errno = kept;
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* Whether this process is meant. */
+static int meant(void) {
+    if (looked == getpid()) return control != NULL;
+    const char *path = getenv("FAULTS_CONTROL"), *below = getenv("FAULTS_FOLDER"), *word = getenv("FAULTS_WORD");
+    int named = path == NULL || below == NULL || word == NULL || strlen(below) >= sizeof folder ? -1 : is_called(word);
+    if (named < 0) return 0;
+    if (named) folder_length = strlen(strcpy(folder, below));
+    control = named ? map(path) : NULL;
+    looked = getpid();
     return control != NULL;
 }
 

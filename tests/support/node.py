@@ -146,7 +146,7 @@ class Node:
         assert self._process is None, "the node runs already"
         self.output_path.write_bytes(b"")
         with self.output_path.open("ab") as log:
-            if self._preloaded and preloaded.suits(self.environment):
+            if self._preloaded:
                 words, said = [str(self.config_path), *options], log.fileno()
                 self._process = preloaded.start(preloaded.NODE, words, cwd=ROOT, environment=self.environment, out=said, err=said)
                 return

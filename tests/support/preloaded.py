@@ -3,12 +3,13 @@
 ``start`` runs a module as ``python -P -m MODULE WORDS`` does, in a process with a session, a working folder, an environment and
 standard streams of its own. The module's work is done for real. Only its imports are there, a configuration is loaded by a
 process that was forked in the same way, and an interpreter that is done is not taken down object by object: each page of its memory
-would be copied for that, which takes longer than most commands. So who wants to see what a start takes, or needs the environment of
-the interpreter itself (LD_PRELOAD, MALLOC_ARENA_MAX, PYTHON...), starts a program in the ordinary way.
+would be copied for that, which takes longer than most commands. So who wants to see what a start takes starts a program in the
+ordinary way.
 
-There are up to three such processes for each test process, begun when they are needed: one for nodes, which must be without what
-only commands import, one for the Pythons that Spark starts, and one for everything else. They end with the test process
-(``keeper.py``).
+There are three kinds of such processes: for nodes, which must be without what only commands import, for the Pythons that Spark
+starts, and for everything else. A test process begins each when it is needed, and another one for each environment of the
+interpreter itself (LD_PRELOAD, MALLOC_ARENA_MAX, PYTHON...). A library of LD_PRELOAD is loaded before a program's variables are
+there, so it reads them when it is called. All end with the test process (``keeper.py``).
 """
 
 from __future__ import annotations
@@ -62,9 +63,10 @@ IMPORTS = {
 }
 _REQUEST_MAX_BYTES = 200_000
 _ANSWER_S = 60.0
-_INTERPRETER = ("LD_", "MALLOC_", "PYTHON", "LC_", "LANG", "FAKETIME")  # variables that are read before any module is
+# Variables that are read before any module is. libfaketime reads its others at each call.
+_INTERPRETER = ("LD_", "MALLOC_", "PYTHON", "LC_", "LANG", "FAKETIME_CACHE", "FAKETIME_DONT")
 _GROUPS = "pyspark.daemon"  # which makes a process group of its own, and so may not lead a session
-_addresses: dict[str, str] = {}  # what it forks -> the abstract address of the process that does
+_addresses: dict[tuple[str, frozenset[tuple[str, str]]], str] = {}  # what it forks, with which of them -> its abstract address
 
 
 class Preloaded:
@@ -115,32 +117,27 @@ class Preloaded:
         return number
 
 
-def suits(environment: Mapping[str, str]) -> bool:
-    """Whether a program with ``environment`` may be forked: the interpreter would be as it is."""
-    return _of_interpreter(environment) == _of_interpreter(launch.environment())
-
-
 def start(module: str, words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], out: int, err: int) -> Preloaded:
     """Run ``module`` with ``words``; its standard output and error go to the descriptors ``out`` and ``err``."""
-    assert suits(environment), "these variables want an interpreter of their own"
     sys.audit("subprocess.Popen", module, list(words), str(cwd), None)  # for ``process_marker.py``
     with open(os.devnull, "rb") as nothing:
         streams = nothing.fileno(), out, err
-        return Preloaded(ask(address(module), module, list(words), str(cwd), dict(environment), streams))
+        return Preloaded(ask(address(module, environment), module, list(words), str(cwd), dict(environment), streams))
 
 
-def address(module: str) -> str:
-    """The point at which ``forked_command.py`` has ``module`` forked."""
-    return _address(OF_NODES if module in NODES else OF_SPARK if module.startswith("pyspark.") else OF_COMMANDS)
+def address(module: str, environment: Mapping[str, str] | None = None) -> str:
+    """The point at which ``forked_command.py`` has ``module`` forked. environment: this process's, unless told."""
+    kind = OF_NODES if module in NODES else OF_SPARK if module.startswith("pyspark.") else OF_COMMANDS
+    return _address(kind, launch.environment() if environment is None else environment)
 
 
-def _of_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(_INTERPRETER)}
-
-
-def _address(kind: str) -> str:
-    if kind not in _addresses:
-        loads = _address(OF_COMMANDS) if kind == OF_NODES else ""
+def _address(kind: str, environment: Mapping[str, str]) -> str:
+    ours = launch.environment()
+    interpreter = {name: value for name, value in environment.items() if name.startswith(_INTERPRETER)}
+    begun = kind, frozenset(interpreter.items())
+    if begun not in _addresses:
+        loads = _address(OF_COMMANDS, ours) if kind == OF_NODES else ""
+        others = {name: value for name, value in ours.items() if not name.startswith(_INTERPRETER)}
         name = f"bascule-tests-{secrets.token_hex(8)}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
             listening.bind(f"\0{name}")
@@ -148,13 +145,13 @@ def _address(kind: str) -> str:
             subprocess.Popen(
                 launch.command(__name__, str(listening.fileno()), kind, loads),
                 cwd=ROOT,
-                env={**launch.environment(), **keeper.environment()},
+                env={**others, **interpreter, **keeper.environment()},
                 stdin=subprocess.DEVNULL,
                 pass_fds=[listening.fileno()],
                 start_new_session=True,
             )
-        _addresses[kind] = name
-    return _addresses[kind]
+        _addresses[begun] = name
+    return _addresses[begun]
 
 
 # --- the process that forks ---

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -37,9 +36,3 @@ def test_a_signal_ends_a_program_and_its_status_says_so(tmp_path: Path) -> None:
     assert program.wait(PATIENCE_S) == -signal.SIGTERM
     assert program.poll() == -signal.SIGTERM
     program.kill()  # it has ended, and nobody else has its number
-
-
-def test_what_is_read_before_any_module_wants_an_interpreter_of_its_own() -> None:
-    assert preloaded.suits({**launch.environment(), "NODE_NAME": "edge"})
-    assert not preloaded.suits({**launch.environment(), "LD_PRELOAD": "libfaults.so"})
-    assert not preloaded.suits({name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"})
