@@ -1,11 +1,13 @@
 """A lane that crashes, hangs, or waits for a name in vain: what else of the node stands still, in each placement.
 
-The fault is planted in the real process by a module that Python imports as it begins.
+The fault is planted in the real process by a module that Python imports as it begins. Nodes are forked from one process that has
+imported it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
-from tests.support.node import HANGS_SOON, Node, bridge_config, node_config
+from tests.support.node import HANGS_SOON, ROOT, Node, bridge_config, node_config
 from tests.support.ports import free_port
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
@@ -24,7 +26,6 @@ from pathlib import Path
 from actors.bridge.connection import Connection
 
 begin, due, look_up = Connection.on_start, Connection.on_timer, socket.getaddrinfo
-fault = Path(os.environ["PLANTED_FAULT"])
 
 def on_start(self):
     begin(self)
@@ -32,6 +33,7 @@ def on_start(self):
         self.mailbox.set_timer("planted", self.mailbox.now_s() + 0.3)
 
 def on_timer(self, name, now_s):
+    fault = Path(os.environ["PLANTED_FAULT"])
     if name == "planted" and fault.exists():
         if fault.read_text() == "crash":
             raise RuntimeError("planted")
@@ -52,24 +54,36 @@ if "PLANTED_QUIET_S" in os.environ:
 """
 
 
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the module that Python imports."""
+    folder = tmp_path_factory.mktemp("planted")
+    (folder / "sitecustomize.py").write_text(PLANTED)
+    return folder
+
+
 class Planted(Node):
     """A node with a good bridge and ``bad``, in which ``fault`` is: crash, hang, or nothing. quiet_s: a day, for this node."""
 
     def __init__(
-        self, folder: Path, remote: Mosquitto, placement: str, bad: dict[str, Any] | None = None, quiet_s: float | None = None
+        self,
+        folder: Path,
+        planted: Path,
+        remote: Mosquitto,
+        placement: str,
+        bad: dict[str, Any] | None = None,
+        quiet_s: float | None = None,
     ) -> None:
         self.fault_path = folder / "fault"
-        (folder / "planted").mkdir(parents=True)
-        (folder / "planted" / "sitecustomize.py").write_text(PLANTED)
         config = node_config(
             bridge_config("good", remote.port),
             bad or bridge_config("bad", free_port()),
             placement=placement,
         )
         config["supervision"] |= HANGS_SOON
-        planted = {"PYTHONPATH": str(folder / "planted"), "PLANTED_FAULT": str(self.fault_path)}
-        planted |= {} if quiet_s is None else {"PLANTED_QUIET_S": str(quiet_s)}
-        super().__init__(config, folder, environment=planted, preloaded=False)
+        environment = {"PYTHONPATH": f"{planted}{os.pathsep}{ROOT}", "PLANTED_FAULT": str(self.fault_path)}
+        environment |= {} if quiet_s is None else {"PLANTED_QUIET_S": str(quiet_s)}  # which is read as the module is imported
+        super().__init__(config, folder, environment=environment, preloaded=quiet_s is None)
 
     def fails(self, fault: str) -> None:
         """From now on the lane fails as it begins, and it begins anew."""
@@ -96,9 +110,9 @@ def row(node: Node, name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("fault", "quiet_s"), [("crash", 5.0), ("hang", None)])
 def test_together_a_lane_that_fails_twice_has_a_process_of_its_own_until_the_next_reload_or_a_day_of_quiet(
-    fault: str, quiet_s: float | None, tmp_path: Path, remote: Mosquitto
+    fault: str, quiet_s: float | None, tmp_path: Path, planted: Path, remote: Mosquitto
 ) -> None:
-    with Planted(tmp_path / "node", remote, "together", quiet_s=quiet_s) as node:
+    with Planted(tmp_path / "node", planted, remote, "together", quiet_s=quiet_s) as node:
         flows(node, remote, "before")
         node.fails(fault)
         wait_until(lambda: row(node, "bridge:bad:0"), 30.0, lambda: f"a process of its own\n{node.output[-3000:]}")
@@ -128,8 +142,8 @@ def test_together_a_lane_that_fails_twice_has_a_process_of_its_own_until_the_nex
 
 
 @pytest.mark.parametrize("fault", ["crash", "hang"])
-def test_isolated_a_lane_that_fails_stops_itself_alone(fault: str, tmp_path: Path, remote: Mosquitto) -> None:
-    with Planted(tmp_path / "node", remote, "isolated") as node:
+def test_isolated_a_lane_that_fails_stops_itself_alone(fault: str, tmp_path: Path, planted: Path, remote: Mosquitto) -> None:
+    with Planted(tmp_path / "node", planted, remote, "isolated") as node:
         others = [node.pid("store"), node.pid("clients"), node.pid("bridge", "good")]
         node.fails(fault)
         wait_until(lambda: row(node, "bridge:bad:0")["restarts"] >= 2, 30.0, "it fails again and again")
@@ -139,10 +153,10 @@ def test_isolated_a_lane_that_fails_stops_itself_alone(fault: str, tmp_path: Pat
 
 @pytest.mark.parametrize("placement", ["isolated", "together"])
 def test_a_look_up_of_a_name_that_hangs_stops_no_other_lane_and_no_client(
-    placement: str, tmp_path: Path, remote: Mosquitto
+    placement: str, tmp_path: Path, planted: Path, remote: Mosquitto
 ) -> None:
     bad = bridge_config("bad", 1, remote={"addresses": ["hangs.example:1883"], "connect_timeout": "600s"})
-    with Planted(tmp_path / "node", remote, placement, bad) as node:
+    with Planted(tmp_path / "node", planted, remote, placement, bad) as node:
         node.wait_lane("bad", state="connecting")
         flows(node, remote, "while it looks for the name")
         assert [process["restarts"] for process in node.status()["processes"]] == [0] * len(node.status()["processes"])
