@@ -81,7 +81,7 @@ def config(servers: NatsServers, member: str, http_port: int) -> Config:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("cluster")
     with NatsServers(folder / "nats", 1) as servers:
-        nodes = {member: Node(config(servers, member, free_port()), folder / member, preloaded=False) for member in ("a", "b")}
+        nodes = {member: Node(config(servers, member, free_port()), folder / member) for member in ("a", "b")}
         try:
             for node in nodes.values():
                 node.spawn()
