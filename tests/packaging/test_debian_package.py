@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.version import VERSION
 from tests.packaging.conftest import Built
 from tests.packaging.machine import SUITES, Machine
 from tests.packaging.typed_pages import NEWER, commands, with_log
@@ -180,8 +181,11 @@ def test_it_does_not_begin_beside_an_installed_mosquitto_and_says_so(built: Buil
 
 
 def _bills(path: Path) -> set[tuple[str, str]]:
-    """What ``path`` lists: all that requirements.lock has, each with a licence."""
-    listed = json.loads(path.read_text())["components"]
+    """What ``path`` lists: all that requirements.lock has and RocksDB, each with a licence; the bill is Bascule's."""
+    bill = json.loads(path.read_text())
+    listed = bill["components"]
+    assert (bill["metadata"]["component"]["name"], bill["metadata"]["component"]["version"]) == ("bascule", VERSION)
+    assert "rocksdb" in {each["name"] for each in listed}
     locked = set(re.findall(r"^([A-Za-z0-9_.-]+)==([^ ]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
     found = {(each["name"].lower().replace("_", "-"), each["version"]) for each in listed}
     assert {(name.lower().replace("_", "-"), version) for name, version in locked} <= found
