@@ -20,7 +20,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from analysis.engines.engine import Engine
 from analysis.node_minutes import section
@@ -31,9 +31,12 @@ from analysis.reports.context import Context, NoSnapshots, Period
 from analysis.reports.report_model import Report
 from analysis.reports.report_parts import plural, size
 from analysis.reports.sources import ExportSource, SnapshotSource, is_here, open_source
-from analysis.spark.session import JavaMissing, java_version, spark_session, under_spark_submit
+from analysis.spark.session import JavaMissing, find_spark, java_version, spark_session, under_spark_submit
 from storage.installation import find_extras, how_to_install
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
+
+if TYPE_CHECKING:
+    from analysis.engines.duckdb_engine import DuckDbEngine
 
 FORMATS: tuple[Format, ...] = ("table", "json", "parquet", "html")
 NO_SNAPSHOT_STATUS = 75
@@ -48,14 +51,20 @@ def main(argv: Sequence[str] | None = None, prog: str = "analyze") -> int:
     return run(arguments(prog).parse_args(argv), prog)
 
 
-def run(given: argparse.Namespace, prog: str) -> int:
-    """``main`` for arguments that are parsed already."""
+def run(given: argparse.Namespace, prog: str, make_input: Callable[[], object] | None = None) -> int:
+    """``main`` for arguments that are parsed already.
+
+    make_input: called before anything is read, if what makes the report is installed.
+    """
     formats: tuple[Format, ...] = tuple(given.format or (FORMATS if given.to else ("table",)))
     if not given.to and set(formats) & {"parquet", "html"}:
         print(f"{prog}: --format parquet and html want --to DIR", file=sys.stderr)
         return 2
     find_extras()
     try:
+        if make_input is not None:
+            _find_engine(given)
+            make_input()
         try:
             return _report(given, formats)
         except StorageDamaged as error:
@@ -74,7 +83,7 @@ def run(given: argparse.Namespace, prog: str) -> int:
 
 def wants_spark(source: SnapshotSource | ExportSource, given: argparse.Namespace) -> bool:
     """Whether Spark is to make the report of ``source``."""
-    if given.spark or under_spark_submit() or not source.are_here or not is_here(given.to or ""):
+    if _is_for_spark(given) or not source.are_here:
         return True
     if len(source.nodes) < 2:
         return False
@@ -82,6 +91,23 @@ def wants_spark(source: SnapshotSource | ExportSource, given: argparse.Namespace
         return find_spec("pyspark") is not None and java_version() > 0
     except JavaMissing:
         return False
+
+
+def _is_for_spark(given: argparse.Namespace) -> bool:
+    """Whether Spark is to make the report, of whatever it is."""
+    return given.spark or under_spark_submit() or not is_here(given.to or "")
+
+
+def _find_engine(given: argparse.Namespace) -> None:
+    """Refuse a report of one node's snapshots on this machine that nothing could make.
+
+    Raises:
+        ConfigError: what makes the report is not installed.
+    """
+    if _is_for_spark(given):
+        find_spark()
+    else:
+        _duckdb_engine()
 
 
 def is_small(source: SnapshotSource | ExportSource) -> bool:
@@ -105,11 +131,15 @@ def _engine(source: SnapshotSource | ExportSource, given: argparse.Namespace, pr
 
         return SparkEngine(spark)
     progress.say(f"{_counted(source)}: reading with DuckDB")
+    return _duckdb_engine()(cores=given.cores, memory_mb=given.memory_mb)
+
+
+def _duckdb_engine() -> type[DuckDbEngine]:
     try:
         from analysis.engines.duckdb_engine import DuckDbEngine
     except ImportError as error:
         raise ConfigError(f"a report needs {error.name}: {how_to_install('report')}") from error
-    return DuckDbEngine(cores=given.cores, memory_mb=given.memory_mb)
+    return DuckDbEngine
 
 
 def _report(given: argparse.Namespace, formats: Sequence[Format]) -> int:

@@ -99,6 +99,23 @@ def under_spark_submit() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def find_spark() -> None:
+    """Look for what a session needs; nothing of it is started.
+
+    Raises:
+        SparkMissing: PySpark is not installed.
+        JavaMissing: there is no Java that is new enough.
+    """
+    try:
+        from pyspark.sql import SparkSession
+
+        from analysis.spark import source  # noqa: F401
+    except ImportError as error:
+        raise SparkMissing(f"Spark needs {error.name}: {how_to_install('analysis')}", error=str(error)) from error
+    if SparkSession.getActiveSession() is None and not under_spark_submit():
+        java_version()
+
+
 def spark_session(
     name: str = "bascule", *, cores: int | None = None, memory_mb: int | None = None, quick: bool = False
 ) -> SparkSession:
@@ -113,19 +130,17 @@ def spark_session(
         JavaMissing: there is no Java that is new enough.
         SparkNotStarted: Java ended.
     """
-    try:
-        from pyspark.sql import SparkSession
+    find_spark()
+    from pyspark.sql import SparkSession
 
-        from analysis.spark.source import register
-    except ImportError as error:
-        raise SparkMissing(f"Spark needs {error.name}: {how_to_install('analysis')}", error=str(error)) from error
+    from analysis.spark.source import register
+
     running = SparkSession.getActiveSession()
     if running is None:
         if under_spark_submit():
             running = SparkSession.builder.appName(name).getOrCreate()
             _suit_the_cluster(running)
         else:
-            java_version()
             running = _start(name, cores or os.cpu_count() or 1, memory_mb or _memory_mb(), quick)
     running.conf.set("spark.sql.session.timeZone", "UTC")
     running.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # says that it is UTC; Spark's INT96 does not

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from supervisor.cli.node_calls import GivenNode, config_option, is_config
-from supervisor.snapshots.asked_snapshot import make_snapshot, newest_snapshot
+from supervisor.snapshots.asked_snapshot import folder_of, make_snapshot, newest_snapshot
 
 _CHOICES_SHOWN = 5  # more are named in the help's text
 
@@ -88,18 +88,20 @@ def report(context: click.Context, /, last: bool, **given: Any) -> int:
     from analysis.job import run
 
     places: tuple[str, ...] = given["inputs"]
+    node = None
     if not places or (len(places) == 1 and is_config(places[0])):
         node = GivenNode(context, Path(places[0]) if places else None)
-        given["inputs"] = (str(_own_snapshots(node, last)),)
+        given["inputs"] = (str(folder_of(node.place).path),)
         given["data_dir"] = given["data_dir"] or node.place.data_dir
     elif last:
         raise click.UsageError("--last is about the snapshots of a node, and SNAPSHOT was given", context)
     words = [word for action in parser._actions for word in _words(action, given.get(action.dest))]
-    return run(parser.parse_args(words), "bascule report")
+    make_input = None if node is None else lambda: _snapshot(node, last)
+    return run(parser.parse_args(words), "bascule report", make_input)
 
 
-def _own_snapshots(node: GivenNode, last: bool) -> Path:
-    """The folder with the snapshots of ``node``, which has made one unless it was to be the ``last``, or it does not run.
+def _snapshot(node: GivenNode, last: bool) -> None:
+    """Have ``node`` make a snapshot, unless the ``last`` one will do, or it does not run.
 
     Raises:
         Unavailable: there is none.
@@ -109,9 +111,10 @@ def _own_snapshots(node: GivenNode, last: bool) -> Path:
     if last or running_pid(Path(node.place.data_dir)) is None:
         why = "" if last else ", which does not run"
         print(f"the newest snapshot of node {node.place.name}{why}", file=sys.stderr, flush=True)
-        return Path(newest_snapshot(node.place).path).parent
+        newest_snapshot(node.place)
+        return
     print(f"node {node.place.name} makes a snapshot", file=sys.stderr, flush=True)
-    return Path(make_snapshot(node.client).path).parent
+    make_snapshot(node.client)
 
 
 def _words(action: argparse.Action, value: Any) -> list[str]:

@@ -6,11 +6,13 @@ import json
 import os
 import signal
 import stat
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from analysis.reports.report_model import Report
 from storage.snapshots.manifest import find_snapshots, read_manifest
@@ -234,6 +236,32 @@ def test_a_report_is_of_the_snapshot_that_the_node_makes_for_it_and_of_its_newes
     second, said = capsys.readouterr()
     assert said.splitlines()[0] == "the newest snapshot of node edge, which does not run"
     assert Report.from_json(second).snapshots == newer.snapshots
+
+
+def test_no_snapshot_is_made_for_a_report_that_nothing_could_make(
+    start_node: StartNode, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = start_node(node_config(bridge_config("away", free_port())))
+    words = ["report", str(node.config_path)]
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.delitem(sys.modules, "analysis.engines.duckdb_engine", raising=False)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+
+    for more, status, why in (
+        ([], 78, "a report needs duckdb: "),
+        (["--spark"], 78, "JAVA_HOME names a folder without a Java that runs"),
+        (["--to", "s3a://bucket/report"], 78, "JAVA_HOME names a folder without a Java that runs"),
+        (["--format", "html"], 2, "--format parquet and html want --to DIR"),
+    ):
+        assert main([*words, *more]) == status
+        said = capsys.readouterr().err
+        assert said.startswith("bascule report: ")
+        assert why in said
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    assert main([*words, "--spark"]) == 78
+    assert "Spark needs pyspark" in capsys.readouterr().err
+    assert list(folder(node).glob("*")) == []
 
 
 def test_an_in_memory_store_has_no_snapshots_and_says_so(start_node: StartNode, capsys: pytest.CaptureFixture[str]) -> None:
