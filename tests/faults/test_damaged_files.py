@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import select
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from storage.engine.commit_mark import MARK_NAME
 from storage.engine.store_folder import DAMAGED_KEPT_MAX
 from tests.faults.stores import Filled, copy_store, emptied, filled, judge
+from tests.support.waiting import PATIENCE_S
 from wire.errors import StorageDamaged
 
 SEED = 11
@@ -105,18 +107,43 @@ from storage.engine.store_folder import StoreFolder
 from tests.support.stores import open_store
 from tests.faults.stores import settings
 from tests.storage.building import QUEUE
-folder, of, name, when = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
-owner = {"folder": StoreFolder, "mark": CommitMark, "database": EngineDatabase, "engine": RocksEngine}[of]
-original = getattr(owner, name)
-def dying(*arguments, **keywords):
-    if when == "before":
+
+def die(folder, of, name, when):
+    owner = {"folder": StoreFolder, "mark": CommitMark, "database": EngineDatabase, "engine": RocksEngine}[of]
+    original = getattr(owner, name)
+    def dying(*arguments, **keywords):
+        if when == "before":
+            os._exit(9)
+        original(*arguments, **keywords)
         os._exit(9)
-    original(*arguments, **keywords)
-    os._exit(9)
-setattr(owner, name, dying)
-open_store(RocksEngine(folder), settings(folder), 2)
-os._exit(1)
+    setattr(owner, name, dying)
+    open_store(RocksEngine(Path(folder)), settings(Path(folder)), 2)
+    os._exit(1)
+
+for line in sys.stdin:
+    if os.fork() == 0:
+        die(*line.rstrip("\\n").split("\\t"))
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 """
+
+
+@pytest.fixture(scope="module")
+def opens_and_dies() -> Iterator[Callable[[Path, str, str, str], int]]:
+    """Opens a store in a process of its own, which dies at a step; its exit status is 9 then."""
+    words = [sys.executable, "-c", _OPENER]
+    with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        asks, told = process.stdin, process.stdout
+        assert asks is not None
+        assert told is not None
+
+        def open_and_die(image: Path, of: str, name: str, when: str) -> int:
+            asks.write("\t".join((str(image), of, name, when)) + "\n")
+            asks.flush()
+            assert select.select([told], [], [], PATIENCE_S)[0], "the store neither opens nor dies"
+            return int(told.readline())
+
+        yield open_and_die
+        process.kill()
 
 
 @pytest.mark.parametrize(
@@ -124,7 +151,9 @@ os._exit(1)
     [("folder", "keep_evidence"), ("mark", "owe"), ("database", "open"), ("engine", "commit")],
 )
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_kill_during_recovery_changes_nothing(made: Filled, tmp_path: Path, of: str, name: str, when: str) -> None:
+def test_a_kill_during_recovery_changes_nothing(
+    made: Filled, tmp_path: Path, opens_and_dies: Callable[[Path, str, str, str], int], of: str, name: str, when: str
+) -> None:
     """A log with a flipped bit, and the process that recovers it dies at each step: the next one does the whole again."""
     totals = {queue: len(payloads) for queue, payloads in made.payloads.items()}
     image = tmp_path / "image" / "store"
@@ -132,9 +161,7 @@ def test_a_kill_during_recovery_changes_nothing(made: Filled, tmp_path: Path, of
     copy_store(made.folder, image, changed=path.name)
     flip(image / path.name, made.commits[-1].end // 2, 1)
     for _ in range(2):
-        words = [sys.executable, "-c", _OPENER, str(image), of, name, when]
-        died = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=60, check=False)
-        assert died.returncode == 9, died.stderr.decode()
+        assert opens_and_dies(image, of, name, when) == 9
         if name in ("owe", "commit") and when == "after":
             break  # it was done, and is not done again
 
