@@ -9,6 +9,7 @@ from actors.bridge.dial_policy import HOURS_OVER, IDLE
 from supervisor.control.client import ControlClient
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, log_state, own_part
+from supervisor.terminal.queue_room import NEARLY_FULL, fullness, is_full
 from supervisor.terminal.remote_limitations import lacking
 from supervisor.units import counted, write_time
 from wire.errors import BasculeError
@@ -28,7 +29,6 @@ from wire.status.store import StoreFigures
 
 EVENTS_LOOKED_AT = 500
 _CLOCK_S = 5.0  # a jump that is worth a word
-_FULL = 0.99
 _FLAPS = 3  # so many ends of a link are worth a word
 _UNSHARED = "remove shared from its rule: then the first lane subscribes to it alone"
 _ORDERLY = ("paused", "stopped", "lane opened anew", IDLE, HOURS_OVER)
@@ -231,10 +231,8 @@ def _link(row: BridgeLane, about: str) -> Iterator[Finding]:
 
 
 def _queue(row: BridgeLane, about: str) -> Iterator[Finding]:
-    if row.full is not None and row.full >= _FULL:
-        yield fail(
-            about, f"its queue is full: {counted(row.depth or 0, 'message')}", "let the link come up, or raise limits of the bridge"
-        )
+    if (room := row.room) is not None and room.used >= NEARLY_FULL * room.most:
+        yield (fail if is_full(room) else warn)(about, f"its queue is {fullness(room)}", room.cure)
     if row.refused:
         found = f"refused for want of room: {counted(row.refused, 'message')}"
         yield warn(about, found, "their publishers were told; raise limits of the bridge, or take drop-oldest for limits.overflow")

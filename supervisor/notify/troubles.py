@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from supervisor.notify.growth import Growth
+from supervisor.terminal.queue_room import fullness
 from supervisor.units import counted, write_duration, write_size
 from wire.config_settings import NoticeSettings
 from wire.status.answers import Event
@@ -153,8 +154,9 @@ def _full(rule: NoticeSettings, status: Status, _growth: Growth, _now_s: float) 
         if row.full is None:
             yield _unknown(row, TroubleKind.QUEUE_FULL, whole=True)
         elif (row.full or 0.0) * 100 >= rule.full_percent:
-            text = f"its queue is {row.full or 0.0:.0%} full"
-            yield _of(row, TroubleKind.QUEUE_FULL, text, "let the link come up, or raise limits of the bridge", whole=True)
+            room = row.room
+            text = "its queue is nearly full" if room is None else f"its queue is {fullness(room)}"
+            yield _of(row, TroubleKind.QUEUE_FULL, text, "" if room is None else room.cure, whole=True)
 
 
 def _dead(rule: NoticeSettings, status: Status, _growth: Growth, _now_s: float) -> Iterator[Trouble]:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from supervisor.terminal import cluster_text
 from supervisor.terminal.message_text import Message, printable
+from supervisor.terminal.queue_room import FULL, NEARLY_FULL, fullness, is_full
 from supervisor.terminal.remote_limitations import lacking
 from supervisor.terminal.typed_commands import typed
 from supervisor.units import counted, write_time
@@ -31,7 +32,6 @@ from wire.status.store import StoreFigures
 
 _GOOD, _BAD, _BUSY = "green", "bold red", "yellow"
 _STATE_STYLES = {"ready": _GOOD, "connected": _GOOD, "closed": _GOOD, "damaged": _BAD, "misconfigured": _BAD}
-_FULL = 0.99
 _PIPE_WIDTH = 180
 _MESSAGES_PIPE_WIDTH = 400
 _FAR_S = 30 * 86_400.0  # a queue that is full after that is no news
@@ -210,7 +210,7 @@ def _share(full: float | None) -> Text:
     """How full a queue is; red where the next message may find no room."""
     if full is None:
         return Text("-")
-    return Text(f"{int(full * 100)} %", _BAD if full >= _FULL else "")
+    return Text(f"{int(full * 100)} %", _BAD if full >= FULL else "")
 
 
 def _rate(rate: float | None) -> str:
@@ -310,11 +310,12 @@ def _ledgers(rows: Sequence[BridgeLane]) -> list[RenderableType]:
 
 
 def _without_room(rows: Sequence[BridgeLane]) -> list[RenderableType]:
-    """Which queues are full; what is beside the ledgers: what they refused."""
+    """Which queues are full or nearly so, and what happens then; what is beside the ledgers: what they refused."""
     lines: list[RenderableType] = []
-    full = ", ".join(dict.fromkeys(row.name for row in rows if row.full is not None and row.full >= _FULL))
-    if full:
-        lines.append(Text.assemble(("queue full: ", _BAD), f"{full}; limits.overflow says what becomes of more"))
+    rooms = {row.room.name: row.room for row in rows if row.room is not None}
+    for room in (room for room in rooms.values() if room.used >= NEARLY_FULL * room.most):
+        told = f"{fullness(room)}\n  -> {room.cure}"
+        lines.append(Text.assemble((f"queue of {room.name}: ", _BAD if is_full(room) else _BUSY), told))
     told = "; ".join(f"{_lane(row)} {row.refused}" for row in rows if row.refused)
     if told:
         lines.append(Text.assemble(("refused for want of room: ", _BUSY), told))

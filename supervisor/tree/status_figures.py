@@ -14,8 +14,9 @@ from dataclasses import dataclass, fields, replace
 from wire.config_settings import LimitSettings
 from wire.frames.names import QUEUE_STORE, LaneLabel, connection_name, forwarder_name, queue_name
 from wire.status.actors import Reports, reported
-from wire.status.bridges import BridgeLane, ConnectionFigures, LinkFigures, QueueFigures, Tier2Figures, Unserved
+from wire.status.bridges import BridgeLane, ConnectionFigures, LinkFigures, QueueFigures, RoomFigures, Tier2Figures, Unserved
 from wire.status.link_faults import cure_of
+from wire.status.loss_reasons import WHEN_FULL
 from wire.status.node_status import ActorRow
 from wire.status.states import ChildState
 from wire.status.store import StoreFigures, StoreReport
@@ -128,7 +129,7 @@ def lane_row(
     actors: Mapping[str, ActorRow],
     reports: Reports,
     rates: Rates,
-    full: float | None,
+    room: RoomFigures | None,
     full_s: float | None,
     paused_since_ms: int | None,
     down_s: float | None,
@@ -161,8 +162,9 @@ def lane_row(
         rate_out=rates.rate_out,
         drain_s=rates.drain_s(queue.depth),
         drain_at_best_s=rates.drain_at_best_s(queue.depth),
-        full=None if full is None else round(full, 4),
+        full=None if room is None else round(room.used / room.most, 4),
         full_s=full_s,
+        room=room,
         in_flight=None if link is None else link.in_flight,  # sent; what the store has handed out may not have left
         paused_since_ms=paused_since_ms,
         dead_letters=store.dead_letters.get(bridge),
@@ -189,22 +191,36 @@ def unserved_rows(lanes: Iterable[tuple[str, LaneLabel]], queues: Mapping[str, Q
     )
 
 
-def fullness(queues: Sequence[QueueFigures | None], limits: LimitSettings) -> float | None:
-    """How much of their bridge's ``limits`` the lanes with ``queues`` take up together, of 1; None: unlimited, or nobody knows."""
+def room_of(name: str, queues: Sequence[QueueFigures | None], limits: LimitSettings) -> RoomFigures | None:
+    """The one of ``limits`` that the lanes with ``queues`` take up most of together; None: unlimited, or nobody knows.
+
+    name: the bridge, or the class, whose limits they are.
+    """
     told = [
         (queue.depth, queue.bytes) for queue in queues if queue is not None and queue.depth is not None and queue.bytes is not None
     ]
     if len(told) < len(queues):
         return None
-    pairs = ((sum(depth for depth, _ in told), limits.max_messages), (sum(size for _, size in told), limits.max_bytes))
-    return max((used / most for used, most in pairs if most), default=None)
+    used = {"max_messages": sum(depth for depth, _ in told), "max_bytes": sum(size for _, size in told)}
+    most = {key: value for key in used if (value := getattr(limits, key))}
+    if not most:
+        return None
+    nearest = max(most, key=lambda key: used[key] / most[key])
+    return RoomFigures(
+        name=name,
+        limit=nearest,
+        used=used[nearest],
+        most=most[nearest],
+        when_full=WHEN_FULL[limits.overflow],
+        cure=f"mend what holds it up, or raise limits.{nearest}: a reload applies it at once, and what waits stays",
+    )
 
 
-def full_s(depth: int, rates: Iterable[Rates], full: float | None) -> float | None:
+def full_s(depth: int, rates: Iterable[Rates], room: RoomFigures | None) -> float | None:
     """How long until ``depth`` messages have become as many as fit, at these rates; None: they do not grow, or nobody knows."""
     growth = 0.0
     for each in rates:
         if each.rate_in is None or each.rate_out is None:
             return None
         growth += each.rate_in - each.rate_out
-    return round(depth * max(0.0, 1 / full - 1) / growth, 1) if full and growth > 0 else None
+    return round(depth * max(0.0, room.most / room.used - 1) / growth, 1) if room and room.used and growth > 0 else None

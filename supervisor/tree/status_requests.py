@@ -16,7 +16,7 @@ from supervisor.history.sampling import LaneSample, Sample
 from supervisor.machine_usage import RecentUsage
 from supervisor.tree.process_rows import actor_rows, actor_states, process_rows
 from supervisor.tree.running_children import RunningChildren
-from supervisor.tree.status_figures import FigureRates, LinkDowns, full_s, fullness, lane_row, store_part, unserved_rows
+from supervisor.tree.status_figures import FigureRates, LinkDowns, full_s, lane_row, room_of, store_part, unserved_rows
 from supervisor.version import VERSION
 from wire.config_settings import SettingsNow
 from wire.figure import of_values, to_map
@@ -238,19 +238,19 @@ class StatusRequests:
             rates = {name: self._rates.rates(name) for name in names}
             rooms = {queue_name(*lane): bridge.limits_of(lane[1]) for lane in own}
             full = {}
-            for room, limits in dict(rooms.values()).items():
-                sharing = [name for name in names if rooms[name][0] == room]
+            for whose, limits in dict(rooms.values()).items():
+                sharing = [name for name in names if rooms[name][0] == whose]
                 queues = [store.queues.get(name) for name in sharing]
-                part = fullness(queues, limits)
+                room = room_of(whose, queues, limits)
                 depth = sum(queue.depth or 0 for queue in queues if queue is not None)
-                full[room] = part, full_s(depth, [rates[name] for name in sharing], part)
+                full[whose] = room, full_s(depth, [rates[name] for name in sharing], room)
             rows += [
                 lane_row(
                     *lane,
                     actors=by_name,
                     reports=reports,
                     rates=rates[name],
-                    full=full[rooms[name][0]][0],
+                    room=full[rooms[name][0]][0],
                     full_s=full[rooms[name][0]][1],
                     paused_since_ms=self._children.paused_since_ms(bridge.name),
                     down_s=self._downs.down_s(connection_name(*lane), now_s),

@@ -325,6 +325,18 @@ class Tier2Figures:
 
 
 @figures
+class RoomFigures:
+    """The limit that the queue of a bridge is nearest to, or that of a class with limits of its own."""
+
+    name: str = figure("Which queue: the bridge's name, or `BRIDGE:CLASS`.")
+    limit: str = figure("Which of its `limits`: `max_messages` or `max_bytes`.")
+    used: int = figure("Messages or bytes that wait, of all lanes for which it holds.")
+    most: int = figure("The value of the limit.")
+    when_full: str = figure("What happens when that is reached, in words, as `overflow` of these limits says.")
+    cure: str = figure("What to do before, in words.")
+
+
+@figures
 class BridgeLane(QueueFigures):
     """A lane of a bridge: how it is, its ledger (`accepted = delivered + depth + expired + dropped + dead_lettered`), its link."""
 
@@ -390,6 +402,7 @@ class BridgeLane(QueueFigures):
         gauge("bridge_queue_full_in_seconds"),
         default=None,
     )
+    room: RoomFigures | None = part("The limit of `full`; absent without one, or while nobody knows.", default=None)
     in_flight: int | None = figure("Messages sent and not settled.", gauge("bridge_in_flight_messages"), default=None)
     paused_since_ms: int | None = figure(
         "Since when it is paused.", given("bridge_paused", "Whether an operator has paused it."), default=None

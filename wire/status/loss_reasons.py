@@ -44,6 +44,14 @@ INTENDED = (Loss.PURGED, *THINNED)  # nobody is to be told of it as a loss
 OF_QUEUES = (Loss.ACTOR_RESTART, Loss.DAMAGED, Loss.OVERFLOW, Loss.QOS0_MEMORY, Loss.RESTART, *INTENDED)
 
 
+WHEN_FULL = {  # what happens where a queue has no room, by ``limits.overflow``
+    "reject": "publishers get no acknowledgement until there is room (MQTT 5: refused with 0x97), so nothing acknowledged is lost; "
+    "QoS 0 is dropped and counted",
+    "drop-oldest": "messages that have waited longest and were never sent are dropped and counted, and new ones take their room",
+    "drop-newest": "new messages are acknowledged, dropped and counted",
+}
+
+
 def cure_of_loss(reason: str) -> str:
     """The cure of a ``reason`` of a ledger, which may be a reason code of the remote."""
     return next((loss.cure for loss in Loss if loss == reason), LOSS_ELSE)

@@ -10,6 +10,7 @@ import { withPast } from "./samples.js";
 const DAY_S = 86400;
 const LEAST_S = 3600; // of a plot beside a trouble
 
+const KEPT = { "file-native": "on disk", "in-memory": "in memory only", replicated: "on a majority of the cluster" };
 const TERMS = [
   ["accepted", "Accepted"],
   ["delivered", "Delivered"],
@@ -29,13 +30,13 @@ export class Answer {
     this.troubles = document.getElementById("troubles");
     this.balance = new Balance(document.getElementById("balance"));
     this.plots = new Map();
-    this.contents = new Map(["answer", "node", "bridges", "ledger", "dead"].map((id) => [id, document.querySelector(`.contents a[href="#${id}"] .icon`)]));
+    this.contents = new Map(["answer", "node", "bridges", "queues", "ledger", "dead"].map((id) => [id, document.querySelector(`.contents a[href="#${id}"] .icon`)]));
   }
 
   show(state) {
     const { status, judgement, atMs } = state;
-    const mode = status.store?.mode ? `, ${status.store.mode}` : "";
-    say(this.eyebrow, `Node ${status.node}${mode}, up ${duration(Math.floor(status.supervisor.uptime_s))}, as of ${moment(atMs)} UTC`);
+    const kept = KEPT[status.store?.mode];
+    say(this.eyebrow, `MQTT bridges of node ${status.node}${kept ? `, queues ${kept}` : ""}, up ${duration(Math.floor(status.supervisor.uptime_s))}, as of ${moment(atMs)} UTC`);
     say(this.headline, judgement.headline);
     setAll(this.headline, { class: judgement.headline.length > 60 ? "long" : null });
     say(this.lead, judgement.lead);
@@ -47,7 +48,7 @@ export class Answer {
       this.plots.get(group.about)?.show(state);
     });
     this.troubles.hidden = !judgement.troubles.length;
-    this.balance.show(status.bridges ?? []);
+    this.balance.show(status);
   }
 
   _newGroup(group, judgement) {
@@ -88,6 +89,7 @@ function bySection(status, judgement) {
     answer: judgement.verdict,
     node: of((one) => !bridges.has(one.about)),
     bridges: of((one) => bridges.has(one.about) && one.kind !== "dead"),
+    queues: of((one) => ["full", "lost"].includes(one.kind)),
     ledger: (status.bridges ?? []).every((row) => row.ledger_closes !== false) ? "ok" : "problem",
     dead: of((one) => one.kind === "dead"),
   };
@@ -136,12 +138,13 @@ class Balance {
       list.append(make("div", { class: `term ${name}` }, make("dt", {}, title), value));
     }
     this.rest = make("p", { class: "rest" });
+    this.since = make("p", { class: "fine" });
     this.parts = make("svg", { class: "proportion", preserveAspectRatio: "none", viewBox: "0 0 1000 10", "aria-hidden": "true" });
     this.wrong = make("p", { class: "wrong" }, icon("problem"), make("span", {}));
-    host.append(make("h2", { class: "vh" }, "All bridges together"), list, this.rest, this.parts, this.wrong);
+    host.append(make("h2", { class: "vh" }, "All bridges together"), list, this.rest, this.parts, this.wrong, this.since);
   }
 
-  show(rows) {
+  show({ bridges: rows = [], store }) {
     const ledger = ledgerOf(rows);
     for (const [name] of TERMS) say(this.values.get(name), count(ledger[name]));
     const gone = ledger.accepted - ledger.delivered;
@@ -158,6 +161,7 @@ class Balance {
     setAll(this.host, { class: `balance${ledger.closes ? "" : " differs"}` });
     this.wrong.hidden = ledger.closes;
     say(this.wrong.lastChild, "It does not add up: see the ledger of each bridge.");
+    say(this.since, `Counted since each bridge's first message${store?.mode === "in-memory" ? " of this run" : ", restarts included"}; a message to two bridges counts for each.`);
     this.host.hidden = !rows.length;
   }
 }

@@ -13,7 +13,7 @@ const RESTART_PERIOD_MS = 300000;
 /** All of one bridge; ``rows`` are its lanes. withSite: whether the process that its lanes share is told already. */
 export function bridgeTroubles(name, rows, events, series, nowMs, withSite = false) {
   const found = together(rows.map((row) => [row, [...linkTroubles(row, nowMs, withSite), ...queueTroubles(row)]]));
-  found.push(...fullTroubles(name, rows, events, series), ...lostTroubles(series));
+  found.push(...fullTroubles(name, rows, events, series, nowMs), ...lostTroubles(series));
   found.push(...deadTroubles(name, rows[0], events, nowMs), ...restartTroubles(name, rows, events, nowMs));
   return found;
 }
@@ -113,32 +113,54 @@ function queueTroubles(row) {
   return found;
 }
 
-function fullTroubles(name, rows, events, series) {
+function fullTroubles(name, rows, events, series, nowMs) {
   const lost = series?.points.length ? series.grownWithin("refused", LOST_PERIOD_S) : 0;
   const began = overflowOf(name, events);
-  if (!lost && !began) return nearlyFullTroubles(rows);
-  const policy = began?.reason ? ` (overflow: ${began.reason})` : "";
+  if (!lost && !began) return nearlyFullTroubles(name, rows, nowMs);
+  const room = roomsOf(rows).sort(([one], [other]) => other.used / other.most - one.used / one.most)[0]?.[0];
   const facts = [];
   if (lost) facts.push(`${counted(lost, "message")} refused or dropped in the last minutes`);
-  const waits = rows.reduce((sum, row) => sum + (row.depth ?? 0), 0);
-  facts.push(`${counted(waits, "message")} of ${bytes(rows.reduce((sum, row) => sum + (row.bytes ?? 0), 0))} wait`);
-  const words = began ? `its queue is full${policy}` : "its queue was full within the last minutes";
-  return [trouble(lost || began ? "problem" : "attention", words, facts, "Get its link up, or raise limits.max_messages and limits.max_bytes, or purge.")];
+  facts.push(...waitsOf(rows));
+  if (room) facts.push(`while it is full, ${room.when_full}`);
+  const policy = !room && began?.reason ? ` (overflow: ${began.reason})` : "";
+  const words = began ? `its queue is full${room ? `: ${usedOf(room)}` : policy}` : "its queue was full within the last minutes";
+  return [trouble(lost || began ? "problem" : "attention", words, facts, cureOf(room), "full")];
 }
 
 function lostTroubles(series) {
   const lost = series?.points.length ? series.grownWithin("lost", LOST_PERIOD_S) : 0;
-  return lost ? [trouble("problem", "messages were dropped within the last minutes", [counted(lost, "message")], "All figures of the bridge have the reason, under dropped.")] : [];
+  return lost ? [trouble("problem", "messages were dropped within the last minutes", [counted(lost, "message")], "All figures of the bridge have the reason, under dropped.", "lost")] : [];
 }
 
-function nearlyFullTroubles(rows) {
-  const full = rows[0].full ?? 0; // of the whole bridge
-  if (full < NEARLY_FULL) return [];
-  const leftS = rows[0].full_s ?? null;
-  const facts = leftS === null ? ["it does not grow just now"] : [`full in ${leftS < 1 ? "" : "about "}${lasting(leftS)} if it goes on like this`];
-  const oldestS = most(rows, (row) => row.oldest_age_s);
-  if (oldestS >= 1) facts.unshift(`the oldest message has waited ${lasting(oldestS)}`);
-  return [trouble("attention", `its queue is ${share(full)} full`, facts, "Mend what holds it up, or raise limits.max_messages and limits.max_bytes. limits.overflow says what gives way once it is full.")];
+function nearlyFullTroubles(name, rows, nowMs) {
+  return roomsOf(rows).filter(([room]) => room.used >= NEARLY_FULL * room.most).map(([room, sharing]) => {
+    const leftS = sharing[0].full_s ?? null;
+    const when = leftS === null ? "it does not grow just now; once it is full," : `full at about ${clock(nowMs + leftS * 1000, nowMs)}, in ${lasting(leftS)}, if it goes on like this; then`;
+    const facts = [`${when} ${room.when_full}`];
+    const oldestS = most(sharing, (row) => row.oldest_age_s);
+    if (oldestS >= 1) facts.push(`the oldest message has waited ${lasting(oldestS)}`);
+    const which = room.name === name ? "its queue" : `its queue ${room.name}`;
+    return trouble("attention", `${which} is ${share(room.used / room.most)} full: ${usedOf(room)}`, facts, cureOf(room), "full");
+  });
+}
+
+/** What limits the queue of the bridge, or of each class with limits of its own, and the lanes for which that holds. */
+function roomsOf(rows) {
+  const rooms = new Map();
+  for (const row of rows.filter((one) => one.room?.most)) {
+    if (!rooms.has(row.room.name)) rooms.set(row.room.name, [row.room, []]);
+    rooms.get(row.room.name)[1].push(row);
+  }
+  return [...rooms.values()];
+}
+
+const usedOf = ({ limit, used, most: all }) => (limit === "max_bytes" ? `${bytes(used)} of ${bytes(all)}` : `${count(used)} of ${counted(all, "message")}`);
+const cureOf = (room) => (room ? `${sentence(room.cure)}.` : "Get its link up, or raise limits.");
+
+/** In how many seconds the bridge loses messages or refuses publishers: 0 if it does, Infinity if nothing says so. */
+export function losesIn(rows, troubles) {
+  if (troubles.some(({ kind, verdict }) => ["full", "lost"].includes(kind) && verdict === "problem")) return 0;
+  return Math.min(...rows.map((row) => row.full_s ?? Infinity));
 }
 
 /** The beginning of an overflow that has not ended. */

@@ -1,27 +1,32 @@
 // What is in trouble, why, since when, and what to do: from one answer to ``status``, the events and what was seen before. Pure.
 
-import { bridgeTroubles } from "./bridge_troubles.js";
+import { bridgeTroubles, losesIn } from "./bridge_troubles.js";
 import { counted, listed } from "./format.js";
 import { nodeTroubles } from "./node_troubles.js";
 import { bridgesOf, processVerdict, RANK, stateOf, worst } from "./rows.js";
 
+const FAR_S = 3600; // who is full later stays in the configuration's order
+
 /**
- * Everything worth telling. ``events`` are by time, ``series`` has a ``Series`` for each bridge's name.
+ * Everything worth telling, of equal weight what loses messages or refuses publishers soonest first. ``events`` are by time, ``series`` has a ``Series`` for each bridge's name.
  *
  * Returns ``{verdict, headline, lead, troubles, bridges}``; a trouble is ``{verdict, about, anchor, text, facts, cure}``, and
  * ``bridges`` has ``{verdict, word, troubles}`` by name.
  */
 export function judge(status, events, series, nowMs) {
   const bridges = new Map();
+  const soonS = new Map(); // by bridge
   const troubles = nodeTroubles(status);
   const withSite = (status.processes ?? []).some((row) => row.name === "site" && processVerdict(row.state) !== "ok");
   for (const [name, rows] of bridgesOf(status)) {
     const found = bridgeTroubles(name, rows, events, series.get(name), nowMs, withSite).sort((one, other) => RANK[one.verdict] - RANK[other.verdict]);
     troubles.push(...found.map((one) => ({ about: name, anchor: `b-${name}`, bridge: name, ...one })));
+    soonS.set(name, losesIn(rows, found));
     const state = stateOf(rows);
     bridges.set(name, { verdict: worst(found.map((one) => one.verdict)), word: state, troubles: found });
   }
-  troubles.sort((one, other) => RANK[one.verdict] - RANK[other.verdict]);
+  const soon = (one) => Math.min(soonS.get(one.bridge) ?? 0, FAR_S);
+  troubles.sort((one, other) => RANK[one.verdict] - RANK[other.verdict] || soon(one) - soon(other));
   return { verdict: worst(troubles.map((one) => one.verdict)), ...headlineOf(status, troubles, bridges), troubles, bridges };
 }
 

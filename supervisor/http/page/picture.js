@@ -65,7 +65,7 @@ export function modelOf({ status, judgement }) {
   const storeBox = box("store", "store", store.state && store.state !== "running" ? store.state.replace("_", " ") : free || wordsOf("store"), diskVerdict, "#ledger");
   const supervisor = box("supervisor", "supervisor", `up ${lasting(status.supervisor.uptime_s)}`, status.ready ? "ok" : "attention", "#events");
   const helpers = [...processes.values()].filter((row) => !["supervisor", "clients", "store"].includes(row.name) && !row.name.startsWith("bridge:"));
-  const beside = helpers.map((row) => box(row.name, row.name, stateWords(row.name, row), processVerdict(row.state), "#node", "helper"));
+  const beside = helpers.map((row) => box(row.name, row.name, row.name === "template" && row.state === "ready" ? "starts others" : stateWords(row.name, row), processVerdict(row.state), "#node", "helper"));
   const lanes = bridgesOf(status).flatMap(([name, rows]) => rows.map((row) => laneOf(name, row, rows.length, processes, judgement)));
   const shown = lanes.length <= LANES_MOST ? lanes : [...lanes].sort((one, other) => Number(one.well) - Number(other.well)).slice(0, LANES_MOST);
   const published = (status.bridges ?? []).reduce((sum, row) => sum + (row.rate_in ?? 0), 0);

@@ -5,6 +5,7 @@ import { duration, lasting } from "./format.js";
 
 const WIDTH = 240;
 const HEIGHT = 48;
+const DOWN = 5; // of the strip at the times at which the link was down: the foot of what is drawn, which nothing covers
 const SPANS_S = [60, 120, 300, 900, 3600, 10800, 21600, 43200, 86400];
 
 /** A plot with a title, its value now, and one or two lines of ``[seconds ago, value]``; it can be pointed at. */
@@ -19,7 +20,7 @@ export class Sparkline {
     this.marks = make("g", {});
     this.cursor = make("line", { class: "cursor-line", y1: 0, y2: HEIGHT, visibility: "hidden" });
     this.svg = make("svg", { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" },
-      make("line", { class: "grid zero", x1: 0, x2: WIDTH, y1: HEIGHT - 1, y2: HEIGHT - 1 }), this.marks, ...this.areas.slice(0, 1), ...this.lines, this.cursor);
+      make("line", { class: "grid zero", x1: 0, x2: WIDTH, y1: HEIGHT - 1, y2: HEIGHT - 1 }), ...this.areas.slice(0, 1), this.marks, ...this.lines, this.cursor);
     this.title = title;
     this.element = make("figure", { class: "small-plot" }, make("figcaption", {}, make("span", {}, title), this.now), this.svg, this.high);
     this.values = names.map(() => []);
@@ -35,7 +36,7 @@ export class Sparkline {
     this.values = series.map((points) => points.filter(([ago, value]) => value !== null && ago <= this.spanS));
     this.said = now;
     const down = marks.map(([from, to]) => [Math.min(from, this.spanS), to]).filter(([from, to]) => from > to);
-    keyed(this.marks, down.map((one, at) => ({ one, at })), ({ at }) => at, () => make("rect", { class: "down", y: 0, height: HEIGHT }), (rect, { one: [from, to] }) => setAll(rect, { x: this._x(from), width: ((WIDTH * (from - to)) / this.spanS).toFixed(1) }));
+    keyed(this.marks, down.map((one, at) => ({ one, at })), ({ at }) => at, () => make("rect", { class: "down", y: HEIGHT - DOWN, height: DOWN }), (rect, { one: [from, to] }) => setAll(rect, { x: this._x(from), width: ((WIDTH * (from - to)) / this.spanS).toFixed(1) }));
     const known = this.values.flat().map(([, value]) => value);
     const most = known.length ? Math.max(...known) : 0;
     this.most = most || 1;
@@ -46,6 +47,7 @@ export class Sparkline {
     }
     say(this.high, known.length ? `${duration(this.spanS)}, at most ${this.write(most)}` : "no figures yet");
     setAll(this.svg, { "aria-label": `${this.title} over the last ${duration(this.spanS)}: now ${now}${known.length ? `, at most ${this.write(most)}` : ""}${down.length ? "; its link was down within that time" : ""}` });
+    setAll(this.high, { class: down.length ? "high down-too" : "high" });
     if (this.pointed === null) say(this.now, now);
     else this._tell();
   }

@@ -48,7 +48,7 @@ export function ledgerOf(rows) {
   return ledger;
 }
 
-/** Something worth telling; ``kind`` is ``dead`` of dead letters. */
+/** Something worth telling; ``kind``: ``full`` and ``lost`` of a queue, ``dead`` of dead letters. */
 export function trouble(verdict, text, facts, cure, kind = "") {
   return { verdict, text, facts, cure, kind };
 }

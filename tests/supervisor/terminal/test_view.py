@@ -12,7 +12,7 @@ from rich.console import Console
 
 from supervisor.terminal.message_text import Message
 from supervisor.terminal.view import briefly, duration, paragraph, print_messages, progress, size, status_view
-from supervisor.tree.status_figures import Rates, full_s, fullness, lane_row, store_part, unserved_rows
+from supervisor.tree.status_figures import Rates, full_s, lane_row, room_of, store_part, unserved_rows
 from tests.support.settings import node
 from wire.figure import of_map, to_map
 from wire.frames.names import actors_of
@@ -56,7 +56,7 @@ def status(
     limits = replace(node().limits, max_messages=10_000_000, max_bytes=10 << 30)
     store = reports.get("queue_store")
     queue, rate = store.queues.get("bridge:a:0") if store is not None else None, (rates or {}).get("bridge:a:0", Rates())
-    full = fullness([queue], limits)
+    room = room_of("a", [queue], limits)
     row = (
         lane_row(
             "a",
@@ -64,8 +64,8 @@ def status(
             actors=actors,
             reports=reports,
             rates=rate,
-            full=full,
-            full_s=full_s((queue and queue.depth) or 0, [rate], full),
+            room=room,
+            full_s=full_s((queue and queue.depth) or 0, [rate], room),
             paused_since_ms=None,
             down_s=(down_s or {}).get("connection:a:0"),
         )
@@ -271,7 +271,10 @@ def test_a_full_queue_says_so_before_anything_is_refused() -> None:
     shown = lines(status({"queue_store": {"queues": {"bridge:a:0": queue}}}), width=80)
 
     assert "100 %" in shown[3]
-    assert "queue full: a; limits.overflow says what becomes of more" in shown
+    at = next(number for number, line in enumerate(shown) if line.startswith("queue of a: full, 10000000 of 10000000 messages:"))
+    told = " ".join(shown[at : at + 5])
+    assert "nothing acknowledged is lost" in told
+    assert "raise limits.max_messages: a reload applies it at once" in told
 
 
 def member(role: str, **figures: Any) -> dict[str, Any]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-from supervisor.tree.status_figures import Rates, full_s, fullness, lane_row, store_part, unserved_rows
+import pytest
+
+from supervisor.terminal.queue_room import fullness
+from supervisor.tree.status_figures import Rates, full_s, lane_row, room_of, store_part, unserved_rows
 from tests.support.settings import node
+from wire.config_settings import LimitSettings
 from wire.figure import of_map, to_map
 from wire.status.actors import ActorFigures
 from wire.status.bridges import BridgeLane, ConnectionFigures, QueueFigures
@@ -27,7 +31,7 @@ def row(*, state: str = "ready", store: dict[str, Any] | None = None, connection
         actors={"connection:a:0": of_map(ActorRow, {"state": state, "last_cause": "it ended" if state != "ready" else ""})},
         reports=reports,
         rates=Rates(),
-        full=None,
+        room=None,
         full_s=None,
         paused_since_ms=None,
         down_s=None,
@@ -78,9 +82,22 @@ def test_a_queue_whose_lane_is_not_configured_is_told_of_while_something_waits()
 
 def test_a_bridge_is_as_full_as_its_lanes_are_together_and_nobody_knows_before_all_are_known() -> None:
     limits = of_limits(max_messages=100, max_bytes=1000)
-    assert fullness([queue(depth=10, bytes=10), queue(depth=20, bytes=490)], limits) == 0.5
-    assert fullness([queue(depth=10, bytes=10), None], limits) is None
-    assert fullness([queue(depth=10, bytes=10)], of_limits(max_messages=None, max_bytes=None)) is None
+    room = room_of("a", [queue(depth=10, bytes=10), queue(depth=20, bytes=490)], limits)
+    assert room is not None
+    assert (room.name, room.limit, room.used, room.most) == ("a", "max_bytes", 500, 1000)
+    assert "raise limits.max_bytes" in room.cure
+    assert room_of("a", [queue(depth=10, bytes=10), None], limits) is None
+    assert room_of("a", [queue(depth=10, bytes=10)], of_limits(max_messages=None, max_bytes=None)) is None
+
+
+@pytest.mark.parametrize("overflow", get_args(get_type_hints(LimitSettings, include_extras=True)["overflow"])[1].values)
+def test_what_happens_once_a_queue_is_full_is_said_of_every_policy(overflow: str) -> None:
+    room = room_of("a", [queue(depth=93, bytes=1)], of_limits(max_messages=100, overflow=overflow))
+
+    assert room is not None
+    assert fullness(room).startswith("93 % full, 93 of 100 messages; once it is full, ")
+    assert ("nothing acknowledged is lost" in fullness(room)) == (overflow == "reject")
+    assert "dropped and counted" in fullness(room)
 
 
 def of_limits(**keys: Any) -> Any:
@@ -90,7 +107,9 @@ def of_limits(**keys: Any) -> Any:
 
 
 def test_it_is_full_when_what_is_left_has_come_at_these_rates() -> None:
-    assert full_s(50, [Rates(10.0, 5.0)], 0.5) == 10.0
-    assert full_s(50, [Rates(5.0, 10.0)], 0.5) is None
-    assert full_s(50, [Rates(10.0, 5.0), Rates()], 0.5) is None
+    half, empty = (room_of("a", [queue(depth=depth, bytes=0)], of_limits(max_messages=100)) for depth in (50, 0))
+    assert full_s(50, [Rates(10.0, 5.0)], half) == 10.0
+    assert full_s(50, [Rates(5.0, 10.0)], half) is None
+    assert full_s(50, [Rates(10.0, 5.0), Rates()], half) is None
+    assert full_s(0, [Rates(10.0, 5.0)], empty) is None
     assert full_s(0, [Rates(10.0, 5.0)], None) is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.supervisor.http.page.modules import needs_node, told_by
-from wire.status.loss_reasons import INTENDED, OF_QUEUES, Loss
+from wire.status.loss_reasons import INTENDED, OF_QUEUES, WHEN_FULL, Loss
 
 pytestmark = [pytest.mark.process, needs_node]
 
@@ -41,6 +41,35 @@ def down(name: str, at: int | str = 0, **figures: Any) -> dict[str, Any]:
     return lane(name, at, **(known | figures))
 
 
+def room(name: str, used: int) -> dict[str, Any]:
+    """The limit of ``name``'s queue, of 2,000 messages."""
+    told = {"limit": "max_messages", "used": used, "most": 2_000, "when_full": WHEN_FULL["reject"]}
+    return {"name": name, "cure": "raise limits.max_messages", **told}
+
+
+def test_who_is_full_soonest_comes_first_with_the_limit_the_time_and_what_happens_then(tmp_path: Path) -> None:
+    calm, soon, sooner = down("calm"), down("soon", full_s=900.0), down("sooner", full_s=87.0, room=room("sooner", 1_877))
+    full = lane("full", depth=2_000, room=room("full", 2_000))
+    began = [{"kind": "overflow.began", "at_ms": 9, "bridge": "full", "reason": "reject"}]
+
+    (told,) = judged(tmp_path, {"bridges": [calm, soon, sooner, full], "events": began})
+
+    assert told["headline"] == "4 of 4 bridges are in trouble: full, sooner, soon and calm."
+    (_, words, facts), *_, nearly = [one for one in told["troubles"] if one[0] in ("full", "sooner")]
+    assert words == "its queue is full: 2,000 of 2,000 messages"
+    assert facts.endswith(f"while it is full, {WHEN_FULL['reject']}")
+    assert nearly[1] == "its queue is 93 % full: 1,877 of 2,000 messages"
+    assert nearly[2] == f"full at about 00:03:07, in 1 min 27 s, if it goes on like this; then {WHEN_FULL['reject']}"
+
+
+def test_a_class_with_limits_of_its_own_is_told_to_be_nearly_full(tmp_path: Path) -> None:
+    rows = [lane("north", room=room("north", 3)), lane("north", "bulk", room=room("north:bulk", 1_999))]
+
+    (told,) = judged(tmp_path, {"bridges": rows})
+
+    assert [text for _, text, _ in told["troubles"]] == ["its queue north:bulk is 99 % full: 1,999 of 2,000 messages"]
+
+
 def test_a_bridge_that_is_paused_is_said_to_be_and_nothing_is_said_to_go_on(tmp_path: Path) -> None:
     paused = lane("north", state="paused", paused_since_ms=40_000, depth=3, bytes=9)
     late = lane("south", oldest_age_s=90, depth=1, drain_s=None)
@@ -65,7 +94,7 @@ def test_since_when_there_are_dead_letters_and_who_else_is_worth_a_look_is_said(
     dead = {"held": 2, "bytes": 9, "reasons": {"remote_0x87": 2}}
     kinds = (("messages.dead", 10_000), ("queue.purged", 20_000), ("messages.dead", 30_000), ("messages.dead", 70_000))
     events = [{"kind": kind, "at_ms": at_ms, "bridge": "south", "reason": "dead_letters"} for kind, at_ms in kinds]
-    full = lane("east", full=0.9, oldest_age_s=75.0)
+    full = lane("east", oldest_age_s=75.0, room=room("east", 1_877))
     rows = [down("north"), lane("south", dead_letters=dead), lane("west", state="paused", paused_since_ms=90_000), full]
 
     (told,) = judged(tmp_path, {"bridges": rows, "events": events})
@@ -74,7 +103,8 @@ def test_since_when_there_are_dead_letters_and_who_else_is_worth_a_look_is_said(
     assert told["lead"] == "Paused: west. Worth a look: south and east."
     facts = {about: facts for about, _, facts in told["troubles"]}
     assert facts["south"] == "since 00:00:30, the last at 00:01:10; 9 B"
-    assert facts["east"].startswith("the oldest message has waited 1 min 15 s; ")
+    when = f"it does not grow just now; once it is full, {WHEN_FULL['reject']}"
+    assert facts["east"] == f"{when}; the oldest message has waited 1 min 15 s"
 
 
 LOSSES = """

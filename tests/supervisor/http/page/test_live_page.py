@@ -105,7 +105,8 @@ def test_a_link_that_is_cut_turns_and_recovers(page: LivePage, scene: Scene) -> 
 def test_who_does_not_know_the_node_reads_which_bridge_is_in_trouble_why_and_what_to_do(page: LivePage, scene: Scene) -> None:
     """Four bridges: one is refused, one has no remote and hardly any room, one is paused, one is well."""
     with scene.bad_day(backlog=ARCHIVE_MOST - 150):
-        page.wait_says("#headline", "2 of 4 bridges are in trouble: lab and archive.")
+        page.wait_says("#headline", "2 of 4 bridges are in trouble", "lab", "archive")
+        page.wait("document.querySelector('.contents a[href=\"#queues\"] .s-attention')", "the queues have their sign")
         page.wait_says(
             "#troubles > [data-key=lab]",
             "does not let it in: Not authorized",
@@ -114,8 +115,16 @@ def test_who_does_not_know_the_node_reads_which_bridge_is_in_trouble_why_and_wha
         )
         archive = "#troubles > [data-key=archive]"
         page.wait_says(archive, "cannot be reached: Connection refused", f"at 127.0.0.1:{scene.archive.port}", "1,853 messages")
-        page.wait_says(archive, "Check the port in remote.addresses", "queue is 92 % full", "full in about", "limits.max_messages")
+        page.wait_says(
+            archive,
+            "Check the port in remote.addresses",
+            "queue is 92 % full: 1,853 of 2,000 messages",
+            "nothing acknowledged is lost",
+            "raise limits.max_messages",
+        )
         page.wait_says("#troubles > [data-key=depot]", "Paused by an operator", "12 messages", "Resume it when")
+        page.wait("document.querySelector('#trouble-archive figure .down')", "when its link was down")
+        page.wait_says("#balance", "restarts included")
         assert page.browser.seen("#troubles > [data-key=cloud]") == 0
         for bridge, state, verdict in (
             ("cloud", "connected", "ok"),
