@@ -148,9 +148,6 @@ FIXED = {
     "wire.frames.sending_link:BATCHES_OUTSTANDING_MAX": Limit(
         "batches that are not committed", "a sender", "the rest gathers", "nobody"
     ),
-    "wire.routing.echo_filter:UNHEARD_BYTES_MAX": Limit(
-        "bytes in flight that may have an echo once they go again by MQTT 3.1.1", BRIDGE, "the oldest are forgotten", BRIDGE
-    ),
     "wire.frames.sending_link:BATCH_BYTES_MAX": Limit("bytes of a batch", "a sender", "another batch", "nobody"),
     "wire.routing.bridge_rules:CACHE_TOPICS_MAX": Limit("topics whose route is known", NODE, "worked out anew", "nobody"),
     "wire.routing.subscriptions:CACHE_TOPICS_MAX": Limit("topics whose subscribers are known", NODE, "worked out anew", "nobody"),

@@ -6,8 +6,8 @@ payload is not lost beside the echo: of two that come, one is left out, and nobo
 
 routing.echo-left-out [MQTT]: of the messages that come with a topic and payload as many are left out as were sent with these, each
     within ``window_s`` from when it was settled. Memory is bounded: of more than ``messages_max`` the oldest are forgotten, and so
-    are all that a session had when its remote has lost it, as far as they were settled. What was sent by a connection on which
-    nothing comes back is looked at when another one, on which it does, may send it again: MQTT 3.1.1 after 5.0.
+    are all that a session had when its remote has lost it, as far as they were settled. No echo is awaited of what was sent by a
+    connection on which nothing comes back. MQTT 3.1.1 may send it again after 5.0, in front of its SUBSCRIBE, while No Local holds.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from wire.frames.batch import RETAIN, Batch
-
-UNHEARD_BYTES_MAX = 16 << 20  # of payloads
 
 
 class _Sent(NamedTuple):
@@ -42,35 +40,23 @@ class EchoFilter:
         self._wants = wants
         self._on = False
         self._sent: deque[_Sent] = deque()
-        self._unheard: deque[tuple[Batch, int]] = deque()  # sent where nothing comes back; the next connection may send it again
-        self._unheard_bytes = 0  # of payloads in it
         self._kept = 0  # keys in it
         self._owed: dict[int, int] = {}  # key -> echoes that are still to come
         self._come: dict[int, int] = {}  # key -> echoes of what is in ``_sent`` that have come
 
     def on_connected(self, now_s: float, *, echoes: bool, session_present: bool, settled_below: int) -> None:
-        """A connection is up, by which a bridge's own messages come back or not; what is in its session comes now, and what is not
-        settled is sent again.
-        """
+        """A connection is up, by which a bridge's own messages come back or not; what is in its session comes now."""
         self._on = echoes
         sent, self._sent = self._sent, deque()
-        unheard, self._unheard, self._unheard_bytes = self._unheard, deque(), 0
         for one in sent:
             if echoes and (session_present or one.stop_seq > settled_below):
                 self._sent.append(one._replace(since_s=now_s))
             else:
                 self._forget(one)
-        for batch, stop_seq in unheard:
-            if stop_seq > settled_below:
-                self.on_sent(batch, stop_seq, now_s)
 
     def on_sent(self, batch: Batch, stop_seq: int, now_s: float) -> None:
         """``batch`` goes to the remote, in its form; all its sequences are below ``stop_seq``."""
         if not self._on:
-            self._unheard.append((batch, stop_seq))
-            self._unheard_bytes += len(batch.payloads)
-            while self._unheard_bytes > UNHEARD_BYTES_MAX or len(self._unheard) > self._messages_max:
-                self._drop_unheard()
             return
         wanted = [self._wants(topic) for topic in batch.topics]
         if not any(wanted):
@@ -83,14 +69,8 @@ class EchoFilter:
         while self._kept > self._messages_max:
             self._forget(self._sent.popleft())
 
-    def _drop_unheard(self) -> None:
-        batch, _ = self._unheard.popleft()
-        self._unheard_bytes -= len(batch.payloads)
-
     def expire(self, now_s: float, settled_below: int) -> None:
         """Forget what is too old for an echo; what is not settled yet may still leave."""
-        while self._unheard and self._unheard[0][1] <= settled_below:
-            self._drop_unheard()
         while self._sent and now_s - self._sent[0].since_s >= self._window_s:
             oldest = self._sent.popleft()
             if oldest.stop_seq > settled_below:
