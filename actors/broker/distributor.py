@@ -73,6 +73,7 @@ class Distributor(MailboxActor):
         self._durabilities = Durabilities(settings)
         self._raises = self._router.raise_qos
         self._thinning_routes = self._router.thinning_routes
+        self._rules = self._router.checksum if self._thinning_routes else 0
         self._lanes = tuple((bridge.name, bridge.lanes) for bridge in settings.bridges if bridge.lanes > 1)
         self._hops_max = {
             bridge.name: bridge.loop_prevention.max_hops for bridge in settings.bridges if bridge.loop_prevention.enabled
@@ -200,6 +201,7 @@ class Distributor(MailboxActor):
             refused={} if published is None else published.refused,
             raised=raised,
             thinned=thinned,
+            rules=self._rules,
             durability=self._durability(frame, sender, parts) if differ else self._durabilities.own,
             parts=tuple(parts),
             bodies=tuple(bodies),

@@ -5,8 +5,8 @@ reason, and ended. One for which a newer may stand soon is held: until the perio
 
 queue.held-gives-way-in-order [P4]: a held message enters the queue before anything of its topic that does not stand for it.
 queue.never-thinned [P2, MQTT]: an empty message with RETAIN, which removes what is retained, is never left out. A message
-    with RETAIN gives way only to one with RETAIN, and one of QoS 1 or 2 not to one of QoS 0, which may be lost: nor is it left out
-    because one of QoS 0 had its payload.
+    with RETAIN gives way only to one with RETAIN, and one of QoS 1 or 2 not to one that came at QoS 0, which may be lost, raised
+    or not: nor is it left out because one of QoS 0 had its payload. A message stands for those alone that go the same way.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from wire.config_settings import ThinningSettings
-from wire.frames.batch import QOS_MASK, RETAIN, Batch
+from wire.frames.batch import RETAIN, Batch, is_promised
 from wire.routing.message_route import Thinning
 from wire.status.loss_reasons import Loss
 
 DIGEST_BYTES = 16
 BLOCK = 1024  # numbers of held messages that are looked up together
-_KEPT = b"K"  # behind the digest of what is not lost with the memory or a link
+_KEPT = b"K"  # behind the digest of what is not lost with the memory or a link, nor for want of room
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class HeldMessage:
 
     def gives_way_to(self, newer: HeldMessage) -> str | None:
         """The reason for which it is left out where ``newer`` comes; None: it is not."""
-        if self.thinning != newer.thinning or (self.flags & RETAIN and not newer.flags & RETAIN):
+        if self.route != newer.route or (self.flags & RETAIN and not newer.flags & RETAIN):
             return None
-        if self.flags & QOS_MASK and not newer.flags & QOS_MASK:
+        if is_promised(self.flags) and not is_promised(newer.flags):
             return None
         if self.thinning.period_ms and self.thinning.same_period(self.accepted_ms, newer.accepted_ms):
             return Loss.ONE_PER.dropped
@@ -106,7 +106,7 @@ class ThinnedTopics:
                 yield from ((message.number, message) for message in map(self.held.__getitem__, topics) if message.number >= number)
 
     def forget_payloads(self) -> None:
-        """The remote may not have what was sent last: the next message of each topic crosses."""
+        """The remote may not have what was sent last, or has something else since: the next message of each topic crosses."""
         self._digests.clear()
 
     def sift(self, batch: Batch, thinnings: Sequence[Thinning], *, linked: bool) -> Sifted:
@@ -172,12 +172,12 @@ class _Sifting:
     def _is_new(self, message: HeldMessage) -> bool:
         """Whether it differs from the last one of its topic, or may not be lost as that may; it is the last one then."""
         digest = blake2b(message.payload, digest_size=DIGEST_BYTES, key=b"R" if message.flags & RETAIN else b"").digest()
-        kept = digest + _KEPT
+        kept, promised = digest + _KEPT, is_promised(message.flags)
         last = self._found.digests.get(message.topic) or self._digests.get(message.topic)
-        if last == kept or (last == digest and not message.flags & QOS_MASK):
+        if last == kept or (last == digest and not promised):
             return False
         if last is not None or len(self._digests) + len(self._found.digests) < self._limits.max_topics:
-            self._found.digests[message.topic] = kept if message.flags & QOS_MASK else digest
+            self._found.digests[message.topic] = kept if promised else digest
         else:
             self._found.untracked += 1
         return True

@@ -226,7 +226,8 @@ class Links:
         durabilities = self._next.time.durabilities
         plain = not durabilities.differ and frame.durability == durabilities.own
         wanted = durabilities.own if plain else self._wanted(frame)
-        self._next.take(queued.rows, survives=self._append(admitted) and wanted.synced)
+        survives = self._append(admitted) or (durabilities.differ and any(each.left_out for each in sifted.values()))
+        self._next.take(queued.rows, survives=survives and wanted.synced)
         self.room.on_admitted(queued, rooms)
         self._take(queued, retained, wanted)
         if self._dropped:

@@ -109,6 +109,7 @@ class SessionQueues:
         self._next.write.on_commit(partial(self._lanes.ready.add, lane.queue.name))
         self._next.promise()
         if lane.bridge:
+            self._lanes.thinned.forget_payloads(name)
             lane.queue.count_from_retained(count)
             lane.queue.count_raised(raised_rows(batch.flags)[0])
         else:

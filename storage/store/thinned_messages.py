@@ -6,6 +6,9 @@ before it enters the queue or a newer one stands for it. A store that opens lets
 every period.
 
 store.held-enters-once [P1, P3]: the row of a held message goes in the write that appends it, or that has the newer one's.
+store.last-payload-stands [P1, P2]: a message is left out as unchanged only for one that the remote has or will have, as the last of
+    its topic and by the same rules, and that is kept as strongly. After a loss from its queue or the lane beside it, another change
+    of the rules, or something of before that enters the queue, the next message of each topic crosses.
 """
 
 from __future__ import annotations
@@ -25,10 +28,11 @@ from storage.engine.keys import HELD, HELD_END, held_key, held_of
 from storage.queue.chunk import Message, batch_of
 from storage.queue.queue import Queue
 from storage.queue.thinned_topics import HeldMessage, Sifted, ThinnedTopics
-from wire.config_settings import SettingsNow, ThinningSettings
+from wire.config_settings import LIVE, SettingsNow, ThinningSettings
 from wire.errors import StorageDamaged
 from wire.frames.batch import QOS_MASK, Batch, pack_column, raised_rows, unpack_column
 from wire.frames.intake import Append
+from wire.frames.names import queue_name
 from wire.routing.message_route import ALL, MessageRoute, Thinning
 from wire.status.loss_reasons import THINNED, Loss
 
@@ -92,6 +96,7 @@ class ThinnedMessages:
         self._appended = appended
         self.queues: dict[str, ThinnedQueue] = {}
         self._thinnings: dict[bytes, Thinning] = {}
+        self._rules = 0  # of the last batch
         self._recover()
 
     def held(self, name: str) -> int:
@@ -123,6 +128,10 @@ class ThinnedMessages:
 
     def sift(self, frame: Append) -> tuple[Append, dict[str, Sifted]]:
         """``frame`` without the rows that do not enter its queues now; and what becomes of those, once ``take`` is called."""
+        if frame.rules != self._rules:
+            self._rules = frame.rules
+            for each in self.queues.values():
+                each.topics.forget_payloads()
         found: dict[str, Sifted] = {}
         parts, bodies, raised = [], [], dict(frame.raised)
         for part, body in zip(frame.parts, frame.bodies, strict=True):
@@ -166,9 +175,10 @@ class ThinnedMessages:
                     self._next.survive()
 
     def forget_payloads(self, name: str) -> None:
-        """Something of before enters the queue ``name`` once more: the next message of each topic crosses."""
-        if name in self.queues:
-            self.queues[name].topics.forget_payloads()
+        """Something of before enters the queue ``name``, whichever its topics have now: the next message of each crosses."""
+        for other, each in self.queues.items():
+            if self._lanes[other].bridge == self._lanes[name].bridge:
+                each.topics.forget_payloads()
 
     # --- what time and links bring ---
 
@@ -199,11 +209,11 @@ class ThinnedMessages:
     # --- inside ---
 
     def _topics_of(self, name: str) -> ThinnedTopics:
-        queue = self._lanes[name].queue
-        each = self.queues.get(name)
-        losses = _losses(queue)
+        lane, each = self._lanes[name], self.queues.get(name)
+        beside = self._lanes.get(queue_name(lane.bridge, LIVE))
+        losses = _losses(lane.queue) if beside is None else _losses(lane.queue) + _losses(beside.queue)
         if each is None:
-            each = self.queues[name] = ThinnedQueue(ThinnedTopics(partial(self._limits, self._lanes[name].bridge)), losses)
+            each = self.queues[name] = ThinnedQueue(ThinnedTopics(partial(self._limits, lane.bridge)), losses)
         elif each.losses != losses:
             each.losses = losses
             each.topics.forget_payloads()

@@ -12,6 +12,7 @@ from tests.support.mqtt_client import MqttClient, publish
 from tests.support.node import bridge_config, node_config
 from tests.support.proxy import Proxy
 from tests.support.subscriber import Subscriber
+from tests.support.waiting import wait_until
 
 RULES = [
     {"filters": ["state/#"], "only": "changed"},
@@ -65,3 +66,19 @@ def test_what_rules_leave_out_does_not_arrive_and_the_last_of_each_topic_does(
         assert subscriber.payloads("state/a") == ["on", "off"]
         assert subscriber.payloads("place/a") == ["1", "2", "3", "5", "7"]
         assert subscriber.payloads("place/b") == ["y"]
+
+
+def test_another_payload_that_a_changed_rule_let_through_is_the_last_one(remote: Mosquitto, start_node: StartNode) -> None:
+    """store.last-payload-stands: else the remote keeps what is not the last of the topic."""
+    with Subscriber(remote.port, "#") as subscriber:
+        configs = [node_config(bridge_config("cloud", remote.port, local_subscriptions=rules)) for rules in (RULES, RULES[3:])]
+        node = start_node(configs[0])
+        for number, payload in enumerate(("on", "off", "on")):
+            if number:
+                node.configure(configs[number % 2])
+                assert node.cli("reload", str(node.config_path), "--wait").returncode == 0
+            with MqttClient(node.port) as client:
+                publish(client, "state/a", payload, payload)
+            node.wait_lane("cloud", depth=0, ledger_closes=True)
+        came = ["on", "off", "off", "on"]
+        wait_until(lambda: subscriber.payloads("state/a") == came, 20.0, lambda: str(subscriber.payloads("state/a")))

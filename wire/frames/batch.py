@@ -52,6 +52,11 @@ def _raised(flags: int, min_qos: int) -> int:
     return 0 if qos >= min_qos else RAISED if qos else RAISED | UNPROMISED
 
 
+def is_promised(flags: int) -> bool:
+    """Whether a row in a bridge's queue was acknowledged to its publisher: it came at QoS 1 or 2, and is not lowered to 0."""
+    return bool(flags & QOS_MASK and not flags & UNPROMISED)
+
+
 def raised_rows(flags: bytes) -> tuple[int, int]:
     """How many rows a rule has raised, and how many of those came at QoS 0."""
     marks = flags.translate(_RAISES)

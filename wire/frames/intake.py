@@ -41,7 +41,8 @@ class Append(Frame):
     the last ``Room`` that was heeded when the batch was sent: nothing that comes later was taken by an earlier one. refused:
     queue -> messages that were not taken, since the batch before, because it was full. raised: queue -> rows of its part that a
     rule has raised, and how many of those came at QoS 0. thinned: queues whose part has rows of a rule that leaves some out.
-    durability: the strictest of what it concerned when it was routed, as ``wire/durability.py`` has it.
+    rules: the checksum of the bridges' rules by which the batch was routed, 0 where none leaves anything out. durability: the
+    strictest of what it concerned when it was routed, as ``wire/durability.py`` has it.
     """
 
     sender: str
@@ -56,6 +57,7 @@ class Append(Frame):
     refused: dict[str, int] = field(default_factory=dict)
     raised: dict[str, tuple[int, int]] = field(default_factory=dict)
     thinned: tuple[str, ...] = ()
+    rules: int = 0
     durability: tuple[bool, float, bool]
     parts: tuple[tuple[str, int, int, int, bytes], ...]
     bodies: tuple[bytes, ...]

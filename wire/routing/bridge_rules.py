@@ -102,6 +102,11 @@ class BridgeRules:
         return frozenset(route.encode() for rule in rules if (route := MessageRoute.of(rule)).thins)
 
     @property
+    def checksum(self) -> int:
+        """One that changes with the rules, and with the lanes that their topics take."""
+        return crc32(repr([(bridge.name, bridge.lanes, bridge.local_subscriptions) for bridge in self._bridges]).encode())
+
+    @property
     def raise_qos(self) -> bool:
         """Whether any rule raises what it takes."""
         return any(rule.min_qos for bridge in self._bridges for rule in bridge.local_subscriptions)

@@ -17,7 +17,7 @@ from actors.process.mailbox import Mailbox, Reconfigured
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge as plain_bridge
 from tests.support.settings import node
-from wire.config_settings import AclRuleSettings, ListenerSettings, NodeSettings, PersistenceSettings, RuleSettings
+from wire.config_settings import AclRuleSettings, ListenerSettings, NodeSettings, OnlySettings, PersistenceSettings, RuleSettings
 from wire.durability import Durability
 from wire.frames.batch import PASSED, RETAIN, Batch, from_rows, pack_column, unpack_column
 from wire.frames.frame import Frame
@@ -655,3 +655,20 @@ def test_what_all_want_alike_is_said_too_since_the_store_may_have_other_settings
     site.publish((b"t/1", 1, b"x"))
 
     assert durabilities(site) == [Durability.of(STRICT)]
+
+
+def test_a_batch_says_by_which_rules_it_was_routed_where_any_leaves_something_out(site: Node) -> None:
+    """store.last-payload-stands"""
+    rule = RuleSettings(name="r", filters=("#",), only=OnlySettings(changed=True))
+
+    def told(rules: tuple[RuleSettings, ...], lanes: int = 1) -> int:
+        site.distributor.route_by(node(plain_bridge(local_subscriptions=rules, lanes=lanes)))
+        site.publish((b"a", 1, b"x"))
+        (append,) = [frame for _, frame in site.take() if isinstance(frame, Append)]
+        return append.rules
+
+    ways = [(rule,), (replace(rule, filters=("a/#", "#")),), (replace(rule, only=OnlySettings()), rule)]
+    checksums = [told(way) for way in ways] + [told(ways[0], lanes=2)]
+    assert len({0, *checksums}) == len(checksums) + 1
+    assert [told(way) for way in ways] == checksums[: len(ways)]
+    assert told((replace(rule, only=OnlySettings()),)) == 0

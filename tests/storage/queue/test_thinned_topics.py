@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from storage.queue.thinned_topics import BLOCK, HeldMessage, ThinnedTopics
 from wire.config_settings import ThinningSettings
-from wire.frames.batch import RETAIN, Batch, from_rows
+from wire.frames.batch import RAISED, RETAIN, UNPROMISED, Batch, from_rows
 from wire.routing.message_route import ALL, Thinning
 
 CHANGED, LAST = Thinning(changed=True), Thinning(keep_last=True)
 ONE_PER = Thinning(period_ms=1000)
+RAISED_FROM_0 = 1 | RAISED | UNPROMISED
 UNCHANGED, ONE, SUPERSEDED = "dropped:unchanged", "dropped:one_per", "dropped:superseded"
 Row = tuple[bytes, int, bytes]
 
@@ -92,11 +93,13 @@ def test_a_payload_with_retain_is_another_than_without() -> None:
     assert [flags for _, flags, _ in lane.queue] == [1, 1 | RETAIN]
 
 
+@pytest.mark.parametrize("unpromised", [0, RAISED_FROM_0], ids=["as it came", "raised"])
 @pytest.mark.parametrize("thinning", [CHANGED, Thinning(changed=True, period_ms=1000), Thinning(changed=True, keep_last=True)])
-def test_what_was_promised_is_not_left_out_for_a_payload_that_came_at_qos_0(thinning: Thinning) -> None:
-    """queue.never-thinned: the memory or the link may lose that one, with its payload."""
+def test_what_was_promised_is_not_left_out_for_a_payload_that_came_at_qos_0(thinning: Thinning, unpromised: int) -> None:
+    """queue.never-thinned: memory or the link may lose that one, and a full queue refuses it though it is raised."""
     lane = Lane(thinning)
-    lane.take(*many(b"1", flags=0), *many(b"1", flags=2), *many(b"1", b"1", flags=0), *many(b"1", flags=1), linked=False)
+    again = many(b"1", b"1", flags=unpromised)
+    lane.take(*many(b"1", flags=unpromised), *many(b"1", flags=2), *again, *many(b"1", flags=1), linked=False)
     lane.tick(5000)
     assert [flags for _, flags, _ in lane.queue][-1:] == [2]
     assert lane.left_out[UNCHANGED] == 3
@@ -131,7 +134,11 @@ def test_with_both_one_message_of_a_topic_waits_for_the_link_however_many_period
     assert (lane.payloads, lane.held, lane.left_out) == ([], [b"4"], {ONE: 2, SUPERSEDED: 1})
 
 
-@pytest.mark.parametrize(("earlier", "newer"), [((1 | RETAIN), 1), (1, 0), (2 | RETAIN, 0)], ids=["retained", "promised", "both"])
+@pytest.mark.parametrize(
+    ("earlier", "newer"),
+    [((1 | RETAIN), 1), (1, 0), (2 | RETAIN, 0), (1, RAISED_FROM_0)],
+    ids=["retained", "promised", "both", "raised"],
+)
 def test_a_message_gives_way_only_to_one_that_is_as_much(earlier: int, newer: int) -> None:
     """queue.never-thinned"""
     lane = Lane(ONE_PER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from zlib import crc32
 
 import pytest
 
@@ -16,10 +17,11 @@ from tests.storage.commanding import command
 from tests.storage.turns import EPOCH, MANY, NEXT_LIFE, handed, of, open_lane, turn
 from tests.support.settings import limits
 from tests.support.stores import change_settings, open_store
-from wire.config_settings import OnlySettings, RuleSettings, ThinningSettings
-from wire.frames.batch import Batch, from_rows
+from wire.config_settings import LIVE, LIVE_FIRST, OnlySettings, PersistenceSettings, RuleSettings, ThinningSettings
+from wire.frames.batch import RAISED, UNPROMISED, Batch, from_rows
 from wire.frames.intake import Append, Committed
 from wire.frames.lanes import Credit, HandOut, LaneOpen
+from wire.frames.names import queue_name
 from wire.frames.supervision import QueueCommand
 from wire.routing.message_route import MessageRoute
 from wire.status.bridges import QueueFigures
@@ -38,7 +40,8 @@ def of_rule(rule: RuleSettings, *payloads: bytes, qos: int = 1, at_ms: int = 100
 
 def comes(number: int, rule: RuleSettings, *payloads: bytes, qos: int = 1, at_ms: int = 1000, topic: bytes = b"t") -> Append:
     thinned = () if rule is PLAIN else (QUEUE,)
-    return append_frame(number, {QUEUE: (of_rule(rule, *payloads, qos=qos, at_ms=at_ms, topic=topic), None)}, thinned=thinned)
+    batch = of_rule(rule, *payloads, qos=qos, at_ms=at_ms, topic=topic)
+    return replace(append_frame(number, {QUEUE: (batch, None)}, thinned=thinned), rules=crc32(repr(rule).encode()))
 
 
 def figures(store: Store) -> QueueFigures:
@@ -72,6 +75,70 @@ def test_what_the_remote_does_not_get_after_all_makes_the_same_payload_new(engin
     assert handed(turn(store, comes(2, CHANGED, b"1"))) == [b"1"]
     turn(store, settle_frame(2, EPOCH, ("delivered", ((head + 1, head + 2),))))
     assert handed(turn(store, comes(3, CHANGED, b"1"))) == []
+
+
+@pytest.mark.parametrize("between", [PLAIN, ONE_PER, replace(CHANGED, destination="other/{#}")], ids=["all", "period", "elsewhere"])
+def test_a_change_of_the_rules_makes_the_same_payload_new(engine: Engine, between: RuleSettings) -> None:
+    """store.last-payload-stands: another came meanwhile, or went elsewhere."""
+    store = open_store(engine, node(), 1)
+    open_lane(store)
+    turn(store, comes(1, CHANGED, b"1"))
+    turn(store, comes(2, between, b"2"))
+    assert handed(turn(store, comes(3, CHANGED, b"1")))[-1:] == [b"1"]
+    assert handed(turn(store, comes(4, replace(CHANGED, destination="other/{#}"), b"1"))) == [b"1"]
+
+
+def test_what_is_retained_or_imported_makes_the_same_payload_new_in_each_lane_of_the_bridge(engine: Engine) -> None:
+    """store.last-payload-stands: a topic may have another lane than that into which an older message of it goes."""
+    urgent = queue_name("cloud", "urgent")
+    store = open_store(engine, node(replace(bridge(), local_subscriptions=(replace(CHANGED, priority="urgent"), PLAIN))), 1)
+
+    def left_out(number: int) -> dict[str, int]:
+        turn(store, append_frame(number, {urgent: (of_rule(CHANGED, b"1"), None)}, thinned=(urgent,)))
+        return store.status(5000).queues[urgent].dropped
+
+    assert (left_out(1), left_out(2)) == ({}, {"unchanged": 1})
+    store.sessions.queues.put(QUEUE, of_rule(PLAIN, b"older"))
+    assert (left_out(3), left_out(4)) == ({"unchanged": 1}, {"unchanged": 2})
+    line = (b"t", 1, b"older", b"", "plain", "{#}")
+    command(store, "import", bridge="cloud", run="r", messages=[line], below=1, **{"from": 0})
+    assert (left_out(5), left_out(6)) == ({"unchanged": 2}, {"unchanged": 3})
+
+
+def test_what_is_lost_from_the_lane_beside_a_backlog_makes_the_same_payload_new() -> None:
+    """store.last-payload-stands: it was diverted, and the queue to which it belongs knows of no loss."""
+    told, live = node(replace(bridge(), backlog=LIVE_FIRST)), queue_name("cloud", LIVE)
+    engine = RecordingEngine()
+    turn(open_store(engine, told, 1), comes(1, PLAIN, b"backlog"))
+    store = open_store(engine, told, 2)
+    turn(store, LaneOpen(queue=live, epoch=EPOCH))
+    turn(store, Credit(queue=live, epoch=EPOCH, messages=100, size_bytes=MANY))
+    (out,) = of(turn(store, replace(comes(1, CHANGED, b"1"), epoch=2)), HandOut)
+    lost = ("dead:remote_0x99", ((out.first_seq, out.first_seq + 1),))
+    turn(store, settle_frame(1, EPOCH, lost, queue=live))
+    assert handed(turn(store, replace(comes(2, CHANGED, b"1"), epoch=2))) == [b"1"]
+
+
+def test_one_that_came_at_qos_0_and_has_no_room_stands_for_none_that_was_promised(engine: Engine) -> None:
+    """queue.never-thinned: its rule raises it, and a full queue refuses it all the same."""
+    store = open_store(engine, node(bridge(limit=limits(max_messages=1))), 1)
+    open_lane(store)
+    turn(store, comes(1, CHANGED, b"0", topic=b"u"))
+    batch = of_rule(CHANGED, b"1", b"1")
+    batch.change_flags(0, bytes([1 | RAISED | UNPROMISED, 1]))
+    assert handed(turn(store, append_frame(2, {QUEUE: (batch, None)}, thinned=(QUEUE,)))) == [b"1"]
+    assert figures(store).refused == 1
+
+
+def test_what_stands_for_a_message_is_kept_as_strongly_as_that() -> None:
+    """store.last-payload-stands: a listener promises less than another."""
+    weak, strict = PersistenceSettings(sync="os"), PersistenceSettings()
+    engine = RecordingEngine()
+    store = open_store(engine, replace(node(replace(bridge(), durability=strict)), persistence=weak), 1)
+    for number, promised in enumerate((weak, strict), start=1):
+        batch = of_rule(CHANGED, b"1")
+        turn(store, append_frame(number, {QUEUE: (batch, None)}, thinned=(QUEUE,), promised=promised))
+    assert [synced for _, synced in engine.writes[-2:]] == [False, True]
 
 
 def test_a_store_that_opens_knows_no_last_payload(engine: Engine) -> None:

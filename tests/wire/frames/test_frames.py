@@ -67,12 +67,13 @@ GOLDEN: list[tuple[Frame, str]] = [
             refused={QUEUE: 2},
             raised={QUEUE: (1, 0)},
             thinned=(QUEUE,),
+            rules=9,
             durability=(True, 0.5, False),
             parts=((QUEUE, 1, 2, 0, b""),),
             bodies=(b"x",),
         ),
-        "dc00100201a16c0203018081a173c4016190900481ae6272696467653a636c6f75643a300281ae6272696467653a636c6f75643a30920100"
-        "91ae6272696467653a636c6f75643a3093c3cb3fe0000000000000c29195ae6272696467653a636c6f75643a30010200c400",
+        "dc00110201a16c0203018081a173c4016190900481ae6272696467653a636c6f75643a300281ae6272696467653a636c6f75643a30920100"
+        "91ae6272696467653a636c6f75643a300993c3cb3fe0000000000000c29195ae6272696467653a636c6f75643a30010200c400",
     ),
     (Committed(sender="l", epoch=2, store=9, number=3), "960301a16c020903"),
     (CommitWanted(epoch=2), "930c0102"),
