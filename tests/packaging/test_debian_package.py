@@ -169,6 +169,8 @@ def test_it_does_not_begin_beside_an_installed_mosquitto_and_says_so(built: Buil
     said = machine.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", machine.take(built.deb))
     assert "bascule: not started, and not started at boot: Mosquitto, which is installed, has port 1883." in said
     assert "systemctl enable --now bascule" in said
+    machine.type(f'sudo() {{ "$@"; }}\n{commands("from-mosquitto", "sudo bascule convert")}')
+    assert "mosquitto.conf" in (machine.root / "etc/bascule/bascule.yaml").read_text()
     wants = machine.root / "etc/systemd/system/multi-user.target.wants"
     assert not (wants / "bascule.service").is_symlink()
     machine.run("dpkg", "-i", machine.take(built.newer))
