@@ -448,12 +448,13 @@ def _put_rules(draft: Draft, base: Key, topics: list[TopicRule], retain: Line | 
     plain: dict[str, object] = {"retained": "at-each-session"}  # there at each connect, also where the remote still has it
     plain |= {} if retain is None or flag(retain.value) else {"preserve_retain": False}
     for direction, key, more in (("out", "local_subscriptions", plain), ("in", "remote_subscriptions", {})):
-        seen: set[str] = set()
+        seen: set[tuple[str | None, str]] = set()
         for rule in (rule for rule in topics if rule.direction == direction):
-            if rule.filters[0] in seen:
+            if (rule.shared, rule.filters[0]) in seen:
                 continue  # the first that takes a topic decides, there and here
-            seen.add(rule.filters[0])
+            seen.add((rule.shared, rule.filters[0]))
             renamed = {} if rule.destination == "{#}" else {"destination": literally(rule.destination)}
             filters = [literally(one) for one in rule.filters]
-            written = {"filters": filters, **renamed, "max_qos": rule.max_qos, **more}
+            shared = {} if rule.shared is None else {"shared": literally(rule.shared)}
+            written = {"filters": filters, **shared, **renamed, "max_qos": rule.max_qos, **more}
             draft.put((*base, key, draft.count(*base, key)), written, rule.line)

@@ -5,6 +5,9 @@ that of the other before it. A destination says the same by levels: what is lite
 
 A message that several lines match crosses once here; there, once for each, always under the topic that the first of them with a
 prefix makes. So those with a prefix come first, in their order, and then the others, by QoS.
+
+A pattern with $share/GROUP/ is a shared subscription at the remote. Mosquitto 2.0 exchanges no prefix of its messages, since it
+looks for their topics under the whole pattern.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from supervisor.convert.draft import Line
-from wire.mqtt.topics import filter_fault
+from wire.mqtt.topics import filter_fault, is_shared, parse_shared
 
 _WORDS = re.compile(r'"([^"]*)"|(\S+)')
 _NUMBER = re.compile(r"[-+]?[0-9]{1,9}")
@@ -23,7 +26,7 @@ _DIRECTIONS = {"out": ("out",), "in": ("in",), "both": ("out", "in")}
 
 
 class TopicRule(NamedTuple):
-    """What one line takes in one direction, and the topic that it makes of that."""
+    """What one line takes in one direction, and the topic that it makes of that. shared: the group of a shared subscription."""
 
     line: Line
     direction: str
@@ -31,6 +34,7 @@ class TopicRule(NamedTuple):
     destination: str
     max_qos: int
     prefixed: bool
+    shared: str | None = None
 
 
 def rules_of(line: Line) -> list[TopicRule]:
@@ -49,8 +53,14 @@ def rules_of(line: Line) -> list[TopicRule]:
         raise ValueError("an empty pattern asks for both prefixes")
     if wrong := next((one for one in (local + pattern, remote + pattern) if filter_fault(one) is not None), None):
         raise ValueError(f"{wrong} is not a topic filter ({filter_fault(wrong)})")
+    ways = _DIRECTIONS[direction.lower()]
+    if "out" in ways and is_shared(local + pattern):
+        raise ValueError("$share/ is for what comes in: a bridge sends all that a rule takes here, not a share of it")
     rules: list[TopicRule] = []
-    for way in _DIRECTIONS[direction.lower()]:
+    for way in ways:
+        if way == "in" and (shared := parse_shared(remote + pattern)) is not None:
+            rules.append(TopicRule(line, way, (shared.topic_filter,), "{#}", qos, prefixed=False, shared=shared.share_name))
+            continue
         taken, given = (local, remote) if way == "out" else (remote, local)
         for topic_filter, destination in _mapped(pattern, taken, given):
             rules.append(TopicRule(line, way, (topic_filter,), destination, qos, bool(local or remote)))

@@ -216,7 +216,7 @@ BRIDGE_OPTIONS = (
     Option("round_robin", f"{_REMOTE}.round_robin", "with several addresses"),
     Option("start_type", f"{_REMOTE}.dial", "lazy: when-needed; once is not taken"),
     Option("threshold", f"{_REMOTE}.when_needed.messages", "with start_type lazy; fewer wait for when_needed.age at most"),
-    Option("topic", _OUT, f"out: {_OUT}; in: {_IN}; both: one rule in each; prefixes in destination"),
+    Option("topic", _OUT, f"out: {_OUT}; in: {_IN}; both: one rule in each; prefixes in destination, $share/GROUP/ in shared"),
     Option("try_private", f"{_REMOTE}.try_private", "with MQTT 3.1.1; with 5.0 there are no local and retain as published"),
     Option("username", f"{_REMOTE}.username"),
 )

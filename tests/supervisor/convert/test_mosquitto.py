@@ -128,6 +128,44 @@ def sent(bridge: BridgeSettings, topic: str) -> str | None:
     return None
 
 
+@pytest.mark.parametrize(
+    ("line", "taken"),
+    [
+        ("topic $share/g/c/# in 1", [("c/#", "g", "{#}", 1)]),
+        ('topic $share/g/c/# in 1 site/ ""', [("c/#", "g", "{#}", 1)]),  # Mosquitto does not put it before what comes
+        ('topic c/# in 2 "" $share/g/', [("c/#", "g", "{#}", 2)]),
+        ("topic $share/g/# in 0", [("#", "g", "{#}", 0)]),
+        ("topic $share/g/c in\ntopic $share/h/d in\ntopic $share/g/c in", [("c", "g", "{#}", 0), ("d", "h", "{#}", 0)]),
+        ('topic $share/g/c/# in 1 "" x/', [("x/$share/g/c/#", None, "{2-#}", 1)]),  # no shared subscription any more
+    ],
+)
+def test_a_shared_subscription_at_the_remote_is_one_here(
+    tmp_path: Path, line: str, taken: list[tuple[str, str | None, str, int]]
+) -> None:
+    (bridge,) = written(tmp_path, f"connection a\naddress b:1\n{line}\n", 0).bridges
+    found = [(*rule.filters, rule.shared, rule.destination, rule.max_qos) for rule in bridge.remote_subscriptions]
+    assert found == taken
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("topic $share/g/c/# out 1", "is for what comes in"),
+        ("topic $share/g/c/# both 1", "is for what comes in"),
+        ("topic $share/+/c in", "MQTT-4.8.2-2"),
+        ("topic $share/g/c/# in 1\ntopic c/# in", "let both be of one group, or of none"),
+        ("topic $share/g/c/# in\ntopic c/# in 1", "let both be of one group, or of none"),
+    ],
+)
+def test_a_shared_subscription_that_cannot_be_one_here_is_named(
+    tmp_path: Path, line: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bridge,) = written(tmp_path, f"connection a\naddress b:1\n{line}\ntopic up/# out\n", 3).bridges
+    (told,) = [each for each in capsys.readouterr().err.splitlines() if re.match(r"\S+:\d+ topic", each)]
+    assert says in told
+    assert len(bridge.remote_subscriptions) == line.count("\n")
+
+
 def test_the_first_rule_is_the_one_that_mosquitto_goes_by(configs: Path) -> None:
     (bridge,) = converted(configs, "17-overlapping-topics.conf")[0].bridges
     assert [(rule.filters[0], rule.max_qos) for rule in bridge.local_subscriptions] == [("log/#", 1), ("alarm/#", 2), ("#", 0)]
