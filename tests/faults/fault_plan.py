@@ -81,7 +81,9 @@ class Plan:
     rate: messages a second for the remote; None: any number. provenance: of the rule; payloads stay as they were published. urgent:
     what has QoS 2 has a lane of its own. link_state: the bridge tells the remote of its link. live_first: there is a lane beside a
     backlog. thinning: what the rule of QoS 1 says of that, if it does. brings: a rule that comes while all this goes on brings
-    what was retained before it. again: what has left is sent again at the end, and a file of what waits is imported.
+    what was retained before it. again: what has left is sent again at the end, and a file of what waits is imported. shared: two
+    lanes share what the remote publishes; not where it starts again, since Mosquitto 2.0 has forgotten then what is shared, until a
+    lane says so anew; nor beside a live lane.
     """
 
     seed: int
@@ -99,12 +101,13 @@ class Plan:
     thinning: Thinning | None = None
     brings: bool = False
     again: bool = False
+    shared: bool = False
 
     def __str__(self) -> str:
         remote = (
             f"remote{' killed at times' * self.remote_dies}{', stock limits' * self.stock}{', saves now and then' * self.snapshots}"
         )
-        flags = ("urgent", "link_state", "live_first", "brings", "again")
+        flags = ("urgent", "link_state", "live_first", "brings", "again", "shared")
         options = f"rate {self.rate}, provenance {self.provenance}, thinning {self.thinning}"
         options += "".join(f", {flag}" for flag in flags if getattr(self, flag))
         head = f"seed {self.seed}: {self.protocol}, on_session_loss {self.on_session_loss}, {options}, {remote}"
@@ -116,23 +119,29 @@ def plan_of(seed: int) -> Plan:
     chance = random.Random(seed)
     remote_dies = chance.random() < 0.5
     rate = random.Random(f"rate {seed}").choice((None, None, None, 400))  # more than is published, less than follows a break
+    live_first = _chosen("live first", seed)
     provenance = random.Random(f"bridge {seed}").choice(("none", "none", "user-properties"))
+    stock = remote_dies and chance.random() < 0.5
+    snapshots = remote_dies and chance.random() < 0.5
+    faults = tuple(_faults(chance, _WEIGHTS, remote_dies=remote_dies))
+    stays = not remote_dies and all(fault.what != "end remote" for fault in faults)
     return Plan(
         seed=seed,
         protocol=("mqtt311", "mqtt5")[seed % 2],
         on_session_loss=("assume-delivered", "republish")[seed // 2 % 2],
         remote_dies=remote_dies,
-        stock=remote_dies and chance.random() < 0.5,
-        snapshots=remote_dies and chance.random() < 0.5,
-        faults=tuple(_faults(chance, _WEIGHTS, remote_dies=remote_dies)),
+        stock=stock,
+        snapshots=snapshots,
+        faults=faults,
         rate=rate,
         provenance=provenance if seed % 2 else "none",  # MQTT 3.1.1 has no properties
         urgent=_chosen("urgent", seed),
         link_state=_chosen("link state", seed),
-        live_first=_chosen("live first", seed),
+        live_first=live_first,
         thinning=random.Random(f"thinning {seed}").choice((None, None, *THINNINGS)),
         brings=_chosen("brings", seed),
         again=_chosen("again", seed),
+        shared=stays and not live_first and _chosen("shares", seed),
     )
 
 

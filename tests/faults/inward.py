@@ -5,7 +5,7 @@ At the node a client that never comes to fetch them has all that was taken in in
 there most of the time and gets the same; a third gets what is delivered live, at QoS 0.
 
 The order is judged against what the remote has sent on its connections (``tests/support/intake_order.py``), not against what was
-published there.
+published there. Of a topic that several lanes share the part of each lane is judged so, and no message is of two parts.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from tests.support.intake_order import IntakeOrder
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import Packet
-from tests.support.node import Node
+from tests.support.node import Config, Node
 from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber
 from tests.support.tape import Tape
 from tests.support.waiting import PATIENCE_S, wait_until
 
 BOTH, LOWERED, FENCE = "in/both", "in/lowered", "in/fence"
-REMOTE_SUBSCRIPTIONS = [{"filters": [BOTH]}, {"filters": [LOWERED], "max_qos": 1}]
+REMOTE_SUBSCRIPTIONS: list[Config] = [{"filters": [BOTH]}, {"filters": [LOWERED], "max_qos": 1}]
+SHARED_AND_PLAIN: list[Config] = [{**REMOTE_SUBSCRIPTIONS[0], "shared": "half"}, REMOTE_SUBSCRIPTIONS[1]]
 SESSIONS = {"queue_max_messages": 1_000_000, "queue_max_bytes": "1GiB"}  # one client never fetches its own
 
 
@@ -51,7 +52,7 @@ class InwardTotals:
 class Inward:
     """The direction from ``remote`` to ``node``, as ``tape`` records it.
 
-    remote_keeps: the remote loses nothing. rate_per_s: of each of the four publishers.
+    remote_keeps: the remote loses nothing. rate_per_s: of each of the four publishers. shared: two lanes share the first topic.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Inward:
         *,
         remote_keeps: bool,
         rate_per_s: float,
+        shared: bool = False,
     ) -> None:
         self._node = node
         self._tape = tape
@@ -74,8 +76,9 @@ class Inward:
             keeper.disconnect()
         self._watcher = stack.enter_context(Subscriber(node.port, "in/#", client_id="watcher"))
         self._live = stack.enter_context(Subscriber(node.port, "in/#", qos=0, client_id="live"))
+        granted = {0: len(REMOTE_SUBSCRIPTIONS), **({1: 1} if shared else {})}
         wait_until(
-            lambda: node.lane("cloud")["remote_subscriptions"].get("granted") == len(REMOTE_SUBSCRIPTIONS),
+            lambda: all(node.lane("cloud", lane)["remote_subscriptions"].get("granted") == n for lane, n in granted.items()),
             PATIENCE_S,
             "the remote grants the subscriptions",
         )
@@ -94,39 +97,51 @@ class Inward:
     def judge(self, deadline_s: float) -> None:
         """The messages that the store has, that its client gets and that were live came in the order in which the remote sent
         them."""
-        answered_by = len(self._tape.passed)  # what was answered by now is in the keeper's queue, in front of the fence
+        answered_by = {client: len(recording) for client, recording in self._tape.by_client().items()}
+        # what was answered by now is in the keeper's queue, in front of the fence
         with MqttClient(self._node.port, "fence") as client:
             client.publish_burst(FENCE, ["end"], 1)
         with Subscriber(self._node.port, "in/#", client_id="keeper") as keeper:
             keeper.wait_for(FENCE, ["end"], deadline_s)
         self._watcher.wait_for(FENCE, ["end"], deadline_s)
-        recording = self._tape.passed
-        order = IntakeOrder(recording, answered_by=answered_by)
-        late = [f"{topic} {payload}" for topic in order.topics for payload in order.sent_late(topic)]
-        self._totals.publishes += order.publishes
-        self._totals.connections += len({passed.connection for passed in recording})
+        recordings = self._tape.by_client()
+        orders = [IntakeOrder(recording, answered_by=answered_by.get(client, 0)) for client, recording in recordings.items()]
+        late = [f"{topic} {payload}" for order in orders for topic in order.topics for payload in order.sent_late(topic)]
+        self._totals.publishes += sum(order.publishes for order in orders)
+        self._totals.connections += len({passed.connection for recording in recordings.values() for passed in recording})
         self._totals.runs_late += bool(late)
         self._totals.late += late
         for topic in (BOTH, LOWERED):
             taken = _before_fence(keeper.packets, topic)
             self._totals.taken += len(taken)
-            fault = order.fault(topic, taken)
-            assert fault is None, fault
+            _judge_parts(topic, orders, taken, self._live.payloads(topic))
             arrivals = Arrivals.of(_before_fence(self._watcher.packets, topic), taken)
             assert arrivals.are_complete(), f"{topic}: {arrivals}"
-            fault = order.live_fault(topic, self._live.payloads(topic))
-            assert fault is None, f"live: {fault}"
 
     def _unanswered(self) -> dict[str, int]:
         """How many of the messages of each topic the node has not answered."""
-        order = IntakeOrder(self._tape.passed)
+        orders = [IntakeOrder(recording) for recording in self._tape.by_client().values()]
         waiting: dict[str, int] = {}
         for publisher in self._crowd:
-            unsent = set(publisher.sent) - set(order.sent(publisher.topic))
-            left = len(unsent | order.unanswered(publisher.topic) & set(publisher.sent))
+            sent = {payload for order in orders for payload in order.sent(publisher.topic)}
+            unanswered = {payload for order in orders for payload in order.unanswered(publisher.topic)}
+            left = len((set(publisher.sent) - sent) | unanswered & set(publisher.sent))
             if left:
                 waiting[publisher.topic] = waiting.get(publisher.topic, 0) + left
         return waiting
+
+
+def _judge_parts(topic: str, orders: Sequence[IntakeOrder], taken: Sequence[str], live: Sequence[str]) -> None:
+    """``taken`` is all that the lanes have answered, each message by one of them, and each lane's part in the order of its own."""
+    parts = [set(order.sent(topic)) for order in orders]
+    assert sum(map(len, parts)) == len(set().union(*parts)), f"{topic}: the remote sent a message to two lanes"
+    unknown = {*taken, *live} - set().union(*parts)
+    assert not unknown, f"{topic}: taken, and never sent: {sorted(unknown)[:10]}"
+    for order, part in zip(orders, parts, strict=True):
+        fault = order.fault(topic, [payload for payload in taken if payload in part])
+        assert fault is None, fault
+        fault = order.live_fault(topic, [payload for payload in live if payload in part])
+        assert fault is None, f"live: {fault}"
 
 
 def _before_fence(packets: Sequence[Packet], topic: str) -> list[str]:

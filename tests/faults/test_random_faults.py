@@ -42,7 +42,7 @@ from pathlib import Path
 
 from tests.conftest import Chances
 from tests.faults.fault_plan import Plan, plan_of
-from tests.faults.inward import REMOTE_SUBSCRIPTIONS, SESSIONS, Inward, InwardTotals
+from tests.faults.inward import REMOTE_SUBSCRIPTIONS, SESSIONS, SHARED_AND_PLAIN, Inward, InwardTotals
 from tests.faults.sent_again import SentAgain
 from tests.faults.troubles import Done, Troubles, counted
 from tests.support.arrivals import Arrivals
@@ -122,7 +122,7 @@ class Scene:
         self._folder = folder
         self._totals = totals
         self._lanes: dict[LaneLabel, Recorder] = {0: Recorder(CLIENT_ID)}
-        for label, is_wanted in ((URGENT, plan.urgent), (LIVE, plan.live_first)):
+        for label, is_wanted in ((1, plan.shared), (URGENT, plan.urgent), (LIVE, plan.live_first)):
             if is_wanted:
                 self._lanes[label] = Recorder(f"{CLIENT_ID}-{label}")
         tape = Tape()
@@ -141,7 +141,14 @@ class Scene:
         ]
         keeps = not plan.remote_dies
         self._inward = Inward(
-            stack, self._node, self._remote, tape, totals.inward, remote_keeps=keeps, rate_per_s=INWARD_RATE_PER_S
+            stack,
+            self._node,
+            self._remote,
+            tape,
+            totals.inward,
+            remote_keeps=keeps,
+            rate_per_s=INWARD_RATE_PER_S,
+            shared=plan.shared,
         )
 
     def play(self) -> None:
@@ -289,9 +296,10 @@ def _config(plan: Plan, remote_port: int, *, brings: bool = True) -> Config:
         protocol=plan.protocol,
         remote={"stall_timeout": "1s", "keep_alive": "2s", "connect_timeout": "2s"},
         on_session_loss=plan.on_session_loss,
-        remote_subscriptions=REMOTE_SUBSCRIPTIONS,
+        remote_subscriptions=SHARED_AND_PLAIN if plan.shared else REMOTE_SUBSCRIPTIONS,
         local_subscriptions=[{**rule, "provenance": plan.provenance} for rule in rules],
         **({"backlog": "live-first"} if plan.live_first else {}),
+        **({"lanes": 2} if plan.shared else {}),
         **({"retention": "1h"} if plan.again else {}),
         **({"link_state": {"local": False}} if plan.link_state else {}),
         **({} if plan.rate is None else {"rate": {"messages_per_s": plan.rate}}),

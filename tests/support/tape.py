@@ -63,6 +63,16 @@ class Tape:
         with self._lock:
             return list(self._passed)
 
+    def by_client(self) -> dict[str, list[Passed]]:
+        """Everything so far, by the client identifier of the connection."""
+        clients: dict[int, str] = {}
+        found: dict[str, list[Passed]] = {}
+        for passed in self.passed:
+            if passed.packet.connect is not None:
+                clients[passed.connection] = passed.packet.connect.client_id
+            found.setdefault(clients[passed.connection], []).append(passed)
+        return found
+
     @property
     def count(self) -> int:
         """How many packets that is."""
