@@ -83,10 +83,10 @@ def _check(config: Path, settings: NodeSettings, as_json: bool) -> int:
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     listeners = ", ".join(f"{listener.bind} ({listener.protocol})" for listener in settings.listeners)
     from supervisor.config.loading import as_lines
-    from supervisor.doctor.machine_checks import unmet
+    from supervisor.doctor.machine_checks import possible, unmet
 
     faults = as_lines(config, unmet(settings))
-    warnings = as_lines(config, _weaker(settings))
+    warnings = as_lines(config, (*_weaker(settings), *possible(settings)))
     if as_json:
         print(json.dumps({"ok": not faults, "problems": faults, "warnings": warnings}))
         return ConfigError.exit_status if faults else 0

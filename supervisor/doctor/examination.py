@@ -62,7 +62,7 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
         for key, found in circles(settings, bridge):
             yield fail(f"bridge {bridge.name}", f"{'.'.join(map(str, key))} {found}", "bascule check CONFIG names the line")
     yield from examine_listeners(settings, pid)
-    answers = list(ask(config)) if runs else []
+    answers = list(ask(config, settings)) if runs else []
     yield from answers
     if remotes:
         yield from examine_cluster(settings)

@@ -18,7 +18,7 @@ from actors.system.tls import certificate_dates
 from supervisor.doctor.machine import folder_fault
 from wire.config_settings import LIVE, LIVE_FIRST, BridgeSettings, NodeSettings, RuleSettings
 from wire.errors import ConfigError
-from wire.mqtt.packets import MQTT_3_1_1
+from wire.mqtt.packets import MQTT_3_1_1, MQTT_5_0
 from wire.mqtt.topics import covers, overlap
 from wire.routing.topic_mapping import TopicTemplate
 
@@ -43,8 +43,19 @@ def unmet(settings: NodeSettings) -> Iterator[tuple[Key, str]]:
     for index, bridge in enumerate(settings.bridges):
         if credentials := credentials_fault(bridge.remote):
             yield ("bridges", index, "remote"), credentials
-        for found in (circles(settings, bridge), unknown_echoes(settings, bridge)):
-            yield from ((("bridges", index, *key), what) for key, what in found)
+        yield from ((("bridges", index, *key), what) for key, what in circles(settings, bridge))
+    yield from _echoes(settings, by=(MQTT_3_1_1,))
+
+
+def possible(settings: NodeSettings) -> Iterator[tuple[Key, str]]:
+    """(key, what is so) where it depends on the remote whether there is a fault."""
+    yield from _echoes(settings, by=(MQTT_5_0, MQTT_3_1_1))
+
+
+def _echoes(settings: NodeSettings, *, by: tuple[int, ...]) -> Iterator[tuple[Key, str]]:
+    for index, bridge in enumerate(settings.bridges):
+        if bridge.remote.levels == by:
+            yield from ((("bridges", index, *key), what) for key, what in unknown_echoes(settings, bridge))
 
 
 def _binds(settings: NodeSettings) -> Iterator[tuple[Key, str, int]]:
@@ -93,19 +104,20 @@ def circles(settings: NodeSettings, bridge: BridgeSettings) -> Iterator[tuple[Ke
 
 
 def unknown_echoes(settings: NodeSettings, bridge: BridgeSettings) -> Iterator[tuple[Key, str]]:
-    """(key below the bridge, what comes twice) of topics that ``bridge`` sends by one lane and takes back by another: an echo is
-    known on the lane that has sent it.
+    """(key below the bridge, what comes twice by MQTT 3.1.1) of topics that ``bridge`` sends by one lane and takes back by another:
+    an echo is known on the lane that has sent it.
     """
     loops = bridge.loop_prevention
-    if bridge.remote.levels != (MQTT_3_1_1,) or not loops.enabled or not loops.echo_window_s or settings.rings.window_s:
+    if not loops.enabled or not loops.echo_window_s or settings.rings.window_s:
         return
+    comes = "it comes here again" if bridge.remote.levels == (MQTT_3_1_1,) else "from a remote that speaks that it comes here again"
     for index, rule in enumerate(bridge.remote_subscriptions):
         takes = {lane for lane in bridge.lane_labels if rule in bridge.taken_by(lane)}
         for out in bridge.local_subscriptions:
             sends = {*bridge.lanes_of(out), *((LIVE,) if bridge.backlog == LIVE_FIRST else ())}
             if len(takes | sends) > 1 and any(_common(_mapped(out, each), rule) for each in out.filters):
                 message = (
-                    f"takes back what rule {out.name} sends by another lane, which MQTT 3.1.1 does not tell: it comes here again; "
+                    f"takes back what rule {out.name} sends by another lane, which MQTT 3.1.1 does not tell: {comes}; "
                     "write rings: {window: 30s}, protocol: mqtt5, or loop_prevention.echo_window: 0s if it may"
                 )
                 yield ("remote_subscriptions", index, "filters"), message

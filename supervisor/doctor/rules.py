@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from supervisor.doctor.findings import Finding, ok, warn
 from supervisor.doctor.machine_checks import unknown_echoes
-from wire.config_settings import NodeSettings
+from wire.config_settings import BridgeSettings, NodeSettings
 from wire.mqtt.packets import MQTT_3_1_1
 from wire.mqtt.topics import covers
 
@@ -18,8 +18,8 @@ def examine_rules(settings: NodeSettings) -> Iterator[Finding]:
         yield ok("loops", found)
     for bridge in settings.bridges:
         about = f"bridge {bridge.name}"
-        for key, found in unknown_echoes(settings, bridge):
-            yield warn(about, f"{'.'.join(map(str, key))} {found}", "bascule check CONFIG names the line")
+        if bridge.remote.levels == (MQTT_3_1_1,):
+            yield from examine_echoes(settings, bridge)
         before: list[tuple[str, str]] = []  # filters that take everything of theirs, and whose they are
         for rule in bridge.local_subscriptions:
             excluded = [wide for one in rule.filters for wide in rule.excludes if covers(wide, one)]
@@ -32,3 +32,9 @@ def examine_rules(settings: NodeSettings) -> Iterator[Finding]:
                 yield warn(about, found, f"put {rule.name} above it, or remove it")
             if not rule.excludes:
                 before += [(one, rule.name) for one in rule.filters]
+
+
+def examine_echoes(settings: NodeSettings, bridge: BridgeSettings) -> Iterator[Finding]:
+    """Rules of ``bridge``, which speaks MQTT 3.1.1, whose messages come back by another lane than they went."""
+    for key, found in unknown_echoes(settings, bridge):
+        yield warn(f"bridge {bridge.name}", f"{'.'.join(map(str, key))} {found}", "bascule check CONFIG names the line")

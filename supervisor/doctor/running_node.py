@@ -8,13 +8,16 @@ from pathlib import Path
 from actors.bridge.dial_policy import HOURS_OVER, IDLE
 from supervisor.control.client import ControlClient
 from supervisor.doctor.findings import Finding, fail, ok, warn
+from supervisor.doctor.rules import examine_echoes
 from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, log_state, own_part
 from supervisor.terminal.queue_room import NEARLY_FULL, fullness, is_full
 from supervisor.terminal.remote_limitations import lacking
 from supervisor.units import counted, write_time
+from wire.config_settings import NodeSettings
 from wire.errors import BasculeError
 from wire.frames.names import HTTP_SERVER, LISTENER, STORE, LaneLabel
 from wire.frames.placement import SITE
+from wire.mqtt.packets import MQTT_3_1_1
 from wire.mqtt.reason_codes import ReasonCode
 from wire.status.answers import Event
 from wire.status.bridges import BridgeLane
@@ -34,8 +37,8 @@ _UNSHARED = "remove shared from its rule: then the first lane subscribes to it a
 _ORDERLY = ("paused", "stopped", "lane opened anew", IDLE, HOURS_OVER)
 
 
-def ask(config: Path) -> Iterator[Finding]:
-    """Ask the node of the file ``config``, which runs, and say what is wrong with it."""
+def ask(config: Path, settings: NodeSettings) -> Iterator[Finding]:
+    """Ask the node of the file ``config``, which runs, and say what is wrong with it. settings: what the file says."""
     try:
         with ControlClient.of_config(config) as client:
             status, events = client.status(), _last_events(client)
@@ -43,6 +46,7 @@ def ask(config: Path) -> Iterator[Finding]:
         yield fail("node", f"runs and does not answer: {error.message}", "see its log; stop it with SIGTERM and start it again")
         return
     yield from examine_status(status)
+    yield from examine_levels(settings, status)
     yield from examine_events(events)
 
 
@@ -81,6 +85,14 @@ def examine_status(status: Status) -> Iterator[Finding]:
         for failure in (status.snapshots.failure, status.snapshots.ship_failure):
             if failure is not None:
                 yield fail("snapshots", failure.message, "make room, or mend the folder that is named")
+
+
+def examine_levels(settings: NodeSettings, status: Status) -> Iterator[Finding]:
+    """What does not hold since a link has found a remote that speaks MQTT 3.1.1 only."""
+    older = {row.name for row in status.bridges if row.link is not None and row.link.protocol == MQTT_3_1_1}
+    for bridge in settings.bridges:
+        if bridge.name in older and bridge.remote.levels != (MQTT_3_1_1,):
+            yield from examine_echoes(settings, bridge)
 
 
 # --- the node ---

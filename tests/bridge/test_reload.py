@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.config.loading import load
 from supervisor.doctor.running_node import ask
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
@@ -265,7 +266,7 @@ def test_what_an_operator_had_begin_anew_is_no_trouble_anywhere(remote: Mosquitt
 
     assert {one["reason"] for one in _ended(node)} == ({"ordered"} if node.placement == ISOLATED else set())
     assert {row["name"]: (row["restarts"], row["last_cause"]) for row in node.status()["processes"] if row["restarts"]} == {}
-    assert [one for one in ask(node.config_path) if one.verdict != "ok"] == []
+    assert [one for one in ask(node.config_path, load(node.config_path)) if one.verdict != "ok"] == []
     assert " down" not in node.cli("status", str(node.config_path)).stdout
 
 

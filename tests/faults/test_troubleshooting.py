@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 from actors.access.password_hashes import hash_password
+from supervisor.config.loading import load
 from supervisor.doctor.examination import examine
 from supervisor.doctor.findings import Finding
 from supervisor.doctor.running_node import ask
@@ -190,7 +191,7 @@ class Links:
         self.remotes["shorter"].properties = [(SESSION_EXPIRY, 60)]
 
     def __call__(self) -> list[Finding]:
-        return list(ask(self.node.config_path))
+        return list(ask(self.node.config_path, load(self.node.config_path)))
 
     def publish(self, topic: str, *payloads: str, **keys: Any) -> None:
         with MqttClient(self.node.port, version=5) as client:
@@ -371,7 +372,7 @@ def test_a_port_that_somebody_else_has(fault: str, tmp_path: Path) -> None:
             node.configure(config)
         node.spawn()
         try:
-            told(fault, lambda: list(ask(node.config_path)))
+            told(fault, lambda: list(ask(node.config_path, load(node.config_path))))
         finally:
             node.kill_supervisor()
 
@@ -383,7 +384,7 @@ def test_a_disk_that_is_full(shim: Path, tmp_path: Path) -> None:
         with MqttClient(faulty.node.port, version=5) as client:
             faulty.faults.fail(NO_SPACE, 28)
             client.publish("t", "x", qos=1, packet_id=1)
-            told("disk-full", lambda: list(ask(faulty.node.config_path)), about="store")
+            told("disk-full", lambda: list(ask(faulty.node.config_path, load(faulty.node.config_path))), about="store")
             faulty.faults.heal()
 
 
@@ -396,7 +397,7 @@ def test_a_store_whose_files_are_damaged(tmp_path: Path) -> None:
         node.kill_supervisor()
         damage_current_and_manifest(node)
         node.start()
-        told("store-damaged", lambda: list(ask(node.config_path)), about="store")
+        told("store-damaged", lambda: list(ask(node.config_path, load(node.config_path))), about="store")
 
 
 @plants("orphaned-queue", "clock-set-back")
@@ -410,7 +411,7 @@ def test_what_is_found_when_a_node_starts_again(fault: str, tmp_path: Path) -> N
         if fault == "orphaned-queue":
             node.configure(node_config())
             node.start()
-            told(fault, lambda: list(ask(node.config_path)))
+            told(fault, lambda: list(ask(node.config_path, load(node.config_path))))
         else:
             later_s = time.time() + 86_400  # as if the clock had been right then, and was set back
             file = next((node.data_dir / "store").iterdir())
