@@ -150,13 +150,18 @@ def _old(rule: NoticeSettings, status: Status, _growth: Growth, _now_s: float) -
 
 
 def _full(rule: NoticeSettings, status: Status, _growth: Growth, _now_s: float) -> Iterator[Trouble]:
-    for row in _first_lanes(rule, status):
+    """Queues near their limit: once a bridge, and once a class with limits of its own."""
+    named: set[str] = set()
+    for row in _lanes(rule, status):
         if row.full is None:
-            yield _unknown(row, TroubleKind.QUEUE_FULL, whole=True)
-        elif (row.full or 0.0) * 100 >= rule.full_percent:
-            room = row.room
+            yield _unknown(row, TroubleKind.QUEUE_FULL, whole=isinstance(row.lane, int))
+            continue
+        room = row.room
+        queue = row.name if room is None else room.name
+        if row.full * 100 >= rule.full_percent and queue not in named:
+            named.add(queue)
             text = "its queue is nearly full" if room is None else f"its queue is {fullness(room)}"
-            yield _of(row, TroubleKind.QUEUE_FULL, text, "" if room is None else room.cure, whole=True)
+            yield _of(row, TroubleKind.QUEUE_FULL, text, "" if room is None else room.cure, whole=queue == row.name)
 
 
 def _dead(rule: NoticeSettings, status: Status, _growth: Growth, _now_s: float) -> Iterator[Trouble]:

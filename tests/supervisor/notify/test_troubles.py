@@ -52,6 +52,16 @@ def test_what_lasts_is_found_where_it_is_and_not_where_it_is_not(kind: str, told
     assert [one for one in found(kind, row(link={})) if one.known] == []
 
 
+def test_a_full_queue_is_told_once_a_bridge_and_once_a_class_with_limits_of_its_own() -> None:
+    room = {"limit": "max_messages", "used": 9, "most": 10, "when_full": "", "cure": ""}
+    whole, own = (
+        {**ROW, "full": 0.9, "room": {"name": "cloud", **room}},
+        {**ROW, "full": 0.9, "room": {"name": "cloud:bulk", **room}},
+    )
+    told = status(bridges=[whole, {**whole, "lane": 1}, {**own, "lane": "bulk"}, {**ROW, "lane": "urgent"}])
+    assert [each.about for each in found("queue_full", told)] == ["bridge cloud", "bridge cloud:bulk"]
+
+
 def test_a_link_that_an_operator_has_paused_is_in_no_trouble() -> None:
     assert found("link_down", row(state="paused", paused_since_ms=1)) == []
     assert found("link_down", row(state="backoff"), bridges=("other",)) == []
