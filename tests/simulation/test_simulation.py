@@ -1,6 +1,6 @@
 """Many schedules without a violation, planted bugs that are found, and failures that shrink and replay.
 
-But for recorded seeds, each test runs the simulation's own command, as a developer does.
+The tests run the simulation's own command, as a developer does.
 """
 
 from __future__ import annotations
@@ -103,6 +103,15 @@ def test_what_once_was_a_violation_is_none(recorded: dict[str, str], words: tupl
 
     assert done.returncode == 0, f"{done.stdout}{done.stderr}{recorded}"
     assert done.stdout.startswith(f"{len(recorded)} schedules")
+
+
+def test_releases_that_are_never_written_are_found_where_one_that_is_taken_back_is_excused() -> None:
+    words = ("--mutation", "store.identifier-with-its-message/never-removed", "--placement", TOGETHER)
+
+    found = simulation("--seed", "206901", "--no-shrink", *words)
+
+    assert found.returncode == 1, found.stdout + found.stderr
+    assert "P1" in found.stdout
 
 
 def test_the_record_of_seeds_is_read_as_it_was_written() -> None:

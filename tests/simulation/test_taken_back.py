@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.command import run_seeds
 from tests.simulation.taken_back import ReleasesTakenBack
-from tests.support.placements import TOGETHER
 
 SENDER = "publisher-0"
 
@@ -78,9 +76,3 @@ def test_an_identifier_that_has_a_message_since_is_that_ones() -> None:
     releases.acknowledged(SENDER, 6, b"the one after it", written=False)
 
     assert releases.swallowed == set()
-
-
-def test_releases_that_are_never_written_are_found_where_one_that_is_taken_back_is_excused() -> None:
-    _, failures = run_seeds((206901,), "store.identifier-with-its-message/never-removed", TOGETHER)
-
-    assert [failure.kind for failure in failures] == ["P1"]

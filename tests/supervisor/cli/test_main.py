@@ -12,6 +12,7 @@ import pytest
 from supervisor.cli.main import main
 from tests.supervisor.conftest import ROOT, StartSupervisor
 from tests.support import programs
+from tests.support.waiting import wait_until
 
 
 def bascule(*words: str) -> subprocess.CompletedProcess[str]:
@@ -167,8 +168,12 @@ def test_a_bridge_is_paused_resumed_and_restarted(start: StartSupervisor, config
         assert main(["bridge", verb, str(config), "cloud"]) == 0
     node.wait_for("child.restarted", "bridge:cloud:0")
     node.wait_process("bridge:cloud:0", state="ready", restarts=0)
-    commands = [note[1] for note in node.heard("connection:cloud:0") if note[0] == "command"]
-    assert commands == ["pause", "resume"]
+
+    def commands() -> list[str]:
+        return [note[1] for note in node.heard("connection:cloud:0") if note[0] == "command"]
+
+    wait_until(lambda: len(commands()) == 3, 20.0, "the word to connect at once")
+    assert commands() == ["pause", "resume", "dial"]
     for verb in ("pause", "resume", "restart"):
         assert main(["bridge", verb, str(config), "nowhere"]) == 1
         assert "there is no bridge 'nowhere'; known: cloud" in capsys.readouterr().err
