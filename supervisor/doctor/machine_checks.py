@@ -110,7 +110,7 @@ def unknown_echoes(settings: NodeSettings, bridge: BridgeSettings) -> Iterator[t
     loops = bridge.loop_prevention
     if not loops.enabled or not loops.echo_window_s or settings.rings.window_s:
         return
-    comes = "it comes here again" if bridge.remote.levels == (MQTT_3_1_1,) else "from a remote that speaks that it comes here again"
+    comes = "it comes here again" if bridge.remote.levels == (MQTT_3_1_1,) else "where the remote speaks that, it comes here again"
     for index, rule in enumerate(bridge.remote_subscriptions):
         takes = {lane for lane in bridge.lane_labels if rule in bridge.taken_by(lane)}
         for out in bridge.local_subscriptions:

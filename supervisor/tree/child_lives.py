@@ -116,7 +116,7 @@ class Lives:
             self._mailbox.set_timer(f"restart {process}", self._mailbox.now_s() + REST_S)
 
     def run_former_lanes(self) -> None:
-        """Run lanes that the configuration has no more until they are empty; what others got since then waits for them."""
+        """Run lanes that the configuration has no more until they are done; what others got since waits until they are empty."""
         new, empty = self._children.set_former_rows()
         for child in new:
             log.info("lane.former", extra={"child": child.name, "messages": self._children.queues[child.name].depth})

@@ -190,7 +190,7 @@ class RunningChildren:
         return set(wanted)
 
     def set_former_rows(self) -> tuple[list[Child], list[Child]]:
-        """Have rows for the lanes that are not configured any more and have messages: the new ones, and those with none left."""
+        """Have rows for the lanes that are configured no more and have something to do: the new ones, and those that are done."""
         settings = self._settings.now
         needed = {spec.name: spec for lane in former_lanes(settings, self.queues) for spec in [former_spec(settings, lane)]}
         left = [child for child in self if child.spec.former and child.wanted and child.name not in needed]

@@ -181,9 +181,9 @@ class Card {
   }
 }
 
-/** For how long no lane that is down has had a connection. */
 const IDLE = "nothing is to be sent"; // as the node has it
 
+/** For how long no lane that is down has had a connection. */
 const downFor = (rows) => ` for ${lasting(Math.max(...rows.map((row) => row.down_s ?? 0)))}`;
 
 /** All figures of a lane by their paths, as ``bascule status CONFIG BRIDGE`` has them. */

@@ -138,7 +138,7 @@ def test_where_the_remote_decides_the_version_check_warns_of_such_echoes_and_doc
 
     assert main(["check", str(path)]) == 0
     warnings = [line for line in capsys.readouterr().out.splitlines() if "by another lane" in line]
-    assert [line.startswith(f"  warning: {path}:5:") and "from a remote that speaks that" in line for line in warnings] == [
+    assert [line.startswith(f"  warning: {path}:5:") and "where the remote speaks that" in line for line in warnings] == [
         True
     ] * found
     settings = load(path)
