@@ -211,14 +211,15 @@ class RemoteIntake:
             self.writer.say(answers)
 
     def _on_session_opened(self, frame: SessionOpened) -> None:
+        known = [topic_filter for topic_filter, *_ in frame.subscriptions]
+        if not self._opening and frame.session == self._session:
+            self._subscriptions.on_record(known)
         if not self._opening or frame.request != self._request:
             return
         self._opening = False
         self._inbox.on_opened(frame.received)
-        known = [topic_filter for topic_filter, *_ in frame.subscriptions]
         self.writer.say_subscribe(self._subscriptions.subscribe(self._packet_max_bytes, known))
-        if self._subscriptions.leaves_all:
-            self._await_quiet(self._mailbox.now_s())
+        self._await_quiet(self._mailbox.now_s())
         if self._subscriptions.answered:
             self._on_subscribed()
         else:
@@ -244,16 +245,18 @@ class RemoteIntake:
         return ""
 
     def _await_quiet(self, now_s: float) -> None:
-        self._quiet_since = self._inbox.counts.received
-        self._mailbox.set_timer(_QUIET, now_s + self._remote.connect_timeout_s)
+        if self.gives_up:
+            self._quiet_since = self._inbox.counts.received
+            self._mailbox.set_timer(_QUIET, now_s + self._remote.connect_timeout_s)
 
     def _look_at_quiet(self, now_s: float) -> None:
-        """All is given up: once the remote has sent nothing more for a while, that is on record, and the lane may end."""
+        """All is given up: once the remote has sent nothing more for a while, that goes on record, and the lane may end. It is said
+        again until it is there: a store may die with it.
+        """
         given_up = self._subscriptions.given_up
         if given_up and self.idle and self._quiet_since == self._inbox.counts.received and self._session_known():
             self._ask_session(given_up=given_up)
-        else:
-            self._await_quiet(now_s)
+        self._await_quiet(now_s)
 
     def flush_turn(self, now_s: float) -> bool:
         """Send what the turn brought: whether what had to wait for that can be taken now."""
@@ -274,6 +277,11 @@ class RemoteIntake:
     def idle(self) -> bool:
         """Whether all that was taken is committed, and answered as far as it can be."""
         return self._inbox.idle and not self._inbox.blocked
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether all that was subscribed to is being given up, and that is not on record yet."""
+        return self._subscriptions.leaves_all
 
     @property
     def received(self) -> int:

@@ -7,7 +7,7 @@ configuration has lost: they are given up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from wire.config_settings import RuleSettings
 from wire.exchange.packet_identifiers import PACKET_IDS, SUBSCRIBE_IDS
@@ -58,8 +58,8 @@ class RemoteSubscriptions:
         self._lacking: dict[str, int] = {}  # wanted, and the remote has no such ones: the reason code
         self.limit(NO_LIMITS, MQTT_5_0)
         self._asked: dict[int, list[str]] = {}
-        self._given_up: set[int] = set()  # identifiers of the UNSUBSCRIBEs without UNSUBACK
-        self._left: tuple[str, ...] = ()  # filters that were subscribed to and are given up on this connection
+        self._given_up: dict[int, list[str]] = {}  # by the identifiers of the UNSUBSCRIBEs without UNSUBACK
+        self._left: tuple[str, ...] = ()  # filters that are on record, and that this connection gives up
         self.granted: dict[str, int] = {}
         self.refused: dict[str, int] = {}
 
@@ -118,7 +118,7 @@ class RemoteSubscriptions:
 
     @property
     def leaves_all(self) -> bool:
-        """Whether this connection subscribes to nothing, and gives up what was subscribed to."""
+        """Whether this connection subscribes to nothing, and gives up what is on record."""
         return bool(self._left) and not self._wanted and not self._lacking
 
     @property
@@ -129,7 +129,7 @@ class RemoteSubscriptions:
     def forget(self) -> None:
         """The connection is gone."""
         self._asked = {}
-        self._given_up = set()
+        self._given_up = {}
         self._left = ()
         self.granted = {}
 
@@ -180,10 +180,10 @@ class RemoteSubscriptions:
             runs[-1].append(topic_filter)
             left -= size
         ids = range(PACKET_IDS + 1 + packets, PACKET_IDS + 1 + PACKETS_MAX)
-        self._given_up = set(ids[: len(runs)])
+        self._given_up = dict(zip(ids, runs, strict=False))
         return [
             encode(Unsubscribe(packet_id=packet_id, topic_filters=tuple(run)), self._level)
-            for packet_id, run in zip(ids, runs, strict=False)
+            for packet_id, run in self._given_up.items()
         ]
 
     def suback(self, packet: Suback) -> bool:
@@ -199,8 +199,15 @@ class RemoteSubscriptions:
     def unsuback(self, packet: Unsuback) -> bool:
         """Take an answer; whether anything was given up under its packet identifier.
 
-        A filter that the remote did not know, or will not give up, is asked about again by the next connection.
+        A filter that the remote will not give up stays on record, and is asked about again by the next connection.
         """
-        known = packet.packet_id in self._given_up
-        self._given_up.discard(packet.packet_id)
-        return known
+        filters = self._given_up.pop(packet.packet_id, None)
+        if filters is None:
+            return False
+        kept = {topic_filter for topic_filter, code in zip(filters, packet.reason_codes, strict=False) if code >= FAILURE}
+        self._left = tuple(topic_filter for topic_filter in self._left if topic_filter not in kept)
+        return True
+
+    def on_record(self, known: Collection[str]) -> None:
+        """The record of the session has ``known``: what was given up and is not there is forgotten."""
+        self._left = tuple(topic_filter for topic_filter in self._left if topic_filter in known)

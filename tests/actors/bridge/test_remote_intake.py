@@ -124,7 +124,9 @@ def test_a_session_is_opened_under_its_own_name_once_the_store_knows_it(tmp_path
 
 
 def test_what_a_lane_has_given_up_is_off_the_record_once_the_remote_has_answered_and_is_quiet(tmp_path: Path) -> None:
-    """It subscribes to nothing any more. A message that was kept for it comes first, and is committed."""
+    """It subscribes to nothing any more. A message that was kept for it comes first, and is committed. A store that has died with
+    that is told again.
+    """
     ends = Ends(tmp_path)
     intake, quiet_s = ends.intake, node_settings(tmp_path, bridge_of("cloud")).bridges[0].remote.connect_timeout_s
     assert intake.subscribe_to(())
@@ -146,6 +148,13 @@ def test_what_a_lane_has_given_up_is_off_the_record_once_the_remote_has_answered
     intake.frame(Committed(sender=ends.name, epoch=1, number=1, store=1))
     intake.timer("quiet", quiet_s)
     assert [asked.given_up for asked in ends.asked] == [("$share/g/cmd/#",)]
+    assert intake.gives_up, "it is not on record"
+    intake.timer("quiet", quiet_s)
+    assert [asked.given_up for asked in ends.asked] == [("$share/g/cmd/#",)] * 2
+    intake.frame(opened(ends.asked[-1]))
+    assert not intake.gives_up
+    intake.timer("quiet", quiet_s)
+    assert len(ends.asked) == 2
 
 
 def test_a_remote_that_does_not_answer_a_subscribe_in_time_is_given_up(tmp_path: Path) -> None:

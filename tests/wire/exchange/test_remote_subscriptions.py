@@ -167,7 +167,7 @@ def test_a_remote_without_shared_or_wildcard_subscriptions_is_asked_for_neither(
 
 
 def test_a_lane_that_subscribes_to_nothing_any_more_says_when_all_is_given_up() -> None:
-    """Not before the remote has answered, and not while anything is subscribed to."""
+    """Not before the remote has answered, nor while anything is subscribed to. What it will not give up stays on record."""
     rules = [replace(rule(1, "a"), shared="g")]
     subscriptions = subscriptions_of(rules, level=5, no_local=True)
     subscriptions.subscribe(None, ["old"])
@@ -180,3 +180,8 @@ def test_a_lane_that_subscribes_to_nothing_any_more_says_when_all_is_given_up() 
     assert not subscriptions.given_up
     subscriptions.unsuback(Unsuback(packet_id=65_001, reason_codes=(0, 0)))
     assert subscriptions.given_up == ("$share/g/a", "old")
+    subscriptions.subscribe(None, ["$share/g/a", "old"])
+    subscriptions.unsuback(Unsuback(packet_id=65_001, reason_codes=(0x11, 0x87)))
+    assert list(subscriptions.given_up) == ["$share/g/a"]
+    subscriptions.on_record(["old"])
+    assert not subscriptions.leaves_all
