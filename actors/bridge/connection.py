@@ -210,7 +210,10 @@ class Connection(MailboxActor):
             self.exchange.take_in(self.peers)
         self.exchange.settlements.open(frame.epoch)
         self._flow.open(frame)
-        self.link.connect("the lane was opened")
+        if frame.receives and not self.settings.bridge(self._bridge).taken_by(self._label):
+            self.link.dial("subscriptions are to be given up")
+        else:
+            self.link.connect("the lane was opened")
 
     def _obey(self, verb: str) -> None:
         match verb:
@@ -220,7 +223,7 @@ class Connection(MailboxActor):
                 self.exchange.learnt.forget()
                 self.link.resume()
             case "dial":
-                self.link.dial()
+                self.link.dial("restarted by the operator")
             case _:
                 raise AssertionError(f"unknown command {verb}")
 

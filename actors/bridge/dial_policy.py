@@ -48,7 +48,7 @@ class DialPolicy:
         return look_s if self._when_needed is None or not self._needed else min(look_s, self._when_needed.idle_s / 4)
 
     def on_needed(self) -> None:
-        """The link is to stand: so much waits, or an operator says so."""
+        """The link is to stand: so much waits, subscriptions are to be given up, or an operator says so."""
         self._needed = True
 
     def on_connected(self, now_s: float) -> None:

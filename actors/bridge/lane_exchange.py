@@ -187,9 +187,9 @@ class Exchange:
 
     @property
     def activity(self) -> tuple[int, int] | None:
-        """What was sent and received, in all; None while something is unfinished or to be sent."""
+        """What was sent and received, in all; None while something is unfinished, to be sent or to be given up."""
         exchange, intake = self.flow.exchange, self.intake
-        if self.unfinished or exchange.handed_out.waiting:
+        if self.unfinished or exchange.handed_out.waiting or (intake is not None and intake.gives_up):
             return None
         return exchange.publishing.published, 0 if intake is None else intake.received
 

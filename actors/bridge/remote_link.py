@@ -124,9 +124,11 @@ class RemoteLink:
         self.connect(reason, first=first)
 
     def on_subscriptions_changed(self) -> None:
-        """The lane subscribes to others than it did on this connection."""
+        """The lane subscribes to others than it did: the remote is told, also where nothing is to be sent."""
         if self.remote is not None:
             self.remake("other subscriptions", first=self.remote.address)
+        else:
+            self.dial("other subscriptions")
 
     def pause(self) -> None:
         """Leave the remote until ``resume``."""
@@ -145,10 +147,10 @@ class RemoteLink:
             self._send_state()
             self.connect("resumed")
 
-    def dial(self) -> None:
-        """An operator wants it to connect, within its hours, as if something were to be sent."""
+    def dial(self, reason: str) -> None:
+        """Connect within its hours, as if something were to be sent."""
         self._policy.on_needed()
-        self.connect("restarted by the operator")
+        self.connect(reason)
 
     def stop(self) -> None:
         """Leave the remote for good."""

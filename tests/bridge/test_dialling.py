@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from supervisor.doctor.findings import OK
+from tests.bridge.test_lane_changes import actors
 from tests.bridge.test_remote_subscriptions import publish
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
-from tests.support.node import Node, bridge_config, node_config
+from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
 
@@ -65,6 +66,47 @@ def test_a_bridge_that_dials_when_needed_comes_for_enough_or_old_messages_and_go
         node.wait_lane("lazy", state="closed")
         publish(node.port, "out/a", ["5", "6", "7"], qos=1)
         at_remote.wait_for("out/a", ["5", "6", "7"])
+
+
+def test_lanes_that_are_gone_connect_to_give_up_their_subscriptions_though_nothing_is_to_be_sent(
+    tmp_path: Path, start_node: StartNode
+) -> None:
+    """One that goes while the node runs, and one that is gone at its next start. They take what the remote has kept for them."""
+    lines = [f"m{number}" for number in range(30)]
+    keys = {"dial": "when-needed", "when_needed": {"messages": 3, "idle": "2s"}, "connect_timeout": "3s"}
+    rules: Config = {"local_subscriptions": OUT, "remote_subscriptions": [{"filters": ["in/#"], "shared": "edge"}]}
+
+    def lazy(lanes: int) -> Config:
+        return node_config(bridge_config("lazy", remote.port, remote=keys, lanes=lanes, **rules), placement="isolated")
+
+    def last_lane_is(lane: int) -> None:
+        wanted = {f"{kind}:lazy:{number}" for kind in ("forwarder", "connection") for number in range(lane + 1)}
+        wait_until(lambda: actors(node) == wanted, 30.0, lambda: f"the lanes from {lane + 1} on end, {actors(node)}")
+
+    with Mosquitto(tmp_path / "remote") as remote:
+        node = start_node(lazy(3))
+        for lane in range(3):
+            node.wait_lane("lazy", lane, state="closed", reason="nothing is to be sent")
+        assert node.cli("bridge", "restart", str(node.config_path), "lazy").returncode == 0
+        for name in ("", "-1", "-2"):
+            wait_until(lambda name=name: f"Received SUBSCRIBE from bridge-lazy{name}\n" in remote.log, 20.0, "SUBSCRIBE")  # type: ignore[misc]
+        for lane in range(3):
+            node.wait_lane("lazy", lane, state="closed", reason="nothing is to be sent")
+        with Subscriber(node.port, "in/#", version=5, client_id="late") as here:
+            publish(remote.port, "in/a", lines, qos=1)
+            node.configure(lazy(2))
+            assert node.cli("reload", str(node.config_path), "--wait").returncode == 0
+            last_lane_is(1)
+            wait_until(lambda: here.count() == 10, 20.0, lambda: f"its part, {here.count()}")
+        assert node.stop() == 0
+        node.configure(lazy(1))
+        node.spawn()
+        node.wait_ready()
+        last_lane_is(0)
+        with Subscriber(node.port, "in/#", version=5, client_id="late") as here:
+            wait_until(lambda: here.count() == 10, 20.0, lambda: f"its part, {here.count()}")
+        for name in ("-1", "-2"):
+            assert f"Received UNSUBSCRIBE from bridge-lazy{name}\n" in remote.log
 
 
 def test_a_bridge_with_hours_waits_for_them_and_says_until_when(tmp_path: Path, start_node: StartNode) -> None:
