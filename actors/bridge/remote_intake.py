@@ -20,7 +20,7 @@ from wire.exchange.remote_inbox import RemoteInbox
 from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.remote_subscriptions import RemoteSubscriptions
 from wire.frames.intake import Committed, SenderResumes, SessionOpen, SessionOpened
-from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE
+from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE, LaneLabel, lane_of_actor
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from wire.mqtt.codec import decode
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
@@ -69,7 +69,7 @@ class RemoteIntake:
         self._mailbox = mailbox
         self._epoch = epoch
         self._session_known = session_known
-        self._facts = {"bridge": bridge.name}
+        self._facts = _facts_of(mailbox.name)
         self._level = remote.levels[0]  # of the live connection, or of the last
         self._remote = remote
         self._session = ""
@@ -360,3 +360,10 @@ class RemoteIntake:
                 self._logged_topics = (self._logged_topics | new) if len(self._logged_topics) < LOGGED_TOPICS_MAX else new
                 log.warning(event, extra={**self._facts, "topics": sorted(map(repr, new))[:10]})
             topics.clear()
+
+
+def _facts_of(actor: str) -> dict[str, LaneLabel]:
+    """What each line of the log says of the lane that the Connection ``actor`` serves."""
+    place = lane_of_actor(actor)
+    assert place is not None, "an intake of no lane"
+    return {"bridge": place.bridge, "lane": place.label}

@@ -65,6 +65,7 @@ def test_each_message_comes_by_one_lane_once_and_a_plain_rule_by_the_first(
         wait_until(lambda: from_remote(node, 0).get("granted") == 2, 20.0, "both of the first lane")
         for lane in (1, 2):
             wait_until(lambda lane=lane: from_remote(node, lane).get("granted") == 1, 20.0, "its own")  # type: ignore[misc]
+        assert sorted(event["lane"] for event in node.events("remote.subscribed") if event["bridge"] == "from") == [0, 1, 2]
         for qos in (0, 1, 2):
             publish(source.port, f"in/{qos}", LINES, qos=qos)
         publish(source.port, "plain/1", LINES, qos=1)
