@@ -176,15 +176,27 @@ def _places(kind: Any) -> tuple[tuple[str, ...], tuple[tuple[str, Callable[[Any]
 
 def to_map(value: Any) -> Any:
     """Figures by their names, as msgpack and JSON know them."""
-    if is_dataclass(value):
+    kind: Any = type(value)
+    if kind in _PLAIN:
+        return value
+    if (parts := _parts(kind)) is not None:
         return {
-            each.name: {} if told is None and each.metadata.get("part") else to_map(told)
-            for each in fields(value)
-            for told in (getattr(value, each.name),)
+            name: {} if told is None and is_part else to_map(told) for name, is_part in parts for told in (getattr(value, name),)
         }
     if isinstance(value, Mapping):
         return {key: to_map(one) for key, one in value.items()}
     return [to_map(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+_PLAIN = frozenset({int, float, str, bool, type(None)})
+
+
+@cache
+def _parts(kind: Any) -> tuple[tuple[str, bool], ...] | None:
+    """The names of the figures of a ``kind``, and which may be absent as a whole; None: it has none."""
+    if not is_dataclass(kind):
+        return None
+    return tuple((each.name, bool(each.metadata.get("part"))) for each in fields(kind))
 
 
 def of_map(kind: type[Figures], told: Mapping[str, Any]) -> Figures:
