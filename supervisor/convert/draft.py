@@ -89,6 +89,12 @@ class Draft:
         held = self._at(key)
         return held.value if isinstance(held, _Put) else held
 
+    def origin(self, *key: str | int) -> str:
+        """Where the value at ``key`` came from."""
+        held = self._at(key)
+        assert isinstance(held, _Put)
+        return held.comment
+
     def values(self) -> Iterator[tuple[Key, Any]]:
         """Every value with its key."""
         return ((key, held.value) for key, held in _values(self._tree, ()))

@@ -18,7 +18,9 @@ from supervisor.convert.mosquitto_access import passwords, rules
 from supervisor.convert.mosquitto_file import MosquittoFile, Part, lines_of, option_of, read_text
 from supervisor.convert.mosquitto_topics import TopicRule, in_order, rules_of
 from supervisor.convert.values import flag, name_like, number, take
+from supervisor.doctor.machine_checks import comes_back
 from supervisor.units import UNLIMITED, write_duration, write_size
+from wire.config_settings import RuleSettings
 from wire.errors import ConfigError
 
 DEFAULT = "Mosquitto's default"
@@ -301,13 +303,40 @@ def _bridge(draft: Draft, part: Part, folder: Path) -> None:
 
 
 def _pass_on(draft: Draft) -> None:
-    """Have each bridge take what the others bring: there, all that comes to the broker goes on, but for where it came from."""
+    """Have each bridge take what the others bring: there, all that comes to the broker goes on, but for where it came from.
+
+    What would come from there again by the connection that brought it, and so go round without end, does not go on.
+    """
     bridges = range(draft.count("bridges"))
     bring = {place for place in bridges if draft.count("bridges", place, "remote_subscriptions")}
     for place in bridges:
-        if bring - {place} and draft.count("bridges", place, "local_subscriptions"):
+        others = sorted(bring - {place})
+        if not others or not draft.count("bridges", place, "local_subscriptions"):
+            continue
+        if (again := next((other for other in others if _goes_round(draft, other, place)), None)) is not None:
+            own, name = (draft.get("bridges", each, "name") for each in (place, again))
+            why = f"what {name} brings would go back to the same remote and come by {name} again, without end"
+            line = f"{draft.origin('bridges', place, 'name')} {own}"
+            draft.refuse(line, f"what other connections bring does not go on by it: {why}")
+        else:
             key = ("bridges", place, "loop_prevention", "max_hops")
             draft.put(key, 2, f"{DEFAULT}: what another connection brings goes on by this one")
+
+
+def _goes_round(draft: Draft, brings: int, sends: int) -> bool:
+    """Whether the bridge ``brings`` takes something that the bridge ``sends`` has taken back to the remote where it came from."""
+    here, there = (draft.get("bridges", place, "remote", "addresses") for place in (brings, sends))
+    versions = {draft.get("bridges", place, "remote", "protocol") for place in (brings, sends)}
+    if set(map(str.lower, here)).isdisjoint(map(str.lower, there)) or versions == {"mqtt5"}:  # with that, its hops end it
+        return False
+    brought, sent = _rules_at(draft, brings, "remote_subscriptions"), _rules_at(draft, sends, "local_subscriptions")
+    again = RuleSettings(filters=tuple(each for rule in brought for each in rule.filters))
+    return any(comes_back(rule, again, back) for rule in brought for back in sent)
+
+
+def _rules_at(draft: Draft, place: int, key: str) -> list[RuleSettings]:
+    found = (draft.get("bridges", place, key, rule) for rule in range(draft.count("bridges", place, key)))
+    return [RuleSettings(filters=tuple(rule["filters"]), destination=rule.get("destination", "{#}")) for rule in found]
 
 
 def _dial(draft: Draft, remote: Key, part: Part) -> None:

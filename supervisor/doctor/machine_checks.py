@@ -90,14 +90,14 @@ def _bind_fault(host: str, port: int) -> str | None:
 def circles(settings: NodeSettings, bridge: BridgeSettings) -> Iterator[tuple[Key, str]]:
     """(key below the bridge, what goes round) of topics that ``bridge`` sends and then takes again."""
     for index, address in enumerate(bridge.remote.addresses):
-        if _leads_here(settings, address) and any(_comes_back(rule, rule, None) for rule in bridge.local_subscriptions):
+        if _leads_here(settings, address) and any(comes_back(rule, rule, None) for rule in bridge.local_subscriptions):
             message = "leads to a listener of this node: what is sent there comes again; give the remote's address"
             yield ("remote", "addresses", index), message
     if bridge.loop_prevention.enabled:
         return  # what comes from its remote never goes back there
     for index, rule in enumerate(bridge.remote_subscriptions):
         for out in bridge.local_subscriptions:
-            if _comes_back(out, out, rule):
+            if comes_back(out, out, rule):
                 message = f"takes back what rule {out.name} has sent, which then goes round without end; narrow one of them"
                 yield ("remote_subscriptions", index, "filters"), message
                 break
@@ -155,7 +155,7 @@ def _is_own(host: str) -> bool:
     return True
 
 
-def _comes_back(rule: RuleSettings, takes: RuleSettings, back: RuleSettings | None) -> bool:
+def comes_back(rule: RuleSettings, takes: RuleSettings, back: RuleSettings | None) -> bool:
     """Whether something that ``rule`` sends comes to ``takes`` again, over the remote's ``back``, or as it is."""
     for sent in (_mapped(rule, topic_filter) for topic_filter in rule.filters):
         returns = [sent] if back is None else [_mapped(back, narrow) for narrow in _common(sent, back)]

@@ -101,6 +101,42 @@ def test_what_one_connection_brings_goes_on_by_the_others(tmp_path: Path, ways: 
 
 
 @pytest.mark.parametrize(
+    ("connections", "hops", "told"),
+    [
+        (["b|# in", "b|# out"], [1, 1], [2]),
+        (["b|# in", "b:1883|# out"], [1, 1], [2]),
+        (["a b|# in", "B c|# out"], [1, 1], [2]),
+        (["b|# both", "b|# both"], [1, 1], [1, 2]),
+        (["b|a/# in", "b|+/x out"], [1, 1], [2]),
+        (["b|# in 0 here/ there/", "b|# out 0 here/ there/"], [1, 1], [2]),
+        (["b|# in 0 here/ there/", "b|here/# out"], [1, 2], []),
+        (["b|# in 0 here/ there/", "b|there/# out"], [1, 2], []),
+        (["b|a/# in", "b|a/# out", "c|a/# both"], [1, 1, 2], [2]),
+        (["b|a/# in", "b|b/# out"], [1, 2], []),
+        (["b|# in", "b:1884|# out"], [1, 2], []),
+        (["b|# in|mqttv50", "b|# out|mqttv50"], [1, 2], []),
+        (["b|# in|mqttv50", "b|# out"], [1, 1], [2]),
+    ],
+)
+def test_what_would_come_from_the_same_remote_again_does_not_go_on(
+    tmp_path: Path, connections: list[str], hops: list[int], told: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Mosquitto lets it go round without end, between two connections to one remote; MQTT 3.1.1 counts no hops."""
+    text = ""
+    for place, (addresses, topic, *version) in enumerate((one.split("|") for one in connections), start=1):
+        text += f"connection c{place}\naddresses {addresses}\ntopic {topic}\n"
+        text += "".join(f"bridge_protocol_version {one}\n" for one in version)
+
+    settings = written(tmp_path, text, 3 if told else 0)
+
+    assert [bridge.loop_prevention.max_hops for bridge in settings.bridges] == hops
+    report = [line for line in capsys.readouterr().err.splitlines() if "without end" in line]
+    named = [re.match(r"\S+:(\d+) (connection \S+): .* what c\d brings would go back", line) for line in report]
+    assert [one and one[2] for one in named] == [f"connection c{place}" for place in told]
+    assert all(one and text.splitlines()[int(one[1]) - 1] == one[2] for one in named)
+
+
+@pytest.mark.parametrize(
     ("line", "topics"),
     [
         ('topic sensors/# out 1 "" site1/', {"sensors/a/b": "site1/sensors/a/b", "sensors": "site1/sensors", "other": None}),
