@@ -56,12 +56,13 @@ def make_folder(path: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path, *, mode: int = PRIVATE, suffix: str = ".new") -> Iterator[IO[bytes]]:
+def replacing(path: Path, *, mode: int = PRIVATE, suffix: str = ".new", for_group_of_folder: bool = False) -> Iterator[IO[bytes]]:
     """Write what is to be at ``path``: whoever looks finds the old file or the new one, whole, and so it is after a loss of power.
 
     It is the new one when this ends. After an error it is the old one, unless the last step failed: the sync of the new name.
-    mode: the file's, whatever the umask is; what is for root alone, a group may read that root's folder is for. suffix: of the name
-    under which it is written; two who write at the same time need two.
+    mode: the file's, whatever the umask is. suffix: of the name under which it is written; two who write at once need two.
+    for_group_of_folder: a service has to read it. Where root writes it into a folder of root's that a group may look into, and
+    nobody else may, that group may read it; where it cannot be given to the group, it stays root's alone.
 
     Raises:
         OSError: the disk refuses.
@@ -72,8 +73,8 @@ def replacing(path: Path, *, mode: int = PRIVATE, suffix: str = ".new") -> Itera
     try:
         with open(descriptor, "wb") as file:
             os.fchmod(descriptor, mode)
-            if mode == PRIVATE and os.geteuid() == 0:
-                _let_service_read(descriptor, path.parent)
+            if for_group_of_folder and os.geteuid() == 0:
+                _let_group_read(descriptor, path.parent)
             yield file
             file.flush()
             os.fsync(descriptor)
@@ -83,21 +84,22 @@ def replacing(path: Path, *, mode: int = PRIVATE, suffix: str = ".new") -> Itera
     sync(path.parent)
 
 
-def _let_service_read(descriptor: int, folder: Path) -> None:
-    """Give a file of root's to the group that may look into ``folder``, of root's too: so a package keeps a service's secrets."""
+def _let_group_read(descriptor: int, folder: Path) -> None:
+    """Let the group of ``folder`` read a file of root's, if the folder is as a package keeps a service's secrets."""
     found = os.stat(folder)
     if found.st_uid == 0 and found.st_gid and found.st_mode & 0o077 == 0o050:
-        os.fchown(descriptor, -1, found.st_gid)
-        os.fchmod(descriptor, PRIVATE | 0o040)
+        with contextlib.suppress(OSError):  # NFS, or a group that a container does not know
+            os.fchown(descriptor, -1, found.st_gid)
+            os.fchmod(descriptor, PRIVATE | 0o040)
 
 
-def write(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
+def write(path: Path, content: bytes, *, mode: int = PRIVATE, for_group_of_folder: bool = False) -> None:
     """Have ``content`` at ``path``, as ``replacing`` does.
 
     Raises:
         OSError: the disk refuses.
     """
-    with replacing(path, mode=mode) as file:
+    with replacing(path, mode=mode, for_group_of_folder=for_group_of_folder) as file:
         file.write(content)
 
 

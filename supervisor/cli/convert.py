@@ -57,7 +57,7 @@ def _write(config: Path, text: str, secrets: dict[str, bytes], *, force: bool) -
         if secrets:
             files.make_folder(config.parent / "secrets")
         for name, content in secrets.items():
-            files.write(config.parent / name, content)
+            files.write(config.parent / name, content, for_group_of_folder=True)
         files.write(config, text.encode(), mode=_FILE_MODE)
     except OSError as error:
         raise Unavailable("the configuration cannot be written", path=str(config), error=str(error)) from error

@@ -126,7 +126,7 @@ def init(
         if user:
             _make_user(folder, user)
         if password:
-            files.write(folder / f"{bridge}.password", password.encode() + b"\n")
+            files.write(folder / f"{bridge}.password", password.encode() + b"\n", for_group_of_folder=True)
         files.write(file, write_first(answers).encode(), mode=FILE_MODE)
     return _told_what_to_fill_in(file, folder, user) if known else _checked(file, folder, user)
 
@@ -230,7 +230,7 @@ def _make_user(folder: Path, user: str) -> None:
     password = secrets.token_urlsafe(18)
     table = folder / "users"
     text = table.read_text(encoding="utf-8") if table.exists() else ""
-    files.write(table, with_password(text, user, hash_password(password.encode())).encode())
+    files.write(table, with_password(text, user, hash_password(password.encode())).encode(), for_group_of_folder=True)
     files.write(folder / f"{user}.password", password.encode() + b"\n")
 
 

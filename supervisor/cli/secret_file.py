@@ -25,7 +25,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 def replace(file: Path, data: bytes) -> None:
     """Put ``data`` in the place of ``file`` in one step: whoever reads finds the old file or the new one."""
-    with files.replacing(file, suffix=f".{secrets.token_hex(8)}") as opened:
+    with files.replacing(file, suffix=f".{secrets.token_hex(8)}", for_group_of_folder=True) as opened:
         if file.exists():
             owner = file.stat()
             if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()) and os.geteuid() == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -123,10 +124,43 @@ def test_the_service_can_read_what_root_writes_into_the_folder_of_its_secrets(tm
     folder.chmod(folder_mode)
 
     for content in (b"first", b"second"):
-        files.write(folder / "users", content)
+        files.write(folder / "users", content, for_group_of_folder=True)
 
         found = (folder / "users").stat()
         assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (0, group if mode == 0o640 else os.getegid(), mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to a group")
+def test_what_no_service_has_to_read_stays_roots_alone(tmp_path: Path) -> None:
+    """Such as an export, a backup or a key in a folder that the administrators may look into."""
+    os.chown(tmp_path, 0, 1)
+    tmp_path.chmod(0o750)
+
+    files.write(tmp_path / "export", b"payloads")
+
+    assert mode_and_group(tmp_path / "export") == (0o600, os.getegid())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to a group")
+def test_a_file_that_cannot_be_given_to_the_group_is_written_and_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on NFS that squashes root, or in a container to which the group is not mapped."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    os.chown(tmp_path, 0, 1)
+    tmp_path.chmod(0o750)
+    monkeypatch.setattr(os, "fchown", refuse)
+
+    files.write(tmp_path / "users", b"ada", for_group_of_folder=True)
+
+    assert (tmp_path / "users").read_bytes() == b"ada"
+    assert mode_and_group(tmp_path / "users") == (0o600, os.getegid())
+
+
+def mode_and_group(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_mode & 0o777, found.st_gid
 
 
 def test_a_file_of_fixed_size_keeps_its_content(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -39,6 +40,16 @@ def test_a_token_is_made_listed_and_removed(file: Path, capsys: pytest.CaptureFi
     assert main(["token", "remove", str(file), "grafana"]) == 0
     assert read_tokens(file).find(made) is None
     assert list(file.parent.iterdir()) == [file], "nothing else is left behind"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to a group")
+def test_the_service_of_a_package_can_read_the_tokens_that_root_adds(file: Path) -> None:
+    os.chown(file.parent, 0, 1)
+    file.parent.chmod(0o750)
+
+    for name in ("grafana", "ada"):
+        assert main(["token", "add", str(file), name]) == 0
+        assert (file.stat().st_gid, stat.S_IMODE(file.stat().st_mode)) == (1, 0o640)
 
 
 def test_what_cannot_be_done_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
