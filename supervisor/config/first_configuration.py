@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from supervisor.config.yaml_file import write_value
 
+INCLUDED = ("bridges.d/*.yaml",)
+ABOUT_INCLUDED = "a file for each bridge that a command or the page makes"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstAnswers:
@@ -54,7 +57,7 @@ def write_first(answers: FirstAnswers) -> str:
         "access:",
         *_access(answers),
         "",
-        "include: [bridges.d/*.yaml]  # a file for each bridge that a command or the page makes",
+        f"include: {write_value(list(INCLUDED))}  # {ABOUT_INCLUDED}",
         "",
         *(["supervision: {placement: together}  # one process for store, clients and bridges", ""] if answers.small else []),
         *_bridges(answers),

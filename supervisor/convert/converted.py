@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from storage import files, trusted_files
-from supervisor.config.first_configuration import name_of
+from supervisor.config.first_configuration import ABOUT_INCLUDED, INCLUDED, name_of
 from supervisor.config.loading import as_lines, load
 from supervisor.config.yaml_file import Key
 from supervisor.convert.draft import Draft
@@ -33,6 +33,7 @@ def convert(path: Path, data_dir: str) -> tuple[str, Draft]:
     draft = Draft()
     draft.put(("node", "name"), name_of(socket.gethostname()), "the name of this machine")
     draft.put(("node", "data_dir"), data_dir, "the folder of the queues")
+    draft.put(("include",), list(INCLUDED), ABOUT_INCLUDED)
     text = read_text(path)
     kind = "HiveMQ Edge" if text.lstrip().startswith("<") else "Mosquitto"
     if kind == "Mosquitto":

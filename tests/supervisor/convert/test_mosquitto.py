@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import stat
@@ -12,10 +13,12 @@ import pytest
 
 from actors.access.password_file import read_passwords
 from supervisor.cli.main import main
+from supervisor.config.first_configuration import FirstAnswers, write_first
 from supervisor.config.loading import load
 from supervisor.config.setting_annotations import each_setting
 from supervisor.convert.mosquitto_file import OPTIONS
 from supervisor.convert.options import ACCESS_OPTIONS, BRIDGE_OPTIONS, HIVEMQ_EDGE_OPTIONS, LISTENER_OPTIONS, NODE_OPTIONS, Fate
+from supervisor.reload.bridge_trial import settings_with
 from tests.supervisor.convert.conftest import CONFIGS
 from wire.access.access_rules import AccessRules
 from wire.config_settings import SESSION_NEVER_EXPIRES_S, BridgeSettings, LinkStateSettings, NodeSettings
@@ -400,3 +403,32 @@ def test_every_key_of_the_tables_is_one_of_ours() -> None:
 def test_the_link_is_told_where_mosquitto_told_it(tmp_path: Path, lines: str, told: LinkStateSettings | None) -> None:
     (bridge,) = written(tmp_path, f"connection a\naddress b:1\ntopic # out 1\n{lines}\n", 0).bridges
     assert bridge.link_state == told
+
+
+def test_a_bridge_can_be_added_to_what_was_converted_as_to_a_first_configuration(tmp_path: Path) -> None:
+    config = tmp_path / "bascule.yaml"
+    config.write_text(write_first(FirstAnswers(name="edge", data_dir="data", bind="127.0.0.1:1883")))
+    (tmp_path / "mosquitto.conf").write_text("connection a\naddress b:1\ntopic # out 1\n")
+
+    north = "bridges: [{name: north, remote: {addresses: [mqtt://b], client_id: c}, local_subscriptions: [{filters: [a]}]}]"
+    for wanted in (["north"], ["a", "north"]):
+        place, settings = settings_with(config, "north", north)
+
+        assert (place, [bridge.name for bridge in settings.bridges]) == (tmp_path / "bridges.d" / "north.yaml", wanted)
+        assert main(["convert", str(tmp_path / "mosquitto.conf"), "-o", str(config), "--force"]) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to a group")
+def test_the_service_of_a_package_can_read_the_secrets_that_root_converts(tmp_path: Path) -> None:
+    (tmp_path / "mosquitto.conf").write_text(
+        "connection a\naddress b:1\nremote_username u\nremote_password not-a-secret\ntopic # out 1\n"
+    )
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    os.chown(folder, 0, 1)
+    folder.chmod(0o750)
+
+    assert main(["convert", str(tmp_path / "mosquitto.conf"), "-o", str(tmp_path / "bascule.yaml")]) == 0
+
+    found = (folder / "a.password").stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (0, 1, 0o640)
