@@ -78,7 +78,7 @@ def write_configuration(checked: CheckedBackup, config: Path) -> list[Configurat
     for file, target in placed:
         if not target.exists():
             files.make_folder(target.parent)
-            files.write(target, (checked.folder / CONFIGURATION_NAME / str(file.stored)).read_bytes())
+            files.write(target, (checked.folder / CONFIGURATION_NAME / str(file.stored)).read_bytes(), for_group_of_folder=True)
     written = [file for file, _ in placed]
     return [file for file in checked.backup.configuration if file not in written]
 
