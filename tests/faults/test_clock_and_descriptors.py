@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.notify import notice_record
 from tests.conftest import StartNode
 from tests.supervisor.notify.web_service import WebService
 from tests.support.mosquitto import Mosquitto
@@ -288,6 +289,9 @@ def test_max_age_goes_by_the_time_that_has_passed_and_each_step_is_told_once(tmp
         )
         with Node(config, tmp_path / "edge", environment=clock.environment) as node, MqttClient(node.port) as client:
             node.wait_actors_ready()
+            wait_until(
+                lambda: notice_record.read(node.data_dir).seen.next is not None, PATIENCE_S, "a first look, which tells nothing"
+            )
             clock.jump(-YEAR_S)
             wait_until(lambda: clock.is_seen_by(node), PATIENCE_S, "a node that sees the clock")
             for packet_id in range(1, 21):
