@@ -12,15 +12,16 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from actors.bridge.lane_names import Lane
 from actors.process.mailbox import Mailbox
 from actors.remote.remote_socket import LEVEL_5, Connack, InputLimits
-from wire.config_settings import BridgeSettings, NodeSettings, RuleSettings
+from wire.config_settings import NodeSettings, RuleSettings
 from wire.exchange import remote_packets
 from wire.exchange.remote_inbox import RemoteInbox
 from wire.exchange.remote_limits import RemoteLimits
 from wire.exchange.remote_subscriptions import RemoteSubscriptions
 from wire.frames.intake import Committed, SenderResumes, SessionOpen, SessionOpened
-from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE, LaneLabel, lane_of_actor
+from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE
 from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from wire.mqtt.codec import decode
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
@@ -54,22 +55,21 @@ class RemoteIntake:
         mailbox: Mailbox,
         epoch: int,
         settings: NodeSettings,
-        bridge: BridgeSettings,
+        lane: Lane,
         *,
-        rules: Sequence[RuleSettings],
         writer: Writer,
         session_known: Callable[[], bool],
         echoes: EchoFilter | None = None,
     ) -> None:
-        """epoch: of this life of the actor that has the ``mailbox``. rules: those that this lane subscribes to. session_known:
-        whether the store knows the number of this connection's session. echoes: knows what the remote sends back, if it does.
+        """epoch: of this life of the actor that has the ``mailbox``. session_known: whether the store knows the number of this
+        connection's session. echoes: knows what the remote sends back, if it does.
         """
-        remote = bridge.remote
+        bridge, remote = lane.bridge, lane.bridge.remote
         self.writer = writer
         self._mailbox = mailbox
         self._epoch = epoch
         self._session_known = session_known
-        self._facts = _facts_of(mailbox.name)
+        self._facts = lane.facts
         self._level = remote.levels[0]  # of the live connection, or of the last
         self._remote = remote
         self._session = ""
@@ -97,7 +97,7 @@ class RemoteIntake:
             else max(1, min(BATCH_BYTES_MAX, bytes_most - clients.packet_max_bytes)),
         )
         self._subscriptions = RemoteSubscriptions(
-            rules,
+            bridge.taken_by(lane.label),
             no_local=bridge.loop_prevention.enabled,
             retain_handling=remote.retain_handling,
         )
@@ -360,10 +360,3 @@ class RemoteIntake:
                 self._logged_topics = (self._logged_topics | new) if len(self._logged_topics) < LOGGED_TOPICS_MAX else new
                 log.warning(event, extra={**self._facts, "topics": sorted(map(repr, new))[:10]})
             topics.clear()
-
-
-def _facts_of(actor: str) -> dict[str, LaneLabel]:
-    """What each line of the log says of the lane that the Connection ``actor`` serves."""
-    place = lane_of_actor(actor)
-    assert place is not None, "an intake of no lane"
-    return {"bridge": place.bridge, "lane": place.label}

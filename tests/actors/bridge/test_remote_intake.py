@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+from actors.bridge.lane_names import Lane
 from actors.bridge.remote_intake import RemoteIntake
 from actors.process.mailbox import Mailbox
 from actors.remote.remote_socket import Connack
@@ -31,12 +32,12 @@ class Ends:
         self.timers: dict[str, float] = {}
         self.session_known = True
         bridge = replace(bridge_of("cloud"), remote_subscriptions=(rule(1, "cmd/#"),))
+        settings = node_settings(tmp_path, bridge)
         self.intake = RemoteIntake(
             cast(Mailbox, self),
             1,
-            node_settings(tmp_path, bridge),
-            bridge,
-            rules=bridge.remote_subscriptions,
+            settings,
+            Lane(self.name, settings),
             writer=self,
             session_known=lambda: self.session_known,
         )
