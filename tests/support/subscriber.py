@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from types import TracebackType
 from typing import Self
 
@@ -86,19 +87,19 @@ class Subscriber:
         return Arrivals.of(self.payloads(topic), expected)
 
     def wait_for(self, topic: str, expected: list[str], deadline_s: float = PATIENCE_S) -> Arrivals:
-        """Wait until each of ``expected`` has come; the test fails with what is missing otherwise."""
-        wanted = set(expected)
+        """Wait until each of ``expected`` has come, as often as it stands there; the test fails with what is missing otherwise."""
+        wanted = Counter(expected)
         wait_until(
-            lambda: self._failure is not None or (self.count() >= len(wanted) and wanted <= set(self.payloads(topic))),
+            lambda: self._failure is not None or (self.count() >= len(expected) and wanted <= Counter(self.payloads(topic))),
             deadline_s,
-            lambda: f"arrival of {len(wanted)} messages of {topic}; missing {self._missing(topic, expected)}",
+            lambda: f"arrival of {len(expected)} messages of {topic}; missing {self._missing(topic, expected)}",
             period_s=0.05,
         )
         assert self._failure is None, f"the subscriber failed: {self._failure!r}"
         return self.arrivals(topic, expected)
 
     def _missing(self, topic: str, expected: list[str]) -> str:
-        missing = self.arrivals(topic, expected).missing
+        missing = list((Counter(expected) - Counter(self.payloads(topic))).elements())
         return f"{len(missing)}: {missing[:10]}"
 
     def _run(self) -> None:
