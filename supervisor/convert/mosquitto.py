@@ -18,7 +18,7 @@ from supervisor.convert.mosquitto_access import passwords, rules
 from supervisor.convert.mosquitto_file import MosquittoFile, Part, lines_of, option_of, read_text
 from supervisor.convert.mosquitto_topics import TopicRule, in_order, rules_of
 from supervisor.convert.values import flag, name_like, number, take
-from supervisor.doctor.machine_checks import comes_back
+from supervisor.doctor.circles import comes_back
 from supervisor.units import UNLIMITED, write_duration, write_size
 from wire.config_settings import RuleSettings
 from wire.errors import ConfigError

@@ -10,9 +10,8 @@ from supervisor.config.loading import load
 from supervisor.doctor.cluster import examine_cluster
 from supervisor.doctor.findings import Finding, fail, ok
 from supervisor.doctor.machine import examine_machine
-from supervisor.doctor.machine_checks import circles
 from supervisor.doctor.network import examine_listeners, examine_remotes
-from supervisor.doctor.rules import examine_rules
+from supervisor.doctor.rules import examine_circles, examine_rules
 from supervisor.doctor.running_node import ask
 from supervisor.doctor.trust import examine_files, examine_trust
 from supervisor.lock import running_pid
@@ -58,11 +57,8 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
     yield from examine_trust(settings, time.time())
     yield from examine_files(config, settings.node.data_dir)
     yield from examine_rules(settings)
-    for bridge in settings.bridges:
-        for key, found in circles(settings, bridge):
-            yield fail(f"bridge {bridge.name}", f"{'.'.join(map(str, key))} {found}", "bascule check CONFIG names the line")
     yield from examine_listeners(settings, pid)
-    answers = list(ask(config, settings)) if runs else []
+    answers = list(ask(config, settings) if runs else examine_circles(settings))
     yield from answers
     if remotes:
         yield from examine_cluster(settings)

@@ -1,12 +1,12 @@
-"""The rules of the bridges: those that can take nothing, and those that would send around in a circle."""
+"""The rules of the bridges: those that can take nothing, and those that take again what has been sent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from supervisor.doctor.findings import Finding, ok, warn
-from supervisor.doctor.machine_checks import unknown_echoes
-from wire.config_settings import BridgeSettings, NodeSettings
+from supervisor.doctor.circles import circles
+from supervisor.doctor.findings import Finding, fail, ok, warn
+from wire.config_settings import NodeSettings
 from wire.mqtt.packets import MQTT_3_1_1
 from wire.mqtt.topics import covers
 
@@ -18,8 +18,6 @@ def examine_rules(settings: NodeSettings) -> Iterator[Finding]:
         yield ok("loops", found)
     for bridge in settings.bridges:
         about = f"bridge {bridge.name}"
-        if bridge.remote.levels == (MQTT_3_1_1,):
-            yield from examine_echoes(settings, bridge)
         before: list[tuple[str, str]] = []  # filters that take everything of theirs, and whose they are
         for rule in bridge.local_subscriptions:
             excluded = [wide for one in rule.filters for wide in rule.excludes if covers(wide, one)]
@@ -34,7 +32,9 @@ def examine_rules(settings: NodeSettings) -> Iterator[Finding]:
                 before += [(one, rule.name) for one in rule.filters]
 
 
-def examine_echoes(settings: NodeSettings, bridge: BridgeSettings) -> Iterator[Finding]:
-    """Rules of ``bridge``, which speaks MQTT 3.1.1, whose messages come back by another lane than they went."""
-    for key, found in unknown_echoes(settings, bridge):
-        yield warn(f"bridge {bridge.name}", f"{'.'.join(map(str, key))} {found}", "bascule check CONFIG names the line")
+def examine_circles(settings: NodeSettings, spoken: Mapping[str, tuple[int, ...]] | None = None) -> Iterator[Finding]:
+    """What comes back to the node. spoken: the protocol levels of bridges whose links are known."""
+    for circle in circles(settings, spoken):
+        say = fail if circle.is_fault else warn
+        found = f"{'.'.join(map(str, circle.key[2:]))} {circle.found}"
+        yield say(f"bridge {circle.bridge}", found, "bascule check CONFIG names the line")

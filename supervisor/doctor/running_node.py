@@ -8,7 +8,7 @@ from pathlib import Path
 from actors.bridge.dial_policy import HOURS_OVER, IDLE
 from supervisor.control.client import ControlClient
 from supervisor.doctor.findings import Finding, fail, ok, warn
-from supervisor.doctor.rules import examine_echoes
+from supervisor.doctor.rules import examine_circles
 from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, log_state, own_part
 from supervisor.terminal.queue_room import NEARLY_FULL, fullness, is_full
 from supervisor.terminal.remote_limitations import lacking
@@ -17,7 +17,6 @@ from wire.config_settings import NodeSettings
 from wire.errors import BasculeError
 from wire.frames.names import HTTP_SERVER, LISTENER, STORE, LaneLabel
 from wire.frames.placement import SITE
-from wire.mqtt.packets import MQTT_3_1_1
 from wire.mqtt.reason_codes import ReasonCode
 from wire.status.answers import Event
 from wire.status.bridges import BridgeLane
@@ -44,9 +43,10 @@ def ask(config: Path, settings: NodeSettings) -> Iterator[Finding]:
             status, events = client.status(), _last_events(client)
     except BasculeError as error:
         yield fail("node", f"runs and does not answer: {error.message}", "see its log; stop it with SIGTERM and start it again")
+        yield from examine_circles(settings)
         return
     yield from examine_status(status)
-    yield from examine_levels(settings, status)
+    yield from examine_circles(settings, spoken(status))
     yield from examine_events(events)
 
 
@@ -87,12 +87,13 @@ def examine_status(status: Status) -> Iterator[Finding]:
                 yield fail("snapshots", failure.message, "make room, or mend the folder that is named")
 
 
-def examine_levels(settings: NodeSettings, status: Status) -> Iterator[Finding]:
-    """What does not hold since a link has found a remote that speaks MQTT 3.1.1 only."""
-    older = {row.name for row in status.bridges if row.link is not None and row.link.protocol == MQTT_3_1_1}
-    for bridge in settings.bridges:
-        if bridge.name in older and bridge.remote.levels != (MQTT_3_1_1,):
-            yield from examine_echoes(settings, bridge)
+def spoken(status: Status) -> dict[str, tuple[int, ...]]:
+    """The protocol levels by which bridges speak to their remotes, where that is known."""
+    levels: dict[str, tuple[int, ...]] = {}
+    for row in status.bridges:
+        if row.link is not None and row.link.protocol:
+            levels[row.name] = tuple({*levels.get(row.name, ()), row.link.protocol})
+    return levels
 
 
 # --- the node ---

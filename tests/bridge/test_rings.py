@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.config.loading import load
+from supervisor.doctor.rules import examine_circles
 from tests.bridge.test_remote_subscriptions import publish, subscribed
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node, bridge_config, node_config
@@ -89,6 +91,39 @@ def test_what_several_lanes_have_sent_and_the_remote_sends_to_the_first_is_left_
             wait_until(lambda: node.status()["distributor"]["copies"] >= len(LINES), 20.0, "some came back")
             wait_still(lambda: here.count() + there.count(), period_s=0.5)
             assert (here.count(), there.count()) == (10 * len(LINES), 10 * len(LINES))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "max_hops", "rings", "verdicts"),
+    [("mqtt311", 1, "0s", ["warn"]), ("mqtt311", 1, "60s", []), ("mqtt311", 2, "60s", ["fail"]), ("mqtt5", 2, "0s", [])],
+)
+def test_what_one_bridge_brings_of_what_another_sends_comes_as_often_as_doctor_says(
+    tmp_path: Path, protocol: str, max_hops: int, rings: str, verdicts: list[str]
+) -> None:
+    """Both to one Mosquitto, which takes them for two clients. warn: once more; fail: without end; neither: once."""
+    with (
+        Mosquitto(tmp_path / "mosquitto", max_inflight_messages=0, max_queued_messages=0) as remote,
+        ExitStack() as stack,
+    ):
+        brings = bridge_config("brings", remote.port, protocol=protocol, remote_subscriptions=[{"filters": ["#"]}])
+        del brings["local_subscriptions"]
+        sends = bridge_config("sends", remote.port, protocol=protocol, loop_prevention={"max_hops": max_hops})
+        node = stack.enter_context(Node(node_config(brings, sends, rings={"window": rings}), tmp_path / "one"))
+        subscribed(node, "brings")
+        found = list(examine_circles(load(node.config_path)))
+        assert [finding.verdict for finding in found] == verdicts
+        assert all("where bridge sends sends #" in finding.found for finding in found)
+        with Subscriber(node.port, "t") as here, Subscriber(remote.port, "t") as there:
+            publish(node.port, "t", ["here"], qos=1)
+            times = 2 if "warn" in verdicts else 1
+            wait_until(lambda: here.count() >= times and there.count() > 0, 20.0, lambda: f"{here.count()}, {there.count()}")
+            publish(remote.port, "t", ["there"], qos=1)
+            wait_until(lambda: "there" in here.payloads("t"), 20.0, "what the remote has")
+            if "fail" in verdicts:
+                wait_until(lambda: here.count() > 20, 20.0, lambda: f"{here.count()} rounds")
+            else:
+                wait_still(lambda: here.count() + there.count(), period_s=0.5)
+                assert Counter(here.payloads("t")) == {"here": times, "there": 1}
 
 
 def test_by_mqtt_5_a_mosquitto_that_dials_into_a_ring_makes_one_copy_more_at_most(

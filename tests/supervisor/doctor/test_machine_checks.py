@@ -10,13 +10,8 @@ from typing import Any
 import pytest
 
 from supervisor.cli.main import main
-from supervisor.config.loading import load
-from supervisor.doctor.rules import examine_rules
-from supervisor.doctor.running_node import examine_levels
 from tests.support.authority import Authority
 from tests.support.ports import free_port
-from wire.figure import of_map
-from wire.status.node_status import Status
 
 
 def written(folder: Path, *bridges: str, bind: str = "", more: str = "", data_dir: str = "data") -> tuple[Path, int]:
@@ -78,75 +73,6 @@ def test_what_does_not_come_back_is_no_circle(made: str, tmp_path: Path, capsys:
     path, _ = written(tmp_path, made)
 
     assert check(path, capsys) == []
-
-
-SHARED = 'local_subscriptions: [{filters: ["x/#"], max_qos: 1}], remote_subscriptions: [{filters: ["x/#"], shared: g}]'
-BOTH = 'local_subscriptions: [{filters: ["x/#"]}], remote_subscriptions: [{filters: ["x/+/y"]}]'
-
-
-@pytest.mark.parametrize(
-    ("rules", "found"),
-    [
-        (f"{BOTH}, loop_prevention: {{enabled: false}}", True),
-        (f"{BOTH}, loop_prevention: {{max_hops: 2}}", False),
-        (BOTH, False),
-        (f"{BOTH.replace('x/+/y', 'y/#')}, loop_prevention: {{enabled: false}}", False),
-    ],
-)
-def test_rules_that_send_a_message_round_without_end_are_found(
-    rules: str, found: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, _ = written(tmp_path, bridge("broker.example:1883", rules=rules, remote=", protocol: mqtt311"))
-
-    lines = check(path, capsys)
-
-    assert [f"{path}:5:" in line and "goes round without end" in line for line in lines] == [True] * found
-
-
-@pytest.mark.parametrize(
-    ("rules", "remote", "found"),
-    [
-        (f"{BOTH}, lanes: 2", ", protocol: mqtt311", True),
-        (f"{BOTH.replace(']}]', '], priority: urgent}]', 1)}", ", protocol: mqtt311", True),
-        (f"{BOTH}, backlog: live-first", ", protocol: mqtt311", True),
-        (f"{SHARED}, lanes: 2", ", protocol: mqtt311", True),
-        (SHARED, ", protocol: mqtt311", False),
-        (f"{BOTH}, lanes: 2", "", False),
-        (f"{BOTH}, lanes: 2", ", protocol: auto", False),
-        (f"{BOTH}, lanes: 2, loop_prevention: {{echo_window: 0s}}", ", protocol: mqtt311", False),
-        (f"{BOTH.replace('x/+/y', 'y/#')}, lanes: 2", ", protocol: mqtt311", False),
-    ],
-)
-def test_echoes_that_come_by_another_lane_than_they_went_are_found(
-    rules: str, remote: str, found: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, _ = written(tmp_path, bridge("broker.example:1883", rules=rules, remote=remote))
-
-    lines = check(path, capsys)
-
-    assert [f"{path}:5:" in line and "by another lane" in line for line in lines] == [True] * found
-    if found:
-        path.write_text(path.read_text() + "rings: {window: 30s}\n")
-        assert check(path, capsys) == []
-
-
-@pytest.mark.parametrize(("rules", "found"), [(f"{BOTH}, lanes: 2", True), (f"{SHARED}, lanes: 2", True), (BOTH, False)])
-def test_where_the_remote_decides_the_version_check_warns_of_such_echoes_and_doctor_if_it_has_311(
-    rules: str, found: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, _ = written(tmp_path, bridge("broker.example:1883", rules=rules, remote=", protocol: auto"))
-
-    assert main(["check", str(path)]) == 0
-    warnings = [line for line in capsys.readouterr().out.splitlines() if "by another lane" in line]
-    assert [line.startswith(f"  warning: {path}:5:") and "where the remote speaks that" in line for line in warnings] == [
-        True
-    ] * found
-    settings = load(path)
-    assert "by another lane" not in "".join(finding.found for finding in examine_rules(settings))
-    for level in (5, 4, 0):
-        rows = [{"name": settings.bridges[0].name, "lane": lane, "link": {"protocol": level}} for lane in (0, 1)]
-        findings = list(examine_levels(settings, of_map(Status, {"bridges": rows})))
-        assert ["by another lane" in finding.found for finding in findings] == [True] * (found and level == 4), level
 
 
 @pytest.mark.parametrize(
