@@ -162,6 +162,18 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {names[matches[0]]}?" if matches else ""
 
 
+def duration(seconds: float) -> str:
+    """Seconds for people: the two largest units."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, whole = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole} s"
+
+
 def write_time(at_ms: int) -> str:
     """UTC for people: ``2026-11-21 20:15:00Z``.
 

@@ -10,7 +10,7 @@ from supervisor.control.client import ControlClient
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from supervisor.doctor.rules import examine_circles
 from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, log_state, own_part
-from supervisor.terminal.queue_room import NEARLY_FULL, fullness, is_full
+from supervisor.terminal.queue_room import fullness
 from supervisor.terminal.remote_limitations import lacking
 from supervisor.units import counted, write_time
 from wire.config_settings import NodeSettings
@@ -244,8 +244,8 @@ def _link(row: BridgeLane, about: str) -> Iterator[Finding]:
 
 
 def _queue(row: BridgeLane, about: str) -> Iterator[Finding]:
-    if (room := row.room) is not None and room.used >= NEARLY_FULL * room.most:
-        yield (fail if is_full(room) else warn)(about, f"its queue is {fullness(room)}", room.cure)
+    if (room := row.room) is not None and room.is_nearly_full:
+        yield (fail if room.is_full else warn)(about, f"its queue is {fullness(room)}", room.cure)
     if row.refused:
         found = f"refused for want of room: {counted(row.refused, 'message')}"
         yield warn(about, found, "their publishers were told; raise limits of the bridge, or take drop-oldest for limits.overflow")

@@ -17,13 +17,13 @@ from rich.text import Text
 
 from supervisor.terminal import cluster_text
 from supervisor.terminal.message_text import Message, printable
-from supervisor.terminal.queue_room import FULL, NEARLY_FULL, fullness, is_full
+from supervisor.terminal.queue_room import fullness, when_full
 from supervisor.terminal.remote_limitations import lacking
 from supervisor.terminal.typed_commands import typed
-from supervisor.units import counted, write_time
+from supervisor.units import counted, duration, write_time
 from wire.figure import to_map
 from wire.status.answers import DeadLetterQueue, Queue, Queues, ReloadChange
-from wire.status.bridges import BridgeLane, Unserved
+from wire.status.bridges import FULL, BridgeLane, Unserved
 from wire.status.loss_reasons import INTENDED, THINNED, Loss
 from wire.status.node_status import ConfigurationFigures, ControlFigures, SnapshotsFigures, Status, TelemetryFigures
 from wire.status.replication_figures import ReplicationFigures
@@ -55,14 +55,17 @@ def watch_status(fetch: Callable[[], Status], period_s: float, *, bridge: str | 
         return
 
 
-def status_view(status: Status, *, bridge: str | None = None, wide: bool = False) -> RenderableType:
+def status_view(status: Status, *, bridge: str | None = None, wide: bool = False, now_ms: int | None = None) -> RenderableType:
     """The node's line, its bridges and what they wait for, its processes, its local clients and what is kept for them.
 
     It fits into 80 columns; ``wide`` has every count of the ledgers, too. One ``bridge`` that was asked for stands alone, with all
-    that is known of it.
+    that is known of it behind that. now_ms: the time, UTC; that of this machine if none is given.
     """
+    bridges, now_ms = status.bridges, time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    told = _bridges(bridges, wide=wide, now_ms=now_ms)
+    queues = *_paused(bridges), *_behind_others(bridges), *_former_rules(bridges)
     if bridge is not None:
-        return Group(*(part for row in status.bridges for part in _bridge_alone(row)))
+        return Group(told, *queues, *_history(bridges), *(part for row in bridges for part in _all_figures(row)))
     cluster = status.replication
     stands_by = cluster is not None and cluster.role == "standby"
     state = Text("stands by" if stands_by else "ready", _GOOD) if status.ready else Text("not ready", _BAD)
@@ -70,16 +73,9 @@ def status_view(status: Status, *, bridge: str | None = None, wide: bool = False
     head.append(f"  up {duration(status.supervisor.uptime_s)}")
     if status.store is not None and status.store.mode:
         head.append(f"  {status.store.mode}")
-    bridges = status.bridges
-    queues = (
-        *_paused(bridges),
-        *_behind_others(bridges),
-        *_former_rules(bridges),
-        *_unserved(status.unserved),
-        *_history(bridges),
-    )
+    queues = *queues, *_unserved(status.unserved), *_history(bridges)
     first = *_cluster(cluster), *_store(status.store), *_configuration(status.configuration)
-    table = () if stands_by else (Text(""), _bridges(bridges, wide=wide))
+    table = () if stands_by else (Text(""), told)
     rows = *first, *table, *queues, Text(""), _processes(status)
     others = *_control(status.control), *_telemetry(status.telemetry), *_snapshots(status.snapshots)
     return Group(head, *rows, *_clients(status, wide=wide), *others)
@@ -152,7 +148,7 @@ def _many(kind: str, count: int) -> str:
     return kind if count == 1 else f"{count} {kind}"
 
 
-def _bridges(rows: Sequence[BridgeLane], *, wide: bool) -> RenderableType:
+def _bridges(rows: Sequence[BridgeLane], *, wide: bool, now_ms: int) -> RenderableType:
     if not rows:
         return Text("no bridges: a broker alone", "dim")
     counts = ("accepted", "delivered", "expired", "dropped", "dead_lettered") if wide else ()
@@ -176,21 +172,21 @@ def _bridges(rows: Sequence[BridgeLane], *, wide: bool) -> RenderableType:
     return Group(
         table,
         *_reasons(rows),
-        *_prospects(rows),
+        *_prospects(rows, now_ms),
         *_losses(rows),
         *_ledgers(rows),
-        *_without_room(rows),
+        *_without_room(rows, now_ms),
         *_notes(rows),
         *_remote_subscriptions(rows, wide=wide),
     )
 
 
-def _bridge_alone(row: BridgeLane) -> list[RenderableType]:
+def _all_figures(row: BridgeLane) -> list[RenderableType]:
     """All figures of one lane, a line each; nested ones by their path, and none that says nothing."""
-    lines: list[RenderableType] = [Text.assemble((_lane(row), "bold cyan"), "  ", _state(row.state))]
+    lines: list[RenderableType] = [Text(""), Text.assemble((_lane(row), "bold cyan"), "  ", _state(row.state))]
     told = {name: value for name, value in to_map(row).items() if name not in ("name", "lane", "state")}
     for name, value in _leaves(told):
-        lines.append(Text.assemble((f"  {name:<34}", "bold"), printable(str(value))))
+        lines.append(Text.assemble((f"  {name:<38}", "bold"), printable(str(value))))
     return lines
 
 
@@ -221,7 +217,7 @@ def _reasons(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     """Of each link that does not stand: for how long, after how many attempts, what comes next, why, and what cures that."""
     lines: list[RenderableType] = []
     for row in rows:
-        if not row.reason:
+        if not row.reason or row.paused_since_ms is not None:  # _paused tells of those
             continue
         is_down = row.down_s is not None
         line = Text.assemble((f"{_lane(row)} ", "bold"), ("down", _BAD) if is_down else _state(row.state))
@@ -238,13 +234,17 @@ def _reasons(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     return lines
 
 
-def _prospects(rows: Sequence[BridgeLane]) -> list[RenderableType]:
-    """The times at which growing queues are full, and how long those that do not move take once they do."""
-    full = {row.name: duration(row.full_s) for row in rows if row.full_s and row.full_s <= _FAR_S}
+def _prospects(rows: Sequence[BridgeLane], now_ms: int) -> list[RenderableType]:
+    """The times at which growing queues are full, and how long those that do not move take once they do. Those that are nearly full
+    already have a line of their own."""
+    growing = (
+        row for row in rows if row.full_s and row.full_s <= _FAR_S and not (row.room is not None and row.room.is_nearly_full)
+    )
+    full = {row.name if row.room is None else row.room.name: when_full(row.full_s or 0.0, now_ms) for row in growing}
     best = {_lane(row): duration(row.drain_at_best_s) for row in rows if row.drain_s is None and row.drain_at_best_s}
     return [
         Text.assemble((what, _BUSY), "; ".join(f"{name} {after}" for name, after in found.items()))
-        for what, found in (("full, as fast as it grows, in: ", full), ("drained, at the best rate so far, in: ", best))
+        for what, found in (("full, as fast as it grows: ", full), ("drained, at the best rate so far, in: ", best))
         if found
     ]
 
@@ -309,13 +309,14 @@ def _ledgers(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     return lines
 
 
-def _without_room(rows: Sequence[BridgeLane]) -> list[RenderableType]:
-    """Which queues are full or nearly so, and what happens then; what is beside the ledgers: what they refused."""
+def _without_room(rows: Sequence[BridgeLane], now_ms: int) -> list[RenderableType]:
+    """Which queues are full or nearly so, since when or when they will be, and what happens then; what is beside the ledgers: what
+    they refused."""
     lines: list[RenderableType] = []
-    rooms = {row.room.name: row.room for row in rows if row.room is not None}
-    for room in (room for room in rooms.values() if room.used >= NEARLY_FULL * room.most):
-        told = f"{fullness(room)}\n  -> {room.cure}"
-        lines.append(Text.assemble((f"queue of {room.name}: ", _BAD if is_full(room) else _BUSY), told))
+    rooms = {row.room.name: (row.room, row.full_s) for row in rows if row.room is not None and row.room.is_nearly_full}
+    for room, full_s in rooms.values():
+        told = f"{fullness(room, full_s, now_ms=now_ms)}\n  -> {room.cure}"
+        lines.append(Text.assemble((f"queue of {room.name}: ", _BAD if room.is_full else _BUSY), told))
     told = "; ".join(f"{_lane(row)} {row.refused}" for row in rows if row.refused)
     if told:
         lines.append(Text.assemble(("refused for want of room: ", _BUSY), told))
@@ -332,8 +333,10 @@ def _notes(rows: Sequence[BridgeLane]) -> list[RenderableType]:
 def _paused(rows: Sequence[BridgeLane]) -> list[RenderableType]:
     """Which bridges wait for an operator."""
     since = {row.name: write_time(row.paused_since_ms) for row in rows if row.paused_since_ms is not None}
-    told = "; ".join(f"{bridge} since {at}" for bridge, at in since.items())
-    return [Text.assemble((typed("paused until bascule bridge resume CONFIG BRIDGE: "), _BUSY), told)] if since else []
+    told = ", ".join(f"{bridge} since {at}" for bridge, at in since.items())
+    which = next(iter(since)) if len(since) == 1 else "BRIDGE"
+    hint = typed(f"\n  -> bascule bridge resume CONFIG {which}")
+    return [Text.assemble(("paused by an operator: ", _BUSY), f"{told}{hint}")] if since else []
 
 
 def _behind_others(rows: Sequence[BridgeLane]) -> list[RenderableType]:
@@ -517,18 +520,6 @@ def say_finding(verdict: str, about: str, found: str, cure: str) -> None:
 def verdict(good: bool, text: str) -> Text:
     """``text`` in the colour of good or bad news."""
     return Text(text, _GOOD if good else _BAD)
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people: the two largest units."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, whole = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole} s"
 
 
 def briefly(seconds: float) -> str:

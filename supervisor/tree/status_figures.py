@@ -1,5 +1,5 @@
 """The rows of lanes in the status, put together from the figures in their actors' heartbeats, with what is only seen over time: how
-fast messages come into each queue and leave it, and since when each link is down.
+fast messages come into each queue and leave it, since when it is full, and since when each link is down.
 
 Pure. Children report what they own (the store its queues, a Connection its link); this module joins them to one row a lane. A
 figure that nobody has reported yet is None.
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from wire.config_settings import LimitSettings
+from wire.config_settings import BridgeSettings, LimitSettings
 from wire.frames.names import QUEUE_STORE, LaneLabel, connection_name, forwarder_name, queue_name
 from wire.status.actors import Reports, reported
 from wire.status.bridges import BridgeLane, ConnectionFigures, LinkFigures, QueueFigures, RoomFigures, Tier2Figures, Unserved
@@ -122,6 +122,29 @@ class LinkDowns:
         return None if former_s is None else former_s + (self.down_s(connection, now_s) or 0.0)
 
 
+class FullQueues:
+    """Since when queues are full, by what their ``RoomFigures`` is called. A queue that gives and takes is full all the time, until
+    a good part of it is free."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[str, float] = {}
+
+    def note(self, rooms: Mapping[str, RoomFigures | None], now_s: float) -> None:
+        """``rooms``: of all queues with a limit. One of which nobody knows now goes on as it was."""
+        kept = {name: since_s for name, since_s in self._since_s.items() if name in rooms}
+        for name, room in rooms.items():
+            if room is not None and room.is_full:
+                kept.setdefault(name, now_s)
+            elif room is not None and not room.is_nearly_full:
+                kept.pop(name, None)
+        self._since_s = kept
+
+    def lasts_s(self, name: str, now_s: float) -> float | None:
+        """For how long it has been full; None if it is not, or nobody has said."""
+        since_s = self._since_s.get(name)
+        return None if since_s is None else round(max(0.0, now_s - since_s), 3)
+
+
 def lane_row(
     bridge: str,
     lane: LaneLabel,
@@ -214,6 +237,19 @@ def room_of(name: str, queues: Sequence[QueueFigures | None], limits: LimitSetti
         when_full=WHEN_FULL[limits.overflow],
         cure=f"mend what holds it up, or raise limits.{nearest}: a reload applies it at once, and what waits stays",
     )
+
+
+def rooms_of(
+    bridge: BridgeSettings, lanes: Sequence[LaneLabel], queues: Mapping[str, QueueFigures]
+) -> dict[str, tuple[RoomFigures | None, list[str]]]:
+    """What each of the limits of ``bridge`` leaves to its ``lanes``, and the queues that share it, by what it is called."""
+    sharing: dict[str, list[str]] = {}
+    limits: dict[str, LimitSettings] = {}
+    for lane in lanes:
+        whose, limits_of_it = bridge.limits_of(lane)
+        limits[whose] = limits_of_it
+        sharing.setdefault(whose, []).append(queue_name(bridge.name, lane))
+    return {whose: (room_of(whose, [queues.get(name) for name in names], limits[whose]), names) for whose, names in sharing.items()}
 
 
 def full_s(depth: int, rates: Iterable[Rates], room: RoomFigures | None) -> float | None:

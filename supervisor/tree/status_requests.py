@@ -6,8 +6,8 @@ One collection at a time is shared by all who asked before it began; who asks me
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from actors.process.mailbox import Mailbox
@@ -16,9 +16,18 @@ from supervisor.history.sampling import LaneSample, Sample
 from supervisor.machine_usage import RecentUsage
 from supervisor.tree.process_rows import actor_rows, actor_states, process_rows
 from supervisor.tree.running_children import RunningChildren
-from supervisor.tree.status_figures import FigureRates, LinkDowns, full_s, lane_row, room_of, store_part, unserved_rows
+from supervisor.tree.status_figures import (
+    FigureRates,
+    FullQueues,
+    LinkDowns,
+    full_s,
+    lane_row,
+    rooms_of,
+    store_part,
+    unserved_rows,
+)
 from supervisor.version import VERSION
-from wire.config_settings import SettingsNow
+from wire.config_settings import BridgeSettings, SettingsNow
 from wire.figure import of_values, to_map
 from wire.frames.names import (
     CLIENTS,
@@ -37,7 +46,7 @@ from wire.frames.names import (
 from wire.frames.supervision import Heartbeat, ReportNow
 from wire.routing.sys_topics import SysLane, node_values
 from wire.status.actors import Reports, reported
-from wire.status.bridges import BridgeLane, ConnectionFigures, QueueFigures
+from wire.status.bridges import BridgeLane, ConnectionFigures, QueueFigures, RoomFigures
 from wire.status.client_figures import DistributorFigures, ListenerFigures
 from wire.status.node_status import (
     ActorRow,
@@ -91,6 +100,7 @@ class StatusRequests:
         self._number = 0  # of the collection that runs, or of the last one
         self._rates = FigureRates()
         self._downs = LinkDowns()
+        self._full = FullQueues()
         self._usage = RecentUsage()
 
     def ask(self, whom: Asker, request: Request) -> None:
@@ -122,6 +132,8 @@ class StatusRequests:
             told = self._children[heartbeat.name].reports[actor]
             if isinstance(told, StoreReport):
                 self._rates.note(now_s, told.queues)
+                rooms = (rooms_of(bridge, lanes, told.queues) for bridge, lanes in self._lanes_of_bridges(self._lanes()))
+                self._full.note({name: room for of_bridge in rooms for name, (room, _) in of_bridge.items()}, now_s)
             elif isinstance(told, ConnectionFigures) and told.link is not None:
                 self._downs.note(actor, told.link, now_s)
         if heartbeat.request == self._number:
@@ -232,32 +244,35 @@ class StatusRequests:
         by_name = {row.name: row for row in actors}
         store = reported(reports, QUEUE_STORE, StoreReport) or StoreReport()
         rows: list[BridgeLane] = []
-        for bridge in self._settings.now.bridges:
-            own = [lane for lane in lanes if lane[0] == bridge.name]
-            names = [queue_name(*lane) for lane in own]
-            rates = {name: self._rates.rates(name) for name in names}
-            rooms = {queue_name(*lane): bridge.limits_of(lane[1]) for lane in own}
-            full = {}
-            for whose, limits in dict(rooms.values()).items():
-                sharing = [name for name in names if rooms[name][0] == whose]
-                queues = [store.queues.get(name) for name in sharing]
-                room = room_of(whose, queues, limits)
-                depth = sum(queue.depth or 0 for queue in queues if queue is not None)
-                full[whose] = room, full_s(depth, [rates[name] for name in sharing], room)
+        for bridge, labels in self._lanes_of_bridges(lanes):
+            full: dict[str, tuple[RoomFigures | None, float | None]] = {}
+            for whose, (room, sharing) in rooms_of(bridge, labels, store.queues).items():
+                depth = sum(queue.depth or 0 for name in sharing if (queue := store.queues.get(name)) is not None)
+                told = None if room is None else replace(room, full_for_s=self._full.lasts_s(whose, now_s))
+                full |= dict.fromkeys(sharing, (told, full_s(depth, [self._rates.rates(name) for name in sharing], room)))
             rows += [
                 lane_row(
-                    *lane,
+                    bridge.name,
+                    label,
                     actors=by_name,
                     reports=reports,
-                    rates=rates[name],
-                    room=full[rooms[name][0]][0],
-                    full_s=full[rooms[name][0]][1],
+                    rates=self._rates.rates(name),
+                    room=full[name][0],
+                    full_s=full[name][1],
                     paused_since_ms=self._children.paused_since_ms(bridge.name),
-                    down_s=self._downs.down_s(connection_name(*lane), now_s),
+                    down_s=self._downs.down_s(connection_name(bridge.name, label), now_s),
                 )
-                for lane, name in zip(own, names, strict=True)
+                for label in labels
+                for name in [queue_name(bridge.name, label)]
             ]
         return tuple(rows)
+
+    def _lanes_of_bridges(self, lanes: list[tuple[str, LaneLabel]]) -> Iterator[tuple[BridgeSettings, list[LaneLabel]]]:
+        """Each bridge with its own of ``lanes``."""
+        own: dict[str, list[LaneLabel]] = {}
+        for name, label in lanes:
+            own.setdefault(name, []).append(label)
+        return ((bridge, own.get(bridge.name, [])) for bridge in self._settings.now.bridges)
 
     def _lanes(self) -> list[tuple[str, LaneLabel]]:
         """The lanes that run: bridge and number, a bridge's former ones behind its others."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.units import nearest, parse_address, parse_duration, parse_size, write_duration, write_size
+from supervisor.units import duration, nearest, parse_address, parse_duration, parse_size, write_duration, write_size
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,10 @@ def test_what_is_no_address_is_refused(text: object) -> None:
 def test_a_word_is_compared_without_case_and_dashes() -> None:
     assert nearest("Max-Bytes", ["max_bytes", "max_messages"]) == "; did you mean max_bytes?"
     assert nearest("colour", ["max_bytes", "max_messages"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0 s"), (59.9, "59.9 s"), (61, "1 min 1 s"), (3_660, "1 h 1 min"), (90_000, "1 d 1 h")]
+)
+def test_durations_are_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

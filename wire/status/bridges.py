@@ -324,6 +324,10 @@ class Tier2Figures:
 # --- the row of a lane ---
 
 
+FULL = 0.99
+NEARLY_FULL = 0.8
+
+
 @figures
 class RoomFigures:
     """The limit that the queue of a bridge is nearest to, or that of a class with limits of its own."""
@@ -334,6 +338,21 @@ class RoomFigures:
     most: int = figure("The value of the limit.")
     when_full: str = figure("What happens when that is reached, in words, as `overflow` of these limits says.")
     cure: str = figure("What to do before, in words.")
+    full_for_s: float | None = figure(
+        "For how long it has been full: since 99 % of the limit were used, with no time below 80 % in between, and since the node "
+        "runs; absent while less than 80 % are used.",
+        default=None,
+    )
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next message may find no room."""
+        return self.used >= FULL * self.most
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether it is worth a word."""
+        return self.used >= NEARLY_FULL * self.most
 
 
 @figures

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from supervisor.terminal.message_text import Message
-from supervisor.terminal.view import briefly, duration, paragraph, print_messages, progress, size, status_view
+from supervisor.terminal.view import briefly, paragraph, print_messages, progress, size, status_view
 from supervisor.tree.status_figures import Rates, full_s, lane_row, room_of, store_part, unserved_rows
 from tests.support.settings import node
 from wire.figure import of_map, to_map
@@ -39,6 +39,7 @@ def status(
     cause: str = "",
     rates: dict[str, Rates] | None = None,
     down_s: dict[str, float | None] | None = None,
+    full_for_s: float | None = None,
 ) -> dict[str, Any]:
     """The answer of a node; ``states`` are of those that are not ready, ``cause`` is the store's."""
     named = [name for name in PROCESSES if lanes or not name.startswith("bridge")]
@@ -57,6 +58,7 @@ def status(
     store = reports.get("queue_store")
     queue, rate = store.queues.get("bridge:a:0") if store is not None else None, (rates or {}).get("bridge:a:0", Rates())
     room = room_of("a", [queue], limits)
+    room = None if room is None else replace(room, full_for_s=full_for_s)
     row = (
         lane_row(
             "a",
@@ -95,18 +97,11 @@ def control(**figures: Any) -> dict[str, Any]:
 
 
 def lines(status: dict[str, Any], width: int = 200, *, bridge: str | None = None, wide: bool = False) -> list[str]:
-    """The output about it."""
+    """The output about it, on the first day of 1970 at 00:16:40."""
     console = Console(width=width)
     with console.capture() as capture:
-        console.print(status_view(of_map(Status, status), bridge=bridge, wide=wide))
+        console.print(status_view(of_map(Status, status), bridge=bridge, wide=wide, now_ms=1_000_000))
     return [line.rstrip() for line in capture.get().splitlines()]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.04, "0.0 s"), (59.9, "59.9 s"), (61, "1 min 1 s"), (3_660, "1 h 1 min"), (90_000, "1 d 1 h")]
-)
-def test_durations_are_for_people(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.04, "0 s"), (59.4, "59 s"), (3_599, "59 min"), (7_300, "2 h"), (200_000, "2 d")])
@@ -198,7 +193,7 @@ def test_a_link_that_is_down_says_when_its_queue_is_full_and_how_long_it_then_ta
 
     shown = lines(status(figures, rates={"bridge:a:0": Rates(100.0, 0.0, 600.0)}), width=80)
 
-    assert "full, as fast as it grows, in: a 20 h 50 min" in shown
+    assert "full, as fast as it grows: a at about 1970-01-01 21:06:40Z, in 20 h 50 min" in shown
     assert "drained, at the best rate so far, in: a:0 1 h 23 min" in shown
     shown = lines(status(figures, rates={"bridge:a:0": Rates(0.1, 0.0, 600.0)}), width=80)
     assert not [line for line in shown if "as fast as it grows" in line], "not for years"
@@ -268,13 +263,26 @@ def test_no_cell_of_a_table_is_cut_off_and_what_is_left_out_is_named(width: int)
 def test_a_full_queue_says_so_before_anything_is_refused() -> None:
     queue = {"accepted": 10_000_000, "depth": 10_000_000, "bytes": 1 << 30}
 
-    shown = lines(status({"queue_store": {"queues": {"bridge:a:0": queue}}}), width=80)
+    shown = lines(status({"queue_store": {"queues": {"bridge:a:0": queue}}}, full_for_s=100.0), width=80)
 
     assert "100 %" in shown[3]
-    at = next(number for number, line in enumerate(shown) if line.startswith("queue of a: full, 10000000 of 10000000 messages:"))
+    at = next(number for number, line in enumerate(shown) if line.startswith("queue of a: full"))
     told = " ".join(shown[at : at + 5])
+    assert told.startswith("queue of a: full since 1970-01-01 00:15:00Z, 10000000 of 10000000 messages:")
     assert "nothing acknowledged is lost" in told
     assert "raise limits.max_messages: a reload applies it at once" in told
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_queue_that_is_nearly_full_says_when_it_will_be_and_says_so_once(width: int) -> None:
+    figures = {"queue_store": {"queues": {"bridge:a:0": {"accepted": 9_000_000, "depth": 9_000_000, "bytes": 1 << 30}}}}
+
+    shown = lines(status(figures, rates={"bridge:a:0": Rates(1000.0, 0.0, 600.0)}), width)
+
+    told = " ".join(shown)
+    assert "queue of a: 90 % full, 9000000 of 10000000 messages; full at about 1970-01-01 00:33:20Z, in 16 min 40 s; once" in told
+    assert told.count("00:33:20Z") == 1
+    assert all(len(line) <= width for line in shown)
 
 
 def member(role: str, **figures: Any) -> dict[str, Any]:
@@ -347,11 +355,12 @@ def test_a_bridge_alone_is_told_with_all_that_is_known_of_it() -> None:
 
     shown = [line.split() for line in lines(status(figures), bridge="a")]
 
-    assert shown[0] == ["a:0", "connected"]
+    assert shown[1][:3] == ["a:0", "connected", "5"], "first its line in the table of all"
+    assert ["a:0", "connected"] in shown
     assert ["accepted", "5"] in shown
     assert ["dropped.full", "2"] in shown
     assert ["link.address", "broker:1883"] in shown
-    assert not any(words[0] == "retained" for words in shown), "what says nothing is left out"
+    assert not any(words[:1] == ["retained"] for words in shown), "what says nothing is left out"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from supervisor.terminal.queue_room import fullness
-from supervisor.tree.status_figures import Rates, full_s, lane_row, room_of, store_part, unserved_rows
+from supervisor.tree.status_figures import FullQueues, Rates, full_s, lane_row, room_of, store_part, unserved_rows
 from tests.support.settings import node
 from wire.config_settings import LimitSettings
 from wire.figure import of_map, to_map
@@ -104,6 +104,23 @@ def of_limits(**keys: Any) -> Any:
     from dataclasses import replace
 
     return replace(node().limits, **keys)
+
+
+def test_a_queue_is_full_since_it_was_first_seen_so_until_a_good_part_of_it_is_free() -> None:
+    at = {depth: room_of("a", [queue(depth=depth, bytes=0)], of_limits(max_messages=100)) for depth in (79, 85, 99, 100)}
+    full = FullQueues()
+    for now_s, depth in enumerate((85, 99, 85, 100)):
+        full.note({"a": at[depth]}, float(now_s))
+    full.note({"a": None}, 4.0)
+
+    assert full.lasts_s("a", 5.0) == 4.0
+    assert full.lasts_s("b", 5.0) is None
+    full.note({"a": at[79]}, 5.0)
+    assert full.lasts_s("a", 6.0) is None
+    full.note({"a": at[100]}, 6.0)
+    full.note({}, 7.0)
+    full.note({"a": at[85]}, 8.0)
+    assert full.lasts_s("a", 9.0) is None, "a queue that is gone is forgotten"
 
 
 def test_it_is_full_when_what_is_left_has_come_at_these_rates() -> None:

@@ -11,6 +11,7 @@ from supervisor.control.control_socket import ControlError, Request
 from supervisor.tree.child_table import former_spec
 from supervisor.tree.status_requests import ASKERS_MAX, COLLECT_TIMEOUT_S, TIMER, OwnFigures, StatusRequests
 from tests.supervisor.tree_double import Children
+from wire.config_settings import NodeSettings
 from wire.figure import of_map
 from wire.frames.names import STORE, LaneName
 from wire.frames.supervision import Heartbeat, ReportNow
@@ -43,8 +44,8 @@ def own() -> OwnFigures:
 class Desk(Children):
     """All children run."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, settings: NodeSettings | None = None) -> None:
+        super().__init__(settings=settings)
         for child in self.children:
             self.children.spawn(child)
         self.requests = StatusRequests(self.mailbox, self.current, self.children)
@@ -123,3 +124,17 @@ def test_the_status_has_the_lanes_in_their_order_with_the_former_ones_and_since_
     rows = desk.requests.status(own()).bridges
 
     assert [(row.name, row.lane, row.paused_since_ms) for row in rows] == [("cloud", lane, 1) for lane in (0, 2, 3)]
+
+
+def test_a_full_queue_says_for_how_long_it_has_been_full() -> None:
+    plain = Desk().settings
+    bridge = plain.bridges[0]
+    desk = Desk(replace(plain, bridges=(replace(bridge, limits=replace(bridge.limits, max_messages=100)),)))
+    full = of_map(StoreReport, {"queues": {LANE: {"depth": 100, "bytes": 1}}})
+    desk.heard(beat(STORE, queue_store=full))
+    desk.fake.time_s += 5.0
+
+    (row,) = desk.requests.status(own()).bridges
+
+    assert row.room is not None
+    assert (row.room.is_full, row.room.full_for_s) == (True, 5.0)

@@ -49,7 +49,7 @@ def room(name: str, used: int) -> dict[str, Any]:
 
 def test_who_is_full_soonest_comes_first_with_the_limit_the_time_and_what_happens_then(tmp_path: Path) -> None:
     calm, soon, sooner = down("calm"), down("soon", full_s=900.0), down("sooner", full_s=87.0, room=room("sooner", 1_877))
-    full = lane("full", depth=2_000, room=room("full", 2_000))
+    full = lane("full", depth=2_000, room=room("full", 2_000) | {"full_for_s": 60.0})
     began = [{"kind": "overflow.began", "at_ms": 9, "bridge": "full", "reason": "reject"}]
 
     (told,) = judged(tmp_path, {"bridges": [calm, soon, sooner, full], "events": began})
@@ -57,7 +57,7 @@ def test_who_is_full_soonest_comes_first_with_the_limit_the_time_and_what_happen
     assert told["headline"] == "4 of 4 bridges are in trouble: full, sooner, soon and calm."
     (_, words, facts), *_, nearly = [one for one in told["troubles"] if one[0] in ("full", "sooner")]
     assert words == "its queue is full: 2,000 of 2,000 messages"
-    assert facts.endswith(f"while it is full, {WHEN_FULL['reject']}")
+    assert facts.endswith(f"full for 1 min, since 00:00:40; while it is full, {WHEN_FULL['reject']}")
     assert nearly[1] == "its queue is 93 % full: 1,877 of 2,000 messages"
     assert nearly[2] == f"full at about 00:03:07, in 1 min 27 s, if it goes on like this; then {WHEN_FULL['reject']}"
 
