@@ -107,6 +107,7 @@ class RemoteIntake:
         self._asked = False
         self._resend_timed = False
         self._quiet_since = 0  # how much was received when the remote was last seen to send something
+        self._in_part = False  # of the next packet a part has come
         self._logged_topics: set[bytes] = set()
 
     def subscribe_to(self, rules: Sequence[RuleSettings]) -> bool:
@@ -155,7 +156,7 @@ class RemoteIntake:
         """The connection is gone."""
         self._inbox.on_disconnected()
         self._subscriptions.forget()
-        self._opening = False
+        self._opening = self._in_part = False
         for name in (_SUBACK, _QUIET):
             self._mailbox.cancel_timer(name)
 
@@ -228,8 +229,8 @@ class RemoteIntake:
     def timer(self, name: str, now_s: float) -> str:
         """A timer that may be of the intake has run out: why the connection is to be given up, if it is."""
         if name == _SUBACK:
-            if self._inbox.blocked:
-                self._mailbox.set_timer(_SUBACK, now_s + self._remote.connect_timeout_s)  # it may be among what waits
+            if self._inbox.blocked or self._in_part:  # it may be among what waits, or behind what is coming
+                self._mailbox.set_timer(_SUBACK, now_s + self._remote.connect_timeout_s)
             elif not self._subscriptions.answered:
                 if self.writer.suback_due_s > now_s:
                     self._mailbox.set_timer(_SUBACK, self.writer.suback_due_s)
@@ -275,8 +276,8 @@ class RemoteIntake:
 
     @property
     def idle(self) -> bool:
-        """Whether all that was taken is committed, and answered as far as it can be."""
-        return self._inbox.idle and not self._inbox.blocked
+        """Whether all that has come is committed, and answered as far as it can be. A large packet may be coming for long."""
+        return self._inbox.idle and not self._inbox.blocked and not self._in_part
 
     @property
     def gives_up(self) -> bool:
@@ -294,8 +295,10 @@ class RemoteIntake:
         return self._inbox.blocked
 
     def take(self, buffer: bytes, position: int) -> int:
-        """Take the PUBLISHes at ``position``; the position after them."""
-        return self._inbox.take(buffer, position)
+        """Take the PUBLISHes at ``position``; the position after them. It is called again until it takes nothing more."""
+        position = self._inbox.take(buffer, position)
+        self._in_part = position < len(buffer)
+        return position
 
     def packet(self, packet: remote_packets.RemotePacket) -> bool:
         """Act on ``packet`` if it is of the receiver's half, and answers something if it is an answer; whether it did.

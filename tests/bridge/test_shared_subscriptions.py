@@ -16,6 +16,7 @@ from tests.support.arrivals import Arrivals
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_packets import PUBACK, SHARED_AVAILABLE
 from tests.support.node import Config, Node, node_config
+from tests.support.proxy import Proxy
 from tests.support.publisher import Publisher
 from tests.support.scripted_remote import ScriptedRemote
 from tests.support.subscriber import Subscriber
@@ -196,3 +197,28 @@ def test_what_was_dealt_to_lanes_that_are_gone_at_the_next_start_comes(
     node.restart()
     wait_until(lambda: from_remote(node, 0).get("granted") == 1, 20.0, "the first again")
     assert actors(node) == {"forwarder:from:0", "connection:from:0"}
+
+
+@pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
+def test_messages_that_take_long_to_come_come_to_lanes_that_stay_and_that_are_gone(
+    source: Mosquitto, start_node: StartNode, protocol: str
+) -> None:
+    """Each takes longer than the lanes wait for a SUBACK, or for one message more before they end."""
+    large = ["x" * 300_000, "y" * 300_000]
+    with Proxy(source.port) as proxy:
+        bridge = taking(proxy.port, {**RULE, "destination": "{#}"}, protocol=protocol, lanes=2, remote=QUICK)
+        node = start_node(node_config(bridge))
+        shared_out(node, 2)
+        assert node.stop() == 0
+        publish(source.port, "in/1", large, qos=1)
+        proxy.throttle(1_500_000)
+        node.configure(node_config({**bridge, "lanes": 1}))
+        connects = len(proxy.connects)
+        node.spawn()
+        node.wait_ready()
+        with Subscriber(node.port, "in/#", version=5, client_id="late") as here:
+            assert_each_once(here.wait_for("in/1", large))
+            wait_until(lambda: actors(node) == {"forwarder:from:0", "connection:from:0"}, 30.0, lambda: f"{actors(node)}")
+            shared_out(node, 1)
+            assert_each_once(here.wait_for("in/1", large))
+        assert len(proxy.connects) - connects == 2, "one a lane"

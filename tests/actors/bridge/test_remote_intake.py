@@ -140,6 +140,10 @@ def test_what_a_lane_has_given_up_is_off_the_record_once_the_remote_has_answered
     unsuback = b"\xb0\x04\xfd\xe9\x00\x00"
     assert intake.packet(remote_packets.next_packet(unsuback, 0, bytes_max=100, publish_bytes_max=100))  # type: ignore[arg-type]
     publish = b"\x32\x0a\x00\x05cmd/1\x00\x01\x00"
+    assert intake.take(publish[:-1], 0) == 0
+    intake.timer("quiet", quiet_s)
+    assert not ends.asked, "one is coming"
+    assert not intake.idle
     assert intake.take(publish, 0) == len(publish)
     intake.timer("quiet", quiet_s)
     assert not ends.asked, "one has come"
@@ -168,5 +172,10 @@ def test_a_remote_that_does_not_answer_a_subscribe_in_time_is_given_up(tmp_path:
 
     assert intake.timer(name, SUBACK_DUE_S - 1.0) == ""
     assert ends.timers == {name: SUBACK_DUE_S}, "it was written later than thought"
+    publish = b"\x32\x0a\x00\x05cmd/1\x00\x01\x00"
+    intake.take(publish[:-1], 0)
+    assert intake.timer(name, SUBACK_DUE_S) == "", "it may come behind what is coming"
+    assert ends.timers[name] > SUBACK_DUE_S
+    intake.take(publish, 0)
     assert intake.timer(name, SUBACK_DUE_S) == "no SUBACK in time"
     assert intake.timer("another's", SUBACK_DUE_S) == ""
