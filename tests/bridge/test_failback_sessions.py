@@ -47,6 +47,7 @@ def kill_both(node: Node) -> None:
     store, bridge = node.kill("store"), node.kill("bridge", bridge="cloud", lane=0)
     node.wait_replaced("store", store)
     wait_until(lambda: node.find_pid("bridge", "cloud", 0) not in (None, bridge), 20.0, "a new bridge")
+    node.wait_actors_ready()
 
 
 @PROTOCOLS
@@ -71,7 +72,6 @@ def test_what_each_broker_keeps_while_the_bridge_is_at_the_other_comes_when_it_i
                     publish(first.port, f"cmd/first/{turn}/{qos}", kept, qos=qos, version=version)
                 if killed:
                     kill_both(node)
-                    node.wait_actors_ready()
                 way.restore()
                 subscribed_at(node, way.port)
                 for qos in (1, 2):

@@ -55,7 +55,6 @@ def test_all_actors_share_a_process_that_status_names_and_nothing_is_lost_when_i
                 wanted += publish(client, f"before {number}", *(f"a/{topic}" for topic in range(8)))
             pid = node.kill("site")
             node.wait_replaced("site", pid)
-            node.wait_actors_ready()
         arrived(subscriber, wanted)
     row = next(row for row in node.status()["processes"] if row["name"] == "site")
     assert (row["restarts"], row["last_cause"]) == (3, "it was killed by SIGKILL")

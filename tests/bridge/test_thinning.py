@@ -54,7 +54,6 @@ def test_what_rules_leave_out_does_not_arrive_and_the_last_of_each_topic_does(
         ]
         assert "held" in node.cli("queue", "peek", str(node.config_path), "cloud").stdout
         node.wait_replaced("store", node.kill("store"))
-        node.wait_actors_ready()
         node.wait_lane("cloud", held=0, depth=2, ledger_closes=True)
         with MqttClient(node.port) as client:
             publish(client, "place/a", "6", "7", qos=qos)

@@ -25,7 +25,6 @@ from tests.support.mqtt_packets import (
 )
 from tests.support.node import Node, node_config
 from tests.support.placements import TOGETHER
-from tests.support.ports import accepts
 from tests.support.waiting import PATIENCE_S, wait_until
 
 MORE = 12_500  # than sessions.queue_max_messages
@@ -103,7 +102,6 @@ def test_a_session_that_lasts_has_the_rest_when_its_client_comes_back(full: Node
         seen = len(topics)
         if process:
             full.wait_replaced(process, full.kill(process))
-            wait_until(lambda: accepts(full.port), PATIENCE_S, "a Listener")
         with MqttClient(full.port, "leaves", version=5, clean=False, session_expiry_s=600) as client:
             drain(client, topics, seen + MORE // 8)
     with MqttClient(full.port, "leaves", version=5, clean=False, session_expiry_s=600) as client:

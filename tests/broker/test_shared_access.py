@@ -118,7 +118,6 @@ def test_a_changed_acl_file_changes_who_gets_what_also_in_a_new_process(tmp_path
         assert [message.payload for message in take(bob, 2)] == [b"2", b"3"]
 
     node.wait_replaced("clients", node.kill("clients"))
-    node.wait_actors_ready()
     with (
         member(node.port, "boss", "writer") as writer,
         member(node.port, "ada", "a") as ada,

@@ -69,7 +69,6 @@ class SentAgain:
 
     def _kill_store(self) -> None:
         self._node.wait_replaced(STORE, self._node.kill(STORE))
-        self._node.wait_actors_ready()
 
     def _counts_when_empty(self) -> Counter[str]:
         for lane in self._lanes:

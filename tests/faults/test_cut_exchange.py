@@ -26,7 +26,6 @@ from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.placements import TOGETHER, one_process_alone
-from tests.support.ports import accepts
 from tests.support.waiting import PATIENCE_S, holds_for, wait_until
 
 log = logging.getLogger(__name__)
@@ -296,7 +295,6 @@ def kill(run: Exchanges, victim: str) -> None:
         run.remote.release()
         run.node.wait_replaced(victim, old)
         if run.node.placement == TOGETHER:
-            wait_until(lambda: accepts(run.node.port), PATIENCE_S, "a Listener")
             run.client.connect()
 
 

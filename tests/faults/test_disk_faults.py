@@ -186,7 +186,7 @@ def test_single_refusals_and_kills_at_any_moment_lose_nothing(faulty: FaultyNode
         faulty.faults.wait_hits()
         if turn % 3 == 2:
             pid = faulty.node.kill("store")
-            faulty.node.wait_replaced("store", pid)
+            faulty.node.wait_replaced("store", pid, works=False)
         faulty.faults.heal()
         faulty.progress(5)
     faulty.judge()
@@ -199,7 +199,7 @@ def test_a_store_killed_again_and_again_while_the_disk_refuses_loses_nothing(fau
     faulty.faults.fail(NO_SPACE, errno.ENOSPC)
     faulty.faults.wait_hits()
     for _ in range(5):
-        faulty.node.wait_replaced("store", faulty.node.kill("store"))
+        faulty.node.wait_replaced("store", faulty.node.kill("store"), works=False)
         faulty.faults.wait_hits()
     wait_until(lambda: faulty.store_state() == "disk_full", 10.0, lambda: f"disk_full, not {faulty.store_state()}")
     faulty.faults.heal()

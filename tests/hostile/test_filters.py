@@ -62,7 +62,7 @@ def test_a_user_has_half_of_all_filters_whether_its_clients_are_here_or_gone(sta
     assert codes(greedy, "g2", 1, 2, 3) == (0, 0, QUOTA_EXCEEDED)
     for kill in ("clients", "store", ""):
         if kill:
-            node.kill(kill)
+            node.wait_replaced(kill, node.kill(kill))
         else:
             node.kill_supervisor()
             node.start()
@@ -82,7 +82,7 @@ def test_sessions_without_a_durable_store_are_forgotten_with_it(start_node: Star
         one.subscribe(*long_filters(1))
     wait_until(lambda: node.status()["store"]["sessions"]["connected"] == 0, PATIENCE_S, "its client to be gone")
     assert filter_bytes(node) == 1000
-    node.kill("store")
+    node.wait_replaced("store", node.kill("store"))
     wait_until(lambda: filter_bytes(node) == 0, PATIENCE_S, "nobody has it")
 
 

@@ -146,7 +146,6 @@ def test_a_store_that_is_killed_meanwhile_leaves_nothing_that_is_taken_for_a_sna
     else:
         assert "store ended" in ended["message"]
         assert find_in(node) == []
-    node.wait_actors_ready()
     check(make(node))
 
 

@@ -239,11 +239,16 @@ class Node:
         os.kill(pid, number)
         return pid
 
-    def wait_replaced(self, process: str, old_pid: int, deadline_s: float = 10.0) -> int:
-        """Wait until another process than ``old_pid`` has taken its place; its pid."""
+    def wait_replaced(self, process: str, old_pid: int, deadline_s: float = 10.0, *, works: bool = True) -> int:
+        """Wait until another process than ``old_pid`` has taken its place, and all works again; its pid.
+
+        Until then nobody may listen, and ``status`` tells what its former life said last. works: False where it cannot, for now.
+        """
         replaced = wait_until(
             lambda: {self.find_pid(process)} - {None, old_pid}, deadline_s, lambda: f"a new {process}\n{self.output[-4000:]}"
         )
+        if works:
+            self.wait_actors_ready()
         return next(pid for pid in replaced if pid is not None)
 
     def processes(self) -> dict[int, list[str]]:
@@ -327,28 +332,36 @@ class Node:
         return lanes[0]
 
     def wait_lane_until(
-        self, reached: Callable[[dict[str, Any]], bool], what: str, bridge: str = "cloud", *, deadline_s: float = 20.0
+        self,
+        reached: Callable[[dict[str, Any]], bool],
+        what: str,
+        bridge: str = "cloud",
+        lane: LaneLabel = 0,
+        *,
+        deadline_s: float = 20.0,
     ) -> dict[str, Any]:
-        """Wait until the first lane's status is such that ``reached``, which is ``what`` in words; its status."""
+        """Wait until the lane's status is such that ``reached``, which is ``what`` in words; its status.
+
+        Several actors tell of a lane, each at its own moment: who told before the others may have told of what was before. So the
+        status is asked for once more, and that is the answer, unless it is not such that ``reached`` any more.
+        """
         seen: dict[str, Any] = {}
 
         def look() -> bool:
-            seen.update(self.lane(bridge))
+            seen.update(self.lane(bridge, lane))
             return reached(seen)
 
-        wait_until(look, deadline_s, lambda: f"{what}; the status of {bridge} is {seen}", period_s=0.05)
-        return seen
+        wait_until(look, deadline_s, lambda: f"{what} in the status of {bridge}:{lane}, which is {seen}", period_s=0.05)
+        later = self.lane(bridge, lane)
+        return later if reached(later) else seen
 
     def wait_lane(self, bridge: str, lane: LaneLabel = 0, *, deadline_s: float = 20.0, **wanted: Any) -> dict[str, Any]:
-        """Wait until the lane's status has the ``wanted`` values; its status."""
-        seen: dict[str, Any] = {}
+        """Wait until the lane's status has the ``wanted`` values; its status, as that of ``wait_lane_until``."""
 
-        def reached() -> bool:
-            seen.update(self.lane(bridge, lane))
-            return all(seen[key] == value for key, value in wanted.items())
+        def reached(row: dict[str, Any]) -> bool:
+            return all(row[key] == value for key, value in wanted.items())
 
-        wait_until(reached, deadline_s, lambda: f"{wanted} in the status of {bridge}:{lane}, which is {seen}", period_s=0.05)
-        return seen
+        return self.wait_lane_until(reached, f"{wanted}", bridge, lane, deadline_s=deadline_s)
 
     # --- inside ---
 
