@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
 
 BULK = [str(number) for number in range(600)]
-SLOW = {"name": "bulk", "rate": {"messages_per_s": 20, "burst": "100ms"}}
+SLOW = {"name": "bulk", "rate": {"messages_per_s": 4, "burst": "500ms"}}  # it lasts for two minutes and a half
 EACH = 10
 
 
@@ -60,7 +61,6 @@ def test_an_urgent_message_waits_for_no_backlog_over_kills_and_reconnects(remote
         proxy.restore()
         alarm()
         node.wait_replaced("store", node.kill("store", signal.SIGKILL))
-        node.wait_actors_ready()
         alarm()
         node.kill_supervisor()
         node.start()
@@ -131,9 +131,12 @@ def test_a_class_with_limits_of_its_own_leaves_the_others_their_room(remote: Mos
         bulk = node.wait_lane("cloud", "bulk", depth=5)
         assert (bulk["dropped"], bulk["full"]) == ({"overflow": 15}, 1.0)
         assert node.wait_lane("cloud", depth=20)["full"] == 0.4
-        (began,) = map(
-            json.loads, node.cli("events", str(node.config_path), "--kind", "overflow.began", "--json").stdout.splitlines()
-        )
+
+        def told() -> list[dict[str, Any]]:
+            words = ("events", str(node.config_path), "--kind", "overflow.began", "--json")
+            return [json.loads(line) for line in node.cli(*words).stdout.splitlines()]
+
+        (began,) = wait_until(told, 20.0, "the event")
         assert (began["bridge"], began["lane"]) == ("cloud", "bulk")
         node.configure(node_config(bridge))
         assert node.cli("reload", str(node.config_path), "--wait", "--yes").returncode == 0
@@ -177,7 +180,6 @@ def test_live_messages_leave_beside_a_backlog_and_say_so(remote: Mosquitto, star
         proxy.restore()
         publish()
         node.wait_replaced("store", node.kill("store", signal.SIGKILL))
-        node.wait_actors_ready()
         publish()
         proxy.cut()
         node.wait_lane("cloud", "live", state="backoff")

@@ -62,7 +62,7 @@ def test_a_bridge_that_dials_when_needed_comes_for_enough_or_old_messages_and_go
             wait_until(lambda: connections(node, number) == 1, 20.0, "it connects in its new life, as an operator wants")  # noqa: B023
             node.wait_lane("lazy", number, state="closed", reason="nothing is to be sent")
 
-        node.kill("store")
+        node.wait_replaced("store", node.kill("store"))
         node.wait_lane("lazy", state="closed")
         publish(node.port, "out/a", ["5", "6", "7"], qos=1)
         at_remote.wait_for("out/a", ["5", "6", "7"])

@@ -6,7 +6,9 @@ from typing import Any
 
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
-from tests.support.node import Config, bridge_config, node_config
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import PUBLISH
+from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.proxy import Proxy
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
@@ -23,6 +25,13 @@ def told(port: int, **keys: Any) -> Config:
 def wait_told(subscriber: Subscriber, *states: str, topic: str = MOSQUITTOS) -> None:
     """Wait until exactly these states were told, in this order."""
     wait_until(lambda: subscriber.payloads(topic) == list(states), 20.0, lambda: f"{states}, not {subscriber.payloads(topic)}")
+
+
+def kept_here(node: Node) -> bytes:
+    """What a client that comes now is told."""
+    with MqttClient(node.port, "looks") as client:
+        client.subscribe(MOSQUITTOS)
+        return client.expect(PUBLISH).payload
 
 
 def test_the_remote_is_told_by_a_will_and_a_retained_word(remote: Mosquitto, start_node: StartNode) -> None:
@@ -65,7 +74,7 @@ def test_local_clients_are_told_whoever_dies(remote: Mosquitto, start_node: Star
     """
     with Proxy(remote.port) as proxy:
         node = start_node(told(proxy.port))
-        node.wait_lane_until(lambda lane: lane["link"]["state"] == "connected", "the link to stand", bridge="cloud")
+        wait_until(lambda: kept_here(node) == b"1", 20.0, lambda: f"the link to stand; {kept_here(node)!r}")
         with Subscriber(node.port, MOSQUITTOS) as subscriber:
             wait_told(subscriber, "1")
             assert subscriber.packets[0].retain

@@ -20,6 +20,7 @@ NUMBERS = [str(number) for number in range(COUNT)]
 
 def cross(node: Node, subscriber: Subscriber) -> dict[str, object]:
     """Have a backlog of QoS 2 cross, each message once; the link then."""
+    node.wait_lane("cloud", state="connected")
     assert node.cli("bridge", "pause", str(node.config_path), "cloud").returncode == 0
     mosquitto_pub(node.port, "q/t", NUMBERS, qos=2)
     assert node.cli("bridge", "resume", str(node.config_path), "cloud").returncode == 0

@@ -274,5 +274,5 @@ def test_an_order_that_a_store_ends_with_is_told_of_and_who_only_looks_is_answer
     assert "bridge:cloud:0" in queue("list")
     node.kill("store", signal.SIGSTOP)
     assert "bridge:cloud:0" in queue("list")
-    node.kill("store")
+    node.wait_replaced("store", node.kill("store"))
     assert "0 messages purged" in queue("purge", "cloud", "--yes")

@@ -56,7 +56,7 @@ def test_tier_2_goes_out_first_and_order_holds(tmp_path: Path, start_node: Start
         mosquitto_pub(node.port, "t", numbers[2500:], qos=qos)
         arrivals = subscriber.wait_for("t", numbers)
         assert arrivals.are_exact(), arrivals
-        assert node.wait_lane("cloud", depth=0)["tier2"]["messages"] == 0
+        node.wait_lane_until(lambda row: row["depth"] == row["tier2"]["messages"] == 0, "nothing in either tier")
 
 
 def test_a_link_that_flaps_loses_nothing(remote: Mosquitto, start_node: StartNode) -> None:

@@ -84,7 +84,8 @@ def test_bridges_come_go_and_change_and_the_others_keep_their_connections(
     stays = bridge_config("stays", remote.port, local_subscriptions=[A])
     node = start_node(node_config(stays, with_login(second.port, tmp_path, "edge", "one")))
     with Subscriber(remote.port, "#") as subscriber, MqttClient(node.port, "machine") as client:
-        node.wait_lane("second", state="connected")
+        for name in ("stays", "second"):
+            node.wait_lane(name, state="connected")
         before, client_pid = links_to(remote.port), node.pid("clients")
         pids = {name: node.pid("bridge", name) for name in ("stays", "second")}
         wanted = publish(client, "first", "a/1")
@@ -129,6 +130,7 @@ def test_what_waits_goes_where_its_rule_said_though_a_running_node_changes_them(
             publish(client, "last", "a/1", "b/1")
         assert node.pid("bridge", "cloud") == pid
         proxy.restore()
+        wait_until(lambda: subscriber.count() >= 50, 60.0, lambda: f"{subscriber.count()} of 50")
         node.wait_lane("cloud", depth=0)
         found = Counter((packet.topic, packet.payload.decode().split()[1]) for packet in subscriber.packets)
         assert found == {

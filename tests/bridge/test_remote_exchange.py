@@ -71,7 +71,8 @@ def test_a_remote_that_keeps_the_session_less_long_than_configured_is_told_of(st
         assert "remote keeps the session 60 s only" in node.cli("status", str(node.config_path)).stdout
         (told,) = node.events("session.expires_early")
         assert (told["bridge"], told["session_expiry_s"], told["asked_s"]) == ("from", 60, 7 * 86_400)
-        kept = node.cli("events", str(node.config_path), "--json", "--kind", "link.up").stdout
+        words = ("events", str(node.config_path), "--json", "--kind", "link.up")
+        kept = wait_until(lambda: node.cli(*words).stdout, PATIENCE_S, "the event on record")
         assert json.loads(kept)["details"] == {"address": f"127.0.0.1:{remote.port}", "session_expiry_s": 60}
 
 

@@ -37,7 +37,6 @@ def test_what_has_left_goes_once_more_and_no_kill_doubles_it(
         with ControlClient.of_config(node.config_path) as asked:
             assert asked.resend("first", "r", into="second", count=15).next == 15
             node.wait_replaced("store", node.kill("store"))
-            node.wait_actors_ready()
             assert asked.resend("first", "r", into="second", count=15).total == 30
             assert asked.resend("first", "r", into="second").next is None
         later.wait_for("plant/a", NUMBERS)
@@ -50,6 +49,7 @@ def test_what_has_left_goes_once_more_and_no_kill_doubles_it(
         assert json.loads(capsys.readouterr().out)["resent"] == 10
         lane = node.wait_lane("first", delivered=50, depth=0, ledger_closes=True)
         assert (lane["accepted"], lane["resent"]) == (50, 10)
+        before.wait_for("plant/a", [*NUMBERS, *NUMBERS[10:20]])
     assert before.payloads("plant/a") == [*NUMBERS, *NUMBERS[10:20]]
     marks = [("bascule-resent", "true") in packet.user_properties for packet in before.packets]
     assert marks == [False] * 40 + [True] * 10
@@ -83,7 +83,6 @@ def test_an_exported_queue_is_imported_once_into_another_bridge(
             exported = ExportedMessages(opened)
             asked.import_messages("second", exported.digest, exported.page(0, 15), start=0, below=40)
             node.wait_replaced("store", node.kill("store"))
-            node.wait_actors_ready()
         assert main(["queue", "import", str(node.config_path), "second", str(file)]) == 0
         assert main(["queue", "import", str(node.config_path), "second", str(file)]) == 0
         assert "imported before" in capsys.readouterr().out

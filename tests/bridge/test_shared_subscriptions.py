@@ -193,8 +193,14 @@ def test_what_was_dealt_to_lanes_that_are_gone_at_the_next_start_comes(
         wait_until(lambda: actors(node) == {"forwarder:from:0", "connection:from:0"}, 30.0, lambda: f"{actors(node)}")
         publish(source.port, "in/3", LINES, qos=2)
         assert here.wait_for("in/3", LINES).are_exact(), "all by one"
-    assert sum(source.log.count(f"Received PUBREC from bridge-from{lane} ") for lane in ("", "-1", "-2")) == 3 * len(LINES)
+
+    def received() -> int:
+        """The PUBRECs that the remote has had: the last comes after the message has come here."""
+        return sum(source.log.count(f"Received PUBREC from bridge-from{lane} ") for lane in ("", "-1", "-2"))
+
+    wait_until(lambda: received() >= 3 * len(LINES), 20.0, lambda: f"a PUBREC for each, not {received()}")
     node.restart()
+    assert received() == 3 * len(LINES)
     wait_until(lambda: from_remote(node, 0).get("granted") == 1, 20.0, "the first again")
     assert actors(node) == {"forwarder:from:0", "connection:from:0"}
 

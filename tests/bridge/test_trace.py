@@ -14,7 +14,7 @@ from tests.support.fake_remote import FakeRemote
 from tests.support.mqtt_client import MqttClient
 from tests.support.node import Node, bridge_config, node_config
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from wire.status.answers import TraceSteps
 
 NOT_AUTHORIZED = 0x87
@@ -195,7 +195,7 @@ def test_the_command_prints_a_line_for_each_step(node: Node, client: ControlClie
     wait_until(lambda: client.trace_result(number).state == "replaced", 30.0, "the command waits for its message")
     with MqttClient(node.port, client_id="pump-8", version=5) as publisher:
         publisher.publish("cloud/cli", "x", qos=1, packet_id=1)
-        thread.join(30.0)
+        thread.join(PATIENCE_S)
     (ended,) = done
     lines = ended.stdout.splitlines()
     assert lines[0] == "cloud/cli, QoS 1, 1 bytes"

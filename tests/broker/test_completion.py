@@ -18,7 +18,7 @@ from tests.conftest import StartNode
 from tests.support.mqtt_client import MqttClient
 from tests.support.node import Node, bridge_config, node_config
 from tests.support.ports import free_port
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 HOSTILE = ("$(touch here)", "a b", "`id`", "x;y", "a*", "quo'te", "line\u2028end")
 KEPT = ("pump-7", "pump-8", "press:1")
@@ -29,6 +29,12 @@ def offered(*words: str) -> list[str]:
     *before, incomplete = words
     found = ShellComplete(cli, {}, "bascule", "_BASCULE_COMPLETE").get_completions(before, incomplete)
     return [item.value for item in found if item.type == "plain"]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who types waits for the answer of a node as long as a loaded machine takes for it."""
+    monkeypatch.setattr(completion, "ANSWER_S", PATIENCE_S)
 
 
 @pytest.fixture
@@ -81,9 +87,13 @@ def test_names_are_those_that_the_node_knows(node: Node, tmp_path: Path, monkeyp
     (made,) = offered("snapshot", "copy", "")
     assert (node.data_dir / "snapshots" / made).is_dir()
 
-    assert in_bash(node, "bridge", "pause", "c", cwd=tmp_path) == ["cloud", "cold-store"]
-    assert in_bash(node, "session", "show", "p", cwd=tmp_path) == ["pump-7", "pump-8"], "a colon breaks words in bash"
-    assert in_bash(node, "bri", cwd=tmp_path) == ["bridge"]
+    def wait_offered(*words: str, names: list[str]) -> None:
+        """Press the key again where the node does not answer in the second that it has."""
+        wait_until(lambda: in_bash(node, *words, cwd=tmp_path) == names, PATIENCE_S, f"bash offers {names}")
+
+    wait_offered("bridge", "pause", "c", names=["cloud", "cold-store"])
+    wait_offered("session", "show", "p", names=["pump-7", "pump-8"])  # a colon breaks words in bash
+    wait_offered("bri", names=["bridge"])
     node.stop()
     assert in_bash(node, "bridge", "pause", "c", cwd=tmp_path) == []
     assert not (tmp_path / "here").exists()

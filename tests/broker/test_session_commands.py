@@ -171,7 +171,7 @@ def test_a_client_is_disconnected_and_its_session_ended(
     publish_once(node.port, "t", "for nobody")
     assert not client.connect().session_present
     client.ping()
-    (event,) = session.events("session.ended")
+    (event,) = wait_until(lambda: session.events("session.ended"), PATIENCE_S, "it is told of")
     assert (event["count"], event["details"]["client_id"]) == (1, "c")
     assert (node.status()["store"]["sessions"]["ended"], node.status()["store"]["sessions"]["purged"]) == (1, 1)
 
@@ -312,7 +312,6 @@ def test_how_a_connection_ended_is_not_lost_with_the_store(start_node: StartNode
         client.disconnect()
         wait_until(lambda: node.status()["listener"]["clients"] == 1, PATIENCE_S, "it has gone")
         node.wait_replaced("store", node.kill("store"))
-        node.wait_actors_ready()
         if not waits:
             wait_until(lambda: node.status()["store"]["sessions"]["kept"] == 1, PATIENCE_S, "its session expires")
             return

@@ -17,8 +17,8 @@ IDENTIFIERS = 65_000
 
 
 def stalling(**sessions: Any) -> Config:
-    """A node without bridges that waits a second for acknowledgements."""
-    return node_config(mode="in-memory", clients={"stall_timeout": "1s"}, sessions=sessions)
+    """A node without bridges that waits for acknowledgements for longer than the test that gives them may stand still."""
+    return node_config(mode="in-memory", clients={"stall_timeout": "2s"}, sessions=sessions)
 
 
 def keeping(node: Node, client_id: str, version: int) -> MqttClient:

@@ -20,7 +20,7 @@ from tests.support.mqtt_packets import PUBACK
 from tests.support.node import bridge_config, node_config
 from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber
-from tests.support.waiting import holds_for, wait_until
+from tests.support.waiting import holds_for, wait_still, wait_until
 
 RATE_PER_S = 80.0
 
@@ -140,8 +140,8 @@ def test_while_a_majority_is_away_nothing_is_acknowledged_and_it_goes_on_by_itse
             60.0,
             lambda: f"the log is away: {[member.replication() for member in run.cluster.members]}",
         )
-        acknowledged = [publisher.acknowledged for publisher in run.crowd[1:]]
         wait_until(lambda: not any(member.leads() for member in run.cluster.members), 60.0, "nobody leads")
+        acknowledged = wait_still(lambda: [publisher.acknowledged for publisher in run.crowd[1:]])
         holds_for(lambda: [publisher.acknowledged for publisher in run.crowd[1:]] == acknowledged, LEASE_S, "no acknowledgement")
         for server in run.cluster.servers.servers[1:]:
             server.start()
