@@ -318,7 +318,10 @@ class RemoteIntake:
                     self._mailbox.cancel_timer(_SUBACK)
                     self._on_subscribed()
             case Unsuback() as unsuback:
-                return self._subscriptions.unsuback(unsuback)
+                if not self._subscriptions.unsuback(unsuback):
+                    return False
+                if (given_up := self._subscriptions.given_up) and not self.gives_up:
+                    self._ask_session(given_up=given_up)
         return True
 
     # --- batches ---

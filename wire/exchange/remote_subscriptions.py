@@ -45,8 +45,8 @@ class RemoteSubscriptions:
         no retained message is asked for: each lane would have it from Mosquitto 2.0. Subscription identifiers are never asked for.
         A filter that was subscribed to in this session and is not asked for any more is given up, because a remote may send once
         for it, too, what a filter of today matches. That comes after the SUBSCRIBEs: between the two a message may come twice, the
-        other way round it could be missed. A lane that asks for nothing any more forgets what it has given up when nothing has come
-        for a while: what the remote had kept comes first.
+        other way round it could be missed. It is forgotten once the remote has answered, by a lane that asks for nothing any more
+        when nothing has come for a while: what the remote had kept comes first.
     """
 
     def __init__(self, rules: Sequence[RuleSettings], *, no_local: bool, retain_handling: int = _ONLY_WHEN_NEW) -> None:
@@ -123,8 +123,8 @@ class RemoteSubscriptions:
 
     @property
     def given_up(self) -> tuple[str, ...]:
-        """What is given up by a connection that ``leaves_all``, once the remote has answered that; else none."""
-        return self._left if self.leaves_all and not self._given_up else ()
+        """What this connection gives up and is on record, once the remote has answered all of that; none before."""
+        return () if self._given_up else self._left
 
     def forget(self) -> None:
         """The connection is gone."""
@@ -162,9 +162,8 @@ class RemoteSubscriptions:
         for packet_id, run in enumerate(runs, start=PACKET_IDS + 1):
             self._asked[packet_id] = [subscription.topic_filter for subscription in run]
             packets.append(encode(Subscribe(packet_id=packet_id, subscriptions=tuple(run)), self._level))
-        self._left = tuple(topic_filter for topic_filter in known if topic_filter not in self._wanted)
-        packets += self._give_up(self._left, room, len(runs))
-        return b"".join(packets)
+        left_over = [topic_filter for topic_filter in known if topic_filter not in self._wanted]
+        return b"".join((*packets, *self._give_up(left_over, room, len(runs))))
 
     def _give_up(self, filters: Sequence[str], room: int, packets: int) -> list[bytes]:
         """UNSUBSCRIBEs of ``filters``, as far as identifiers go, each with ``room`` bytes; ``packets`` identifiers are taken."""
@@ -181,6 +180,8 @@ class RemoteSubscriptions:
             left -= size
         ids = range(PACKET_IDS + 1 + packets, PACKET_IDS + 1 + PACKETS_MAX)
         self._given_up = dict(zip(ids, runs, strict=False))
+        unsent = {topic_filter for run in runs[len(ids) :] for topic_filter in run}
+        self._left = tuple(topic_filter for topic_filter in filters if topic_filter not in unsent)
         return [
             encode(Unsubscribe(packet_id=packet_id, topic_filters=tuple(run)), self._level)
             for packet_id, run in self._given_up.items()

@@ -162,6 +162,23 @@ def test_what_a_lane_has_given_up_is_off_the_record_once_the_remote_has_answered
     assert len(ends.asked) == 2
 
 
+def test_of_several_what_is_given_up_is_off_the_record_once_the_remote_has_answered(tmp_path: Path) -> None:
+    """exchange.filter-asked-once: else it would be given up by each connection anew. What MQTT 5 refuses to give up stays."""
+    ends = Ends(tmp_path)
+    intake = ends.intake
+    intake.on_connected("c@one", Connack(session_present=True), NO_LIMITS, 5)
+    known = (("a", 0, 0), ("b", 0, 0), ("cmd/#", 0, 0))
+    intake.frame(replace(opened(ends.asked.pop()), subscriptions=known))
+    assert (ends.said[0], ends.said[ends.said[1] + 2]) == (0x82, 0xA2), "SUBSCRIBE, UNSUBSCRIBE"
+    assert not ends.asked
+
+    unsuback = b"\xb0\x05\xfd\xea\x00\x00\x87"
+    assert intake.packet(remote_packets.next_packet(unsuback, 0, bytes_max=100, publish_bytes_max=100))  # type: ignore[arg-type]
+
+    assert [asked.given_up for asked in ends.asked] == [("a",)]
+    assert "quiet" not in ends.timers, "it does not end"
+
+
 def test_a_remote_that_does_not_answer_a_subscribe_in_time_is_given_up(tmp_path: Path) -> None:
     ends = Ends(tmp_path)
     intake = ends.intake

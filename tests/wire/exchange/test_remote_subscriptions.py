@@ -141,6 +141,7 @@ def test_no_identifier_is_left_for_giving_up() -> None:
     names = [f"{number:03d}" for number in range(PACKETS_MAX)]
     subscriptions = subscriptions_of([rule(1, *names)], level=4, no_local=False)
     assert len(packets(subscriptions.subscribe(14, ["old"]), 4)) == PACKETS_MAX
+    assert not subscriptions.given_up, "nothing was said of it"
 
 
 def test_what_is_shared_is_asked_for_by_group_without_no_local_and_without_what_is_retained() -> None:
@@ -166,13 +167,15 @@ def test_a_remote_without_shared_or_wildcard_subscriptions_is_asked_for_neither(
         assert (subscriptions.asked_for, subscriptions.refused) == (asked, refused)
 
 
-def test_a_lane_that_subscribes_to_nothing_any_more_says_when_all_is_given_up() -> None:
-    """Not before the remote has answered, nor while anything is subscribed to. What it will not give up stays on record."""
+def test_what_is_given_up_is_forgotten_when_the_remote_has_answered_all_of_it() -> None:
+    """Also where nothing is subscribed to any more. What it will not give up stays on record."""
     rules = [replace(rule(1, "a"), shared="g")]
     subscriptions = subscriptions_of(rules, level=5, no_local=True)
     subscriptions.subscribe(None, ["old"])
+    assert not subscriptions.given_up
     subscriptions.unsuback(Unsuback(packet_id=65_002, reason_codes=(0,)))
-    assert not subscriptions.given_up, "it goes on with the other"
+    assert subscriptions.given_up == ("old",)
+    assert not subscriptions.leaves_all
     assert not subscriptions.change(rules)
     assert subscriptions.change([])
     subscriptions.limit(NO_LIMITS, 5)
