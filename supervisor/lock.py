@@ -11,11 +11,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from wire.errors import Unavailable
+from wire.errors import BasculeError, Unavailable
 
 FILE_NAME = "lock"
 ORPHANS_WAIT_S = 5.0
 _RETRY_S = 0.02
+
+
+class AnothersLock(BasculeError):
+    """This user may not look into the data folder: it is another user's, and so is the node there."""
+
+    exit_status = 77
 
 
 def lock_data_dir(data_dir: Path, check: Callable[[], None] = lambda: None) -> int:
@@ -54,13 +60,31 @@ def is_there(data_dir: Path, lock: int) -> bool:
 
 
 def running_pid(data_dir: Path) -> int | None:
-    """The supervisor's pid that the lock file names, if that process is alive and not a zombie."""
+    """The supervisor's pid that the lock file names, if that process is alive and not a zombie.
+
+    Raises:
+        AnothersLock: this user may not know.
+    """
     try:
         pid = int((data_dir / FILE_NAME).read_text())
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError, ValueError):
         return None
+    except PermissionError as error:
+        owner = _owner(data_dir)
+        text = f"{data_dir} is {owner}'s: give the command as {owner}, such as by sudo{'' if owner == 'root' else f' -u {owner}'}"
+        raise AnothersLock(text if owner else f"{data_dir} is another user's: give the command as that user") from error
     return None if state in "ZX" else pid
+
+
+def _owner(data_dir: Path) -> str:
+    """The name of the user whose folder it is; empty if that cannot be told."""
+    from pwd import getpwuid
+
+    try:
+        return getpwuid(data_dir.stat().st_uid).pw_name
+    except (OSError, KeyError):
+        return ""
 
 
 def _try(lock: int) -> bool:

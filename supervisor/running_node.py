@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgpack
 
-from supervisor.lock import FILE_NAME, running_pid
+from supervisor.lock import FILE_NAME, AnothersLock, running_pid
 
 MODULE = "supervisor.tree.run"  # what a node's supervisor runs, with the configuration file behind it
 RUN_NAME = "run"  # the folder of sockets below the data folder
@@ -40,7 +40,7 @@ def running_from(config: Path) -> list[NodePlace]:
     for pid in supervisors_of(config):
         try:
             found += [_place(data_dir / RUN_NAME / SETTINGS_NAME) for data_dir in _locked_by(pid)]
-        except (OSError, ValueError):
+        except (OSError, ValueError, AnothersLock):
             continue  # it has ended meanwhile, or is another user's
     return found
 

@@ -162,6 +162,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {names[matches[0]]}?" if matches else ""
 
 
+def no_such_bridge(name: str, known: Iterable[str]) -> str:
+    """What is wrong with a bridge's ``name`` that is not among those that are ``known``."""
+    names = sorted(known)
+    return f"there is no bridge {name!r}{nearest(name, names)}; known: {', '.join(names) or 'none'}"
+
+
 def duration(seconds: float) -> str:
     """Seconds for people: the two largest units."""
     if seconds < 60:

@@ -60,7 +60,7 @@ def _write(config: Path, text: str, secrets: dict[str, bytes], *, force: bool) -
             files.write(config.parent / name, content, for_group_of_folder=True)
         files.write(config, text.encode(), mode=_FILE_MODE)
     except OSError as error:
-        raise Unavailable("the configuration cannot be written", path=str(config), error=str(error)) from error
+        raise Unavailable(f"{config} cannot be written: {(error.strerror or str(error)).lower()}") from error
     load(config)  # it holds; the folder may not be one to keep secrets in
     quoted = shlex.quote(str(config))
     told = typed(f"{config}: written\n  next: bascule doctor {quoted}, then bascule run {quoted}")

@@ -160,7 +160,7 @@ def _writing(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unavailable("the configuration cannot be written", path=str(file), error=str(error)) from error
+        raise Unavailable(f"{file} cannot be written: {(error.strerror or str(error)).lower()}") from error
 
 
 def _examples() -> int:

@@ -46,7 +46,7 @@ def make(file: Path, address: str, server_key: str, as_json: bool) -> int:
         write_key(file, KeyFile(public=public, secret=secret, node=address, server=server), "A pair of keys. Secret.")
         write_key(public_file, KeyFile(public=public), "A public key, for bascule key add.")
     except OSError as error:
-        raise Unavailable("the keys cannot be written", path=str(file), error=str(error)) from error
+        raise Unavailable(f"{file} cannot be written: {(error.strerror or str(error)).lower()}") from error
     words = [f"{file}: the secret key", f"{public_file}: the public key, {public}"]
     words.append(f"  next, where the node is: bascule key add CONFIG NAME {public_file.name}")
     return told({"file": str(file), "public_file": str(public_file), "public_key": public}, as_json, "\n".join(words))

@@ -3,12 +3,11 @@
 ``bascule run`` starts within the blink that its users wait for, so a command is imported when it is asked for, and itself imports
 only then what is heavier than click. Exit statuses: 0 done, 1 refused by the node, or not ready, 2 wrong usage, 3 converted in
 part, 65 damaged data, 69 the node does not run, 70 a bug or too many crashes, 74 a file, or what it printed to, failed, 75 busy
-(another node runs there), 78 wrong configuration, 130 interrupted, 141 its reader has gone.
+(another node runs there), 77 the node is another user's, 78 wrong configuration, 130 interrupted, 141 its reader has gone.
 """
 
 from __future__ import annotations
 
-import io
 from collections import UserDict
 from collections.abc import Iterator
 from importlib import import_module
@@ -43,13 +42,22 @@ def _main(argv: list[str] | None) -> int:
     except BasculeError as error:
         return refused(error)
     except click.ClickException as error:
-        message = io.StringIO()
-        error.show(message)
-        complain(message.getvalue().rstrip("\n"))
+        complain(_one_line(error))
         return error.exit_code
     except click.Abort:
         return 130
     return status if isinstance(status, int) else 0
+
+
+def _one_line(error: click.ClickException) -> str:
+    """``bascule queue peek: no such option '--daed'; ...``: what is wrong, and what to do."""
+    text, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
+    if text[1:2].islower():
+        text = text[0].lower() + text[1:]
+    if context is None:
+        return f"bascule: {text}"
+    more = "" if ";" in text or "Did you mean" in text else f"; {context.command_path} --help says what it takes"
+    return f"{context.command_path}: {text}{more}"
 
 
 def first_sentence(command: click.Command) -> str:

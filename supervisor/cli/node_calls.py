@@ -12,7 +12,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -60,6 +61,12 @@ def confirm(question: str, otherwise: str) -> None:
     if not sys.stdin.isatty():
         raise NotConfirmed(otherwise)
     click.confirm(question, abort=True)
+
+
+class NoSuchBridge(BasculeError):
+    """A bridge was asked for that the node has not."""
+
+    exit_status = 1
 
 
 class NotHere(BasculeError):
@@ -162,20 +169,60 @@ def _split(context: click.Context, words: tuple[str, ...], names: list[str]) -> 
     """CONFIG, if it is among ``words``, and the others; the names say how many there may be, and must be."""
     required = [name for name in names if not name.startswith("[")]
     config: Path | None = None
-    if _CONFIG not in context.meta and len(words) > len(required) and (len(words) > len(names) or is_config(words[0])):
-        if not names and not is_config(words[0]) and "/" not in words[0]:
-            raise click.UsageError(f"there is no file {words[0]}; CONFIG is the node's file, such as bascule.yaml", context)
+    if _CONFIG not in context.meta and words and _begins_with_config(words, names, len(required)):
         config, words = Path(words[0]), words[1:]
+        if not names and not is_config(str(config)) and "/" not in str(config) and not config.is_dir():
+            raise click.UsageError(f"there is no file {config}; CONFIG is the node's file, such as bascule.yaml", context)
     if len(words) < len(required):
-        raise click.UsageError(f"Missing argument '{required[len(words)]}'.", context)
+        raise click.UsageError(f"Missing argument '{required[len(words)]}'; {_usage(context)}", context)
     if len(words) > len(names):
         raise click.UsageError(f"Got unexpected extra argument ({words[len(names)]})", context)
     return config, words
 
 
+def _begins_with_config(words: tuple[str, ...], names: list[str], required: int) -> bool:
+    """Whether the first of ``words`` is CONFIG, where those behind it have ``names`` and so many are ``required``."""
+    if names and names[0].strip("[]") == "BRIDGE" and (is_config(words[0]) or "/" in words[0] or words[0] in (".", "..")):
+        return True  # no bridge is called so
+    return len(words) > required and (len(words) > len(names) or is_config(words[0]))
+
+
 def is_config(word: str) -> bool:
     """Whether ``word`` is taken for the file of a node."""
     return word.endswith(_YAML) or Path(word).is_file()
+
+
+def _usage(context: click.Context) -> str:
+    """``write bascule queue peek [CONFIG] BRIDGE``."""
+    pieces = [piece for piece in context.command.collect_usage_pieces(context) if piece != "[OPTIONS]"]
+    return f"write {' '.join((context.command_path, *pieces))}"
+
+
+def unreadable(config: Path) -> str:
+    """Why ``config`` is no file that this user can read, and what to do; empty if it is one."""
+    try:
+        if config.is_dir():
+            inside = next(iter(sorted(path.name for path in config.iterdir() if path.suffix in _YAML)), FOLDER_CONFIG.name)
+            return f"{config} is a folder; give the node's file, such as {config / inside}"
+        config.stat()
+    except FileNotFoundError:
+        return f"{config}: no such file; give the node's file, which bascule init {shlex.quote(str(config))} writes"
+    except OSError as error:
+        return f"{config}: {(error.strerror or str(error)).lower()}; give the command as the node's user, such as by sudo"
+    return (
+        "" if os.access(config, os.R_OK) else f"{config}: permission denied; give the command as the node's user, such as by sudo"
+    )
+
+
+@contextmanager
+def _reading(config: Path) -> Iterator[None]:
+    """A file that is not there is named with what to do, not by a line of it."""
+    try:
+        yield
+    except ConfigError as error:
+        if why := unreadable(config):
+            raise ConfigError("the configuration cannot be read", problems=[f"bascule: {why}"]) from error
+        raise
 
 
 def _checked(word: str, name: str) -> str:
@@ -192,7 +239,10 @@ def _config_alone(context: click.Context, _parameter: click.Parameter, words: tu
         _keep_for_completion(context, words)
         return
     config, _ = _split(context, words, [])
-    context.params["config"] = GivenNode(context, config).config
+    found = GivenNode(context, config).config
+    if why := unreadable(found):
+        raise ConfigError("the configuration cannot be read", problems=[f"bascule: {why}"])
+    context.params["config"] = found
 
 
 CONFIG = _words("[CONFIG]", _config_alone)  # for what reads the file itself, and is done on the node's machine
@@ -238,7 +288,7 @@ class GivenNode:
         if FOLDER_CONFIG.is_file() and FOLDER_CONFIG.stat().st_uid == os.geteuid():
             return FOLDER_CONFIG
         none = f"{CONFIG_VARIABLE} is not set, and there is no {SYSTEM_CONFIG} and no {FOLDER_CONFIG} of yours here"
-        raise click.UsageError(f"Missing argument 'CONFIG': {none}.", self._context)
+        raise click.UsageError(f"Missing argument 'CONFIG'; give the node's file, such as edge.yaml: {none}", self._context)
 
     @cached_property
     def place(self) -> NodePlace:
@@ -298,7 +348,8 @@ def load(config: Path) -> NodeSettings:
     """
     from supervisor.config.loading import load as load_file
 
-    return load_file(config)
+    with _reading(config):
+        return load_file(config)
 
 
 def node_of(config: Path) -> NodePlace:
@@ -309,7 +360,8 @@ def node_of(config: Path) -> NodePlace:
     """
     from supervisor.config.loading import locate
 
-    return locate(config)
+    with _reading(config):
+        return locate(config)
 
 
 def place_of(config: Path) -> NodePlace:
@@ -320,7 +372,8 @@ def place_of(config: Path) -> NodePlace:
     """
     from supervisor.config.node_place import place_of as find
 
-    return find(config)
+    with _reading(config):
+        return find(config)
 
 
 def client_of(node: NodePlace) -> ControlClient:

@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from supervisor.cli.node_calls import JSON, Command, GivenNode, about_node
+from supervisor.cli.node_calls import JSON, Command, GivenNode, NoSuchBridge, about_node
 from supervisor.terminal.monitor_line import Limits, MonitorLevel, judged, line
 from supervisor.terminal.typed_commands import typed
-from supervisor.units import parse_duration
+from supervisor.units import no_such_bridge, parse_duration
 from wire.errors import BasculeError, Unavailable
 from wire.figure import to_map
 from wire.status.node_status import Status
@@ -154,8 +154,7 @@ def of_bridge(status: Status, name: str | None) -> Status:
     """``status`` with no bridge but that of ``name``, if one is asked for."""
     rows = tuple(row for row in status.bridges if name in (None, row.name))
     if name is not None and not rows:
-        known = ", ".join(sorted({row.name for row in status.bridges})) or "none"
-        raise click.UsageError(f"there is no bridge {name}; there are: {known}")
+        raise NoSuchBridge(no_such_bridge(name, {row.name for row in status.bridges}))
     return replace(status, bridges=rows)
 
 

@@ -14,7 +14,7 @@ from supervisor.doctor.network import examine_listeners, examine_remotes
 from supervisor.doctor.rules import examine_circles, examine_rules
 from supervisor.doctor.running_node import ask
 from supervisor.doctor.trust import examine_files, examine_trust
-from supervisor.lock import running_pid
+from supervisor.lock import AnothersLock, running_pid
 from supervisor.tree.store_ownership import is_anothers, judge
 from wire.config_settings import NodeSettings
 from wire.errors import ConfigError, StorageDamaged, StoreGone
@@ -32,7 +32,7 @@ def examine_owner(settings: NodeSettings) -> Iterator[Finding]:
     except OSError as error:
         yield fail("store", f"{settings.node.data_dir}: {(error.strerror or str(error)).lower()}", "run doctor as the node's user")
     else:
-        yield ok("store", f"{known}" if known is not None else "none yet: the next start begins one")
+        yield ok("store", str(known).rstrip(",") if known is not None else "none yet: the next start begins one")
 
 
 def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
@@ -48,7 +48,12 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
         return
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     yield ok("configuration", f"{config}: node {settings.node.name}, bridges: {bridges}")
-    pid = running_pid(Path(settings.node.data_dir))
+    try:
+        pid = running_pid(Path(settings.node.data_dir))
+    except AnothersLock as error:
+        found, _, cure = error.message.partition(": ")
+        yield fail("node", found, cure)
+        return
     runs = pid is not None and not is_anothers(settings)
     yield ok("node", f"runs, pid {pid}" if runs else "does not run")
     if not runs:

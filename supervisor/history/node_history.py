@@ -18,7 +18,7 @@ from supervisor.control.control_socket import Answers, Asker, ControlError, Requ
 from supervisor.history.periods import Question, history_of
 from supervisor.history.sampling import Sample, Sampler
 from supervisor.machine_usage import usage_of
-from supervisor.units import parse_duration
+from supervisor.units import no_such_bridge, parse_duration
 from supervisor.workers import Worker, words
 from wire.config_settings import HistorySettings, SettingsNow
 from wire.errors import BasculeError
@@ -141,7 +141,7 @@ class NodeHistory:
         minutes = partial(self._folder.minutes, question.since_ms, question.until_ms)
         found = history_of(question, minutes, every_s, self._folder.since_ms)
         if question.bridge is not None and not found.lanes and question.bridge not in known:
-            raise ControlError(Refusal.UNKNOWN_BRIDGE, f"there is no bridge {question.bridge!r}", request.request_id)
+            raise ControlError(Refusal.UNKNOWN_BRIDGE, no_such_bridge(question.bridge, known), request.request_id)
         return encode_result(request.request_id, to_map(found))
 
     # --- what follows, in the actor ---

@@ -10,6 +10,7 @@ from supervisor.control.control_socket import ControlError, Request
 from supervisor.tree.child_lives import Lives
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.running_children import RunningChildren
+from supervisor.units import no_such_bridge
 from wire.frames.names import connection_name
 from wire.status.answers import BridgeOrdered
 from wire.status.event_kinds import EventKind
@@ -28,8 +29,8 @@ def obey(request: Request, children: RunningChildren, lives: Lives, notes: Notes
     bridge = request.arguments["bridge"]
     lanes = [child for child in children if child.spec.bridge == bridge and not child.removed]
     if not lanes:
-        known = ", ".join(dict.fromkeys(child.spec.bridge for child in children if child.spec.bridge)) or "none"
-        raise ControlError(Refusal.UNKNOWN_BRIDGE, f"there is no bridge {bridge!r}; known: {known}", request.request_id)
+        known = {child.spec.bridge for child in children if child.spec.bridge}
+        raise ControlError(Refusal.UNKNOWN_BRIDGE, no_such_bridge(bridge, known), request.request_id)
     if lives.stopping:
         raise ControlError(Refusal.STOPPING, "the node is stopping", request.request_id)
     verb = request.command.removeprefix("bridge.")

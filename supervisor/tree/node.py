@@ -152,7 +152,8 @@ def _one_life(
 
 
 def _unusable(data_dir: Path, error: OSError) -> Unavailable:
-    return Unavailable("the data folder cannot be used", data_dir=str(data_dir), error=str(error))
+    why = (error.strerror or str(error)).lower()
+    return Unavailable(f"the data folder {data_dir} cannot be used: {why}; the node's user has to be able to write there")
 
 
 def prepare_run_dir(run_dir: Path, settings: NodeSettings) -> CurrentSettings:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import supervisor.lock
+from supervisor.cli import node_calls
 from supervisor.cli.main import main
 from tests.supervisor.conftest import ROOT, StartSupervisor
 from tests.support import programs
@@ -64,12 +66,10 @@ def test_check_says_which_files_for_a_remote_cannot_serve(config: Path, capsys: 
 def test_a_wrong_configuration_is_refused_with_each_problem_on_its_line(tmp_path: Path, command: str) -> None:
     path = tmp_path / "wrong.yaml"
     for text, place, words in (
-        (None, "1:1", ("no such file",)),
         ("node: {name: edge}\naccess: ]\n", "2:", ("YAML",)),
         ("colour: red\nshape: round\n", "", ("colour", "shape")),
     ):
-        if text is not None:
-            path.write_text(text)
+        path.write_text(text)
         done = bascule(command, str(path))
         assert (done.returncode, done.stdout) == (78, "")
         assert all(line.startswith(f"{path}:{place}") for line in done.stderr.splitlines()), done.stderr
@@ -185,3 +185,84 @@ def test_stop_returns_when_the_node_has_ended(start: StartSupervisor, config: Pa
     assert main(["stop", str(config)]) == 0
     assert node.process.wait(60.0) == 0
     assert main(["status", str(config)]) == 69
+
+
+def one_line(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """The exit status of a command, and what it has said, which is one line and goes to standard error."""
+    capsys.readouterr()
+    status = main(list(words))
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1, said.err
+    return status, said.err.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["stat"], 2, "bascule: no such command 'stat'. Did you mean 'status'?"),
+        (["queue", "peak"], 2, "bascule queue: no such command 'peak'. Did you mean 'peek'?"),
+        (["reload", "{config}", "--plann"], 2, "bascule reload: no such option '--plann'. Did you mean '--plan'?"),
+        (
+            ["queue", "export", "{config}", "cloud"],
+            2,
+            "bascule queue export: missing option '--to'; bascule queue export --help says",
+        ),
+        (
+            ["bridge", "pause", "{config}"],
+            2,
+            "bascule bridge pause: missing argument 'BRIDGE'; write bascule bridge pause [CONFIG] BRIDGE",
+        ),
+        (
+            ["status"],
+            2,
+            "bascule status: missing argument 'CONFIG'; give the node's file, such as edge.yaml: BASCULE",
+        ),
+        (
+            ["status", "{folder}/none.yaml"],
+            78,
+            "bascule: {folder}/none.yaml: no such file; give the node's file, which bascule init",
+        ),
+        (
+            ["check", "{folder}/none.yaml"],
+            78,
+            "bascule: {folder}/none.yaml: no such file; give the node's file, which bascule init",
+        ),
+        (["status", "{folder}"], 78, "bascule: {folder} is a folder; give the node's file, such as {config}"),
+        (["run", "{folder}"], 78, "bascule: {folder} is a folder; give the node's file, such as {config}"),
+        (["status", "{config}"], 69, "bascule: node test does not run; bascule run {config} starts it"),
+    ],
+)
+def test_what_is_typed_wrong_is_told_in_one_line_that_says_what_to_do(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], status: int, said: str
+) -> None:
+    monkeypatch.chdir(config.parent.parent)
+    monkeypatch.setattr(node_calls, "SYSTEM_CONFIG", config.parent / "none")
+    places = {"config": config, "folder": config.parent}
+
+    found = one_line(capsys, *(word.format(**places) for word in words))
+
+    assert (found[0], found[1][: len(said.format(**places))]) == (status, said.format(**places))
+
+
+def test_the_node_of_another_user_is_said_to_be_his(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = config.parent / "data" / "lock"
+    lock.parent.mkdir()
+    lock.touch()
+    read_text = Path.read_text
+
+    def refuse(path: Path, *how: str, **named: str) -> str:
+        if path == lock:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read_text(path, *how, **named)
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(supervisor.lock, "_owner", lambda _folder: "bascule")
+
+    status, said = one_line(capsys, "status", str(config))
+
+    assert (status, said) == (77, f"bascule: {lock.parent} is bascule's: give the command as bascule, such as by sudo -u bascule")
+    assert main(["doctor", str(config)]) == 1
+    assert f"fail  node: {lock.parent} is bascule's\n      -> give the command as bascule" in capsys.readouterr().out

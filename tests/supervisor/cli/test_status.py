@@ -72,7 +72,7 @@ def test_without_check_wrong_usage_is_what_it_is_everywhere() -> None:
 
 def test_a_word_that_is_no_file_is_taken_for_a_bridge_and_never_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "cloud"]) == 2
-    assert "Missing argument 'CONFIG'" in capsys.readouterr().err
+    assert "missing argument 'CONFIG'" in capsys.readouterr().err
 
     assert main(["status", "edge.yaml", "cloud"]) == 69
     assert "node edge does not run" in capsys.readouterr().err

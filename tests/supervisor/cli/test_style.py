@@ -142,8 +142,11 @@ def test_a_command_that_reads_the_nodes_files_says_so_of_a_node_elsewhere(
     assert main(["check", "nowhere.yaml"]) == 78, "what is typed goes before the environment"
 
 
-def test_a_file_alone_is_taken_too() -> None:
+def test_a_file_alone_is_taken_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     got: list[Path] = []
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.yaml", "b.yaml"):
+        Path(name).touch()
 
     @click.command()
     @CONFIG
