@@ -20,6 +20,7 @@ from tests.support.mqtt_packets import (
     publish_bytes,
     suback_bytes,
 )
+from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 
@@ -65,13 +66,13 @@ class RemoteEnd(Connection):
 
 
 class ScriptedRemote:
-    """Listens on ``port``, any for 0; ``accept`` gives the next connection."""
+    """Listens on ``port``, one of its own for None; ``accept`` gives the next connection."""
 
-    def __init__(self, version: int = 5, port: int = 0) -> None:
+    def __init__(self, version: int = 5, port: int | None = None) -> None:
         self._version = version
-        self._server = socket.create_server(("127.0.0.1", port))
+        self.port = free_port() if port is None else port
+        self._server = socket.create_server(("127.0.0.1", self.port))
         self._server.settimeout(PATIENCE_S)
-        self.port: int = self._server.getsockname()[1]
         self._ends: list[RemoteEnd] = []
 
     def __enter__(self) -> Self:

@@ -76,9 +76,9 @@ def test_no_other_process_has_its_libraries(served: tuple[Node, int]) -> None:
 
 def test_a_taken_port_is_told_and_tried_again_while_the_node_works(tmp_path: Path) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        port = free_port()
+        taken.bind(("127.0.0.1", port))
         taken.listen()
-        port = taken.getsockname()[1]
         with Node(node_config(http={"bind": f"127.0.0.1:{port}"}), tmp_path) as node:
             wait_until(lambda: process(node)["last_cause"], 20.0, "the reason")
             assert process(node)["state"] == "starting"
