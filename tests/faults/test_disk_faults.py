@@ -100,7 +100,7 @@ class FaultyNode:
 
     def acknowledged_in_the_end(self) -> list[int]:
         """The same once no acknowledgement is on its way any more, of what was committed before the disk refused."""
-        return wait_still(self.acknowledged)
+        return wait_still(self.acknowledged, period_s=1.0)
 
     def store_state(self) -> str:
         """The store in ``status``."""

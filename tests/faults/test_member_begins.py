@@ -67,7 +67,7 @@ def test_a_store_with_something_in_it_becomes_the_beginning_of_a_cluster(tmp_pat
     """A node that was not replicated goes on with its queue; the other member gets that too."""
     with ExitStack() as stack:
         remote = Mosquitto(tmp_path / "remote", max_inflight_messages=0, max_queued_messages=0)
-        cluster = Cluster(config(remote.port), tmp_path)
+        cluster = Cluster(config(remote.port), tmp_path, first_leads=True)
         first, second = cluster.members
         replicated = first.node.config_path.read_text()
         alone = node_config(bridge_config("cloud", remote.port))

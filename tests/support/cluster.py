@@ -95,11 +95,20 @@ class Cluster:
     """Nodes ``a`` and ``b`` (and more) of one ``config``. port: where clients find who leads."""
 
     def __init__(
-        self, config: Config, folder: Path, *, names: str = "ab", servers: int = 3, first_server: Path | None = None
+        self,
+        config: Config,
+        folder: Path,
+        *,
+        names: str = "ab",
+        servers: int = 3,
+        first_server: Path | None = None,
+        first_leads: bool = False,
     ) -> None:
+        """first_leads: the others begin once the first one leads."""
         self._stack = ExitStack()
         self.servers = NatsServers(folder / "nats", servers, first=first_server)
         self.members = [Member(name, config, folder, self.servers, self._stack) for name in names]
+        self._first_leads = first_leads
         self._entrance = Proxy(self.members[0].node.port)
         self.port = self._entrance.port
         self._ending = threading.Event()
@@ -111,6 +120,8 @@ class Cluster:
         for member in self.members:
             member.node.spawn()
             self._stack.callback(self._end, member)
+            if self._first_leads and member is self.members[0]:
+                wait_until(member.leads, PATIENCE_S, lambda: f"the first one leads\n{self.outputs()}")
         self._usher.start()
         self._stack.callback(self._stop_ushering)
         return self

@@ -160,8 +160,12 @@ def test_a_lanes_markers_are_reset_when_its_process_ends(start: StartSupervisor)
     assert events.index(("markers.reset", LANE)) < len(events) - 1 - events[::-1].index(("child.started", LANE)), (
         "before its next life"
     )
-    resets = [note for note in node.heard("queue_store") if note[0] == "reset"]
-    assert resets == [["reset", "bridge:cloud:0", epoch]], "the store is told once, of which life"
+
+    def resets() -> list[list[Any]]:
+        return [note for note in node.heard("queue_store") if note[0] == "reset"]
+
+    wait_until(resets, 10.0, "the store hears of it")
+    assert resets() == [["reset", "bridge:cloud:0", epoch]], "once, and of which life"
 
 
 def test_a_stopped_process_is_noticed_and_replaced(start: StartSupervisor) -> None:
@@ -341,7 +345,11 @@ def test_a_pause_outlives_the_node_and_is_what_a_new_connection_hears_first(star
     node = start().wait_ready()
     assert node.status()["bridges"][0]["paused_since_ms"] == since_ms
     assert node.wait_for("bridge.paused")["bridge"] == "cloud"
-    from_outside = [note for note in _heard_in_this_run(node, name) if note[:2] != ["peer", "forwarder:cloud:0"]]
+    from_outside = wait_until(
+        lambda: [note for note in _heard_in_this_run(node, name) if note[:2] != ["peer", "forwarder:cloud:0"]],
+        10.0,
+        "its first words",
+    )
     assert from_outside[0] == ["command", "pause"]
     call(node.run_dir, "bridge.resume", {"bridge": "cloud"})
     wait_until(lambda: node.heard(name)[-1] == ["command", "resume"], 10.0, "the resumption")
