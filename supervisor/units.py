@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 
 UNLIMITED = "unlimited"
 AUTO = "auto"
@@ -22,6 +22,7 @@ _BYTES = {"B": 1} | {
 }
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 _PASSWORD = re.compile(r"(?<=:)(?!//)\S+@")  # behind user: of a URL
+_CLOCK = re.compile(r"\d\d:\d\d")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?\.?", re.ASCII)
 
@@ -54,6 +55,41 @@ def parse_duration(value: object) -> float:
         ValueError: it has no unit, an unknown one, or is no duration.
     """
     return _parse_amount(value, "duration", _SECONDS, "60s, 250ms, 2m, 1h or 7d")
+
+
+def parse_moment(text: str, now_ms: int) -> int:
+    """Milliseconds since the epoch of ``24h`` ago, the last ``14:00``, ``yesterday 14:00``, ``2026-03-01 06:00+01:00`` or such a
+    number; UTC where no offset is said. now_ms: the time.
+
+    Raises:
+        ValueError: it is no time.
+    """
+    if re.fullmatch(r"\d{10,}", text, re.ASCII):
+        return int(text)
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    day, _, clock = text.strip().lower().partition(" ")
+    try:
+        if day in ("today", "yesterday"):
+            at = _at_clock(now, clock or "00:00") - timedelta(days=day == "yesterday")
+        elif _CLOCK.match(text):
+            at = _at_clock(now, text)
+            at -= timedelta(days=at > now)
+        elif text[4:5] == "-":
+            at = datetime.fromisoformat(text)
+            at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        else:
+            return max(0, now_ms - int(parse_duration(text) * 1000))
+        return max(0, round(at.timestamp() * 1000))
+    except (ValueError, OverflowError) as error:
+        wanted = "24h for so long ago, 14:00, yesterday 14:00 or 2026-03-01T06:00, which are UTC unless they say otherwise"
+        raise ValueError(f"{shown(text)} is not a time; write it such as {wanted}") from error
+
+
+def _at_clock(now: datetime, clock: str) -> datetime:
+    """That time of the day, of its own zone, that ``now`` is in."""
+    at = time.fromisoformat(clock)
+    zone = at.tzinfo or UTC
+    return datetime.combine(now.astimezone(zone).date(), at.replace(tzinfo=zone))
 
 
 def parse_size(value: object) -> int:

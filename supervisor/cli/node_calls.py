@@ -12,6 +12,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -23,6 +24,7 @@ import click
 from storage import trusted_files
 from supervisor.cli import completion
 from supervisor.terminal.typed_commands import about, typed
+from supervisor.units import parse_moment
 from wire.errors import BasculeError, ConfigError
 from wire.figure import to_map
 
@@ -90,6 +92,29 @@ class LocalPath(click.Path):
             return super().convert(local_path(os.fspath(value)), param, ctx)
         except ConfigError as error:
             self.fail(str(error), param, ctx)
+
+
+class Moment(click.ParamType[int]):
+    """A time, as milliseconds since the epoch."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return value if isinstance(value, int) else parse_moment(value, time.time_ns() // 1_000_000)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def moments(since: str, until: str) -> Callable[[Command], Command]:
+    """``--since TIME`` and ``--until TIME``, of which the one is told as ``since`` in the help, the other as ``until``."""
+
+    def decorate(command: Command) -> Command:
+        words = f"{since}: so long ago, such as 24h, or a time, such as 14:00, yesterday 14:00 or 2026-03-01T06:00; UTC."
+        command = click.option("--until", type=Moment(), metavar="TIME", help=f"{until}.")(command)
+        return click.option("--since", type=Moment(), metavar="TIME", help=words)(command)
+
+    return decorate
 
 
 def _keep_remote(context: click.Context, parameter: click.Parameter, text: str | None) -> None:

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +16,7 @@ import click
 
 from storage import files
 from supervisor.cli.completion import names
-from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node, confirm
+from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node, confirm, moments
 from supervisor.units import counted
 from wire.figure import to_map
 from wire.frames.names import LaneLabel, lane_label
@@ -33,17 +32,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _PAGE = 500
 _FULL_S = 1.0
-
-
-def as_ms(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """A time of ISO 8601, UTC where it has no offset, as milliseconds since the epoch."""
-    if value is None:
-        return None
-    try:
-        at = datetime.fromisoformat(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is not a time; write it such as 2026-03-01T06:00Z") from error
-    return max(0, round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 def place(command: Command) -> Command:
@@ -219,8 +207,7 @@ def replay(node: GivenNode, bridge: str, reason: str | None, start: int, count: 
 
 @queue.command()
 @about_node(bridge="BRIDGE")
-@click.option("--since", callback=as_ms, metavar="TIME", help="Messages accepted from then on, such as 2026-03-01T06:00Z.")
-@click.option("--until", callback=as_ms, metavar="TIME", help="Messages accepted before then.")
+@moments("Messages accepted from then on", "Messages accepted before then")
 @click.option("--from", "start", type=click.IntRange(0), metavar="SEQ", help="Messages from this sequence on.")
 @click.option("--below", type=click.IntRange(0), metavar="SEQ", help="Messages below this sequence.")
 @click.option(

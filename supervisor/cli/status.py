@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.node_calls import JSON, Command, GivenNode, NoSuchBridge, about_node
+from supervisor.cli.node_calls import JSON, Command, GivenNode, NoSuchBridge, about_node, moments
 from supervisor.terminal.monitor_line import Limits, MonitorLevel, judged, line
 from supervisor.terminal.typed_commands import typed
 from supervisor.units import no_such_bridge, parse_duration
@@ -67,7 +67,7 @@ class _Status(click.Command):
 @JSON
 @click.option("--watch", is_flag=True, help="Print it again each second, until interrupted.")
 @click.option("-o", "--output", type=click.Choice(["wide"]), help="wide: all counters, on a terminal of more than 80 columns.")
-@click.option("--since", metavar="TIME", help="Print the past instead: of so long, such as 24h, or from a Unix time in ms on.")
+@moments("Print the past instead, from then on", "With --since: only until then")
 @click.option("--check", is_flag=True, help="Print one line for a monitor, such as Nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.")
 @_limit("down", "1m,10m", parse_duration, "for how long a link may be down")
 @_limit("age", "10m,2h", parse_duration, "how long a message may wait")
@@ -79,7 +79,8 @@ def status(
     as_json: bool,
     watch: bool,
     output: str | None,
-    since: str | None,
+    since: int | None,
+    until: int | None,
     check: bool,
     **limits: Limits,
 ) -> int:
@@ -93,7 +94,9 @@ def status(
     if since is not None:
         if check or watch or output is not None:
             raise click.UsageError("--since stands alone, or with --json")
-        return _past(node, bridge, since, as_json=as_json)
+        return _past(node, bridge, since, until, as_json=as_json)
+    if until is not None:
+        raise click.UsageError("--until goes with --since")
     if check:
         return _check(node, bridge, limits)
     client, wide = node.client, output == "wide"
@@ -120,22 +123,20 @@ def status(
         time.sleep(_WATCH_PERIOD_S)
 
 
-def _past(node: GivenNode, bridge: str | None, since: str, *, as_json: bool) -> int:
+def _past(node: GivenNode, bridge: str | None, since_ms: int, until_ms: int | None, *, as_json: bool) -> int:
     """What the node has kept, in as many periods as a terminal has room for, or JSON as many as one answer has."""
+    until = None if until_ms is None else str(until_ms)
     if as_json:
-        print(json.dumps(to_map(node.client.history(since=since, bridge=bridge))))
+        print(json.dumps(to_map(node.client.history(since=str(since_ms), until=until, bridge=bridge))))
         return 0
     from supervisor.terminal.history_view import print_history, step_for
 
-    now_ms = time.time_ns() // 1_000_000
-    try:
-        since_ms = int(since) if since.isascii() and since.isdecimal() else now_ms - int(parse_duration(since) * 1000)
-    except ValueError as error:
-        raise click.UsageError(f"--since: {error}") from error
+    end_ms = time.time_ns() // 1_000_000 if until_ms is None else until_ms
     kept = node.client.status().history
-    if kept is not None and kept.kept_since_ms is not None and kept.kept_since_ms > since_ms:
+    if kept is not None and kept.kept_since_ms is not None and since_ms < kept.kept_since_ms < end_ms:
         since_ms = kept.kept_since_ms - 1  # no blocks for a time of which nothing is on record
-    print_history(node.client.history(since=str(since_ms), bridge=bridge, step=step_for(since_ms, now_ms)), bridge=bridge)
+    step = step_for(since_ms, end_ms)
+    print_history(node.client.history(since=str(since_ms), until=until, bridge=bridge, step=step), bridge=bridge)
     return 0
 
 

@@ -55,7 +55,7 @@ def test_what_has_left_goes_once_more_and_no_kill_doubles_it(
     assert marks == [False] * 40 + [True] * 10
     assert main(["queue", "resend", str(node.config_path), "second"]) == 1
     assert "retention of bridge 'second' is 0s" in capsys.readouterr().err
-    assert main(["queue", "resend", str(node.config_path), "first", "--since", "yesterday"]) == 2
+    assert main(["queue", "resend", str(node.config_path), "first", "--since", "soon"]) == 2
 
 
 def test_an_exported_queue_is_imported_once_into_another_bridge(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.units import duration, nearest, parse_address, parse_duration, parse_size, write_duration, write_size
+from supervisor.units import duration, nearest, parse_address, parse_duration, parse_moment, parse_size, write_duration, write_size
 
 
 @pytest.mark.parametrize(
@@ -110,3 +110,34 @@ def test_a_word_is_compared_without_case_and_dashes() -> None:
 )
 def test_durations_are_for_people(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+NOON_MS = 1_795_867_200_000  # 2026-11-28 12:00 UTC
+
+
+@pytest.mark.parametrize(
+    ("text", "hours_before"),
+    [
+        ("24h", 24.0),
+        ("90m", 1.5),
+        ("11:00", 1.0),
+        ("14:00", 22.0),
+        ("11:30:00", 0.5),
+        ("today", 12.0),
+        ("yesterday", 36.0),
+        ("yesterday 14:00", 22.0),
+        ("yesterday 14:00+02:00", 24.0),
+        ("2026-11-28", 12.0),
+        ("2026-11-28T10:00", 2.0),
+        ("2026-11-28 10:00+01:00", 3.0),
+        ("1795867200000", 0.0),
+    ],
+)
+def test_a_time_is_said_as_long_ago_by_the_clock_or_by_the_calendar(text: str, hours_before: float) -> None:
+    assert parse_moment(text, NOON_MS) == NOON_MS - hours_before * 3_600_000
+
+
+@pytest.mark.parametrize("text", ["soon", "yesterday noon", "25:00", "2026-13-01", "", "-1h", "24"])
+def test_what_is_no_time_is_refused_with_what_would_be_one(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time; write it such as 24h"):
+        parse_moment(text, NOON_MS)

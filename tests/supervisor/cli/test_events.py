@@ -103,6 +103,25 @@ def test_of_one_kind_the_newest_are_printed_and_the_others_passed_over_once(monk
     assert [event["at_ms"] for event in found] == [10, 20, 62, 63], "the newest two are those that came last"
 
 
+def test_of_a_stretch_of_time_all_are_printed_however_many_came_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    box = Box(RecordingEngine())
+    day_ms = 1_772_323_200_000  # 2026-03-01
+    happened(box, *((day_ms + minute * 60_000, "link.up") for minute in range(120)))
+
+    found = shown(monkeypatch, box, "--since", "2026-03-01T00:30", "--until", "2026-03-01 01:30Z", meanwhile=[])
+
+    assert [(event["at_ms"] - day_ms) // 60_000 for event in found] == list(range(30, 90))
+
+
+def test_a_kind_that_there_is_not_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    box = Box(RecordingEngine())
+    have_answered(monkeypatch, lambda _, arguments: command(box.store, "events", **{"from": int(arguments["from"]), "count": 9}))
+
+    said = CliRunner().invoke(cli, ["events", __file__, "--kind", "lonk"]).stdout
+
+    assert said.startswith("no events of the kind lonk\n  there is no such kind; did you mean link?; those are node, store, ")
+
+
 def test_a_line_says_where_and_by_whom(monkeypatch: pytest.MonkeyPatch) -> None:
     box = Box(RecordingEngine())
     box.turn(
