@@ -45,8 +45,8 @@ export class Sparkline {
       setAll(this.lines[at], { d: path });
       if (at === 0) setAll(this.areas[0], { d: points.length ? `${path}L${this._x(points.at(-1)[0])} ${HEIGHT}L${this._x(points[0][0])} ${HEIGHT}Z` : "" });
     }
-    say(this.high, known.length ? `${duration(this.spanS)}, at most ${this.write(most)}` : "no figures yet");
-    setAll(this.svg, { "aria-label": `${this.title} over the last ${duration(this.spanS)}: now ${now}${known.length ? `, at most ${this.write(most)}` : ""}${down.length ? "; its link was down within that time" : ""}` });
+    say(this.high, known.length ? `${duration(this.spanS)}, highest ${this.write(most)}` : "no figures yet");
+    setAll(this.svg, { "aria-label": `${this.title} over the last ${duration(this.spanS)}: now ${now}${known.length ? `, highest ${this.write(most)}` : ""}${down.length ? "; its link was down within that time" : ""}` });
     setAll(this.high, { class: down.length ? "high down-too" : "high" });
     if (this.pointed === null) say(this.now, now);
     else this._tell();
