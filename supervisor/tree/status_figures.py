@@ -235,7 +235,8 @@ def room_of(name: str, queues: Sequence[QueueFigures | None], limits: LimitSetti
         used=used[nearest],
         most=most[nearest],
         when_full=WHEN_FULL[limits.overflow],
-        cure=f"cure what keeps its messages from leaving, or raise limits.{nearest} and reload: that applies at once, and what waits stays",
+        cure=f"cure what keeps its messages from leaving, or raise limits.{nearest} and reload: that applies at once, and what "
+        "waits stays",
     )
 
 

@@ -45,8 +45,8 @@ OF_QUEUES = (Loss.ACTOR_RESTART, Loss.DAMAGED, Loss.OVERFLOW, Loss.QOS0_MEMORY, 
 
 
 WHEN_FULL = {  # what happens where a queue has no room, by ``limits.overflow``
-    "reject": "QoS 0 is lost and counted; QoS 1 and 2 get no acknowledgement until there is room (MQTT 5: refused with 0x97, quota "
-    "exceeded), so nothing acknowledged is lost",
+    "reject": "QoS 0 is dropped and counted; QoS 1 and 2 get no acknowledgement until there is room (MQTT 5: refused with 0x97, "
+    "quota exceeded), so nothing acknowledged is lost",
     "drop-oldest": "messages that have waited longest and were never sent are dropped and counted, and new ones take their room",
     "drop-newest": "new messages are acknowledged, dropped and counted",
 }

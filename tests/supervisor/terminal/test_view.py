@@ -270,7 +270,7 @@ def test_a_full_queue_says_so_before_anything_is_refused() -> None:
     told = " ".join(shown[at : at + 5])
     assert told.startswith("queue of a: full since 1970-01-01 00:15:00Z, 10000000 of 10000000 messages:")
     assert "nothing acknowledged is lost" in told
-    assert "raise limits.max_messages: a reload applies it at once" in told
+    assert "raise limits.max_messages and reload: that applies at once" in told
 
 
 @pytest.mark.parametrize("width", [60, 80])
