@@ -60,8 +60,9 @@ class LaneReports:
 
     def on_learnt(self, limits: RemoteLimits, address: str) -> None:
         """Say what the remote at ``address`` was seen not to take, of which nothing was said before."""
-        for what in limits.lacks.keys() - self._learnt.lacks.keys():
-            key = limits.lacks[what]
+        for what, key in limits.lacks.items():
+            if what in self._learnt.lacks:
+                continue
             log.warning("remote.limited", extra={**self._lane.facts, "address": address, "takes_no": what, "key": key})
             self.event(EventKind.REMOTE_LIMITED, what, {"address": address, "key": key})
         self._learnt = limits

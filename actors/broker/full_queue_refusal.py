@@ -143,7 +143,7 @@ class QueueRoom:
             for name, amount in needed.items()
             if name in self._told and name not in never and not _fits(amount, self._left.get(name, _NOTHING))
         ]
-        full = self._full.intersection(lacking)
+        full = [name for name in lacking if name in self._full]
         if self._on_refused is not None and (full or never):
             self._on_refused(client.number, topic, sorted({*full, *never}))
         if client.level == MQTT_5_0 and (never or full):

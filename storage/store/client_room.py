@@ -250,7 +250,7 @@ class ClientRoom:
             self.news = False
             return []
         self.rooms.measure(now_s, ())
-        queues = {name: self._open(name) for name in self.offers.keys() - self.rooms.of.keys()}  # of classes without limits by now
+        queues = {name: self._open(name) for name in self.offers if name not in self.rooms.of}  # of classes without limits by now
         for name, room in self.rooms.of.items():
             said = self._judge(name, room)
             if said is not None:

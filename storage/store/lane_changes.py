@@ -141,7 +141,7 @@ class LaneChanges:
 
     def write_rows(self, write: Write) -> None:
         """Put what has changed on record with ``write``."""
-        for bridge in self.unwritten:
+        for bridge in sorted(self.unwritten):
             write.put("meta", lanes_key(bridge), msgpack.packb((ROW_VERSION, self._counts[bridge], self.waiting.get(bridge, []))))
         self.unwritten.clear()
 

@@ -65,8 +65,8 @@ class Lanes:
     resends: what was sent again, by the bridge that got it. changed: those whose row is to be written. ready: those in which
     something may have come to be handed out. pending: those whose peer is owed ``LaneOpened`` or ``Settled``. changes: what waits
     because the number of a bridge's lanes has changed. live: what leaves beside a backlog. followed: the messages that an operator
-    wants to see. unsettled: queues of which settlements wait until they can be read. durable: whether what is committed outlives
-    the process.
+    wants to see. unsettled: queues of which settlements wait until they can be read. Of these the first comes first. durable:
+    whether what is committed outlives the process.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class Lanes:
         self.all: dict[str, Lane] = {}
         self.of_bridges: dict[str, Lane] = {}
         self.resends: dict[str, Resends] = {}
-        self.changed: set[str] = set()
-        self.ready: set[str] = set()
-        self.pending: set[str] = set()
-        self.unsettled: set[str] = set()
+        self.changed: dict[str, None] = {}
+        self.ready: dict[str, None] = {}
+        self.pending: dict[str, None] = {}
+        self.unsettled: dict[str, None] = {}
         self.followed = FollowedMessages(self.all)
         self.durable = next_commit.engine.durable
         self._engine = next_commit.engine
@@ -101,7 +101,7 @@ class Lanes:
         self._next = next_commit
         self._dead_letters = dead_letters
         self._sessions = sessions
-        self._written: set[str] = set()  # those whose row is in the open write
+        self._written: dict[str, None] = {}  # those whose row is in the open write
         self._effects: Effects = []
         self._first_seq = first_seq
         self._keeps_history = keeps_history
@@ -110,7 +110,7 @@ class Lanes:
         self._trimmed_s = 0.0
         self._awaited = AwaitedLanes()
         self._open_all()
-        self.thinned = ThinnedMessages(self.of_bridges, next_commit, settings, self.ready.add)
+        self.thinned = ThinnedMessages(self.of_bridges, next_commit, settings, self.ready.setdefault)
         self.changes = LaneChanges(self._engine, settings, self.of_bridges)
         self.live = LiveLanes(settings, self.of_bridges)
 
@@ -185,7 +185,7 @@ class Lanes:
                 volatile_max_bytes=limits.volatile_max_bytes,
                 tail_known=self._engine.missing.tails.get(number, 0) if self._engine.missing is not None else 0,
                 cache_bytes=CACHE_BYTES if place is not None else 0,
-                on_change=partial(self.changed.add, name),
+                on_change=partial(self.changed.setdefault, name),
                 mark_holds=synced,
                 retained=place is not None and self._keeps_history(place.bridge),
             )
@@ -273,7 +273,7 @@ class Lanes:
                 return  # the session has ended, and its client is told so
             lane = self.open(frame.queue)
         if frame.epoch > lane.epoch and not lane.is_unreadable:
-            self.pending.add(frame.queue)
+            self.pending[frame.queue] = None
             lane.begin(frame.epoch)
 
     def _on_credit(self, frame: Credit) -> None:
@@ -282,7 +282,7 @@ class Lanes:
         if lane is not None and lane.is_open and frame.epoch == lane.epoch:
             lane.grant(frame.messages, frame.size_bytes, self._next.wall_ms)
             if frame.messages:
-                self.ready.add(frame.queue)
+                self.ready[frame.queue] = None
 
     def _on_awaited(self, frame: LaneAwaited) -> None:
         """Its link is closed by choice until enough waits."""
@@ -299,7 +299,7 @@ class Lanes:
     def on_purged(self, name: str, *, whole: bool) -> None:
         """Queue ``name`` was purged: hand out what comes now; where the ``whole`` queue went, once its lane is opened anew."""
         lane = self.all[name]
-        self.ready.add(name)
+        self.ready[name] = None
         if lane.purged(whole=whole):
             self._reopen(lane)
 
@@ -322,13 +322,13 @@ class Lanes:
         for name in tuple(self.unsettled):
             lane = self.all.get(name)
             if lane is None or not lane.settles:  # the session has ended, or the lane was opened anew
-                self.unsettled.discard(name)
+                self.unsettled.pop(name, None)
             elif now_s >= lane.retry_s:
                 self._next.time.hurry()  # its answer has waited long enough
                 self._settle(name, lane, now_s, wall_ms)
                 if not lane.settles:
-                    self.unsettled.discard(name)
-                    self.ready.add(name)
+                    self.unsettled.pop(name, None)
+                    self.ready[name] = None
                     lane.mark_readable()
 
     def _settle(self, name: str, lane: Lane, now_s: float, wall_ms: int) -> None:
@@ -340,11 +340,11 @@ class Lanes:
                 remains = self._read_remains(frame, lane.queue)
                 self._apply(frame, lane, remains)
             except ConfigError as error:
-                self.unsettled.discard(name)
+                self.unsettled.pop(name, None)
                 lane.stop(error)
                 return
             except Unavailable as error:
-                self.unsettled.add(name)
+                self.unsettled[name] = None
                 if remains is None:
                     lane.mark_unreadable(error, now_s)
                 else:  # it was read, so this is more than that; what is applied of it waits with the open write
@@ -380,7 +380,7 @@ class Lanes:
         if frame.released:
             queue.release(frame.released)
         lane.owe(frame.number)
-        self.pending.add(queue.name)
+        self.pending[queue.name] = None
         self._next.promise(synced=lane.synced)
         if self._next.durabilities.differ:
             self._next.time.want(self._next.durabilities.of_bridge(lane.bridge).flush_period_s)
@@ -389,22 +389,22 @@ class Lanes:
 
     def all_ready(self) -> None:
         """Every queue may have something."""
-        self.ready.update(self.all)
+        self.ready.update(dict.fromkeys(self.all))
 
     def hand_out(self, now_s: float, wall_ms: int) -> Effects:
         """Hand out what may be; ``at_once`` of the next commit tells whether more can be after it."""
         effects: Effects = []
         if self.changes.waiting:
-            self.ready.update(self.changes.advance())
+            self.ready.update(dict.fromkeys(self.changes.advance()))
         for name in tuple(self.ready):
-            self.ready.discard(name)
+            self.ready.pop(name, None)
             lane = self.all.get(name)
             if lane is None:
                 continue  # the session has ended
             if lane.state is not State.OPEN or lane.discarding:
                 continue
             if lane.unread is not None and now_s < lane.retry_s:
-                self.ready.add(name)
+                self.ready[name] = None
                 continue
             self.read(lane, now_s, self._hand_out, name, lane, wall_ms, effects)
             if lane.queue.losses:
@@ -429,8 +429,8 @@ class Lanes:
                     self._next.go_on(synced=lane.synced)
             if queue.sent.needs_sent_mark:
                 self._next.go_on(synced=lane.synced)
-                self.changed.add(name)
-                self.ready.add(name)
+                self.changed[name] = None
+                self.ready[name] = None
             if pieces:
                 if lane.unread is not None:
                     lane.mark_readable()
@@ -485,7 +485,7 @@ class Lanes:
         lane = self.all.get(name)
         if lane is not None:
             lane.discard(on_record=True)
-            self.ready.add(name)
+            self.ready[name] = None
 
     def read(self, lane: Lane, now_s: float, action: Callable[..., None], *arguments: Any) -> None:
         """Do ``action`` on a queue; what is damaged is taken out of it. One that cannot be read for now is tried again, alone."""
@@ -496,11 +496,11 @@ class Lanes:
                     return
                 except StorageDamaged as error:
                     lane.queue.isolate(error)
-            self.ready.add(lane.queue.name)
+            self.ready[lane.queue.name] = None
         except ConfigError as error:
             lane.stop(error)
         except Unavailable as error:
-            self.ready.add(lane.queue.name)
+            self.ready[lane.queue.name] = None
             lane.mark_unreadable(error, now_s)
 
     # --- a commit ---
@@ -509,8 +509,8 @@ class Lanes:
         """Put what has changed into ``write``."""
         changed = tuple(self.changed)
         self.changed.clear()
-        self._written.update(changed)
         for name in changed:
+            self._written[name] = None
             lane = self.all.get(name)
             if lane is not None and lane.state is not State.UNREADABLE and (lane.queue.changed or lane.queue.sent.needs_sent_mark):
                 lane.queue.trimming.trim(write, idle=False)
@@ -527,7 +527,7 @@ class Lanes:
             lane = self.all.get(name)
             if lane is not None:
                 lane.on_committed()
-        written, self._written = self._written, set()
+        written, self._written = self._written, {}
         for name in written:
             lane = self.all.get(name)
             if lane is None or not lane.queue.losses:
@@ -547,7 +547,7 @@ class Lanes:
             receives = lane is not None and lane.state is State.OPENING and self._sessions.has_received(lane.queue)
             found = [] if lane is None else lane.answer(receives=receives)
             if found is not None:  # a lane that is gone is owed nothing: the session has ended
-                self.pending.discard(name)
+                self.pending.pop(name, None)
                 effects += found
         if not self.followed.all:
             if self.ready or self.changes.waiting:

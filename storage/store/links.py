@@ -174,7 +174,7 @@ class Links:
 
     def _answer_repeats(self) -> Effects:
         effects: Effects = []
-        for name in self.repeats:
+        for name in sorted(self.repeats):
             sender = self.senders.get(name)
             if sender is not None:
                 effects.append((name, Committed(sender=name, epoch=sender.epoch, store=self._epoch, number=sender.committed)))
@@ -305,7 +305,7 @@ class Links:
                 lane.queue.append(part.body, part.count, part.size_bytes, part.qos0, write)
                 if part.raised:
                     lane.queue.count_raised(part.raised)
-                write.on_commit(partial(self._lanes.ready.add, part.queue))
+                write.on_commit(partial(self._lanes.ready.setdefault, part.queue))
                 if not lane.bridge:
                     messages, size_bytes = messages + part.count, size_bytes + part.size_bytes
                 survives = survives or part.qos0 < part.count or not self._lanes.durable

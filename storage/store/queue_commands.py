@@ -369,7 +369,7 @@ class QueueCommands:
         qos0 = sum(1 for flags in batch.flags if not flags & QOS_MASK)
         self._lanes.of_bridges[name].queue.append(batch.encode(), len(batch), batch.size_bytes(), qos0, write)
         self._lanes.thinned.forget_payloads(name)
-        write.on_commit(partial(self._lanes.ready.add, name))
+        write.on_commit(partial(self._lanes.ready.setdefault, name))
 
     # --- names ---
 

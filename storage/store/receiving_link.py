@@ -52,7 +52,7 @@ class ReceivingLinks:
     def __init__(self, engine: Engine, *, lenient: bool) -> None:
         self._lenient = lenient
         self._senders: dict[str, ReceivingLink] = {}
-        self._changed: set[str] = set()
+        self._changed: dict[str, None] = {}
         self._written: dict[str, ReceivingLink] = {}  # those whose row is in the open write
         for key, value in engine.scan("meta", b"P", b"Q"):
             name = key[1:].decode()
@@ -80,14 +80,14 @@ class ReceivingLinks:
     def on_admitted(self, name: str, number: int) -> None:
         """What ``number`` of the sender's newest epoch has goes with the open write."""
         self._senders[name].admitted = number
-        self._changed.add(name)
+        self._changed[name] = None
 
     def begin(self, name: str, epoch: int) -> ReceivingLink:
         """Fence the older epochs of ``name``; what is known of its newest one."""
         sender = self._senders.get(name)
         if sender is None or epoch > sender.epoch:
             sender = self._senders[name] = ReceivingLink(sender_key(name), epoch)
-            self._changed.add(name)
+            self._changed[name] = None
         return sender
 
     def is_fenced(self, name: str, epoch: int) -> bool:
@@ -106,7 +106,7 @@ class ReceivingLinks:
         sender = self.begin(name, epoch)
         if epoch == sender.epoch and sender.last < number - 1:
             sender.last = sender.admitted = number - 1
-            self._changed.add(name)
+            self._changed[name] = None
 
     def get(self, name: str) -> ReceivingLink | None:
         """The record of ``name``."""

@@ -145,7 +145,7 @@ class RetainedPieces:
             del self.queues[name]
 
     def _forget(self, each: _Pass) -> None:
-        for key in (each.key, *(early_key(each.key, topic) for topic in each.early)):
+        for key in (each.key, *(early_key(each.key, topic) for topic in sorted(each.early))):
             self._next.write.delete("meta", key)
 
     def end_all(self, name: str) -> None:
@@ -177,7 +177,7 @@ class RetainedPieces:
     def settings_changed(self) -> None:
         """Rules may be others: each that brings what is retained has its pass, and what is on record of any other goes."""
         wanted = {rule_pass_key(rule.bridge.name, rule.digest): rule for rule in retained_rules(self._settings.now.bridges)}
-        for key in self._rules.keys() - wanted.keys():
+        for key in [key for key in self._rules if key not in wanted]:
             self._forget(self._rules.pop(key))
         for name in [name for name in self.queues if lane_of_queue(name) is not None]:
             del self.queues[name]

@@ -53,7 +53,7 @@ class SessionQueues:
     @property
     def changed(self) -> Set[str]:
         """Those of which something has changed since the last commit, among others."""
-        return self._lanes.changed
+        return self._lanes.changed.keys()
 
     def make(self, session: str) -> str:
         """A new, empty queue for ``session``; its name."""
@@ -106,7 +106,7 @@ class SessionQueues:
         size_bytes, count = batch.size_bytes(), len(batch)
         qos0 = batch.flags.translate(QOS_ONLY).count(0)
         lane.queue.append(batch.encode(), count, size_bytes, qos0, self._next.write)
-        self._next.write.on_commit(partial(self._lanes.ready.add, lane.queue.name))
+        self._next.write.on_commit(partial(self._lanes.ready.setdefault, lane.queue.name))
         self._next.promise()
         if lane.bridge:
             self._lanes.thinned.forget_payloads(name)

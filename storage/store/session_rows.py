@@ -330,14 +330,14 @@ class Sessions:
         """Put what changed into ``write``; what does not outlive its connection has no row."""
         if not (self._changed or self._received or self._parts):
             return
-        for name in tuple(self._changed):
+        for name in sorted(self._changed):
             session = self._sessions.get(name)
             if session is not None and session.lasting:
                 write.put("meta", session_key(name), session.encode())
             else:
                 self.forget(name)
                 write.delete("meta", session_key(name))
-        for name in self._received:
+        for name in sorted(self._received):
             session = self._sessions.get(name)
             received = session.received_column() if session is not None else b""
             self._parts[part_key(name, RECEIVED)] = _packed(received) if received else None

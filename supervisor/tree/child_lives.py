@@ -55,7 +55,7 @@ class Lives:
         self._has_folder = has_folder
         self._failed = FailedLanes()
         self._stop_orders: list[int] = []  # taken from the end
-        self._stop_waits: set[str] = set()
+        self._stop_waits: dict[str, None] = {}
         self._stop_until_s = 0.0  # those that were told to stop are killed then
 
     @property
@@ -179,7 +179,7 @@ class Lives:
         down = [child for child in children if self.stopping or not child.wanted]
         for child in down:
             child.rests(ChildState.STOPPED)
-            self._stop_waits.discard(child.name)
+            self._stop_waits.pop(child.name, None)
         if self._stop_waits and any(child.name == STORE for child in down):  # nobody commits what they wait for
             self._send_stop(self._stop_waits)
         if self.stopping:
@@ -222,7 +222,7 @@ class Lives:
             other.rests(ChildState.RESTARTING if isinstance(decision, Restart) else ChildState.STOPPED)
         match decision:
             case Restart(delay_s):
-                for process in {self._children.process_of(other.name) for other in children}:
+                for process in dict.fromkeys(self._children.process_of(other.name) for other in children):
                     self._mailbox.set_timer(f"restart {process}", now_s + delay_s)
             case GiveUp(state):
                 child.rests(state)
@@ -296,7 +296,7 @@ class Lives:
             order = self._stop_orders.pop()
             living = [child for child in self._children.living() if child.spec.order == order]
             if living:
-                self._stop_waits = {child.name for child in living}
+                self._stop_waits = dict.fromkeys(child.name for child in living)
                 self._send_stop(self._stop_waits)
                 return False
         return True

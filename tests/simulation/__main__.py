@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from tests.simulation.command import main
 
 if __name__ == "__main__":
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
     sys.exit(main())

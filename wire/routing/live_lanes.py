@@ -60,7 +60,7 @@ class LiveLanes:
     def look(self, oldest_ms: Callable[[str], int | None], wall_ms: int) -> None:
         """Find backlogs that begin or end; call it about once a second. oldest_ms: when the oldest of a queue was accepted."""
         self.backlogs = set(filter(self._waits, self.backlogs))
-        for queue in self._beside.keys() - self.backlogs:
+        for queue in [queue for queue in self._beside if queue not in self.backlogs]:
             since_ms = oldest_ms(queue) if self._lanes[queue].queue.depth else None
             if since_ms is not None and elapsed_ms(since_ms, wall_ms) > BACKLOG_MS:
                 self.backlogs.add(queue)
