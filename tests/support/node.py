@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from supervisor import launch
 from supervisor.control.client import call
+from supervisor.tree.status_requests import COLLECT_TIMEOUT_S
 from tests.support import placements, preloaded, programs
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -297,7 +298,7 @@ class Node:
             asked_s = time.monotonic()
             status: dict[str, Any] = call(self.data_dir / "run", "status", timeout_s=PATIENCE_S)
             now_s = time.monotonic()
-            if now_s > end_s or not any(_is_stale(actor, now_s - asked_s) for actor in status["actors"]):
+            if now_s > end_s or not _is_stale(status["actors"], now_s - asked_s):
                 return status
 
     def place_of(self, child: str) -> str:
@@ -376,18 +377,21 @@ class Node:
         return process.returncode
 
 
-def _is_stale(actor: Mapping[str, Any], took_s: float) -> bool:
-    """Whether ``actor``, which runs, was not heard within the ``took_s`` that its status took."""
-    if actor["state"] != "ready":
-        return False
-    if actor["heartbeat_age_s"] is None:
-        return True  # it has just ended
-    if actor["heartbeat_age_s"] <= took_s + 0.001:  # it is rounded
-        return False
+def _is_stale(actors: Sequence[Mapping[str, Any]], took_s: float) -> bool:
+    """Whether a status that took so long may tell what one of ``actors`` had said before it was asked for."""
+    ready = [actor for actor in actors if actor["state"] == "ready"]
+    silent = [actor for actor in ready if actor["heartbeat_age_s"] is None or actor["heartbeat_age_s"] > took_s + 0.001]  # rounded
+    if silent:
+        return not all(map(_is_stopped, silent))
+    return took_s >= COLLECT_TIMEOUT_S and len(ready) == len(actors)  # a heartbeat alone has no figures
+
+
+def _is_stopped(actor: Mapping[str, Any]) -> bool:
+    """Whether its process is; one that has ended is not, and the supervisor will notice."""
     try:
-        return Path(f"/proc/{actor['pid']}/stat").read_text().rpartition(")")[2].split()[0] != "T"
+        return Path(f"/proc/{actor['pid']}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     except OSError:
-        return True  # it has ended, and the supervisor will notice
+        return False
 
 
 def bascule(*words: str) -> list[str]:
