@@ -43,6 +43,8 @@ class Proxy:
         self.connections = 0
         self._cut = threading.Event()
         self._stalled = threading.Event()
+        self._obeys_cut = threading.Event()
+        self._obeys_stall = threading.Event()
         self._ending = threading.Event()
         self._delay_s = 0.0
         self._bytes_per_s = 0.0
@@ -72,12 +74,12 @@ class Proxy:
         self._target = (self._target[0], target_port)
 
     def cut(self) -> None:
-        """Close every connection and refuse new ones, until ``restore``."""
-        self._cut.set()
+        """Close every connection and refuse new ones, until ``restore``. On return they are closed."""
+        self._order(self._cut, self._obeys_cut)
 
     def stall(self) -> None:
-        """Pass nothing on, and close nothing, until ``restore``."""
-        self._stalled.set()
+        """Pass nothing on, and close nothing, until ``restore``. On return nothing passes any more."""
+        self._order(self._stalled, self._obeys_stall)
 
     def abandon(self) -> None:
         """Never pass anything on again on the connections there are, and never close them; new ones work (half-open)."""
@@ -104,16 +106,25 @@ class Proxy:
         self._cut.clear()
         self._stalled.clear()
 
+    def _order(self, order: threading.Event, obeys: threading.Event) -> None:
+        """Give the thread an order, and wait until it obeys."""
+        obeys.clear()
+        order.set()
+        if self._thread.is_alive():
+            obeys.wait(PATIENCE_S)
+
     def _run(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._listener, selectors.EVENT_READ)
             while not self._ending.is_set():
                 if self._cut.is_set():
                     self._close_all(selector)
+                    self._obeys_cut.set()
                 if self._abandoning.is_set():
                     self._abandon_all(selector)
                 self._pass_late(selector)
                 if self._stalled.is_set():
+                    self._obeys_stall.set()
                     self._ending.wait(0.01)
                     continue
                 for key, _ in selector.select(0.01):
