@@ -44,7 +44,12 @@ def node(remote: FakeRemote, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 }
             ],
         ),
-        bridge_config("away", free_port(), local_subscriptions=[{"filters": ["away/#", "both/#"]}]),
+        bridge_config(
+            "away",
+            free_port(),
+            local_subscriptions=[{"filters": ["away/#", "both/#"]}],
+            backoff={"initial": "1h", "max": "1h"},  # it is not seen in an attempt
+        ),
         bridge_config(
             "small",
             free_port(),
@@ -58,6 +63,7 @@ def node(remote: FakeRemote, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     )
     with Node(config, tmp_path_factory.mktemp("trace")) as node:
         node.wait_lane("cloud", state="connected")
+        node.wait_lane("away", state="backoff")
         yield node
 
 

@@ -76,8 +76,11 @@ def on_terminal(width: int, *words: str, cwd: Path) -> str:
 @pytest.fixture
 def node(start_node: StartNode, tmp_path: Path) -> Node:
     keys = tmp_path / "keys"
+    waits = {"initial": "1h", "max": "1h"}  # it is not seen in an attempt
     node = start_node(
-        node_config(bridge_config("cloud", free_port()), control={"bind": "tcp://127.0.0.1:0", "allowed_keys": str(keys)})
+        node_config(
+            bridge_config("cloud", free_port(), backoff=waits), control={"bind": "tcp://127.0.0.1:0", "allowed_keys": str(keys)}
+        )
     )
     config = str(node.config_path)
     with MqttClient(node.port, CLIENT, version=5, clean=False, session_expiry_s=600) as client:
