@@ -258,6 +258,12 @@ def test_each_message_goes_where_mosquitto_sent_it(
                 site.read(stack)
                 site.publish()
 
+        wait_until(
+            lambda: all(differing(theirs, ours) == [] for (theirs, _), (ours, _) in pairs),
+            PATIENCE_S,
+            lambda: f"the same comes from both: {[differing(theirs, ours) for (theirs, _), (ours, _) in pairs]}",
+            period_s=0.1,
+        )
         sites = [site for pair in pairs for site, _ in pair]
         wait_still(lambda: sum(reader.count() for site in sites for reader in site.reads.values()), period_s=0.7)
         for (theirs, _), (ours, _) in pairs:
@@ -294,6 +300,11 @@ def test_each_client_may_do_what_mosquitto_let_it(tmp_path: Path, certificates: 
                 found |= {(person, one.topic, one.payload) for person, client in known.items() for one in client.drain()}
             return sum(map(len, came))
 
+        wait_until(
+            lambda: count() and all(came[2 * place] == came[2 * place + 1] for place in range(len(names))),
+            PATIENCE_S,
+            lambda: f"the same comes from both: {[came[2 * place] ^ came[2 * place + 1] for place in range(len(names))]}",
+        )
         wait_still(count)
         for place, name in enumerate(names):
             assert clients[2 * place + 1].keys() == clients[2 * place].keys(), f"{name}: the same are let in"
@@ -343,6 +354,14 @@ def came(reader: Subscriber) -> Came:
         if one.payload.startswith(b"from "):
             found.setdefault((one.topic, one.payload, one.retain), []).append(one.qos)
     return found
+
+
+def differing(theirs: Site, ours: Site) -> list[str]:
+    """Where not the same has come from both, or nothing yet."""
+    found = {where: (came(reader), came(theirs.reads[where])) for where, reader in ours.reads.items()}
+    return [
+        f"{ours.name}, at {where}" for where, (here, there) in found.items() if not here or best(here, where) != best(there, where)
+    ]
 
 
 def best(found: Came, where: str) -> dict[tuple[str, bytes, bool], int]:
