@@ -10,10 +10,11 @@ import click
 
 from storage import files
 from supervisor.terminal.typed_commands import typed
-from wire.errors import Unavailable
+from wire.errors import ConfigError, Unavailable
 
 IN_PART = 3  # some lines could not be taken
 _FILE_MODE = 0o644  # nothing secret is in it
+_UNPROVEN = ".new"
 
 
 @click.command()
@@ -48,20 +49,35 @@ def convert(file: Path, output: Path | None, data_dir: str, force: bool) -> int:
 
 
 def _write(config: Path, text: str, secrets: dict[str, bytes], *, force: bool) -> None:
+    """Write all of it, if it holds: its folder may have a bridge of the same name, or be none to keep secrets in. What is there is
+    replaced after that.
+    """
     from supervisor.config.loading import load
 
-    there = [str(config.parent / name) for name in secrets if (config.parent / name).exists()]
+    contents = {config.parent / name: content for name, content in secrets.items()}
+    there = [path for path in contents if path.exists()]
     if there and not force:
-        raise click.UsageError(f"{', '.join(there)}: there already; take another folder, or --force")
+        raise click.UsageError(f"{', '.join(map(str, there))}: there already; take another folder, or --force")
+    new = [path for path in contents if path not in there]
     try:
         if secrets:
             files.make_folder(config.parent / "secrets")
-        for name, content in secrets.items():
-            files.write(config.parent / name, content, for_group_of_folder=True)
-        files.write(config, text.encode(), mode=_FILE_MODE)
+        for path in new:
+            files.write(path, contents[path], for_group_of_folder=True)
+        try:
+            with files.replacing(config, mode=_FILE_MODE, suffix=_UNPROVEN) as file:
+                file.write(text.encode())
+                file.flush()
+                load(config.with_name(config.name + _UNPROVEN))
+        except ConfigError:
+            for path in new:
+                files.remove(path)
+            click.echo(f"{config}: nothing is written, for the result would not hold there:", err=True)
+            raise
+        for path in there:
+            files.write(path, contents[path], for_group_of_folder=True)
     except OSError as error:
         raise Unavailable(f"{config} cannot be written: {(error.strerror or str(error)).lower()}") from error
-    load(config)  # it holds; the folder may not be one to keep secrets in
     quoted = shlex.quote(str(config))
     told = typed(f"{config}: written\n  next: bascule doctor {quoted}, then bascule run {quoted}")
     click.echo(told, err=not sys.stdout.isatty())

@@ -355,6 +355,32 @@ def test_nothing_that_is_there_is_replaced_unless_told_to(configs: Path, capsys:
     assert secret.read_text() == "not-a-secret\n"
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_what_would_not_hold_beside_a_bridge_of_the_same_name_replaces_nothing(
+    tmp_path: Path, there: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "users").write_text("")
+    (tmp_path / "mosquitto.conf").write_text("password_file users\nconnection cloud\naddress b:1\nremote_username u\n")
+    with (tmp_path / "mosquitto.conf").open("a") as lines:
+        lines.write("remote_password not-a-secret\ntopic # out 1\n")
+    folder = tmp_path / "out"
+    cloud = "{name: cloud, remote: {addresses: [c], client_id: c}, local_subscriptions: [{filters: [a]}]}"
+    written = {"bridges.d/cloud.yaml": f"bridges: [{cloud}]\n"}
+    if there:
+        written |= {"bascule.yaml": "# mine\n", "secrets/users": "# mine\n"}
+    for name, text in written.items():
+        (folder / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+    assert main(["convert", str(tmp_path / "mosquitto.conf"), "-o", str(folder / "bascule.yaml"), "--force"]) == 78
+
+    said = capsys.readouterr().err
+    assert f"{folder / 'bascule.yaml'}: nothing is written" in said
+    assert f"{folder / 'bridges.d' / 'cloud.yaml'}:1:" in said
+    assert '"cloud" is taken' in said
+    assert {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()} == written
+
+
 @pytest.mark.parametrize("text", ["<hivemq>", "\0\x1b[31m\n", "connection\ntopic\nlistener\n", "listener 0\nport x\naddress\n"])
 def test_whatever_it_is_given_it_says_what_is_wrong(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "odd.conf").write_text(text)
