@@ -30,12 +30,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgpack
 
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import chunk_key
-from storage.queue.chunk import Chunk, Place
+from storage.queue.chunk import Chunk, Message, Place, rows_of
 from storage.queue.chunk_reader import ChunkReader
 from storage.queue.ledger import HistoryRow, LedgerRow
 from wire.errors import ConfigError, StorageDamaged, Unavailable
@@ -46,6 +47,11 @@ from wire.status.outcomes import REDELIVERED
 SETTLEMENT_VERSION = 1
 ROW_BYTES = 110  # about what a settlement takes on the disk
 LOOKED_MAX = 100_000  # settlements that are old and cannot go yet, because they reach above what can
+
+LOOKED_BYTES = 8 << 20  # of a page of messages, what is not in it included
+LOOKED_CHUNKS = 5000
+SETTLEMENTS_MAX = 20_000  # of such a page
+UNKNOWN = "left"  # how one left of which that cannot be told
 
 _KIND = b"T"
 TRIM_MESSAGES = 5000
@@ -88,6 +94,14 @@ class Settlement:
             return cls(settled_ms, by, ranges_of, head + 0, reach + 0)
         except (ValueError, TypeError) as error:
             raise StorageDamaged("a settlement is damaged") from error
+
+
+class LeftMessage(NamedTuple):
+    """One that has left. outcome: as in the ledger, or ``UNKNOWN``. left_ms: when that was, UTC; 0 if that cannot be told."""
+
+    message: Message
+    outcome: str
+    left_ms: int
 
 
 def settlement_key(queue: int, number: int) -> bytes:
@@ -178,6 +192,55 @@ class QueueHistory:
             Unavailable: they cannot be read for now.
         """
         return self._reader.chunks_in(max(start, self.begins), stop, damage)
+
+    def left(
+        self, stretch: tuple[int, int], times: tuple[int, int], has_left: Callable[[int], bool], *, count: int, size_bytes: int
+    ) -> tuple[list[LeftMessage], int]:
+        """The first of the sequences ``stretch`` that have left and were accepted in ``times`` (UTC), and where a next look
+        begins: ``count`` at most, and no more once they have ``size_bytes``. Nothing changes.
+
+        Raises:
+            Unavailable, ConfigError: they cannot be read; what is damaged is passed over.
+        """
+        found, following = self._kept(stretch, times, has_left, count, size_bytes)
+        fates = self._fates(found[0].seq, found[-1].seq + 1) if found else {}
+        return [LeftMessage(message, *fates.get(message.seq, (UNKNOWN, 0))) for message in found], following
+
+    def _kept(
+        self, stretch: tuple[int, int], times: tuple[int, int], has_left: Callable[[int], bool], count: int, size_bytes: int
+    ) -> tuple[list[Message], int]:
+        found: list[Message] = []
+        damages: list[StorageDamaged] = []
+        looked = looked_bytes = found_bytes = 0
+        for chunk in self.chunks(*stretch, damages.append):
+            if times[0] <= chunk.accepted_ms < times[1]:
+                for message in rows_of(chunk, *stretch, RangeSet()):
+                    if not has_left(message.seq):
+                        continue
+                    if len(found) == count or found_bytes >= size_bytes:
+                        return found, message.seq
+                    found.append(message)
+                    found_bytes += message.size_bytes
+            looked, looked_bytes = looked + 1, looked_bytes + chunk.size_bytes
+            if looked == LOOKED_CHUNKS or looked_bytes >= LOOKED_BYTES:
+                return found, chunk.stop
+        return found, stretch[1]
+
+    def _fates(self, start: int, stop: int) -> dict[int, tuple[str, int]]:
+        """How and when (UTC) each of ``[start, stop)`` left, as far as settlements tell it that can be read."""
+        found: dict[int, tuple[str, int]] = {}
+        try:
+            low, high = rows_about((self._first, self._next), start, stop, self._row_from)
+            rows = settlement_key(self._queue, low), settlement_key(self._queue, min(high, low + SETTLEMENTS_MAX))
+            for _, value in self._engine.scan("history", *rows):
+                row = Settlement.decode(value)
+                for outcome, ranges in row.outcomes:
+                    if outcome != REDELIVERED:
+                        for first, end in ranges:
+                            found |= dict.fromkeys(range(max(first, start), min(end, stop)), (outcome, row.settled_ms))
+        except StorageDamaged:  # the reports name it
+            return found
+        return found
 
     def write(self, write: Write, wall_ms: int, head: int, reach: int) -> None:
         """Put what was noted into ``write``. The queue's row that goes with it has this ``head``; nothing left above ``reach``."""

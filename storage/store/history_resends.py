@@ -24,7 +24,7 @@ from storage.engine.engine import Engine, Write
 from storage.engine.keys import resends_key
 from storage.queue.admission import AdmissionRoom
 from storage.queue.chunk import Message, rows_of
-from storage.queue.history import QueueHistory
+from storage.queue.history import LOOKED_BYTES, LOOKED_CHUNKS, QueueHistory
 from storage.queue.ledger import unpack_row
 from storage.queue.queue import Queue
 from wire.errors import StorageDamaged
@@ -39,8 +39,6 @@ log = logging.getLogger("bascule")
 ROW_VERSION = 1
 FILE = "file"  # in the place of a queue, of a run through a file of exported messages
 RUNS_MAX = 100  # of one bridge; the one that was not used for longest is forgotten
-LOOKED_BYTES = 8 << 20  # of a page, what is not in it included
-LOOKED_CHUNKS = 5000
 RESENT = append_user_properties(b"", (("bascule-resent", "true"),))
 
 

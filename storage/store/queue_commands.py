@@ -4,8 +4,9 @@ Which command has its turn when, and who is answered, is the business of ``comma
 Arguments (``QueueCommand.arguments``) are maps of msgpack types, results are those of ``wire/status/answers.py``.
 
 ls {bridge?} -> Queues.
-peek {bridge, lane, held? | dead, from?, count?, payload_bytes?} -> HeldMessages: ``tail`` lets who pages know where to end. With
-    ``held`` what rules hold for the lane, by numbers of its own. Without a byte of the payload there are no properties either.
+peek {bridge, lane, held? | left?, since_ms?, until_ms? | dead, from?, count?, payload_bytes?} -> HeldMessages: ``tail`` lets who
+    pages know where to end. With ``held`` what rules hold for the lane, by numbers of its own; with ``left`` what has left it, of a
+    stretch of time. Without a byte of the payload there are no properties either.
 purge {bridge, lane?, dead?, in_flight?} -> Purged: without ``lane``, in every lane.
 purge {bridge, dead, reason, from?} -> Purged: of the dead letters those that died of it, a page at most.
 events {from?, count?} -> Events: from number ``from`` on.
@@ -27,6 +28,7 @@ from typing import Any
 
 from storage.queue.chunk import Message, batch_of
 from storage.queue.dead_letters import DeadLetter, DeadLetters
+from storage.queue.history import QueueHistory
 from storage.queue.queue import Queue
 from storage.store.client_room import ClientRoom
 from storage.store.commands import Answer, CommandError
@@ -196,6 +198,8 @@ class QueueCommands:
             return page.of(letters.name, letters.next_seq)
         name, lane = self._lane(bridge, arguments["lane"])
         queue = lane.queue
+        if arguments.get("left"):
+            return self._peek_left(name, lane, arguments)
         if arguments.get("held"):
             for number, message in self._lanes.thinned.held_from(name, start):
                 page.take(_held(message, payload_bytes, seq=number, state="held"), message.size_bytes)
@@ -207,6 +211,16 @@ class QueueCommands:
             if page.full:
                 break
         return page.of(name, queue.tail)
+
+    def _peek_left(self, name: str, lane: Lane, arguments: Mapping[str, Any]) -> HeldMessages:
+        queue, payload_bytes = lane.queue, arguments.get("payload_bytes")
+        count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
+        times = arguments.get("since_ms") or 0, arguments.get("until_ms", TIME_MAX_MS)
+        stretch = (arguments.get("from") or 0, queue.tail)
+        history = _history_of(name, lane)
+        found, following = history.left(stretch, times, queue.has_left, count=count, size_bytes=PAGE_BYTES)
+        rows = (_held(message, payload_bytes, seq=message.seq, state=how, at_ms=left_ms) for message, how, left_ms in found)
+        return HeldMessages(queue=name, messages=tuple(rows), next=following if following < queue.tail else None, tail=queue.tail)
 
     # --- purge ---
 
@@ -293,9 +307,7 @@ class QueueCommands:
         source, lane = self._lane(bridge, arguments.get("lane") or 0)
         into = arguments.get("into") or bridge
         names = self._queues_into(into)
-        if lane.queue.trimming.history is None:
-            text = f"nothing is kept that has left {source}: retention of bridge {bridge!r} is 0s, or the store is in-memory"
-            raise CommandError(Refusal.NOT_KEPT, text)
+        _history_of(source, lane)
         resends = self._lanes.resends[into]
         known = resends.find(name, source)
         stretch = (arguments.get("from") or 0, arguments.get("below", lane.queue.head))
@@ -459,6 +471,18 @@ def _dead(letter: DeadLetter, payload_bytes: int | None) -> HeldMessage:
         queue_seq=letter.message.seq,
         remote=letter.remote,
     )
+
+
+def _history_of(name: str, lane: Lane) -> QueueHistory:
+    """What is kept of that which has left the queue ``name``.
+
+    Raises:
+        CommandError: nothing is.
+    """
+    if (history := lane.queue.trimming.history) is None:
+        text = f"nothing is kept that has left {name}: retention of bridge {lane.bridge!r} is 0s, or the store is in-memory"
+        raise CommandError(Refusal.NOT_KEPT, text)
+    return history
 
 
 def _kept_lane(lane: Lane) -> KeptLane:

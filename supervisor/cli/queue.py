@@ -6,11 +6,13 @@ import json
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
+from functools import partial, wraps
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -20,6 +22,7 @@ from supervisor.cli.node_calls import JSON, GivenNode, LocalPath, about_node, co
 from supervisor.units import counted
 from wire.figure import to_map
 from wire.frames.names import LaneLabel, lane_label
+from wire.mqtt.topics import matches
 from wire.status.answers import HeldMessage, HeldMessages, Purged, Queues
 
 if TYPE_CHECKING:
@@ -47,6 +50,36 @@ def place(command: Command) -> Command:
     return command
 
 
+class _Wanted(NamedTuple):
+    """Which messages: of those that have ``left``, the ones accepted in a stretch of time (UTC); those of a ``topic`` filter."""
+
+    left: bool
+    since: int | None
+    until: int | None
+    topic: str | None
+
+
+def wanted(command: Command) -> Command:
+    """``--left``, ``--since``, ``--until`` and ``--topic``, of which the command gets the ``wanted``."""
+
+    @wraps(command)
+    def with_wanted(left: bool, since: int | None, until: int | None, topic: str | None, **others: Any) -> int:
+        if not left and (since, until) != (None, None):
+            raise click.UsageError("--since and --until go with --left")
+        if left and others["dead"]:
+            raise click.UsageError("--left goes without --dead")
+        status: int = command(wanted=_Wanted(left, since, until, topic), **others)
+        return status
+
+    for option in (
+        moments("With --left: accepted from then on", "With --left: accepted before then"),
+        click.option("--topic", metavar="FILTER", help="Only messages whose topic matches, such as plant/#."),
+        click.option("--left", is_flag=True, help="Messages that have left instead, as the bridge's retention keeps them."),
+    ):
+        with_wanted = option(with_wanted)
+    return cast(Command, with_wanted)
+
+
 @click.group()
 def queue() -> None:
     """Look at queues and dead letters, purge and replay them."""
@@ -72,18 +105,23 @@ def list_queues(node: GivenNode, bridge: str | None, as_json: bool) -> int:
 
 @queue.command()
 @place
+@wanted
 @click.option("--count", type=click.IntRange(1), metavar="N", default=10, show_default=True, help="How many (of each lane).")
 @FROM
 @JSON
-def peek(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, count: int, start: int, as_json: bool) -> int:
+def peek(
+    node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, wanted: _Wanted, count: int, start: int, as_json: bool
+) -> int:
     """Show the next messages of BRIDGE without touching them.
 
     A released message has its PUBREC (QoS 2). One in flight was sent and is not acknowledged. One that is handed out is about to be
     sent. One that is maybe sent left before the connection ended, or its fate is unknown. A waiting one was never sent. One that is
     held waits until its rule lets it enter the queue.
+
+    With --left it shows how and when messages left: the newest, or the first from --since or --from on.
     """
     places = _places(node.client, bridge, lane, dead)
-    found = list(_messages(node.client, bridge, places, start, count, whole=False))
+    found = list(_found(node.client, bridge, places, start, count, wanted, whole=False))
     from supervisor.terminal.message_text import message_json
 
     if as_json:
@@ -91,24 +129,27 @@ def peek(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, count
         return 0
     from supervisor.terminal.view import print_messages
 
-    print_messages(found, dead=dead)
+    print_messages(found, dead=dead, left=wanted.left)
     return 0
 
 
 @queue.command()
 @place
+@wanted
 @click.option(
     "--to", "path", type=LocalPath(allow_dash=True), required=True, metavar="FILE", help="The file to write; - is standard output."
 )
-def export(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, path: str) -> int:
+def export(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, wanted: _Wanted, path: str) -> int:
     """Write all messages of BRIDGE as JSON Lines.
 
-    Payloads are in base64 and, if they are that, as text. Nothing is taken out of the queue.
+    Payloads are in base64 and, if they are that, as text. Nothing is taken out of the queue. With --left it writes those that have
+    left it, with how and when.
     """
     places = _places(node.client, bridge, lane, dead)
     from supervisor.terminal.message_text import message_json
 
-    lines = (json.dumps(message_json(message)) + "\n" for message in _messages(node.client, bridge, places, 0, None, whole=True))
+    found = _found(node.client, bridge, places, 0, None, wanted, whole=True)
+    lines = (json.dumps(message_json(message)) + "\n" for message in found)
     if path == "-":
         sys.stdout.writelines(lines)
         sys.stdout.flush()
@@ -340,6 +381,53 @@ def _places(client: ControlClient, bridge: str, lane: LaneLabel | None, dead: bo
     if lane is not None:
         return [lane]
     return [row.lane for row in client.queues(bridge).queues]
+
+
+def _found(
+    client: ControlClient,
+    bridge: str,
+    places: list[LaneLabel | None],
+    start: int,
+    count: int | None,
+    wanted: _Wanted,
+    *,
+    whole: bool,
+) -> Iterator[Message]:
+    """The ``wanted`` messages of ``places``, from ``start`` on and at most ``count`` of each, as they are printed."""
+    if not wanted.left and wanted.topic is None:
+        yield from _messages(client, bridge, places, start, count, whole=whole)
+        return
+    newest = wanted.left and not start and wanted.since is None and count is not None
+    for lane in places:
+        rows = (
+            _left_messages(client, bridge, lane, start, count if newest and wanted.topic is None else None, wanted, whole=whole)
+            if wanted.left
+            else _messages(client, bridge, [lane], start, None, whole=whole)
+        )
+        if wanted.topic is not None:
+            topic = wanted.topic
+            rows = (message for message in rows if message.topic is not None and matches(topic, message.topic))
+        yield from deque(rows, count) if newest else islice(rows, count)
+
+
+def _left_messages(
+    client: ControlClient,
+    bridge: str,
+    lane: LaneLabel | None,
+    start: int,
+    newest: int | None,
+    wanted: _Wanted,
+    *,
+    whole: bool,
+) -> Iterator[Message]:
+    """Those that have left ``lane``, from ``start`` on; of the ``newest`` no more than have left before its head."""
+    from supervisor.terminal.message_text import message_of
+
+    now_ms = time.time_ns() // 1_000_000
+    if newest is not None:
+        start = max(0, next(row.head for row in client.queues(bridge).queues if row.lane == lane) - newest)
+    look = partial(client.export if whole else client.peek, left=True, since_ms=wanted.since, until_ms=wanted.until)
+    return (message_of(name, row, now_ms, whole=whole) for name, row in _rows(look, bridge, lane, start, None))
 
 
 def _messages(

@@ -250,7 +250,8 @@ class ControlClient:
     def outline(self, bridge: str, **place: Any) -> HeldMessages:
         """At most ``count`` messages of one ``lane`` from sequence ``start`` on, without payloads and properties.
 
-        held: instead those that rules hold for the lane, by their numbers. dead: the dead letters of the bridge.
+        held: instead those that rules hold for the lane, by their numbers. left: those that have left it, as its retention keeps
+        them, accepted in ``[since_ms, until_ms)``. dead: the dead letters of the bridge.
         """
         return self._ask(HeldMessages, "queue.outline", _place(bridge, **place))
 
@@ -437,10 +438,14 @@ def _place(
     lane: LaneLabel | None = None,
     dead: bool = False,
     held: bool = False,
+    left: bool = False,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
     start: int = 0,
     count: int = PAGE,
 ) -> dict[str, str]:
-    return _given(bridge=bridge, lane=lane, dead=dead, held=held, **{"from": start}, count=count)
+    times = {"since_ms": since_ms, "until_ms": until_ms}
+    return _given(bridge=bridge, lane=lane, dead=dead, held=held, left=left, **times, **{"from": start}, count=count)
 
 
 def _given(**arguments: str | int | bool | None) -> dict[str, str]:

@@ -84,6 +84,7 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "count": _number,
     "dead": _flag,
     "held": _flag,
+    "left": _flag,
     "in_flight": _flag,
     "client_id": str,
     "member": str,

@@ -37,6 +37,9 @@ Yes = Annotated[bool, Query(description="Also what is destructive.")]
 Lane = Annotated[str | None, Query(description="Which lane, by its number or class; needed where `dead` is not true.")]
 Dead = Annotated[bool, Query(description="The dead letters instead.")]
 Held = Annotated[bool, Query(description="What rules hold for the lane instead.")]
+Left = Annotated[bool, Query(description="What has left the lane instead, as `retention` of the bridge keeps it.")]
+Since = Annotated[int | None, Query(ge=0, description="With `left`: accepted from then on, as Unix time in milliseconds.")]
+Until = Annotated[int | None, Query(ge=0, description="With `left`: accepted before then.")]
 Count = Annotated[int, Query(ge=1, le=PAGE_MAX, description="The most of a page.")]
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
@@ -200,13 +203,17 @@ class RestApi:
             lane: Lane = None,
             dead: Dead = False,
             held: Held = False,
+            left: Left = False,
+            since_ms: Since = None,
+            until_ms: Until = None,
             whole: Annotated[bool, Query(description="Whole payloads.")] = False,
             start: From = 0,
             count: Count = 50,
         ) -> JsonAnswer:
             """Look at messages without touching them, a page at most."""
-            arguments = {"bridge": bridge, "lane": lane, "dead": flag(dead), "held": flag(held), "from": start, "count": count}
-            return await self._look("queue.export" if whole else "queue.peek", arguments)
+            flags = {"dead": flag(dead), "held": flag(held), "left": flag(left)}
+            arguments = {"bridge": bridge, "lane": lane, **flags, "since_ms": since_ms, "until_ms": until_ms}
+            return await self._look("queue.export" if whole else "queue.peek", {**arguments, "from": start, "count": count})
 
         @self._route("GET", "/queues/{bridge}/outline", "queue.outline", Messages, "queues")
         async def outline_messages(

@@ -27,10 +27,12 @@ class Message:
     seq: int = figure("Its sequence there; of one that is held, its number among those.")
     damaged: bool | None = figure("Of a dead letter that cannot be read: true.", default=None)
     state: str | None = figure(
-        "Of one in a queue: waiting (never sent), maybe sent, handed out (sent, or about to be), released, held (by its rule).",
+        "Of one in a queue: waiting (never sent), maybe sent, handed out (sent, or about to be), released, held (by its rule). "
+        "Of one that has left, how: delivered, expired, dropped:REASON, dead:REASON, or left where that cannot be told.",
         default=None,
     )
     reason: str | None = figure("Of a dead letter: what it died of.", default=None)
+    left_at: str | None = figure("Of one that has left: when.", default=None)
     dead_at: str | None = figure("Of a dead letter: when.", default=None)
     from_queue: str | None = figure("Of a dead letter: the queue that it was in.", default=None)
     queue_seq: int | None = figure("Of a dead letter: its sequence there.", default=None)
@@ -69,6 +71,7 @@ def message_of(queue: str, row: HeldMessage, now_ms: int, *, whole: bool) -> Mes
         seq=row.seq,
         state=row.state,
         reason=row.reason,
+        left_at=when(row.at_ms) if row.at_ms and not is_dead else None,
         dead_at=when(row.at_ms) if is_dead else None,
         from_queue=row.queue if is_dead else None,
         queue_seq=row.queue_seq if is_dead else None,

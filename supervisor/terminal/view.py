@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from supervisor.terminal import cluster_text
-from supervisor.terminal.message_text import Message, printable
+from supervisor.terminal.message_text import Message, printable, when
 from supervisor.terminal.queue_room import fullness, when_full
 from supervisor.terminal.remote_limitations import lacking
 from supervisor.terminal.typed_commands import typed
@@ -679,19 +679,22 @@ def print_queues(listed: Queues) -> None:
         _console().print(dead)
 
 
-def print_messages(rows: Sequence[Message], *, dead: bool) -> None:
-    """Print messages as ``message_of`` makes them."""
+def print_messages(rows: Sequence[Message], *, dead: bool = False, left: bool = False) -> None:
+    """Print messages as ``message_of`` makes them. dead: they are dead letters; left: they have left their queue."""
     if not rows:
         say("nothing there")
         return
-    head = ("dead at", "reason", "from") if dead else ("state",)
-    table = _Table("queue", ">seq", *head, "topic", ">QoS", "retain", ">size", ">age", "rule", "properties", "payload", whole=True)
+    head = ("dead at", "reason", "from") if dead else ("accepted", "left", "how") if left else ("state",)
+    aged = () if left else (">age",)
+    table = _Table("queue", ">seq", *head, "topic", ">QoS", "retain", ">size", *aged, "rule", "properties", "payload", whole=True)
     for row in rows:
         if row.damaged:
             table.add_row(row.queue, str(row.seq), Text("damaged", _BAD))
             continue
         where = f"{row.from_queue} {row.queue_seq}" + (f" {row.remote}" if row.remote else "") if dead else ""
         cells = (row.dead_at or "", row.reason or "", where) if dead else (row.state or "",)
+        if left:
+            cells = when(row.accepted_ms or 0), row.left_at or "-", row.state or ""
         properties = ", ".join(f"{name}={value}" for name, value in (row.properties or {}).items())
         table.add_row(
             row.queue,
@@ -701,7 +704,7 @@ def print_messages(rows: Sequence[Message], *, dead: bool) -> None:
             str(row.qos),
             "yes" if row.retain else "no",
             size(row.size or 0),
-            duration(row.age_s or 0.0),
+            *(() if left else (duration(row.age_s or 0.0),)),
             printable(f"{row.rule} -> {row.destination}") if row.rule else "-",
             printable(properties) or "-",
             row.payload or "",

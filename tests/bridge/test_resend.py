@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,21 @@ def test_what_has_left_goes_once_more_and_no_kill_doubles_it(
     assert before.payloads("plant/a") == [*NUMBERS, *NUMBERS[10:20]]
     marks = [("bascule-resent", "true") in packet.user_properties for packet in before.packets]
     assert marks == [False] * 40 + [True] * 10
+
+    def left(*words: str) -> list[dict[str, Any]]:
+        assert main(["queue", "peek", str(node.config_path), "first", "--left", "--json", *words]) == 0
+        found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+        assert all(row["state"] == "delivered" and row["left_at"] for row in found)
+        return found
+
+    assert [row["payload"] for row in left("--count", "12")] == [*NUMBERS[38:], *NUMBERS[10:20]], "the newest"
+    assert [row["seq"] for row in left("--since", "1h", "--count", "3", "--topic", "plant/+")] == [0, 1, 2]
+    assert left("--topic", "other/#") == left("--until", "1h") == []
+    assert main(["queue", "export", str(node.config_path), "first", "--left", "--topic", "#", "--to", "-"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 50
+    assert main(["queue", "peek", str(node.config_path), "first", "--since", "1h"]) == 2
+    assert main(["queue", "peek", str(node.config_path), "second", "--left"]) == 1
+    assert "retention of bridge 'second' is 0s" in capsys.readouterr().err
     assert main(["queue", "resend", str(node.config_path), "second"]) == 1
     assert "retention of bridge 'second' is 0s" in capsys.readouterr().err
     assert main(["queue", "resend", str(node.config_path), "first", "--since", "soon"]) == 2

@@ -238,9 +238,13 @@ class HeldMessage:
 
     seq: int = figure("Its sequence in the queue; of one that is held, its number among those.")
     damaged: bool = figure("Whether it cannot be read.", default=False)
-    state: str | None = figure("Of one in a queue: `released`, `handed out`, `maybe sent`, `waiting` or `held`.", default=None)
+    state: str | None = figure(
+        "Of one in a queue: `released`, `handed out`, `maybe sent`, `waiting` or `held`; of one that has left, how: `delivered`, "
+        "`expired`, `dropped:REASON`, `dead:REASON`, or `left` where that cannot be told.",
+        default=None,
+    )
     reason: str | None = figure("Of a dead letter: what it died of.", default=None)
-    at_ms: int = figure("Of a dead letter: when.", default=0)
+    at_ms: int = figure("Of a dead letter, and of one that has left: when.", default=0)
     queue: str = figure("Of a dead letter: the queue that it was in.", default="")
     queue_seq: int = figure("Of a dead letter: its sequence there.", default=0)
     remote: str = figure("Of a dead letter: the remote, if one refused it.", default="")

@@ -99,6 +99,50 @@ def test_a_run_is_about_sequences_or_times(
     assert store.status(5000).queues[OTHER].resent == len(expected)
 
 
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({}, [b"%d" % number for number in range(10)]),
+        ({"from": 7}, [b"7", b"8", b"9"]),
+        ({"since_ms": 3000, "until_ms": 5000}, [b"2", b"3"]),
+        ({"since_ms": 90_000}, []),
+    ],
+)
+def test_what_has_left_is_looked_at_with_how_and_when_and_stays_as_it_is(
+    engine: RocksEngine | RecordingEngine, bounds: dict[str, int], expected: list[bytes]
+) -> None:
+    store = with_history(engine)
+    found: list[dict[str, Any]] = []
+    position: int | None = bounds.get("from", 0)
+    while position is not None:
+        page = command(store, "peek", bridge="cloud", lane=0, left=True, **{**bounds, "from": position, "count": 4})
+        assert len(page["messages"]) <= 4
+        found, position = found + page["messages"], page["next"]
+
+    assert [row["payload"] for row in found] == expected
+    assert {row["state"] for row in found} <= {"delivered"}
+    assert all(row["at_ms"] > 0 for row in found)
+    assert payloads(store) == [b"10", b"11"], "what waits is not among them, and stays"
+
+
+def test_each_message_that_has_left_says_how(engine: RocksEngine | RecordingEngine) -> None:
+    """Also one that left before those in front of it."""
+    store = open_store(engine, kept(), 1)
+    open_lane(store)
+    for number in range(1, 6):
+        turn(store, comes(number, b"%d" % number))
+    turn(store, settle_frame(1, EPOCH, ("delivered", ((0, 1), (3, 4))), ("expired", ((1, 2),))))
+
+    page = command(store, "peek", bridge="cloud", lane=0, left=True)
+
+    assert [(row["payload"], row["state"]) for row in page["messages"]] == [
+        (b"1", "delivered"),
+        (b"2", "expired"),
+        (b"4", "delivered"),
+    ]
+    assert refused(store, "peek", bridge="other", lane=0, left=True)[0] == "not_kept"
+
+
 def test_a_full_queue_has_the_run_wait_where_it_stands(engine: RocksEngine | RecordingEngine) -> None:
     store = with_history(engine, settings=kept(limits=limits(max_messages=12, overflow="drop-newest")))
     assert command(store, "resend", bridge="cloud", run="first")["next"] is None

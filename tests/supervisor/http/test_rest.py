@@ -118,6 +118,7 @@ def test_dead_letters_are_seen_replayed_and_purged(served: Served) -> None:
     assert [(row["topic"], row["size"], row["reason"]) for row in outline] == [("bad/1", 1, "remote_0x87")] * DEAD
     assert {"payload", "properties", "payload_base64"}.isdisjoint(outline[0])
     assert served.get("/queues/cloud/outline?lane=0&held=true").json["messages"] == []
+    assert served.get("/queues/cloud/messages?lane=0&left=true&since_ms=0", "operate").kind == "not_kept"
     assert served.change("/queues/cloud/purge", {"reason": "remote_0x87"}).kind == "bad_arguments"
     of_other = fits(answers.Purged, served.change("/queues/cloud/purge", {"dead": True, "reason": "other", "from": 0}).json)
     assert (of_other["purged"], of_other["next"]) == (0, None)
