@@ -167,10 +167,9 @@ class Exchange:
 
     def await_echoes(self, echoes: EchoFilter, passed: Passed) -> None:
         """The remote may send back what was ``passed`` to be sent."""
-        now_s = self._mailbox.now_s()
-        echoes.expire(now_s, self.flow.exchange.messages.settled_below())
+        echoes.expire(self._mailbox.now_s(), self.flow.exchange.messages.settled_below())
         last = passed.offsets[-1] if passed.offsets is not None else len(passed.batch) - 1
-        echoes.on_sent(passed.batch, passed.first_seq + last + 1, now_s)
+        echoes.on_sent(passed.batch, passed.first_seq + last + 1)
 
     @property
     def wanted_place(self) -> str:

@@ -20,10 +20,16 @@ from wire.frames.batch import RETAIN, Batch
 
 
 class _Sent(NamedTuple):
-    """The messages that one batch has sent. since_s: when it was seen last that some of it was not settled."""
+    """The messages that one batch has sent, of which some may not be settled."""
 
     keys: list[int]
     stop_seq: int
+
+
+class _Settled(NamedTuple):
+    """Those of one batch that is settled, known since then, or in its session on a connection that is up since then."""
+
+    keys: list[int]
     since_s: float
 
 
@@ -39,22 +45,24 @@ class EchoFilter:
         self._messages_max = messages_max
         self._wants = wants
         self._on = False
-        self._sent: deque[_Sent] = deque()
-        self._kept = 0  # keys in it
+        self._settled: deque[_Settled] = deque()
+        self._sent: deque[_Sent] = deque()  # behind those
+        self._kept = 0  # keys in both
         self._owed: dict[int, int] = {}  # key -> echoes that are still to come
-        self._come: dict[int, int] = {}  # key -> echoes of what is in ``_sent`` that have come
+        self._come: dict[int, int] = {}  # key -> echoes of what is kept that have come
 
     def on_connected(self, now_s: float, *, echoes: bool, session_present: bool, settled_below: int) -> None:
         """A connection is up, by which a bridge's own messages come back or not; what is in its session comes now."""
         self._on = echoes
-        sent, self._sent = self._sent, deque()
-        for one in sent:
-            if echoes and (session_present or one.stop_seq > settled_below):
-                self._sent.append(one._replace(since_s=now_s))
-            else:
-                self._forget(one)
+        self._settle(now_s, settled_below)
+        if not (echoes and session_present):
+            while self._settled:
+                self._forget(self._settled.popleft().keys)
+        while self._sent and not echoes:
+            self._forget(self._sent.popleft().keys)
+        self._settled = deque(one._replace(since_s=now_s) for one in self._settled)
 
-    def on_sent(self, batch: Batch, stop_seq: int, now_s: float) -> None:
+    def on_sent(self, batch: Batch, stop_seq: int) -> None:
         """``batch`` goes to the remote, in its form; all its sequences are below ``stop_seq``."""
         if not self._on:
             return
@@ -64,19 +72,20 @@ class EchoFilter:
         keys = [key for row, key in enumerate(batch.content_keys()) if wanted[batch.topic_of[row]]]
         for key in keys:
             self._owed[key] = self._owed.get(key, 0) + 1
-        self._sent.append(_Sent(keys, stop_seq, now_s))
+        self._sent.append(_Sent(keys, stop_seq))
         self._kept += len(keys)
         while self._kept > self._messages_max:
-            self._forget(self._sent.popleft())
+            self._forget((self._settled or self._sent).popleft().keys)
 
     def expire(self, now_s: float, settled_below: int) -> None:
         """Forget what is too old for an echo; what is not settled yet may still leave."""
-        while self._sent and now_s - self._sent[0].since_s >= self._window_s:
-            oldest = self._sent.popleft()
-            if oldest.stop_seq > settled_below:
-                self._sent.appendleft(oldest._replace(since_s=now_s))
-                break
-            self._forget(oldest)
+        self._settle(now_s, settled_below)
+        while self._settled and now_s - self._settled[0].since_s >= self._window_s:
+            self._forget(self._settled.popleft().keys)
+
+    def _settle(self, now_s: float, settled_below: int) -> None:
+        while self._sent and self._sent[0].stop_seq <= settled_below:
+            self._settled.append(_Settled(self._sent.popleft().keys, now_s))
 
     def take(self, batch: Batch) -> set[int]:
         """The rows of ``batch``, as the remote sent it, that are echoes. What it had retained is none."""
@@ -93,10 +102,10 @@ class EchoFilter:
         self.echoes += len(found)
         return found
 
-    def _forget(self, sent: _Sent) -> None:
+    def _forget(self, keys: list[int]) -> None:
         """No echo of these is waited for any more: those that came were of the oldest."""
-        self._kept -= len(sent.keys)
-        for key in sent.keys:
+        self._kept -= len(keys)
+        for key in keys:
             _count_down(self._come if key in self._come else self._owed, key)
 
 
