@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 
 from wire.exchange.receiver import AnswerBurst
-from wire.frames.batch import pack_column, unpack_column
+from wire.frames.batch import pack_column
 from wire.frames.intake import Publishes
 from wire.frames.sending_link import SendingLink
 from wire.mqtt.publish_batch_parser import BatchBuilder
@@ -38,36 +38,18 @@ class RemoteBatches:
     ) -> Publishes:
         """The next batch, with what ``builder`` has; it counts as sent.
 
-        burst: the answers that its commit releases. released: identifiers of ``session``.
+        burst: the answers that its commit releases. released: identifiers of ``session``. What the form leaves out has its
+        identifier on record all the same: it would be taken for another message when it comes again.
         """
-        received = builder.received
-        batch, rows = self._form.transform(builder.build(accepted_ms=wall_ms))
+        batch = self._form.transform(builder.build(accepted_ms=wall_ms))
         frame = Publishes(
             sender=self._sender,
             epoch=self._epoch,
             number=self.link.next_number,
-            received=received if rows is None else _renumbered(received, rows),
+            received=builder.received,
             released={session: pack_column(array("H", released))} if released else {},
             listener=self._listener,
             bodies=(batch.encode(),),
         )
         self.link.on_sent(frame, burst, now_s)
         return frame
-
-
-def _renumbered(received: dict[str, tuple[bytes, bytes]], rows: list[int]) -> dict[str, tuple[bytes, bytes]]:
-    """The identifiers of the rows that are left, ``rows``, with the numbers that those have now."""
-    place = {row: at for at, row in enumerate(rows)}
-    renumbered = {}
-    for session, (ids, at_rows) in received.items():
-        kept = [
-            (packet_id, place[row])
-            for packet_id, row in zip(unpack_column("H", ids), unpack_column("H", at_rows), strict=True)
-            if row in place
-        ]
-        if kept:
-            renumbered[session] = (
-                pack_column(array("H", [packet_id for packet_id, _ in kept])),
-                pack_column(array("H", [row for _, row in kept])),
-            )
-    return renumbered

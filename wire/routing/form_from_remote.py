@@ -97,8 +97,8 @@ class LocalForm:
         self.unmapped_topics: set[bytes] = set()
         self.too_large_topics: set[bytes] = set()
 
-    def transform(self, batch: Batch) -> tuple[Batch, list[int] | None]:
-        """The batch as the node is to see it, and the rows of ``batch`` that are in it (None: all)."""
+    def transform(self, batch: Batch) -> Batch:
+        """The batch as the node is to see it, without what is left out."""
         rules = [self._first.of(topic) for topic in batch.topics]
         properties, left_out = self._properties(batch, rules)
         left_out |= self._too_large(batch)
@@ -114,10 +114,7 @@ class LocalForm:
             payloads=batch.payloads,
             properties=properties,
         )
-        if not left_out:
-            return taken, None
-        rows = [row for row in range(len(batch)) if row not in left_out]
-        return taken.select(rows), rows
+        return taken.select([row for row in range(len(batch)) if row not in left_out]) if left_out else taken
 
     def _map(self, topic: bytes, rule: int | None) -> bytes:
         if rule is None:

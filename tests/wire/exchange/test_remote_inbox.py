@@ -135,3 +135,17 @@ def test_what_is_on_record_is_not_taken_again_whatever_dup_says() -> None:
     )
     assert inbox.take(buffer, 0) == len(buffer)
     assert (inbox.gathered, inbox.counts.duplicates) == (2, 2)
+
+
+def test_what_is_left_out_has_its_identifier_on_record() -> None:
+    """exchange.answer-after-commit: found by the simulation, where an echo came again before its PUBREL, and was taken."""
+    inbox = inbox_of(rows_max=2)
+    inbox.on_connected("s", level=4, remote_keeps=True)
+    inbox.on_opened(b"")
+    buffer = encode(Publish(topic="of no rule", payload=b"x", qos=2, packet_id=7), 4)
+    inbox.take(buffer, 0)
+
+    frame = inbox.next_batch(0.0, 0)
+
+    assert frame is not None
+    assert frame.received["s"][0] == u16([7])
