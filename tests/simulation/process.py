@@ -185,13 +185,12 @@ class Process:
         most = FRAMES_PER_TURN_MAX
         if frames and self._rng.random() < 0.2:
             most = 1 + int(self._rng.random() * 3)
-        while (told := mailbox.take_told()) is not None:
+        while (told := mailbox.take_told()) is not None or (frames and most):
             some = True
+            if told is None:
+                most -= 1
+                told = frames.popleft()
             host.give(*told)
-        while frames and most:
-            most -= 1
-            some = True
-            host.give(*frames.popleft())
         some |= self._give_ready()
         left = TIMERS_PER_TURN_MAX
         while (timer := mailbox.due_timer()) is not None:
