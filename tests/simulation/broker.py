@@ -50,6 +50,7 @@ class BrokerWatcher(RemotePublisherWatcher, Protocol):
     def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_release_written(self, client_id: str, payload: bytes, packet_id: int, place: str) -> None: ...
     def has_left(self, client_id: str, place: str) -> bool: ...
+    def remote_settled(self, payload: bytes, now_s: float) -> None: ...
     def remote_session_ended(self, client_id: str, place: str, *, subscribed: bool) -> None: ...
 
     amnesia: bool
@@ -369,6 +370,7 @@ class BrokerConnection(Far):
             self.session.refused.add((packet.payload, packet.packet_id))
         elif known is None:
             broker.watcher.remote_delivered(self.client_id, packet, self.session.number)
+            broker.publisher.send_back(packet, self.session.outgoing)
         elif known != packet.payload:
             broker.watcher.remote_swallowed(packet)
         if packet.qos == 1:
@@ -410,6 +412,7 @@ class BrokerConnection(Far):
                 payload = self.session.unanswered.pop(ack.packet_id, None)
                 if payload is not None:
                     self.session.answered.add((payload, ack.packet_id))
+                    self._broker.watcher.remote_settled(payload, self._broker.world.now_s)
                 self._judge.open.discard(ack.packet_id)
                 self._judge.words.discard(ack.packet_id)
             self._broker.world.note("remote ->", self.client_id, ack)

@@ -32,6 +32,8 @@ class IncomingShape:
     keeps_qos0: bool  # for a client that is away
     inbox_rows: int
     room: int | None  # the queues reject what is more than that; None: whatever the rest of the shape says
+    echoes: str = ""  # whether the remote sends back what the node has sent to it, see ``echoes.py``
+    echo_window_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

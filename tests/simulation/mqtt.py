@@ -67,12 +67,13 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One filter of a SUBSCRIBE; at level 4 the last two are 0."""
+    """One filter of a SUBSCRIBE; at level 4 the last three are 0."""
 
     topic_filter: str
     qos: int
     retain_as_published: bool
     retain_handling: int
+    no_local: bool
 
 
 Packet = Publish | Ack | Connack | Other
@@ -137,5 +138,7 @@ def ack(kind: int, packet_id: int, reason: int = 0) -> bytes:
 def subscriptions_of(body: bytes, level: int) -> tuple[int, list[Subscription]]:
     """The packet identifier and the filters of a SUBSCRIBE that was read."""
     packet = mqtt_packets.judge(level, mqtt_packets.SUBSCRIBE << 4 | 2, body, Sender.CLIENT)
-    subscriptions = [Subscription(name, options & 3, bool(options & 8), options >> 4 & 3) for name, options in packet.filters]
+    subscriptions = [
+        Subscription(name, options & 3, bool(options & 8), options >> 4 & 3, bool(options & 4)) for name, options in packet.filters
+    ]
     return packet.packet_id, subscriptions

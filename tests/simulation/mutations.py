@@ -33,6 +33,7 @@ from tests.simulation import (
     failover_mutations,
     history_mutations,
     option_mutations,
+    remote_mutations,
     session_mutations,
     snapshot_mutations,
 )
@@ -810,6 +811,7 @@ for _name, _what, _patches in (
     *failover_mutations.PLANTED,
     *history_mutations.PLANTED,
     *option_mutations.PLANTED,
+    *remote_mutations.PLANTED,
     *snapshot_mutations.PLANTED,
     *session_mutations.PLANTED,
 ):

@@ -42,6 +42,7 @@ from supervisor.tree.supervisor import Supervisor
 from tests.simulation import snapshots
 from tests.simulation.broker import Broker
 from tests.simulation.disk import SimDisk, SimEngine
+from tests.simulation.echoes import SUBSCRIBED, TO_OTHERS
 from tests.simulation.failover import Remotes
 from tests.simulation.mailbox import ProcessPost
 from tests.simulation.mqtt import LEVEL_5
@@ -342,11 +343,11 @@ def open_remote(
     machine = machine_of(current())
     tokens = machine.broker.tokens
     assert tokens is not None or login.is_same(NO_LOGIN), "nobody has credentials there"
-    if private:
+    if private and not machine.knows_bridges:
         raise Unavailable("connack: refused", reason_code=ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
     if tokens is not None and not tokens.lets_in(login):
         raise Unavailable("connack: not authorized", reason_code=ReasonCode.NOT_AUTHORIZED, fault=LinkFault.NOT_AUTHORIZED)
-    remote = machine.open_remote(settings, identifier, address, clean=clean, limits=limits, will=will)
+    remote = machine.open_remote(settings, identifier, address, clean=clean, limits=limits, private=private, will=will)
     if tokens is not None:
         tokens.on_connected(machine.broker.connection_of(identifier), identifier, login)
     return remote
@@ -374,6 +375,7 @@ class Machine:
         self.ends: list[int] = []
         self.snapshots_judged = 0
         self.paused_since_ms: dict[str, int] = {}
+        self.knows_bridges = shape.incoming is not None and shape.incoming.echoes == TO_OTHERS  # the remote, by their bit
         self._processes: dict[str, Process] = {}
         self._lives: dict[int, SimLife] = {}
         self.links_told = False  # to this life of the Listener
@@ -531,6 +533,8 @@ class Machine:
     def _seen(self, sender: str, receiver: str, frame: Frame) -> None:
         if isinstance(frame, PublishedMessages | Publishes):
             self.oracle.offered(frame)
+            if self.oracle.echoes is not None and isinstance(frame, Publishes):
+                self.oracle.echoes.offered(frame, self.world.now_s)
         elif isinstance(frame, HandOut):
             self.oracle.handed_out(frame)
             if receiver != LISTENER:
@@ -539,6 +543,8 @@ class Machine:
             self.links_told = True
         elif isinstance(frame, Passed):
             self.oracle.passed(receiver, frame)
+            if self.oracle.echoes is not None and receiver == SUBSCRIBED:
+                self.oracle.echoes.passed(self._life_of(receiver), frame.batch, int(self.world.wall_s() * 1000))
         elif isinstance(frame, LaneClose):
             self.oracle.lane_closed(frame)
         elif isinstance(frame, LaneOpen | LaneOpened) and session_of_queue(frame.queue) is not None:
@@ -549,6 +555,15 @@ class Machine:
             self._lane_openings.add((frame.queue, frame.epoch))
             if len(self._lane_openings) > sum(len(bridge.lane_labels) for bridge in self.settings.bridges):
                 self.remotes.no_first_lives()
+
+    def _life_of(self, actor: str) -> int:
+        """The epoch of the actor that lives under that name."""
+        process = self.living(self.process_of(child_of(actor)))
+        assert process is not None
+        assert process.host is not None
+        found = process.host._actors[actor]
+        assert isinstance(found, Connection)
+        return found.epoch
 
     # --- the network ---
 
@@ -574,13 +589,14 @@ class Machine:
         *,
         clean: bool,
         limits: InputLimits,
+        private: bool,
         will: Announcement | None,
     ) -> Remote:
         """A Connection connects, or asks for the limits."""
         if identifier.endswith(ASKS):
             return self._asked(address)
         try:
-            return self._open_remote(settings, identifier, address, clean=clean, limits=limits, will=will)
+            return self._open_remote(settings, identifier, address, clean=clean, limits=limits, private=private, will=will)
         except Unavailable:
             self.remotes.refused(identifier, address)
             raise
@@ -610,6 +626,7 @@ class Machine:
         *,
         clean: bool,
         limits: InputLimits,
+        private: bool,
         will: Announcement | None,
     ) -> Remote:
         process = current()
@@ -639,7 +656,7 @@ class Machine:
         connection.link = self._link(process, connection, "remote")
         self.world.after(self.shape.latency_s, connection.delivery.resume, connection.link)
         connack = Connack(session_present=present, receive_maximum=self.shape.remote_window if level == LEVEL_5 else 65_535)
-        return SimRemote(connection.link.near, connack, place, Dialect(level))
+        return SimRemote(connection.link.near, connack, place, Dialect(level, private))
 
     def _link(self, process: Process, far: Far, name: str) -> Link:
         link = Link(

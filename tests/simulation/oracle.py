@@ -22,6 +22,7 @@ from storage.store.retained_rules import EACH_SESSION, NEVER
 from storage.store.session_rows import RECEIVED, Session
 from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
+from tests.simulation.echoes import HERE, EchoesSeen, SentBack
 from tests.simulation.incoming import AWAY
 from tests.simulation.letters import PREFIX, LettersSeen
 from tests.simulation.lone import LoneMessages
@@ -97,7 +98,7 @@ class Oracle:
     def __init__(self, plan: Plan) -> None:
         self.shape = plan.shape
         self.messages = {message.payload: message for message in plan.messages}
-        self.messages |= {incoming.message.payload: incoming.message for incoming in plan.incoming}
+        self.messages |= {each.message.payload: each.message for each in plan.incoming if not isinstance(each.message, SentBack)}
         self.messages |= {message.payload: message for message in plan.imported}
         self.imported = plan.imported
         changes = changes_of(plan)
@@ -146,6 +147,8 @@ class Oracle:
         self._letters = LettersSeen()
         self.thinned = ThinnedSeen(self.shape.thinning)
         self.resends = ResendsSeen(BRIDGE)
+        incoming = self.shape.incoming
+        self.echoes = EchoesSeen(incoming, self.shape.level) if incoming is not None and incoming.echoes else None
         self._taken_back = ReleasesTakenBack()
         self._retains = self.shape.link_state or self.shape.retained != NEVER
         self._pass_rows: dict[bytes, bytes] = {}  # of rules that bring what was retained, how far each has come
@@ -565,7 +568,11 @@ class Oracle:
         if not (self._limited or self._changing):
             return
         batch = frame.batch if isinstance(frame, PublishedMessages) else Batch.decode(frame.bodies[0])
-        payloads = list(batch.rows_payloads())
+        payloads = [
+            payload
+            for place, payload in zip(batch.topic_of, batch.rows_payloads(), strict=True)
+            if not batch.topics[place].startswith(HERE)
+        ]
         known = (frame.sender, frame.epoch, frame.number) in self._offered
         if known and frame.sender == LISTENER:
             return  # it goes where it went
@@ -595,6 +602,8 @@ class Oracle:
 
     def published(self, message: Message) -> None:
         """A publisher, or the remote, sends a message, once more perhaps."""
+        if isinstance(message, SentBack):
+            return
         self.thinned.published(message)
         if message.retain:
             self._retained.add(message.payload)
@@ -605,6 +614,9 @@ class Oracle:
     def acknowledged(self, publisher: Client, message: Message, packet_id: int) -> None:
         """P1: a PUBACK or PUBREC is written."""
         payload = message.payload
+        if isinstance(message, SentBack):
+            self._answered_back(publisher, message, packet_id)
+            return
         self.acknowledged_payloads[payload] = message
         self.refused_payloads.discard(payload)
         if self.relaxed or self.shape.acknowledge == "fast":
@@ -628,6 +640,15 @@ class Oracle:
             return  # it concerns the store alone
         if message.qos == 2 and packet_id not in self.received_ids(publisher.client_id):
             raise Violation("P1", f"PUBREC {packet_id} for m{message.number}: the identifier is not committed")
+
+    def _answered_back(self, publisher: Client, message: SentBack, packet_id: int) -> None:
+        """The same for what the remote sends back: it goes to no queue, be it an echo or not."""
+        if self.relaxed or self.shape.acknowledge == "fast":
+            return
+        if message.qos == 2 and packet_id not in self.received_ids(publisher.client_id):
+            raise Violation("P1", f"PUBREC {packet_id} for an equal of m{message.number}: the identifier is not committed")
+        if self.echoes is not None and not self._store_has_died:  # else it may be taken for a repeat of another
+            self.echoes.answered(message)
 
     def completed(self, publisher: Client, packet_id: int) -> None:
         """P1: a PUBCOMP is written."""
@@ -658,6 +679,8 @@ class Oracle:
 
     def incoming_sent(self, message: Message, broker: object, *, retain: bool) -> None:
         """The remote sends a message of its own for the first time: that is its place in the order (P4), in that of its broker."""
+        if isinstance(message, SentBack):
+            return
         self._order[message.payload] = len(self._order)
         self._sources[message.payload] = broker
         if retain and self.shape.incoming is not None and self.shape.incoming.preserve_retain:
@@ -685,6 +708,21 @@ class Oracle:
         if value is not None:
             found.take(RECEIVED, value)
         return found.received
+
+    def sent_back(self, payload: bytes) -> None:
+        """The remote has made an echo."""
+        if self.echoes is not None:
+            self.echoes.sent_back(payload)
+
+    def comes_beside(self, message: Message) -> None:
+        """Somebody publishes a message at the remote, or that sends one again, of which it has no answer."""
+        if self.echoes is not None and isinstance(message, SentBack):
+            self.echoes.comes_beside(message.payload)
+
+    def remote_settled(self, payload: bytes, now_s: float) -> None:
+        """The remote has given its last answer to a message."""
+        if self.echoes is not None:
+            self.echoes.settled(payload, now_s)
 
     def _received_as_written(self, session: str) -> set[int]:
         assert self.disk is not None
@@ -811,6 +849,8 @@ class Oracle:
         """A PUBLISH is written, at whatever QoS. at_most_s: by the clock of who writes, who runs ahead while he works."""
         if packet.qos and packet.payload not in self.deliveries:
             self._lone.written(client_id, connection, packet.payload)
+        if not packet.qos:
+            self.remote_settled(packet.payload, now_s)
         if client_id != AWAY:
             self.options.written(connection, _lane_of(client_id), packet, now_s, at_most_s)
 

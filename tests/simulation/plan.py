@@ -16,6 +16,7 @@ from typing import Any
 from storage.store.retained_rules import NEVER
 from tests.simulation import extras, options, snapshots
 from tests.simulation.changes import changes_of
+from tests.simulation.echoes import echoing, equal_messages, with_echoes
 from tests.simulation.failover import ADDRESSES
 from tests.simulation.incoming import (
     AWAY,
@@ -196,7 +197,7 @@ def make_plan(seed: int, placement: str | None = None) -> Plan:
     plan = _with_subscribers(_with_incoming(Plan(seed, shape, faults, tuple(messages)), span_s), span_s)
     if plan.shape.lanes == 1 and "lanes" not in changes_of(plan):
         plan = _with_live_lane(plan, span_s)
-    plan = _with_retained(plan, span_s)
+    plan = _with_echoes(_with_retained(plan, span_s))
     shape = plan.shape
     if shape.resends:
         plan = replace(plan, imported=tuple(imported_messages(seed, shape.min_qos, shape.max_qos)))
@@ -247,6 +248,18 @@ def _with_incoming(plan: Plan, span_s: float) -> Plan:
     if shape.second == "same":  # its sessions cannot be told apart: the limit that the architecture states
         faults = [fault for fault in faults if not fault.kind.startswith("session-loss")]
     return replace(plan, shape=shape, faults=tuple(faults), incoming=tuple(incoming_messages(plan.seed, incoming, span_s)))
+
+
+def _with_echoes(plan: Plan) -> Plan:
+    """The plan, perhaps with a remote that sends back a part of what it gets, where nobody but the bridge wants that."""
+    shape, incoming = plan.shape, plan.shape.incoming
+    if incoming is None or incoming.through != "bridge" or shape.second or shape.may_be_older or shape.subscribers is not None:
+        return plan
+    incoming = echoing(plan.seed, incoming, shape.level)
+    if not incoming.echoes or shape.provenance != NOT_TOLD:
+        return plan
+    equal = equal_messages(plan.seed, plan.messages, incoming.max_qos)
+    return replace(plan, shape=replace(shape, incoming=incoming), incoming=(*plan.incoming, *equal))
 
 
 def _with_subscribers(plan: Plan, span_s: float) -> Plan:
@@ -518,6 +531,11 @@ def settings_of(shape: Shape) -> NodeSettings:
         retention_s=shape.retention_s,
         retention_max_bytes=shape.retention_max_bytes,
     )
+    bridges: tuple[BridgeSettings, ...] = (bridge,)
+    if shape.incoming is not None:
+        bridges = with_incoming(bridge, shape.incoming)
+        if shape.incoming.echoes:
+            bridges = (with_echoes(bridges[0], shape.incoming), *bridges[1:])
     settings = replace(
         base,
         run_dir=str(Path("/nonexistent/run")),
@@ -525,7 +543,7 @@ def settings_of(shape: Shape) -> NodeSettings:
         limits=replace(base.limits, max_messages=None, max_bytes=None, max_age_s=None, min_free_disk_bytes=0),
         clients=replace(base.clients, stall_timeout_s=STALL_TIMEOUT_S),
         sessions=base.sessions if shape.subscribers is None else session_settings(base.sessions, shape.subscribers),
-        bridges=(bridge,) if shape.incoming is None else with_incoming(bridge, shape.incoming),
+        bridges=bridges,
         supervision=replace(
             base.supervision,
             placement=shape.placement,

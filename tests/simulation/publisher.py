@@ -42,6 +42,11 @@ class Message:
         return f"m{self.number:05d}".encode() + b"." * self.size
 
 
+def number_of(payload: bytes) -> int:
+    """The number of the message that has it."""
+    return int(payload[1:6])
+
+
 class Client(Protocol):
     """A publisher; ``client_id`` names the session that the node keeps of it."""
 

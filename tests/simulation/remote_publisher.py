@@ -13,9 +13,10 @@ from functools import partial
 from typing import Protocol
 
 from tests.simulation import mqtt
+from tests.simulation.echoes import FILTER, TO_OTHERS, SentBack, as_sent_back
 from tests.simulation.incoming import Incoming, IncomingShape
-from tests.simulation.mqtt import Ack, Subscription
-from tests.simulation.publisher import Client, Message, SendersHalf, Sending
+from tests.simulation.mqtt import LEVEL_5, Ack, Publish, Subscription
+from tests.simulation.publisher import Client, Exchange, Message, SendersHalf, Sending
 from tests.simulation.tcp import Link
 from tests.simulation.world import Violation, World
 from tests.support import mqtt_packets
@@ -41,6 +42,8 @@ class RemotePublisherWatcher(Protocol):
     def acknowledged(self, publisher: Client, message: Message, packet_id: int) -> None: ...
     def completed(self, publisher: Client, packet_id: int) -> None: ...
     def incoming_sent(self, message: Message, broker: object, *, retain: bool) -> None: ...
+    def sent_back(self, payload: bytes) -> None: ...
+    def comes_beside(self, message: Message) -> None: ...
     def received_ids(self, session: str) -> set[int]: ...
 
     relaxed: bool
@@ -81,6 +84,7 @@ class RemotePublisher:
 
     def publish(self, incoming: Incoming) -> None:
         """Publish ``incoming``, or let it wait for a SUBSCRIBE."""
+        self.watcher.comes_beside(incoming.message)
         if incoming.waits:
             self._retained.append(incoming)
         else:
@@ -121,6 +125,23 @@ class RemotePublisher:
                     session.queue.append((incoming.message, incoming.retain and subscription.retain_as_published))
             if delivery is not None:
                 delivery.pump()
+
+    def send_back(self, packet: Publish, sender: Outgoing) -> None:
+        """``packet`` was accepted from the client of ``sender``: who has subscribed to its topic gets it, that one perhaps not."""
+        shape = self.shape
+        if shape is None or not shape.echoes or not packet.topic.startswith(FILTER[:-1]):
+            return
+        for session in self._outgoings():
+            subscription = session.subscription
+            if subscription is None or (session is sender and (subscription.no_local or shape.echoes == TO_OTHERS)):
+                continue
+            qos = min(packet.qos, subscription.qos)
+            message = as_sent_back(packet.payload, packet.topic.removeprefix("up/"), qos, self.world.now_s)
+            if qos or session.delivery is not None:
+                self.watcher.sent_back(packet.payload)
+                session.queue.append((message, False))
+            if session.delivery is not None:
+                session.delivery.pump()
 
     def subscribed(self, session: Outgoing, subscription: Subscription, level: int) -> None:
         """A SUBSCRIBE came: retained messages follow it [MQTT-3.3.1-9, MQTT-3.3.1-10]."""
@@ -222,8 +243,13 @@ class Delivery(Sending):
         self._note(f"PUBREL {packet_id}")
         return super().release(packet_id)
 
+    def publish(self, exchange: Exchange, *, dup: bool) -> bytes:
+        if exchange.sent:
+            self._publisher.watcher.comes_beside(exchange.message)
+        return super().publish(exchange, dup=dup)
+
     def topic(self, message: Message) -> str:
-        return message.topic.removeprefix("plant/")
+        return f"up/{message.topic}" if isinstance(message, SentBack) else message.topic.removeprefix("plant/")
 
     # --- answers ---
 
@@ -265,10 +291,13 @@ class Delivery(Sending):
         """Take a SUBSCRIBE; its SUBACK."""
         packet_id, subscriptions = mqtt.subscriptions_of(body, self._level)
         self._subscribes += 1
-        wanted = [("cmd/#", self._publisher.shape.max_qos)] if self._publisher.shape is not None else []
+        shape = self._publisher.shape
+        wanted = [] if shape is None else [("cmd/#", shape.max_qos), (FILTER, shape.max_qos)][: 1 + bool(shape.echoes)]
         asked = [(subscription.topic_filter, subscription.qos) for subscription in subscriptions]
         if self._subscribes > 1 or asked != wanted or self._client_id != "edge":
             raise Violation("exchange.filter-asked-once", f"SUBSCRIBE number {self._subscribes} of {self._client_id} for {asked}")
+        if shape is not None and shape.echoes and not all(each.no_local for each in subscriptions) and self._level == LEVEL_5:
+            raise Violation("exchange.filter-asked-once", f"{subscriptions}, and what the bridge sends is to stay there")
         session = self._session
         if session.subscription is None:
             self._first_of_session()
