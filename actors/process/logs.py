@@ -19,6 +19,7 @@ from wire.config_settings import LogSettings
 _GREY, _YELLOW, _RED, _BOLD, _PLAIN = "\x1b[2m", "\x1b[33m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
 _COLOURS = {logging.DEBUG: _GREY, logging.WARNING: _YELLOW, logging.ERROR: _RED, logging.CRITICAL: _RED}
 _NO_FACTS = (*RESERVED_ATTRS, "taskName")
+_NOTHING: tuple[object, ...] = (None, "", [], (), {})
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
@@ -57,7 +58,7 @@ class TextLogFormatter(logging.Formatter):
             self._in(colour, f"{record.levelname:<7}"),
             f"{self._process:<10}",
             self._in(colour or _BOLD, _printable(record.getMessage())),
-            *(f"{self._in(_GREY, f'{name}=')}{_fact(value)}" for name, value in facts.items() if value not in (None, "")),
+            *(f"{self._in(_GREY, f'{name}=')}{_fact(value)}" for name, value in facts.items() if value not in _NOTHING),
         ]
         stack = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
         return "  ".join(words) + stack
@@ -95,8 +96,18 @@ def _json(context: dict[str, str]) -> logging.Formatter:
 
 def _fact(value: object) -> str:
     """A value as one word, or in quotes."""
-    text = _printable(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
+    text = _printable(_words(value))
     return f'"{text}"' if " " in text else text
+
+
+def _words(value: object) -> str:
+    match value:
+        case list() | tuple():
+            return ("; " if any(isinstance(each, dict) for each in value) else ", ").join(map(_words, value))
+        case dict():
+            return ", ".join(f"{name} {_words(each)}" for name, each in value.items() if each not in _NOTHING)
+        case _:
+            return str(value)
 
 
 def _printable(text: str) -> str:

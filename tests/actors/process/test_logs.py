@@ -11,6 +11,7 @@ import pytest
 
 from actors.process.logs import configure_logging, follow_settings
 from wire.config_settings import LogSettings
+from wire.setting_kinds import Effect
 
 log = logging.getLogger("bascule")
 
@@ -32,11 +33,14 @@ def root_logger() -> Iterator[None]:
     root.handlers[:], root.level = before
 
 
-def said(monkeypatch: pytest.MonkeyPatch, written: str, *, terminal: bool) -> str:
+FACTS = {"user": "ada\x1b[2J", "address": "::1", "why": "wrong password", "filters": ["a", "b"]}
+
+
+def said(monkeypatch: pytest.MonkeyPatch, written: str, *, terminal: bool, facts: dict[str, object] | None = None) -> str:
     screen = Screen(terminal=terminal)
     monkeypatch.setattr("sys.stderr", screen)
     configure_logging(LogSettings(format=written), node="edge", process="clients")
-    log.warning("login.refused", extra={"user": "ada\x1b[2J", "address": "::1", "why": "wrong password", "filters": ["a", "b"]})
+    log.warning("login.refused", extra=facts or FACTS)
     return screen.getvalue()
 
 
@@ -78,3 +82,11 @@ def test_a_change_holds_from_the_next_line_on(monkeypatch: pytest.MonkeyPatch) -
     assert json.loads(first)["event"] == "one.done"
     assert second.split()[2:] == ["ERROR", "store", "three.failed"]
     assert stack[-1] == "ValueError: bad"
+
+
+def test_a_fact_with_parts_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = [{"what": "bridge b: added", "how": Effect.LIVE, "detail": ""}, {"what": "limits", "how": "live"}]
+
+    line = said(monkeypatch, "text", terminal=False, facts={"changes": changes, "problems": []})
+
+    assert line.endswith('  changes="what bridge b: added, how live; what limits, how live"\n')
