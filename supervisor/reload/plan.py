@@ -13,7 +13,7 @@ from typing import Any
 
 from supervisor.reload.differences import Difference, differences
 from supervisor.reload.losses import IN_MEMORY, Waiting, loss_by
-from wire.config_settings import NodeSettings
+from wire.config_settings import NodeSettings, RuleSettings
 from wire.frames.names import HTTP, NOTIFY, STORE, TELEMETRY, bridge_of_child
 from wire.setting_kinds import Effect
 from wire.status.answers import ReloadChange
@@ -215,18 +215,35 @@ def _value(value: Any) -> str:
 
 
 def _rules_changed(difference: Difference) -> str:
-    """Rules that came, went or were changed, by their names."""
+    """Rules that came, went or were changed, by their names. One without a name is called by its filters: if it has others now, and
+    some of before, it was changed."""
     before = {rule.name: rule for rule in difference.before}
     after = {rule.name: rule for rule in difference.after}
+    for rule in [rule for name, rule in after.items() if name not in before and _is_unnamed(rule)]:
+        others = (old for name, old in before.items() if name not in after and _is_unnamed(old))
+        gone = (old for old in others if set(old.filters) & set(rule.filters))
+        if (former := next(gone, None)) is not None:
+            before = {rule.name if old is former else name: old for name, old in before.items()}
+    changed = {name: (before[name], rule) for name, rule in after.items() if name in before and before[name] != rule}
     told = {
         "added": [name for name in after if name not in before],
         "removed": [name for name in before if name not in after],
-        "changed": [name for name, rule in after.items() if name in before and before[name] != rule],
+        "changed": [f"{old.name}{_other_filters(old.filters, rule.filters)}" for old, rule in changed.values()],
     }
     words = [f"{verb}: {', '.join(names)}" for verb, names in told.items() if names] or ["their order"]
     moved = [(name, before[name].priority, rule.priority) for name, rule in after.items() if name in before]
     words += [f"{name} is of class {new}, and was of {old}: what waits stays in its lane" for name, old, new in moved if old != new]
     return "; ".join(words)
+
+
+def _is_unnamed(rule: RuleSettings) -> bool:
+    return rule.name == ", ".join(rule.filters)
+
+
+def _other_filters(before: tuple[str, ...], after: tuple[str, ...]) -> str:
+    """`` (+ safety/#, - plant/#)``: the filters that a rule has got and lost."""
+    signs = [f"+ {each}" for each in after if each not in before] + [f"- {each}" for each in before if each not in after]
+    return f" ({', '.join(signs)})" if signs else ""
 
 
 def _listed(changes: list[Change]) -> str:

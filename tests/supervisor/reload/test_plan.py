@@ -346,6 +346,10 @@ def test_a_plan_tells_values_but_nobodys_name() -> None:
     before = cloud(local_subscriptions=rules)
     after = cloud(local_subscriptions=(replace(RULE, max_qos=0), replace(RULE, name="c")))
     assert plan(before, after).changes[0].told().detail == "added: c; removed: b; changed: plant"
+    unnamed = [replace(RULE, name=", ".join(filters), filters=filters) for filters in (("p/#",), ("p/#", "s/#"), ("x/#",))]
+    more = plan(cloud(local_subscriptions=unnamed[:1]), cloud(local_subscriptions=unnamed[1:2])).changes[0].told()
+    other = plan(cloud(local_subscriptions=unnamed[:1]), cloud(local_subscriptions=unnamed[2:])).changes[0].told()
+    assert (more.detail, other.detail) == ("changed: p/# (+ s/#)", "added: x/#; removed: p/#")
     assert plan(before, cloud(local_subscriptions=rules[::-1])).changes[0].told().detail == "their order"
 
 
