@@ -79,7 +79,7 @@ def test_thirty_messages_of_which_mosquitto_closes_on_ten_all_arrive(
         node = start_node(node_config(bridge_config("cloud", remote.port)))
         publish(node, *[odd if number % 3 == 2 else EVEN for number in range(30)])
         row = node.wait_lane("cloud", depth=0, delivered=30, dead_lettered=0, ledger_closes=True, deadline_s=WITHIN_S)
-        subscriber.wait_for("u/odd", [str(number) for number in range(2, 30, 3)]).are_complete()
+        assert subscriber.wait_for("u/odd", [str(number) for number in range(2, 30, 3)]).are_complete()
         assert row["link"]["lacks"] == [{"what": what, "key": key, "learnt": True}]
         assert row["exchange"]["qos_lowered"] + row["exchange"]["retain_stripped"] == 10
         [event] = wait_until(lambda: events(node, capsys, "remote.limited"), PATIENCE_S, "an event")
