@@ -421,7 +421,9 @@ class ControlClient:
         where = {"path": str(self._path)} if self._path is not None else {"node": self._endpoint}
         match why:
             case Why.REFUSED:
-                return ControlError(Refusal.FORBIDDEN, f"{why.value}; its operator adds it with bascule key add CONFIG NAME KEY")
+                return ControlError(
+                    Refusal.FORBIDDEN, f"{why.value}; its operator adds it there with bascule key add -c FILE NAME KEY"
+                )
             case Why.AWAY:
                 return NotRunning("the node does not run, or cannot be reached", **where)
             case Why.NO_HANDSHAKE:

@@ -385,7 +385,7 @@ def _control(figures: ControlFigures | None) -> list[RenderableType]:
         return []
     line = Text.assemble(("control ", "bold"), figures.endpoint or "by file")
     if figures.endpoint:
-        line.append(f"  {figures.connections} connected  {figures.keys} keys")
+        line.append(f"  {figures.connections} connected  {counted(figures.keys, 'key')}")
     if refused:
         line.append("  refused: " + ", ".join(f"{reason} {count}" for reason, count in refused.items()), _BUSY)
     for problem in (*([figures.error] if figures.error else ()), *figures.problems):
