@@ -442,7 +442,7 @@ def test_a_supervisor_that_cannot_write_its_files_says_so(shim: Path, tmp_path: 
             assert node.wait_ended() == 75, node.output
             assert faults.hits
             assert "Traceback" not in node.output
-            assert os.strerror(error) in node.output
+            assert os.strerror(error).lower() in node.output
             faults.heal()
             node.start()
             assert node.stop() == 0
