@@ -44,6 +44,7 @@ CONFIG_VARIABLE, NODE_VARIABLE, KEY_VARIABLE, SERVER_KEY_VARIABLE = (
 )
 SYSTEM_CONFIG = Path("/etc/bascule/bascule.yaml")
 FOLDER_CONFIG = Path("bascule.yaml")
+SYSTEMD = Path("/run/systemd/system")  # it is there where systemd runs
 _YAML = (".yaml", ".yml")
 _CONFIG, _REMOTE = "bascule.config", "bascule.remote"  # in click's ``Context.meta``
 
@@ -333,9 +334,14 @@ class GivenNode:
             NotRunning: it does not run.
             ConfigError: what was given does not say where it is, or the key is none.
         """
-        client = self._remote_client() if self._remote else client_of(self.place)
+        client = self._remote_client() if self._remote else client_of(self.place, self._starting())
         self._context.call_on_close(client.close)
         return client
+
+    def _starting(self) -> str:
+        """The command that starts the node: a service's would belong to another user if it were run from a shell."""
+        is_service = SYSTEMD.is_dir() and self.config == SYSTEM_CONFIG
+        return "systemctl start bascule" if is_service else "bascule run CONFIG"
 
     def _remote_client(self) -> ControlClient:
         from supervisor.control.client import ControlClient
@@ -401,8 +407,8 @@ def place_of(config: Path) -> NodePlace:
         return find(config)
 
 
-def client_of(node: NodePlace) -> ControlClient:
-    """A client of ``node``, which is on this machine.
+def client_of(node: NodePlace, starting: str) -> ControlClient:
+    """A client of ``node``, which is on this machine. starting: the command that starts it.
 
     Raises:
         NotRunning: it does not run.
@@ -412,5 +418,5 @@ def client_of(node: NodePlace) -> ControlClient:
     from supervisor.lock import running_pid
 
     if running_pid(Path(node.data_dir)) is None:
-        raise NotRunning(f"node {node.name} does not run; bascule run CONFIG starts it", data_dir=node.data_dir)
+        raise NotRunning(f"node {node.name} does not run; {starting} starts it", data_dir=node.data_dir)
     return ControlClient.of_run_dir(node.run_dir)

@@ -245,6 +245,17 @@ def test_what_is_typed_wrong_is_told_in_one_line_that_says_what_to_do(
     assert (found[0], found[1][: len(said.format(**places))]) == (status, said.format(**places))
 
 
+def test_the_node_of_the_service_is_started_as_a_service(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(node_calls, "SYSTEM_CONFIG", config)
+    monkeypatch.setattr(node_calls, "SYSTEMD", config.parent)
+
+    assert one_line(capsys, "status")[1].startswith("bascule: node test does not run; systemctl start bascule starts it")
+    monkeypatch.setattr(node_calls, "SYSTEMD", config.parent / "none")
+    assert one_line(capsys, "status")[1].startswith("bascule: node test does not run; bascule run starts it")
+
+
 def test_the_node_of_another_user_is_said_to_be_his(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
