@@ -128,5 +128,7 @@ def test_text_says_why_not_and_whose_list_was_looked_at(node: Node, capsys: pyte
     ],
 )
 def test_what_is_no_topic_is_wrong_usage(tmp_path: Path, words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(tmp_path / "no-matter.yaml"), *words]) == 2
+    no_matter = tmp_path / "no-matter.yaml"
+    no_matter.touch()
+    assert main(["check", str(no_matter), *words]) == 2
     assert why in capsys.readouterr().err
